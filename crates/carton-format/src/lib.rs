@@ -1,0 +1,1 @@
+//! The documents of the Carton file format v1 as types.

@@ -1,0 +1,1 @@
+//! A pickle virtual machine that executes nothing: instructions in, inert objects out.

@@ -1,0 +1,1 @@
+//! Dtypes, tensors and storages: the middle where readers and writers meet.

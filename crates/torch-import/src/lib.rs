@@ -1,0 +1,1 @@
+//! PyTorch checkpoints as named tensors over mapped storages.

@@ -1,0 +1,1 @@
+//! TorchScript archives written by hand: named tensors in, a runnable model.pt out, no libtorch.
