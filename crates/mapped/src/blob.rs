@@ -1,0 +1,114 @@
+//! Bytes in windows: what a writer sees of its sources.
+
+use std::io;
+use std::ops::{Deref, Range};
+
+use crate::MappedFile;
+
+/// The most bytes that a [`Window`] holds: 1 MiB. Larger windows were slower, smaller ones cost calls.
+pub const WINDOW: usize = 1 << 20;
+
+/// A run of bytes on its way from a [`Blob`] to a [`Sink`].
+///
+/// A window of a mapped file gives its pages back when it is dropped, so whoever holds the last
+/// reference to it decides how long they stay in memory.
+#[derive(Debug)]
+pub enum Window<'a> {
+    /// A range of a mapped file, resident until the window is dropped.
+    Mapped(MappedWindow<'a>),
+    /// Bytes that were made on the way: headers, gathered views, swapped byte orders.
+    Owned(Vec<u8>),
+}
+
+/// See [`Window::Mapped`].
+#[derive(Debug)]
+pub struct MappedWindow<'a> {
+    file: &'a MappedFile,
+    range: Range<usize>,
+}
+
+impl<'a> Window<'a> {
+    /// The bytes of `range` in `file`, brought into memory.
+    ///
+    /// # Errors
+    /// When `range` is not inside the file, or the file became shorter since it was mapped.
+    pub fn of(file: &'a MappedFile, range: Range<usize>) -> io::Result<Self> {
+        if file.bytes().get(range.clone()).is_none() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
+        }
+        file.populate(range.clone())?;
+        Ok(Self::Mapped(MappedWindow { file, range }))
+    }
+}
+
+impl Deref for Window<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            // `Window::of` proved that the range lies inside the file.
+            Self::Mapped(window) => window.file.bytes().get(window.range.clone()).unwrap_or_default(),
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for MappedWindow<'_> {
+    fn drop(&mut self) {
+        self.file.release(self.range.clone());
+    }
+}
+
+/// Takes bytes in order.
+pub trait Sink<'a> {
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// When they cannot be written on, or the work was interrupted.
+    fn write(&mut self, window: Window<'a>) -> io::Result<()>;
+}
+
+/// Bytes whose number is known before the first of them is made.
+pub trait Blob<'a> {
+    /// The number of bytes that [`write_to`](Self::write_to) sends.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sends exactly [`len`](Self::len) bytes to `sink`, in windows of at most [`WINDOW`] bytes. Two
+    /// calls send the same bytes.
+    ///
+    /// # Errors
+    /// When the source cannot be read, or the sink refuses.
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()>;
+}
+
+/// Bytes in memory as a [`Blob`], for the small files of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedBlob(pub Vec<u8>);
+
+impl<'a> Blob<'a> for OwnedBlob {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        self.0.chunks(WINDOW).try_for_each(|chunk| sink.write(Window::Owned(chunk.to_vec())))
+    }
+}
+
+impl<'a> Blob<'a> for &'a MappedFile {
+    fn len(&self) -> u64 {
+        MappedFile::len(self)
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        let end = self.bytes().len();
+        (0..end)
+            .step_by(WINDOW)
+            .try_for_each(|start| sink.write(Window::of(self, start..start.saturating_add(WINDOW).min(end))?))
+    }
+}

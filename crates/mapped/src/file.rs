@@ -1,0 +1,180 @@
+//! A file mapped read-only, the workspace's only `unsafe` code.
+//!
+//! Facts: mmap(2), madvise(2) and the safety notes of the `memmap2` crate.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use memmap2::{Mmap, UncheckedAdvice};
+
+/// Why a file cannot be mapped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The path cannot be opened or mapped.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The path as it was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The path names something that has no length and no offsets.
+    #[error("{} is {what}, not a file", path.display())]
+    NotAFile {
+        /// The path as it was given.
+        path: PathBuf,
+        /// What it is instead, with its article.
+        what: &'static str,
+    },
+}
+
+/// A whole file as bytes, without reading it first.
+///
+/// Pages come in when they are touched and stay resident until [`release`](Self::release). A file
+/// that another process truncates while it is mapped is reported by [`populate`](Self::populate);
+/// every walk over large data goes through it.
+#[derive(Debug)]
+pub struct MappedFile {
+    path: PathBuf,
+    /// `None` for an empty file, which mmap(2) refuses.
+    map: Option<Mmap>,
+}
+
+impl MappedFile {
+    /// Maps the file at `path`.
+    ///
+    /// # Errors
+    /// When the path cannot be opened, or is no regular file.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        // Asked before the opening, which would wait for a writer at a named pipe.
+        let kind = std::fs::metadata(path).map_err(io)?;
+        if !kind.is_file() {
+            let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
+            return Err(Error::NotAFile { path: path.to_owned(), what });
+        }
+        Self::of(&File::open(path).map_err(io)?, path)
+    }
+
+    /// Maps an open file, such as an unlinked temporary one; `path` is its name in messages.
+    ///
+    /// # Errors
+    /// When the system refuses the mapping.
+    pub fn of(file: &File, path: &Path) -> Result<Self, Error> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let len = file.metadata().map_err(io)?.len();
+        let map = if len == 0 { None } else { Some(map(file).map_err(io)?) };
+        Ok(Self { path: path.to_owned(), map })
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+
+    /// The file's length in bytes.
+    pub fn len(&self) -> u64 {
+        self.bytes().len() as u64
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+
+    /// Brings the pages of `range` (bytes) into memory.
+    ///
+    /// # Errors
+    /// When the file has become shorter than it was when it was mapped, or cannot be read.
+    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        let Some(map) = &self.map else { return Ok(()) };
+        match populate(map, range) {
+            // EFAULT is the kernel's word for a page behind the file's end.
+            Err(error) if error.raw_os_error() == Some(14) => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("{} became shorter while it was read", self.path.display()),
+            )),
+            // A kernel without this advice brings the pages in when they are touched.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Gives the pages that `range` (bytes) touches back to the system; touching them again reads them
+    /// again. The pages at both ends go too: kept, they would add up over a large file.
+    pub fn release(&self, range: Range<usize>) {
+        if let Some(map) = &self.map {
+            release(map, range);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn populate(map: &Mmap, range: Range<usize>) -> io::Result<()> {
+    map.advise_range(memmap2::Advice::PopulateRead, range.start, range.len())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn populate(_: &Mmap, _: Range<usize>) -> io::Result<()> {
+    Ok(())
+}
+
+/// The one mapping of the workspace.
+#[expect(unsafe_code, reason = "mapping a file is what this crate is for")]
+fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the map is read-only and private to this process's view. The remaining hazard of every
+    // file mapping is another process that writes into or truncates the file: torn values are
+    // harmless, since no value read from the map is trusted twice, and truncation is caught by
+    // `populate` before large reads.
+    unsafe { Mmap::map(file) }
+}
+
+#[expect(unsafe_code, reason = "MADV_DONTNEED is unsafe for private dirty pages, of which there are none")]
+fn release(map: &Mmap, range: Range<usize>) {
+    if range.end <= map.len() && !range.is_empty() {
+        // SAFETY: the map is read-only and backed by a file, so dropped pages are read again with the
+        // same contents; nothing was written that could be lost. A refusal costs memory, no data.
+        let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_an_empty_slice() {
+        let path = std::env::temp_dir().join(format!("mapped-empty-{}", std::process::id()));
+        std::fs::write(&path, b"").expect("the temporary folder is writable");
+        let file = MappedFile::open(&path).expect("the file was just written");
+        assert!(file.is_empty());
+        file.populate(0..0).expect("nothing to populate");
+        std::fs::remove_file(&path).expect("the file was just written");
+    }
+
+    #[test]
+    fn a_folder_is_refused_by_name() {
+        let error = MappedFile::open(&std::env::temp_dir()).expect_err("a folder");
+        assert!(error.to_string().ends_with("is a folder, not a file"), "{error}");
+    }
+
+    #[test]
+    fn released_bytes_come_back_the_same() {
+        let path = std::env::temp_dir().join(format!("mapped-release-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..100_000_u32).map(|i| i.to_le_bytes()[0]).collect();
+        std::fs::write(&path, &bytes).expect("the temporary folder is writable");
+        let file = MappedFile::open(&path).expect("the file was just written");
+        file.populate(10..90_000).expect("within the file");
+        file.release(10..90_000);
+        assert_eq!(file.bytes(), bytes);
+        std::fs::remove_file(&path).expect("the file was just written");
+    }
+}
