@@ -1,1 +1,16 @@
 //! Dtypes, tensors and storages: the middle where readers and writers meet.
+//!
+//! A [`Tensor`] is a strided view of a [`Storage`], as in PyTorch: several tensors may share one
+//! storage, overlap in it, or repeat its elements. Its bounds are proven when it is built, so that
+//! whoever holds one can read all of it. Shapes, strides and storage offsets count elements; lengths
+//! say when they are bytes.
+
+mod dtype;
+mod gather;
+mod storage;
+mod tensor;
+
+pub use dtype::Dtype;
+pub use gather::Gathered;
+pub use storage::{ByteOrder, Storage, StorageId};
+pub use tensor::{Error, Tensor};

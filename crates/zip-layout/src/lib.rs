@@ -1,1 +1,13 @@
-//! Zip files laid out before they are written: headers, alignment, descriptors, directories, zip64.
+//! Zip files laid out before they are written: every length is known up front, only checksums are not.
+//!
+//! Entries are stored, never compressed. Data can start at multiples of an alignment, padded with the
+//! extra field that PyTorch uses (`FB`, filled with `Z`). Small contents get their CRC in the local
+//! header; blobs get a zero there, bit 3, and a data descriptor behind the data, so that one pass over
+//! them is enough. Times are zero: the same contents give the same bytes.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
+
+mod record;
+mod writer;
+
+pub use writer::{Content, Entry, ZipWriter, len};

@@ -1,0 +1,185 @@
+//! The elements of a strided view in C order.
+
+use std::io;
+use std::ops::Range;
+
+use mapped::{Blob, Sink, WINDOW, Window};
+
+use crate::Tensor;
+
+/// After this many bytes of windows the pages that a scattered read has touched are given back: a view
+/// can touch a page an element.
+const RELEASE_AFTER: usize = 8 << 10;
+
+/// See [`Tensor::gathered`].
+#[derive(Debug)]
+pub struct Gathered<'t, 'a> {
+    tensor: &'t Tensor<'a>,
+    /// Outer dimensions as (size, stride in bytes), the innermost last.
+    outer: Vec<(u64, u64)>,
+    /// Bytes of the longest run that lies in the storage as it lies in C order.
+    run: u64,
+}
+
+impl<'t, 'a> Gathered<'t, 'a> {
+    pub(crate) fn new(tensor: &'t Tensor<'a>) -> Self {
+        let element = tensor.dtype().size();
+        let mut run = element;
+        let mut outer: Vec<(u64, u64)> = tensor
+            .shape()
+            .iter()
+            .zip(tensor.stride())
+            .filter(|(size, _)| **size != 1)
+            .map(|(size, stride)| (*size, stride.saturating_mul(element)))
+            .collect();
+        while let Some((size, stride)) = outer.last().copied() {
+            if stride != run {
+                break;
+            }
+            run = run.saturating_mul(size);
+            outer.pop();
+        }
+        Self { tensor, outer, run }
+    }
+
+    /// Sends runs shorter than a window, many to a window.
+    fn scatter(&self, start: u64, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        let storage = self.tensor.storage();
+        let span = bytes(&self.tensor.span())?;
+        let mut index = vec![0_u64; self.outer.len()];
+        let mut window = Vec::with_capacity(WINDOW);
+        let mut at = start;
+        let mut runs_until_release = RELEASE_AFTER;
+        loop {
+            storage.append(bytes(&(at..at.saturating_add(self.run)))?, &mut window)?;
+            runs_until_release = runs_until_release.saturating_sub(1);
+            if runs_until_release == 0 {
+                storage.release(&span);
+                runs_until_release = RELEASE_AFTER;
+            }
+            let next = advance(&mut index, &self.outer, at);
+            if next.is_none() || window.len().saturating_add(usize(self.run)?) > WINDOW {
+                let full = std::mem::replace(&mut window, Vec::with_capacity(WINDOW));
+                sink.write(Window::Owned(full))?;
+            }
+            match next {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        storage.release(&span);
+        Ok(())
+    }
+}
+
+/// Steps to the next index in C order; the byte offset there, or `None` behind the last.
+fn advance(index: &mut [u64], outer: &[(u64, u64)], mut at: u64) -> Option<u64> {
+    for (i, (size, stride)) in index.iter_mut().zip(outer).rev() {
+        *i = i.saturating_add(1);
+        at = at.saturating_add(*stride);
+        if *i < *size {
+            return Some(at);
+        }
+        at = at.saturating_sub(size.saturating_mul(*stride));
+        *i = 0;
+    }
+    None
+}
+
+fn usize(n: u64) -> io::Result<usize> {
+    usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn bytes(range: &Range<u64>) -> io::Result<Range<usize>> {
+    Ok(usize(range.start)?..usize(range.end)?)
+}
+
+impl<'a> Blob<'a> for Gathered<'_, 'a> {
+    fn len(&self) -> u64 {
+        self.tensor.nbytes()
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        if self.tensor.numel() == 0 {
+            return Ok(());
+        }
+        let start = self.tensor.span().start;
+        if self.run <= (WINDOW as u64) / 2 && !self.outer.is_empty() {
+            return self.scatter(start, sink);
+        }
+        let mut index = vec![0_u64; self.outer.len()];
+        let mut at = Some(start);
+        while let Some(from) = at {
+            self.tensor.storage().send(bytes(&(from..from.saturating_add(self.run)))?, sink)?;
+            at = advance(&mut index, &self.outer, from);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ByteOrder, Dtype, Storage};
+
+    #[derive(Default)]
+    struct Collect(Vec<u8>);
+
+    impl<'a> Sink<'a> for Collect {
+        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+            self.0.extend_from_slice(&window);
+            Ok(())
+        }
+    }
+
+    fn collect(shape: &[u64], stride: &[u64], offset: u64, storage: Storage<'_>) -> Vec<u8> {
+        let tensor = Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), offset, storage)
+            .expect("the view is inside its storage");
+        let mut out = Collect::default();
+        tensor.gathered().write_to(&mut out).expect("memory can be read");
+        assert_eq!(out.0.len() as u64, tensor.nbytes());
+        out.0
+    }
+
+    fn i16s(bytes: &[u8]) -> Vec<i16> {
+        bytes.chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
+    }
+
+    fn counting() -> Storage<'static> {
+        Storage::owned((0..12_i16).flat_map(i16::to_le_bytes).collect())
+    }
+
+    #[test]
+    fn views_come_out_in_c_order() {
+        assert_eq!(i16s(&collect(&[3, 4], &[4, 1], 0, counting())), (0..12).collect::<Vec<_>>());
+        assert_eq!(i16s(&collect(&[4, 3], &[1, 4], 0, counting())), [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]);
+        assert_eq!(i16s(&collect(&[2, 2], &[4, 2], 1, counting())), [1, 3, 5, 7]);
+        assert_eq!(i16s(&collect(&[2, 3], &[0, 1], 2, counting())), [2, 3, 4, 2, 3, 4]);
+        assert_eq!(i16s(&collect(&[], &[], 11, counting())), [11]);
+        assert!(collect(&[0, 3], &[3, 1], 0, counting()).is_empty());
+    }
+
+    #[test]
+    fn big_endian_storages_come_out_little() {
+        let bytes = (0..12_i16).flat_map(i16::to_be_bytes).collect();
+        let storage = Storage::owned(bytes).with_byte_order(ByteOrder::Big, 2);
+        assert_eq!(i16s(&collect(&[4, 3], &[1, 4], 0, storage)), [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]);
+    }
+
+    #[test]
+    fn bounds_are_proven() {
+        let view = |shape: &[u64], stride: &[u64], offset| {
+            Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), offset, counting())
+                .map(|_| ())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(view(&[0], &[1], 500), Ok(()));
+        assert_eq!(
+            view(&[3, 4], &[4, 1], 1).expect_err("one too far"),
+            "shape [3, 4] with stride [4, 1] at offset 1 needs 26 bytes of its storage, which has 24"
+        );
+        assert!(view(&[u64::MAX], &[0], 0).expect_err("too many").contains("larger than 2^63"));
+        assert!(view(&[2], &[u64::MAX], 0).is_err());
+        assert!(view(&[2, 2], &[1], 0).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! The bytes that tensors are views of.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
+
+/// The order of the bytes of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// The last byte is the most significant one.
+    Little,
+    /// The first byte is the most significant one.
+    Big,
+}
+
+/// The bytes of one storage. Clones are the same storage: what they share is told by [`id`](Self::id).
+#[derive(Clone, Debug)]
+pub struct Storage<'a> {
+    inner: Arc<Inner<'a>>,
+    /// Bytes a component to reverse; 1 for little-endian storages.
+    swap: usize,
+}
+
+#[derive(Debug)]
+enum Inner<'a> {
+    Mapped { file: &'a MappedFile, range: Range<usize> },
+    Owned(Vec<u8>),
+}
+
+/// Tells storages apart: equal exactly for clones of one storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StorageId(usize);
+
+impl<'a> Storage<'a> {
+    /// A range (bytes) of a mapped file, little-endian until [`with_byte_order`](Self::with_byte_order)
+    /// says otherwise; `None` when it is not inside the file.
+    pub fn mapped(file: &'a MappedFile, range: Range<usize>) -> Option<Self> {
+        file.bytes().get(range.clone())?;
+        Some(Self { inner: Arc::new(Inner::Mapped { file, range }), swap: 1 })
+    }
+
+    /// Little-endian bytes in memory.
+    pub fn owned(bytes: Vec<u8>) -> Self {
+        Self { inner: Arc::new(Inner::Owned(bytes)), swap: 1 }
+    }
+
+    /// The same storage, its bytes read as components of `component_size` bytes in `order`.
+    #[must_use]
+    pub fn with_byte_order(mut self, order: ByteOrder, component_size: u64) -> Self {
+        self.swap = match order {
+            ByteOrder::Little => 1,
+            ByteOrder::Big => usize::try_from(component_size).unwrap_or(1).max(1),
+        };
+        self
+    }
+
+    /// Tells whether two tensors share memory.
+    pub fn id(&self) -> StorageId {
+        StorageId(Arc::as_ptr(&self.inner).cast::<u8>() as usize)
+    }
+
+    /// Where the bytes lie in their file, in bytes from its start.
+    pub fn file_offset(&self) -> Option<u64> {
+        match &*self.inner {
+            Inner::Mapped { range, .. } => Some(range.start as u64),
+            Inner::Owned(_) => None,
+        }
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> u64 {
+        self.raw().len() as u64
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.raw().is_empty()
+    }
+
+    /// All bytes, in the file's own byte order.
+    fn raw(&self) -> &[u8] {
+        match &*self.inner {
+            // `mapped` proved that the range lies inside the file.
+            Inner::Mapped { file, range } => file.bytes().get(range.clone()).unwrap_or_default(),
+            Inner::Owned(bytes) => bytes,
+        }
+    }
+
+    /// Appends the bytes of `range` to `out`, little-endian. `range` starts and ends at components.
+    pub(crate) fn append(&self, range: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
+        let from = self.raw().get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let start = out.len();
+        out.extend_from_slice(from);
+        if self.swap > 1 {
+            let copied = out.get_mut(start..).unwrap_or_default();
+            copied.chunks_exact_mut(self.swap).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+
+    /// Brings `range` (bytes of the storage) into memory; see [`MappedFile::populate`].
+    pub(crate) fn populate(&self, range: &Range<usize>) -> io::Result<()> {
+        match &*self.inner {
+            Inner::Mapped { file, range: whole } => file.populate(shift(range, whole.start)),
+            Inner::Owned(_) => Ok(()),
+        }
+    }
+
+    /// Gives `range` (bytes of the storage) back to the system; see [`MappedFile::release`].
+    pub(crate) fn release(&self, range: &Range<usize>) {
+        if let Inner::Mapped { file, range: whole } = &*self.inner {
+            file.release(shift(range, whole.start));
+        }
+    }
+
+    /// Sends the bytes of `range` to `sink`, little-endian, in windows.
+    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        if self.raw().get(range.clone()).is_none() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // A multiple of every component size, so that no number is cut.
+        range.clone().step_by(WINDOW).try_for_each(|start| {
+            let window = start..start.saturating_add(WINDOW).min(range.end);
+            match &*self.inner {
+                Inner::Mapped { file, range: whole } if self.swap == 1 => {
+                    sink.write(Window::of(file, shift(&window, whole.start))?)
+                }
+                _ => {
+                    let mut bytes = Vec::with_capacity(window.len());
+                    self.populate(&window)?;
+                    self.append(window.clone(), &mut bytes)?;
+                    self.release(&window);
+                    sink.write(Window::Owned(bytes))
+                }
+            }
+        })
+    }
+}
+
+fn shift(range: &Range<usize>, by: usize) -> Range<usize> {
+    range.start.saturating_add(by)..range.end.saturating_add(by)
+}
+
+/// All bytes of the storage, little-endian.
+impl<'a> Blob<'a> for Storage<'a> {
+    fn len(&self) -> u64 {
+        Storage::len(self)
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        self.send(0..self.raw().len(), sink)
+    }
+}

@@ -1,0 +1,156 @@
+//! A strided view of a storage, its bounds proven.
+
+use std::ops::Range;
+
+use crate::{Dtype, Gathered, Storage};
+
+/// Why a view does not fit its storage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The shape and the stride differ in length.
+    #[error("shape {shape:?} has {} dimensions, stride {stride:?} has {}", shape.len(), stride.len())]
+    Rank {
+        /// The shape, in elements.
+        shape: Vec<u64>,
+        /// The stride, in elements.
+        stride: Vec<u64>,
+    },
+    /// The view reads past the end of its storage.
+    #[error(
+        "shape {shape:?} with stride {stride:?} at offset {offset} needs {needed} bytes of its storage, which has {available}"
+    )]
+    Bounds {
+        /// The shape, in elements.
+        shape: Vec<u64>,
+        /// The stride, in elements.
+        stride: Vec<u64>,
+        /// The storage offset, in elements.
+        offset: u64,
+        /// Bytes up to the end of the view's last element.
+        needed: u64,
+        /// Bytes of the storage.
+        available: u64,
+    },
+    /// The number of elements or the last byte's index does not fit 64 bits.
+    #[error("shape {shape:?} with stride {stride:?} is larger than 2^63 bytes")]
+    Overflow {
+        /// The shape, in elements.
+        shape: Vec<u64>,
+        /// The stride, in elements.
+        stride: Vec<u64>,
+    },
+}
+
+/// A strided view of a storage.
+#[derive(Clone, Debug)]
+pub struct Tensor<'a> {
+    dtype: Dtype,
+    shape: Vec<u64>,
+    stride: Vec<u64>,
+    offset: u64,
+    storage: Storage<'a>,
+}
+
+impl<'a> Tensor<'a> {
+    /// A view of `storage`; `shape`, `stride` and `offset` count elements.
+    ///
+    /// # Errors
+    /// When the view is not inside its storage, or its size does not fit 63 bits (PyTorch counts in
+    /// signed 64-bit numbers).
+    pub fn new(
+        dtype: Dtype,
+        shape: Vec<u64>,
+        stride: Vec<u64>,
+        offset: u64,
+        storage: Storage<'a>,
+    ) -> Result<Self, Error> {
+        if shape.len() != stride.len() {
+            return Err(Error::Rank { shape, stride });
+        }
+        let Some(end) = end(dtype, &shape, &stride, offset) else {
+            return Err(Error::Overflow { shape, stride });
+        };
+        if end > storage.len() {
+            return Err(Error::Bounds { shape, stride, offset, needed: end, available: storage.len() });
+        }
+        Ok(Self { dtype, shape, stride, offset, storage })
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Elements along each dimension; empty for a scalar.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Elements of the storage from one index to the next, along each dimension.
+    pub fn stride(&self) -> &[u64] {
+        &self.stride
+    }
+
+    /// Elements of the storage before the first one.
+    pub fn storage_offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The storage.
+    pub fn storage(&self) -> &Storage<'a> {
+        &self.storage
+    }
+
+    /// The number of elements.
+    pub fn numel(&self) -> u64 {
+        // `new` proved that the product fits.
+        self.shape.iter().fold(1, |product, size| product.saturating_mul(*size))
+    }
+
+    /// Bytes of the elements in C order, repeated ones counted as often as they appear.
+    pub fn nbytes(&self) -> u64 {
+        self.numel().saturating_mul(self.dtype.size())
+    }
+
+    /// The elements in C order, little-endian.
+    pub fn gathered(&self) -> Gathered<'_, 'a> {
+        Gathered::new(self)
+    }
+
+    /// The bytes of the storage from the view's first element to its last.
+    pub fn span(&self) -> Range<u64> {
+        let start = self.offset.saturating_mul(self.dtype.size());
+        match end(self.dtype, &self.shape, &self.stride, self.offset) {
+            Some(end) if end > start => start..end,
+            _ => start..start,
+        }
+    }
+
+    /// Whether the elements lie in C order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1_u64;
+        self.numel() == 0
+            || self.shape.iter().zip(&self.stride).rev().all(|(size, stride)| {
+                let fits = *size == 1 || *stride == expected;
+                expected = expected.saturating_mul(*size);
+                fits
+            })
+    }
+}
+
+/// Bytes of the storage up to the end of the last element, 0 for a view without elements; `None` when
+/// a number overflows 63 bits.
+fn end(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> Option<u64> {
+    let fits = |n: u64| i64::try_from(n).is_ok().then_some(n);
+    let (mut numel, mut last) = (1_u64, offset);
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    for (size, stride) in shape.iter().zip(stride) {
+        numel = numel.checked_mul(*size)?;
+        last = last.checked_add(size.checked_sub(1)?.checked_mul(*stride)?)?;
+    }
+    fits(numel.checked_mul(dtype.size())?)?;
+    fits(last.checked_add(1)?.checked_mul(dtype.size())?)
+}

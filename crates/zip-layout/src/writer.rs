@@ -1,0 +1,150 @@
+//! Entries into a sink, in one pass.
+
+use std::io;
+
+use mapped::{Blob, Sink, WINDOW, Window};
+
+use crate::record::{Record, end};
+
+/// What an entry holds.
+pub enum Content<'b, 'a> {
+    /// Bytes that are known now: the CRC stands in the local header.
+    Bytes(&'b [u8]),
+    /// Bytes that come by: the CRC stands in a descriptor behind them.
+    Blob(&'b dyn Blob<'a>),
+}
+
+impl Content<'_, '_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Blob(blob) => blob.len(),
+        }
+    }
+}
+
+/// One file of the zip.
+pub struct Entry<'b, 'a> {
+    /// The path inside the zip, with `/` between its parts.
+    pub name: &'b str,
+    /// Its data start at a multiple of this many bytes; 0 and 1 are any place.
+    pub alignment: u64,
+    /// Its data.
+    pub content: Content<'b, 'a>,
+}
+
+impl Entry<'_, '_> {
+    fn record(&self, offset: u64) -> io::Result<Record> {
+        if self.name.len() > usize::from(u16::MAX) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a zip file holds names of at most 65535 bytes, not {}", self.name.len()),
+            ));
+        }
+        let (descriptor, crc) = match self.content {
+            Content::Bytes(bytes) => (false, crc32fast::hash(bytes)),
+            Content::Blob(_) => (true, 0),
+        };
+        Ok(Record { name: self.name.to_owned(), offset, len: self.content.len(), descriptor, crc })
+    }
+}
+
+/// The length in bytes of the zip file that a [`ZipWriter`] makes of these entries.
+///
+/// # Errors
+/// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
+pub fn len<'b, 'a: 'b>(entries: impl IntoIterator<Item = Entry<'b, 'a>>) -> io::Result<u64> {
+    let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes");
+    let (mut offset, mut directory, mut count) = (0_u64, 0_u64, 0_u64);
+    for entry in entries {
+        let record = entry.record(offset)?;
+        let descriptor = if record.descriptor { record.descriptor() } else { Vec::new() };
+        let around = record.local_header(entry.alignment).len().saturating_add(descriptor.len());
+        offset = offset
+            .checked_add(around as u64)
+            .and_then(|offset| offset.checked_add(record.len))
+            .ok_or_else(too_large)?;
+        directory = directory.saturating_add(record.central_header().len() as u64);
+        count = count.saturating_add(1);
+    }
+    let end = end(count, offset, directory).len() as u64;
+    offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)
+}
+
+/// Writes a zip file, entry by entry, into a [`Sink`].
+pub struct ZipWriter<'s, 'a> {
+    sink: &'s mut dyn Sink<'a>,
+    offset: u64,
+    directory: Vec<u8>,
+    entries: u64,
+}
+
+impl<'s, 'a> ZipWriter<'s, 'a> {
+    /// A zip file that starts with the sink's next byte.
+    pub fn new(sink: &'s mut dyn Sink<'a>) -> Self {
+        Self { sink, offset: 0, directory: Vec::new(), entries: 0 }
+    }
+
+    /// Writes one entry.
+    ///
+    /// # Errors
+    /// When the name is too long, a blob sends another number of bytes than it announced, or the sink
+    /// refuses.
+    pub fn add(&mut self, entry: &Entry<'_, 'a>) -> io::Result<()> {
+        let mut record = entry.record(self.offset)?;
+        self.send(record.local_header(entry.alignment))?;
+        match &entry.content {
+            Content::Bytes(bytes) => self.send(bytes.to_vec())?,
+            Content::Blob(blob) => {
+                let mut sums = Checksum { sink: self.sink, crc: crc32fast::Hasher::new(), len: 0 };
+                blob.write_to(&mut sums)?;
+                if sums.len != record.len {
+                    return Err(io::Error::other(format!(
+                        "`{}` announced {} bytes and sent {}",
+                        record.name, record.len, sums.len
+                    )));
+                }
+                record.crc = sums.crc.finalize();
+                self.offset = self.offset.saturating_add(record.len);
+                self.send(record.descriptor())?;
+            }
+        }
+        self.directory.extend(record.central_header());
+        self.entries = self.entries.saturating_add(1);
+        Ok(())
+    }
+
+    /// Writes the central directory and the end records.
+    ///
+    /// # Errors
+    /// When the sink refuses.
+    pub fn finish(mut self) -> io::Result<()> {
+        let directory = std::mem::take(&mut self.directory);
+        let end = end(self.entries, self.offset, directory.len() as u64);
+        self.send(directory)?;
+        self.send(end)
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        self.offset = self.offset.saturating_add(bytes.len() as u64);
+        if bytes.len() <= WINDOW {
+            return self.sink.write(Window::Owned(bytes));
+        }
+        bytes.chunks(WINDOW).try_for_each(|chunk| self.sink.write(Window::Owned(chunk.to_vec())))
+    }
+}
+
+/// Counts and sums what passes through.
+struct Checksum<'s, 'a> {
+    sink: &'s mut dyn Sink<'a>,
+    crc: crc32fast::Hasher,
+    len: u64,
+}
+
+impl<'a> Sink<'a> for Checksum<'_, 'a> {
+    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+        self.crc.update(&window);
+        self.len = self.len.saturating_add(window.len() as u64);
+        self.sink.write(window)
+    }
+}
