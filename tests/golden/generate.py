@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Makes the inputs of the golden tests: checkpoints/ with real PyTorch, hostile/ byte by byte.
+
+    generate.py               both (needs torch; made with 2.15.0)
+    generate.py --hostile     hostile/ only (needs nothing but Python)
+    generate.py --check       writes nothing; exit status 1 when a file in the tree differs from what would be made
+
+The values are exact binary fractions computed from their index, and torch.save is deterministic, so the same torch
+version makes the same bytes.
+"""
+
+import argparse
+import collections
+import json
+import sys
+import tempfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import hostile
+from raw_zip import DEFLATED, Entry, archive
+
+HERE = Path(__file__).resolve().parent
+
+LLAMA = {"dim": 4, "n_layers": 2, "n_heads": 2, "vocab_size": -1, "multiple_of": 4, "norm_eps": 1e-05}
+LLAMA_HIDDEN, LLAMA_VOCAB = 12, 6  # 2/3 of 4 * dim, rounded up to multiple_of; a vocabulary of six
+
+
+def values(torch, shape, dtype, first=0):
+    """A tensor of small fractions that every float dtype holds exactly: 37 i + first modulo 64, as 64ths from -1/2 on."""
+    count = 1
+    for n in shape:
+        count *= n
+    index = torch.arange(count, dtype=torch.int64)
+    return (((index * 37 + first) % 64 - 32).to(torch.float64) / 64).to(dtype).reshape(shape)
+
+
+def llama(torch, dtype):
+    """Meta's names and order, as Llama 2 stores them."""
+    dim, hidden, vocab = LLAMA["dim"], LLAMA_HIDDEN, LLAMA_VOCAB
+    shapes = {"tok_embeddings.weight": (vocab, dim), "norm.weight": (dim,), "output.weight": (vocab, dim)}
+    for i in range(LLAMA["n_layers"]):
+        shapes |= {f"layers.{i}.attention.{w}.weight": (dim, dim) for w in ("wq", "wk", "wv", "wo")}
+        shapes |= {f"layers.{i}.feed_forward.{w}.weight": s
+                   for w, s in (("w1", (hidden, dim)), ("w2", (dim, hidden)), ("w3", (hidden, dim)))}
+        shapes |= {f"layers.{i}.{w}.weight": (dim,) for w in ("attention_norm", "ffn_norm")}
+    tensors = {name: values(torch, shape, dtype, 5 * i) for i, (name, shape) in enumerate(shapes.items())}
+    head = LLAMA["dim"] // LLAMA["n_heads"]
+    return tensors | {"rope.freqs": torch.tensor([1 / 2**i for i in range(head // 2)], dtype=dtype)}
+
+
+def dtypes(torch):
+    names = "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
+    tensors = {n: values(torch, (2, 2), torch.float64).mul(64).abs().to(getattr(torch, n)) for n in names}
+    tensors["bool"] = torch.tensor([True, False, True])
+    for n in ("complex64", "complex128"):
+        tensors[n] = torch.complex(*(values(torch, (2,), torch.float64, k) for k in (0, 9))).to(getattr(torch, n))
+    return tensors
+
+
+def views(torch):
+    base = values(torch, (3, 4), torch.float32)
+    return {
+        "base": base,
+        "transposed": base.t(),
+        "row": base[1],
+        "column": base[:, 2],
+        "every_other": base[::2, 1::2],
+        "inner": base[1:, 1:3],
+        "expanded": torch.tensor([0.5], dtype=torch.float32).expand(2, 3),
+        "scalar": torch.tensor(0.25),
+        "empty": torch.empty((0, 3), dtype=torch.float32),
+        "empty_in_the_middle": torch.empty((2, 0, 3), dtype=torch.int64),
+        "alone_in_a_large_storage": torch.arange(8, dtype=torch.int16)[6:7],
+    }
+
+
+def nested(torch):
+    """What a training script saves: the model two levels down, an optimizer with integer keys, plain values between."""
+    weight, bias = values(torch, (2, 3), torch.float32), values(torch, (2,), torch.float32, 7)
+    return {
+        "epoch": 3,
+        "model": {"encoder": {"weight": weight, "bias": bias}, "scale": torch.tensor(2.0)},
+        "optimizer": {
+            "state": {0: {"step": torch.tensor(10.0), "exp_avg": values(torch, (2, 3), torch.float32, 3)}},
+            "param_groups": [{"lr": 0.001, "betas": (0.9, 0.999), "params": [0, 1]}],
+        },
+        "config": {"name": "tiny", "layers": [1, 2], "dropout": None, "tied": True},
+    }
+
+
+def ordered_dict(torch):
+    """state_dict() of a module: an OrderedDict with `_metadata`, and a 0-d int64 buffer."""
+    module = torch.nn.Sequential(collections.OrderedDict(fc=torch.nn.Linear(2, 2), bn=torch.nn.BatchNorm1d(2)))
+    with torch.no_grad():
+        for i, tensor in enumerate(module.state_dict().values()):
+            tensor.copy_(values(torch, tensor.shape, tensor.dtype, i))
+    return module.state_dict()
+
+
+NAMES = [
+    "weight", "0", "1.weight", "class", "None", "True", "with space", "dash-ed", 'quote"d', "back\\slash", "new\nline",
+    "tab\t", "nul\0", "bell\x07", "escape\x1b[31m", "größe", "重み", "🦙", "rtl\u202e", "a..b", ".dot", "dot.", "forward", "__tensors__",
+    "training", "_parameters", "x" * 70,
+]
+
+
+def checkpoints(torch, folder):
+    save = torch.save
+    shared = values(torch, (2, 3), torch.float32)
+
+    (folder / "llama_tiny").mkdir()
+    save(llama(torch, torch.bfloat16), folder / "llama_tiny/consolidated.00.pth")
+    (folder / "llama_tiny/params.json").write_text(json.dumps(LLAMA) + "\n")
+    (folder / "llama_tiny/tokenizer.model").write_bytes(b"not a tokenizer: a stand-in for the golden tests\n")
+
+    save({n: t for n, t in llama(torch, torch.bfloat16).items() if n in ("tok_embeddings.weight", "norm.weight")},
+         folder / "llama_first.pth")
+    # The same two tensors at Llama 3.1 8B's size: only the pickle is kept, so there the sizes are real.
+    with torch.serialization.skip_data(), tempfile.TemporaryDirectory() as scratch:
+        path = f"{scratch}/consolidated.00.pth"
+        save({"tok_embeddings.weight": torch.empty((128256, 4096), dtype=torch.bfloat16),
+              "norm.weight": torch.empty((4096,), dtype=torch.bfloat16)}, path)
+        (folder / "llama_8b_first.pkl").write_bytes(zipfile.ZipFile(path).read("consolidated.00/data.pkl"))
+
+    save(dtypes(torch), folder / "dtypes.pth")
+    save(views(torch), folder / "views.pth")
+    save({"embed.weight": shared, "head.weight": shared, "again.weight": shared.view(3, 2)}, folder / "tied.pth")
+    save(nested(torch), folder / "nested.pth")
+    save(ordered_dict(torch), folder / "ordered_dict.pth")
+    save({"trained": torch.nn.Parameter(shared), "frozen": torch.nn.Parameter(shared[0], requires_grad=False)},
+         folder / "parameters.pth")
+    save({n: torch.tensor([float(i)]) for i, n in enumerate(NAMES)}, folder / "names.pth")
+    save({"a": shared, "a.b": shared[0], "c": shared[1]}, folder / "prefix.pth")
+    save({}, folder / "empty_dict.pth")
+    save(shared, folder / "bare_tensor.pth")
+
+    plain = {"w": shared, "n": torch.arange(3, dtype=torch.int64), "z": dtypes(torch)["complex64"]}
+    torch.serialization.set_crc32_options(False)
+    save(plain, folder / "crc_zero.pth")
+    torch.serialization.set_crc32_options(True)
+    save(plain, folder / "plain.pth")
+    records = zip_records(folder / "plain.pth")
+    (folder / "big_endian.pth").write_bytes(big_endian(records, {"0": 4, "1": 8, "2": 4}))
+    (folder / "deflated.pth").write_bytes(
+        archive([Entry(f"deflated/{n}", d, method=DEFLATED) for n, d in records.items()]))
+
+
+def zip_records(path):
+    with zipfile.ZipFile(path) as z:
+        return {n.split("/", 1)[1]: z.read(n) for n in z.namelist()}
+
+
+def big_endian(records, widths):
+    """The same tensors as a big-endian machine writes them: each component of each storage swapped."""
+    def swapped(data, width):
+        return b"".join(data[i : i + width][::-1] for i in range(0, len(data), width))
+
+    out = []
+    for name, data in records.items():
+        data = b"big" if name == "byteorder" else data
+        data = swapped(data, widths[name[5:]]) if name.startswith("data/") else data
+        out.append(Entry(f"big_endian/{name}", data, align=64 if name.startswith("data/") else 1))
+    return archive(out)
+
+
+def make(folder, with_torch):
+    (folder / "hostile").mkdir()
+    for name, (data, _) in hostile.FILES.items():
+        (folder / "hostile" / name).write_bytes(data)
+    (folder / "hostile/README.md").write_text(hostile.index())
+    if with_torch:
+        import torch
+
+        warnings.simplefilter("ignore")
+        (folder / "checkpoints").mkdir()
+        checkpoints(torch, folder / "checkpoints")
+        print(f"made with torch {torch.__version__}", file=sys.stderr)
+
+
+def files(folder):
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--hostile", action="store_true")
+    arguments.add_argument("--check", action="store_true")
+    options = arguments.parse_args()
+    parts = ["hostile"] if options.hostile else ["hostile", "checkpoints"]
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = Path(scratch)
+        make(scratch, "checkpoints" in parts)
+        stale = False
+        for part in parts:
+            made, kept = files(scratch / part), files(HERE / part) if (HERE / part).is_dir() else {}
+            for name in sorted(made.keys() | kept.keys()):
+                if made.get(name) == kept.get(name):
+                    continue
+                stale = True
+                print(f"{part}/{name}: {'differs' if name in made and name in kept else 'new' if name in made else 'no longer made'}")
+                if options.check:
+                    continue
+                target = HERE / part / name
+                if name in made:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(made[name])
+                else:
+                    target.unlink()
+    sys.exit(1 if options.check and stale else 0)
+
+
+if __name__ == "__main__":
+    main()
