@@ -2,29 +2,26 @@
 
 use std::io;
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use crate::MappedFile;
 
 /// The most bytes that a [`Window`] holds: 1 MiB. Larger windows were slower, smaller ones cost calls.
 pub const WINDOW: usize = 1 << 20;
 
-/// A run of bytes on its way from a [`Blob`] to a [`Sink`].
+/// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes.
 ///
-/// A window of a mapped file gives its pages back when it is dropped, so whoever holds the last
-/// reference to it decides how long they stay in memory.
+/// A window of a mapped file gives its pages back when its last clone is dropped, so whoever is slowest
+/// decides how long they stay in memory.
+#[derive(Clone, Debug)]
+pub struct Window<'a>(Arc<Bytes<'a>>);
+
 #[derive(Debug)]
-pub enum Window<'a> {
-    /// A range of a mapped file, resident until the window is dropped.
-    Mapped(MappedWindow<'a>),
+enum Bytes<'a> {
+    /// Resident until dropped.
+    Mapped { file: &'a MappedFile, range: Range<usize> },
     /// Bytes that were made on the way: headers, gathered views, swapped byte orders.
     Owned(Vec<u8>),
-}
-
-/// See [`Window::Mapped`].
-#[derive(Debug)]
-pub struct MappedWindow<'a> {
-    file: &'a MappedFile,
-    range: Range<usize>,
 }
 
 impl<'a> Window<'a> {
@@ -37,7 +34,12 @@ impl<'a> Window<'a> {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
         }
         file.populate(range.clone())?;
-        Ok(Self::Mapped(MappedWindow { file, range }))
+        Ok(Self(Arc::new(Bytes::Mapped { file, range })))
+    }
+
+    /// Bytes that no file holds as they are.
+    pub fn owned(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(Bytes::Owned(bytes)))
     }
 }
 
@@ -45,17 +47,19 @@ impl Deref for Window<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match self {
+        match &*self.0 {
             // `Window::of` proved that the range lies inside the file.
-            Self::Mapped(window) => window.file.bytes().get(window.range.clone()).unwrap_or_default(),
-            Self::Owned(bytes) => bytes,
+            Bytes::Mapped { file, range } => file.bytes().get(range.clone()).unwrap_or_default(),
+            Bytes::Owned(bytes) => bytes,
         }
     }
 }
 
-impl Drop for MappedWindow<'_> {
+impl Drop for Bytes<'_> {
     fn drop(&mut self) {
-        self.file.release(self.range.clone());
+        if let Self::Mapped { file, range } = self {
+            file.release(range.clone());
+        }
     }
 }
 
@@ -96,7 +100,7 @@ impl<'a> Blob<'a> for OwnedBlob {
     }
 
     fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
-        self.0.chunks(WINDOW).try_for_each(|chunk| sink.write(Window::Owned(chunk.to_vec())))
+        self.0.chunks(WINDOW).try_for_each(|chunk| sink.write(Window::owned(chunk.to_vec())))
     }
 }
 

@@ -60,7 +60,7 @@ impl<'t, 'a> Gathered<'t, 'a> {
             let next = advance(&mut index, &self.outer, at);
             if next.is_none() || window.len().saturating_add(usize(self.run)?) > WINDOW {
                 let full = std::mem::replace(&mut window, Vec::with_capacity(WINDOW));
-                sink.write(Window::Owned(full))?;
+                sink.write(Window::owned(full))?;
             }
             match next {
                 Some(next) => at = next,

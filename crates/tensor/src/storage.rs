@@ -132,7 +132,7 @@ impl<'a> Storage<'a> {
                     self.populate(&window)?;
                     self.append(window.clone(), &mut bytes)?;
                     self.release(&window);
-                    sink.write(Window::Owned(bytes))
+                    sink.write(Window::owned(bytes))
                 }
             }
         })

@@ -7,6 +7,7 @@ use mapped::{Blob, Sink, WINDOW, Window};
 use crate::record::{Record, end};
 
 /// What an entry holds.
+#[derive(Clone, Copy)]
 pub enum Content<'b, 'a> {
     /// Bytes that are known now: the CRC stands in the local header.
     Bytes(&'b [u8]),
@@ -128,9 +129,9 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
     fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         self.offset = self.offset.saturating_add(bytes.len() as u64);
         if bytes.len() <= WINDOW {
-            return self.sink.write(Window::Owned(bytes));
+            return self.sink.write(Window::owned(bytes));
         }
-        bytes.chunks(WINDOW).try_for_each(|chunk| self.sink.write(Window::Owned(chunk.to_vec())))
+        bytes.chunks(WINDOW).try_for_each(|chunk| self.sink.write(Window::owned(chunk.to_vec())))
     }
 }
 

@@ -1,0 +1,84 @@
+//! SHA-256 on a thread of its own.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::Scope;
+
+use mapped::{WINDOW, Window};
+use sha2::{Digest, Sha256};
+
+/// Smaller windows are copied together first: a message a tensor of a few bytes would cost more than
+/// its hash.
+const SMALL: usize = WINDOW / 16;
+
+/// SHA-256 of bytes in memory.
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// The sending end of the thread.
+pub(crate) struct Hasher<'a> {
+    windows: SyncSender<Option<Window<'a>>>,
+    hashes: Receiver<[u8; 32]>,
+    small: RefCell<Vec<u8>>,
+}
+
+impl<'a> Hasher<'a> {
+    /// Starts the thread; it ends when the hasher is dropped. At most `queue` windows wait for it.
+    pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, queue: usize) -> Self
+    where
+        'a: 'scope,
+    {
+        let (windows, received) = sync_channel::<Option<Window<'a>>>(queue);
+        let (finished, hashes) = channel();
+        scope.spawn(move || {
+            let mut hash = Sha256::new();
+            for window in received {
+                match window {
+                    Some(window) => hash.update(&*window),
+                    None => {
+                        if finished.send(std::mem::take(&mut hash).finalize().into()).is_err() {
+                            break;
+                        }
+                    }
+                }
+            }
+        });
+        Self { windows, hashes, small: RefCell::default() }
+    }
+
+    /// Hashes the next bytes of the current file.
+    pub(crate) fn update(&self, window: Window<'a>) -> io::Result<()> {
+        if window.len() < SMALL {
+            let mut small = self.small.borrow_mut();
+            small.extend_from_slice(&window);
+            if small.len() < WINDOW {
+                return Ok(());
+            }
+            return self.send(Some(Window::owned(std::mem::take(&mut small))));
+        }
+        self.flush()?;
+        self.send(Some(window))
+    }
+
+    /// The hash of all bytes since the last call.
+    pub(crate) fn finish(&self) -> io::Result<[u8; 32]> {
+        self.flush()?;
+        self.send(None)?;
+        self.hashes.recv().map_err(|_| stopped())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let small = std::mem::take(&mut *self.small.borrow_mut());
+        if small.is_empty() { Ok(()) } else { self.send(Some(Window::owned(small))) }
+    }
+
+    fn send(&self, window: Option<Window<'a>>) -> io::Result<()> {
+        self.windows.send(window).map_err(|_| stopped())
+    }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the hash thread stopped")
+}

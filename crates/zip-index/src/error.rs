@@ -1,0 +1,105 @@
+//! What can be wrong with a zip file.
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What is wrong with a zip file, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No end-of-central-directory record closes the file.
+    #[error("no end of central directory in {len} bytes: the file is cut short, or no zip file")]
+    NoEnd {
+        /// Bytes of the file.
+        len: u64,
+    },
+    /// A record lies outside the file or does not start with its signature.
+    #[error("no {record} at offset 0x{offset:x}")]
+    NoRecord {
+        /// The record that should be there.
+        record: &'static str,
+        /// Where, in bytes from the file's start.
+        offset: u64,
+    },
+    /// Two records tell different things.
+    #[error("{what} is {found} at offset 0x{offset:x}, expected {expected}")]
+    Disagreement {
+        /// What they disagree on.
+        what: &'static str,
+        /// The value that the other records ask for.
+        expected: u64,
+        /// The value in this record.
+        found: u64,
+        /// Where this record starts.
+        offset: u64,
+    },
+    /// A local header carries another name than the directory.
+    #[error("entry `{}` is called `{}` in its local header at offset 0x{offset:x}", central.escape_debug(), local.escape_debug())]
+    Renamed {
+        /// The name in the directory.
+        central: String,
+        /// The name in the local header.
+        local: String,
+        /// Where the local header starts.
+        offset: u64,
+    },
+    /// A local header and the directory disagree on a number.
+    #[error("entry `{}`: {what} is {local} in its local header at offset 0x{offset:x} and {central} in the directory", name.escape_debug())]
+    Local {
+        /// The entry.
+        name: String,
+        /// What they disagree on.
+        what: &'static str,
+        /// The number in the directory.
+        central: u64,
+        /// The number in the local header.
+        local: u64,
+        /// Where the local header starts.
+        offset: u64,
+    },
+    /// An entry reaches past the place where the directory starts.
+    #[error("entry `{}` ends at offset 0x{end:x}, past the end of the entries at 0x{limit:x}", name.escape_debug())]
+    PastEnd {
+        /// The entry.
+        name: String,
+        /// Where its data end.
+        end: u64,
+        /// Where the directory starts.
+        limit: u64,
+    },
+    /// Two entries share bytes.
+    #[error("entries `{}` and `{}` overlap at offset 0x{offset:x}", first.escape_debug(), second.escape_debug())]
+    Overlap {
+        /// The entry that starts first.
+        first: String,
+        /// The entry that starts inside it.
+        second: String,
+        /// Where the second starts.
+        offset: u64,
+    },
+    /// Two entries have one name.
+    #[error("entry `{}` is there twice, at offsets 0x{first:x} and 0x{second:x}", name.escape_debug())]
+    Duplicate {
+        /// The name.
+        name: String,
+        /// Where the first local header starts.
+        first: u64,
+        /// Where the second local header starts.
+        second: u64,
+    },
+    /// A name that would lead out of a folder.
+    #[error("entry `{}` has a path that leads out of the archive", name.escape_debug())]
+    Path {
+        /// The name.
+        name: String,
+    },
+    /// An entry is encrypted.
+    #[error("entry `{}` is encrypted", name.escape_debug())]
+    Encrypted {
+        /// The entry.
+        name: String,
+    },
+    /// An archive in several files.
+    #[error("one disk of an archive on several, which is not read")]
+    Disks,
+}

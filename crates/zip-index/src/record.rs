@@ -1,0 +1,232 @@
+//! The records of a zip file, parsed from bytes. Nothing is allocated from a length in the file.
+
+use crate::{Error, Result};
+
+const FULL_32: u64 = 0xffff_ffff;
+const FULL_16: u64 = 0xffff;
+
+/// How an entry's data are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Not at all: the bytes in the file are the data.
+    Stored,
+    /// Deflate, zip's method 8.
+    Deflated,
+    /// Zstandard, zip's method 93.
+    Zstd,
+    /// Another method, by its number.
+    Other(u16),
+}
+
+impl From<u16> for Method {
+    fn from(number: u16) -> Self {
+        match number {
+            0 => Self::Stored,
+            8 => Self::Deflated,
+            93 => Self::Zstd,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Little-endian fields, read in order.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self, n: usize) -> Option<u64> {
+        Some(self.take(n)?.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        u16::try_from(self.number(2)?).ok()
+    }
+
+    fn u32(&mut self) -> Option<u64> {
+        self.number(4)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.number(8)
+    }
+
+    fn signature(&mut self, signature: [u8; 4]) -> Option<()> {
+        (self.take(4)? == signature).then_some(())
+    }
+}
+
+/// The bytes from `offset` on.
+fn from(bytes: &[u8], offset: u64) -> Option<&[u8]> {
+    bytes.get(usize::try_from(offset).ok()?..)
+}
+
+/// What the end records say.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) entries: u64,
+    pub(crate) directory_offset: u64,
+    pub(crate) directory_len: u64,
+    /// Where the first end record starts: the directory reaches up to here.
+    pub(crate) offset: u64,
+}
+
+impl End {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
+        const RECORD: usize = 22;
+        let len = bytes.len() as u64;
+        // The record's comment is at most 65,535 bytes and ends the file.
+        let first = bytes.len().saturating_sub(RECORD.saturating_add(usize::from(u16::MAX)));
+        let at = (first..=bytes.len().saturating_sub(RECORD)).rev().find(|at| {
+            let record = bytes.get(*at..).unwrap_or_default();
+            let comment = record.get(20..22).and_then(|c| c.try_into().ok()).map(u16::from_le_bytes);
+            record.starts_with(b"PK\x05\x06")
+                && comment.is_some_and(|comment| record.len() == RECORD.saturating_add(usize::from(comment)))
+        });
+        let at = at.ok_or(Error::NoEnd { len })? as u64;
+        let (disks, end) = Self::parse(bytes, at).ok_or(Error::NoEnd { len })?;
+        let Some((wide_offset, wide_disks)) = at.checked_sub(20).and_then(|at| locator(bytes, at)) else {
+            return if disks == 0 { Ok(end) } else { Err(Error::Disks) };
+        };
+        let wide = Self::parse_wide(bytes, wide_offset)
+            .ok_or(Error::NoRecord { record: "zip64 end of central directory", offset: wide_offset })?;
+        if wide_disks > 1 {
+            return Err(Error::Disks);
+        }
+        for (what, narrow, value, full) in [
+            ("the number of entries", end.entries, wide.entries, FULL_16),
+            ("the directory's offset", end.directory_offset, wide.directory_offset, FULL_32),
+            ("the directory's length", end.directory_len, wide.directory_len, FULL_32),
+        ] {
+            if narrow != full && narrow != value {
+                return Err(Error::Disagreement { what, expected: value, found: narrow, offset: at });
+            }
+        }
+        Ok(wide)
+    }
+
+    fn parse(bytes: &[u8], offset: u64) -> Option<(u64, Self)> {
+        let mut fields = Fields(from(bytes, offset)?);
+        fields.signature(*b"PK\x05\x06")?;
+        let disks = u64::from(fields.u16()?).checked_add(u64::from(fields.u16()?))?;
+        let _on_this_disk = fields.u16()?;
+        let entries = u64::from(fields.u16()?);
+        let directory_len = fields.u32()?;
+        let directory_offset = fields.u32()?;
+        Some((disks, Self { entries, directory_offset, directory_len, offset }))
+    }
+
+    fn parse_wide(bytes: &[u8], offset: u64) -> Option<Self> {
+        let mut fields = Fields(from(bytes, offset)?);
+        fields.signature(*b"PK\x06\x06")?;
+        fields.take(8 + 2 + 2 + 4 + 4 + 8)?; // its length, versions, disks, entries on this disk
+        let entries = fields.u64()?;
+        let directory_len = fields.u64()?;
+        let directory_offset = fields.u64()?;
+        Some(Self { entries, directory_offset, directory_len, offset })
+    }
+}
+
+/// The zip64 end record's offset and the number of disks, where a locator stands at `offset`.
+fn locator(bytes: &[u8], offset: u64) -> Option<(u64, u64)> {
+    let mut fields = Fields(from(bytes, offset)?);
+    fields.signature(*b"PK\x06\x07")?;
+    fields.u32()?;
+    Some((fields.u64()?, fields.u32()?))
+}
+
+/// What a local header or a line of the central directory says of an entry.
+#[derive(Debug)]
+pub(crate) struct Header<'a> {
+    pub(crate) flags: u16,
+    pub(crate) method: u16,
+    pub(crate) crc: u64,
+    pub(crate) compressed_len: u64,
+    pub(crate) len: u64,
+    pub(crate) name: &'a [u8],
+    /// Where the local header starts; 0 in a local header.
+    pub(crate) local_offset: u64,
+    /// Bytes of the header itself.
+    pub(crate) span: u64,
+}
+
+impl<'a> Header<'a> {
+    pub(crate) fn central(bytes: &'a [u8], offset: u64) -> Result<Self> {
+        Self::parse(bytes, offset, true).ok_or(Error::NoRecord { record: "directory entry", offset })
+    }
+
+    pub(crate) fn local(bytes: &'a [u8], offset: u64) -> Result<Self> {
+        Self::parse(bytes, offset, false).ok_or(Error::NoRecord { record: "local header", offset })
+    }
+
+    fn parse(bytes: &'a [u8], offset: u64, central: bool) -> Option<Self> {
+        let whole = from(bytes, offset)?;
+        let mut fields = Fields(whole);
+        fields.signature(if central { *b"PK\x01\x02" } else { *b"PK\x03\x04" })?;
+        fields.take(if central { 2 + 2 } else { 2 })?; // versions
+        let flags = fields.u16()?;
+        let method = fields.u16()?;
+        fields.take(2 + 2)?; // time and date
+        let crc = fields.u32()?;
+        let compressed_len = fields.u32()?;
+        let len = fields.u32()?;
+        let name_len = fields.u16()?;
+        let extra_len = fields.u16()?;
+        let (mut comment_len, mut local_offset) = (0, 0);
+        if central {
+            comment_len = fields.u16()?;
+            fields.take(2 + 2 + 4)?; // disk, attributes
+            local_offset = fields.u32()?;
+        }
+        let name = fields.take(usize::from(name_len))?;
+        let extra = fields.take(usize::from(extra_len))?;
+        fields.take(usize::from(comment_len))?;
+        let span = (whole.len() as u64).checked_sub(fields.0.len() as u64)?;
+        let mut header = Self { flags, method, crc, compressed_len, len, name, local_offset, span };
+        header.widen(extra)?;
+        Some(header)
+    }
+
+    /// Replaces full 32-bit fields by those of the zip64 extra field, in APPNOTE 4.5.3's order.
+    fn widen(&mut self, extra: &[u8]) -> Option<()> {
+        let mut wide = Fields(zip64(extra).unwrap_or_default());
+        for field in [&mut self.len, &mut self.compressed_len, &mut self.local_offset] {
+            // A field that is full without a zip64 value is a length of 2^32 - 1 bytes.
+            if *field == FULL_32 && !wide.0.is_empty() {
+                *field = wide.u64()?;
+            }
+        }
+        Some(())
+    }
+
+    /// Whether CRC and sizes stand behind the data, not in the local header.
+    pub(crate) fn has_descriptor(&self) -> bool {
+        self.flags & 8 != 0
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.flags & 1 != 0
+    }
+
+    pub(crate) fn display_name(&self) -> String {
+        String::from_utf8_lossy(self.name).into_owned()
+    }
+}
+
+/// The zip64 field of an extra field. What follows a field that claims too much is not looked at:
+/// PyTorch's own padding is the only other field its files carry.
+fn zip64(extra: &[u8]) -> Option<&[u8]> {
+    let mut fields = Fields(extra);
+    loop {
+        let id = fields.u16()?;
+        let len = fields.u16()?;
+        let data = fields.take(usize::from(len))?;
+        if id == 1 {
+            return Some(data);
+        }
+    }
+}
