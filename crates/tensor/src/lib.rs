@@ -12,5 +12,5 @@ mod tensor;
 
 pub use dtype::Dtype;
 pub use gather::Gathered;
-pub use storage::{ByteOrder, Storage, StorageId};
+pub use storage::{ByteOrder, Checksum, Storage, StorageId};
 pub use tensor::{Error, Tensor};

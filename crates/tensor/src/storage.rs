@@ -25,8 +25,17 @@ pub struct Storage<'a> {
 
 #[derive(Debug)]
 enum Inner<'a> {
-    Mapped { file: &'a MappedFile, range: Range<usize> },
+    Mapped { file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum> },
     Owned(Vec<u8>),
+}
+
+/// What the bytes of a storage should sum to, checked whenever all of them pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// The CRC-32 of the bytes as the file has them.
+    pub crc: u32,
+    /// What the file calls the storage, for the message.
+    pub record: String,
 }
 
 /// Tells storages apart: equal exactly for clones of one storage.
@@ -36,9 +45,9 @@ pub struct StorageId(usize);
 impl<'a> Storage<'a> {
     /// A range (bytes) of a mapped file, little-endian until [`with_byte_order`](Self::with_byte_order)
     /// says otherwise; `None` when it is not inside the file.
-    pub fn mapped(file: &'a MappedFile, range: Range<usize>) -> Option<Self> {
+    pub fn mapped(file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum>) -> Option<Self> {
         file.bytes().get(range.clone())?;
-        Some(Self { inner: Arc::new(Inner::Mapped { file, range }), swap: 1 })
+        Some(Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 })
     }
 
     /// Little-endian bytes in memory.
@@ -83,7 +92,7 @@ impl<'a> Storage<'a> {
     fn raw(&self) -> &[u8] {
         match &*self.inner {
             // `mapped` proved that the range lies inside the file.
-            Inner::Mapped { file, range } => file.bytes().get(range.clone()).unwrap_or_default(),
+            Inner::Mapped { file, range, .. } => file.bytes().get(range.clone()).unwrap_or_default(),
             Inner::Owned(bytes) => bytes,
         }
     }
@@ -100,42 +109,53 @@ impl<'a> Storage<'a> {
         Ok(())
     }
 
-    /// Brings `range` (bytes of the storage) into memory; see [`MappedFile::populate`].
-    pub(crate) fn populate(&self, range: &Range<usize>) -> io::Result<()> {
-        match &*self.inner {
-            Inner::Mapped { file, range: whole } => file.populate(shift(range, whole.start)),
-            Inner::Owned(_) => Ok(()),
-        }
-    }
-
     /// Gives `range` (bytes of the storage) back to the system; see [`MappedFile::release`].
     pub(crate) fn release(&self, range: &Range<usize>) {
-        if let Inner::Mapped { file, range: whole } = &*self.inner {
+        if let Inner::Mapped { file, range: whole, .. } = &*self.inner {
             file.release(shift(range, whole.start));
         }
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows.
     pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
-        if self.raw().get(range.clone()).is_none() {
+        let raw = self.raw();
+        if raw.get(range.clone()).is_none() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let checksum = match &*self.inner {
+            Inner::Mapped { checksum: Some(checksum), .. } if range == (0..raw.len()) => Some(checksum),
+            _ => None,
+        };
+        let mut crc = crc32fast::Hasher::new();
         // A multiple of every component size, so that no number is cut.
-        range.clone().step_by(WINDOW).try_for_each(|start| {
-            let window = start..start.saturating_add(WINDOW).min(range.end);
-            match &*self.inner {
-                Inner::Mapped { file, range: whole } if self.swap == 1 => {
-                    sink.write(Window::of(file, shift(&window, whole.start))?)
-                }
-                _ => {
-                    let mut bytes = Vec::with_capacity(window.len());
-                    self.populate(&window)?;
-                    self.append(window.clone(), &mut bytes)?;
-                    self.release(&window);
-                    sink.write(Window::owned(bytes))
-                }
+        for start in range.clone().step_by(WINDOW) {
+            let part = start..start.saturating_add(WINDOW).min(range.end);
+            let window = match &*self.inner {
+                Inner::Mapped { file, range: whole, .. } => Window::of(file, shift(&part, whole.start))?,
+                Inner::Owned(bytes) => Window::owned(bytes.get(part.clone()).unwrap_or_default().to_vec()),
+            };
+            if checksum.is_some() {
+                crc.update(&window);
             }
-        })
+            if self.swap == 1 {
+                sink.write(window)?;
+            } else {
+                let mut swapped = window.to_vec();
+                swapped.chunks_exact_mut(self.swap).for_each(<[u8]>::reverse);
+                sink.write(Window::owned(swapped))?;
+            }
+        }
+        match (checksum, crc.finalize()) {
+            (Some(checksum), found) if checksum.crc != found => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "record `{}` is damaged: its CRC-32 is {found:08x}, the file says {:08x}",
+                    checksum.record.escape_debug(),
+                    checksum.crc
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

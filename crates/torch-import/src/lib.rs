@@ -1,1 +1,32 @@
 //! PyTorch checkpoints as named tensors over mapped storages.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), torch_import::Error> {
+//! let container = torch_import::Container::open("consolidated.00.pth".as_ref())?;
+//! let pickle = container.load()?;
+//! let checkpoint = torch_import::Checkpoint::read(&container, &pickle)?;
+//! for (name, tensor) in &checkpoint.tensors {
+//!     println!("{name} {} {:?}", tensor.dtype(), tensor.shape());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Container`] finds the pickle and the storages in a file and owns its mapping; `pickle-vm` reads
+//! the pickle into inert objects; [`Checkpoint`] walks them once and gives `torch._utils._rebuild_*`
+//! their meaning. Nothing in the file is executed or imported.
+//!
+//! Facts: `torch/serialization.py`, `torch/_utils.py` and `caffe2/serialize` of PyTorch 2.15.
+
+mod checkpoint;
+mod container;
+mod error;
+mod globals;
+mod key;
+mod persistent;
+mod rebuild;
+
+pub use checkpoint::{Checkpoint, name_storage_or_tensor};
+pub use container::{Container, Format};
+pub use error::{Error, Result};
+pub use globals::Global;

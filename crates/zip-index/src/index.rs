@@ -1,6 +1,5 @@
 //! The directory, checked.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use mapped::MappedFile;
@@ -14,9 +13,9 @@ const RELEASE_AFTER: usize = 128;
 
 /// One file in the zip file.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub struct Entry {
     /// The path inside the archive.
-    pub name: Cow<'a, str>,
+    pub name: String,
     /// How the data are compressed.
     pub method: Method,
     /// Where the data lie, compressed as they are, in bytes from the file's start.
@@ -31,18 +30,18 @@ pub struct Entry<'a> {
 
 /// All entries of a zip file, in the directory's order.
 #[derive(Clone, Debug)]
-pub struct Index<'a> {
+pub struct Index {
     /// The entries.
-    pub entries: Vec<Entry<'a>>,
+    pub entries: Vec<Entry>,
 }
 
-impl<'a> Index<'a> {
+impl Index {
     /// Reads the directory of `file` and every local header.
     ///
     /// # Errors
     /// When a record is missing, lies outside the file, or says something else than another one; when
     /// entries overlap, share a name, or are encrypted.
-    pub fn read(file: &'a MappedFile) -> Result<Self> {
+    pub fn read(file: &MappedFile) -> Result<Self> {
         let bytes = file.bytes();
         let end = End::read(bytes)?;
         let limit = end.directory_offset;
@@ -79,13 +78,13 @@ impl<'a> Index<'a> {
     }
 
     /// The entry called `name`.
-    pub fn find(&self, name: &str) -> Option<&Entry<'a>> {
+    pub fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 }
 
 /// One entry, its local header compared with its line in the directory.
-fn entry<'a>(bytes: &'a [u8], central: &Header<'a>, limit: u64) -> Result<Entry<'a>> {
+fn entry(bytes: &[u8], central: &Header<'_>, limit: u64) -> Result<Entry> {
     let name = || central.display_name();
     let offset = central.local_offset;
     if offset >= limit {
@@ -124,7 +123,7 @@ fn entry<'a>(bytes: &'a [u8], central: &Header<'a>, limit: u64) -> Result<Entry<
     // `end` is inside the mapped file, so both fit.
     let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let entry = Entry {
-        name: String::from_utf8_lossy(central.name),
+        name: central.display_name(),
         method,
         data: at(start)..at(end),
         len: central.len,
@@ -142,16 +141,16 @@ fn leads_out(name: &str) -> bool {
     name.split(['/', '\\']).any(|part| part == "..")
 }
 
-fn refuse_overlaps(entries: &[Entry<'_>]) -> Result<()> {
-    let mut by_offset: Vec<&Entry<'_>> = entries.iter().collect();
+fn refuse_overlaps(entries: &[Entry]) -> Result<()> {
+    let mut by_offset: Vec<&Entry> = entries.iter().collect();
     by_offset.sort_by_key(|entry| entry.header_offset);
     for pair in by_offset.windows(2) {
         if let [first, second] = pair
             && first.data.end as u64 > second.header_offset
         {
             return Err(Error::Overlap {
-                first: first.name.to_string(),
-                second: second.name.to_string(),
+                first: first.name.clone(),
+                second: second.name.clone(),
                 offset: second.header_offset,
             });
         }
@@ -159,15 +158,15 @@ fn refuse_overlaps(entries: &[Entry<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn refuse_duplicates(entries: &[Entry<'_>]) -> Result<()> {
-    let mut by_name: Vec<&Entry<'_>> = entries.iter().collect();
+fn refuse_duplicates(entries: &[Entry]) -> Result<()> {
+    let mut by_name: Vec<&Entry> = entries.iter().collect();
     by_name.sort_by(|a, b| a.name.cmp(&b.name).then(a.header_offset.cmp(&b.header_offset)));
     for pair in by_name.windows(2) {
         if let [first, second] = pair
             && first.name == second.name
         {
             return Err(Error::Duplicate {
-                name: first.name.to_string(),
+                name: first.name.clone(),
                 first: first.header_offset,
                 second: second.header_offset,
             });

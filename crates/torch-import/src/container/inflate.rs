@@ -1,0 +1,91 @@
+//! Deflated records. Storages are inflated once, into an unlinked temporary file that is mapped, so that
+//! every storage has an address and memory stays small.
+
+use std::io::{self, Read, Write};
+
+use flate2::read::DeflateDecoder;
+use mapped::{MappedFile, WINDOW};
+use zip_index::{Entry, Method};
+
+use crate::{Error, Result};
+
+/// Deflate's best ratio: 258 bytes from two bits, and a header. More is a lie in the directory.
+const RATIO: u64 = 1032;
+
+/// Inflates a small record into memory. Its allocation grows with what is really there.
+pub(super) fn to_memory(file: &MappedFile, entry: &Entry) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    copy(file, entry, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Inflates all of `entries` that are not stored, one after the other; `None` when all are stored.
+pub(super) fn spill<'e>(
+    file: &MappedFile,
+    entries: impl Iterator<Item = &'e Entry>,
+    checksums: bool,
+) -> Result<Option<MappedFile>> {
+    let mut deflated = entries.filter(|entry| entry.method != Method::Stored).peekable();
+    if deflated.peek().is_none() {
+        return Ok(None);
+    }
+    let mut out = tempfile::tempfile().map_err(Error::Spill)?;
+    for entry in deflated {
+        let mut sums = Sums { out: &mut out, crc: crc32fast::Hasher::new() };
+        copy(file, entry, &mut sums)?;
+        let found = sums.crc.finalize();
+        if checksums && found != entry.crc {
+            return Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found });
+        }
+    }
+    Ok(Some(MappedFile::of(&out, file.path())?))
+}
+
+fn copy(file: &MappedFile, entry: &Entry, out: &mut dyn Write) -> Result<()> {
+    let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
+    match entry.method {
+        Method::Deflated | Method::Stored => {}
+        Method::Zstd => return Err(fail("zstd is no method of PyTorch's archives".to_owned())),
+        Method::Other(number) => return Err(fail(format!("compression method {number} is not read"))),
+    }
+    let compressed = file.bytes().get(entry.data.clone()).unwrap_or_default();
+    if entry.len > (compressed.len() as u64).saturating_mul(RATIO).saturating_add(RATIO) {
+        return Err(fail(format!("{} bytes cannot hold {}", compressed.len(), entry.len)));
+    }
+    // One byte more than announced tells a record that is too long.
+    let mut decoder = DeflateDecoder::new(compressed).take(entry.len.saturating_add(1));
+    let mut window = vec![0; WINDOW];
+    let mut len = 0_u64;
+    loop {
+        let read = match decoder.read(&mut window) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) => return Err(fail(error.to_string())),
+        };
+        len = len.saturating_add(read as u64);
+        out.write_all(window.get(..read).unwrap_or_default()).map_err(Error::Spill)?;
+        file.release(entry.data.clone());
+    }
+    if len == entry.len {
+        Ok(())
+    } else {
+        Err(fail(format!("it has {len} bytes or more, the directory says {}", entry.len)))
+    }
+}
+
+struct Sums<'o> {
+    out: &'o mut std::fs::File,
+    crc: crc32fast::Hasher,
+}
+
+impl Write for Sums<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.crc.update(bytes.get(..written).unwrap_or_default());
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,156 @@
+//! Finds the pickle and the storages in a file. A container is recognised by its content, never by its
+//! name.
+
+mod inflate;
+mod sniff;
+mod zip;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+use mapped::MappedFile;
+use pickle_vm::Pickle;
+use tensor::{ByteOrder, Checksum, Dtype, Storage};
+
+use crate::{Error, Result};
+
+/// The container formats that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// A zip archive with `data.pkl` and one record a storage: `torch.save` since PyTorch 1.6.
+    Zip,
+}
+
+impl Format {
+    /// The name in listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zip => "zip",
+        }
+    }
+}
+
+/// A checkpoint file, mapped: one pickle, and storages by key.
+#[derive(Debug)]
+pub struct Container {
+    file: MappedFile,
+    /// Deflated storages, inflated once.
+    inflated: Option<MappedFile>,
+    format: Format,
+    pickle: Bytes,
+    pickle_record: String,
+    storages: HashMap<String, Record>,
+    byte_order: ByteOrder,
+    notes: Vec<String>,
+}
+
+/// Bytes of the file, or bytes that were made from it.
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Range<usize>),
+    Owned(Vec<u8>),
+}
+
+/// Where a storage's bytes are.
+#[derive(Debug)]
+struct Record {
+    /// Its path in the archive.
+    name: String,
+    /// Whether `range` counts in the inflated file.
+    inflated: bool,
+    range: Range<usize>,
+    /// The CRC-32 of the bytes; `None` where the archive carries none, or it was checked already.
+    crc: Option<u32>,
+}
+
+impl Container {
+    /// Opens the checkpoint at `path`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is of another format, or its container is damaged.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = MappedFile::open(path)?;
+        match sniff::sniff(file.bytes())? {
+            Format::Zip => zip::open(file),
+        }
+    }
+
+    /// What kind of container it is.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Oddities that are harmless, as sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Bytes of the file.
+    pub fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.file.is_empty()
+    }
+
+    /// The pickle that holds the root object.
+    pub fn pickle(&self) -> &[u8] {
+        match &self.pickle {
+            // The index proved that the range lies inside the file.
+            Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+
+    /// What the file calls its pickle, such as `consolidated/data.pkl`.
+    pub fn pickle_record(&self) -> &str {
+        &self.pickle_record
+    }
+
+    /// Reads the pickle into inert objects.
+    ///
+    /// # Errors
+    /// When the pickle is damaged.
+    pub fn load(&self) -> Result<Pickle<'_>> {
+        pickle_vm::load(self.pickle())
+            .map_err(|source| Error::Pickle { record: self.pickle_record.clone(), source })
+    }
+
+    /// The path in the archive of the storage called `key`.
+    pub(crate) fn storage_record(&self, key: &str) -> Option<&str> {
+        self.storages.get(key).map(|record| record.name.as_str())
+    }
+
+    /// The storage called `key`, of `numel` elements.
+    pub(crate) fn storage(&self, key: &str, dtype: Dtype, numel: u64) -> Result<Storage<'_>> {
+        let Some(record) = self.storages.get(key) else {
+            let root = self.pickle_record.trim_end_matches("data.pkl");
+            return Err(Error::MissingRecord { record: format!("{root}data/{key}") });
+        };
+        let available = record.range.len() as u64;
+        let needed = numel.saturating_mul(dtype.size());
+        let too_short = || Error::ShortRecord { key: key.to_owned(), needed, available };
+        if needed > available {
+            return Err(too_short());
+        }
+        let file = if record.inflated { self.inflated.as_ref() } else { Some(&self.file) };
+        // Not more than `available`, which is a `usize`.
+        let end = record.range.start.saturating_add(usize::try_from(needed).unwrap_or(usize::MAX));
+        let checksum = record.crc.map(|crc| Checksum { crc, record: record.name.clone() });
+        let storage = file
+            .and_then(|file| {
+                Storage::mapped(file, record.range.start..end, checksum.filter(|_| needed == available))
+            })
+            .ok_or_else(too_short)?;
+        Ok(storage.with_byte_order(self.byte_order, dtype.component_size()))
+    }
+}

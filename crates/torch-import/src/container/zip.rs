@@ -1,0 +1,115 @@
+//! The zip archive that `torch.save` writes since PyTorch 1.6.
+//!
+//! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`,
+//! `consolidated` or anything else; records that are not named here are left alone.
+
+use std::collections::HashMap;
+
+use mapped::MappedFile;
+use tensor::ByteOrder;
+use zip_index::{Entry, Index, Method};
+
+use super::{Bytes, Container, Format, Record, inflate};
+use crate::{Error, Result};
+
+const PICKLE: &str = "data.pkl";
+
+pub(super) fn open(file: MappedFile) -> Result<Container> {
+    let index = Index::read(&file)?;
+    let root = root(&index)?;
+    if index.find(&format!("{root}constants.pkl")).is_some() {
+        return Err(Error::Format {
+            what: "a TorchScript archive",
+            hint: "TorchScript archives are not read yet",
+        });
+    }
+    // A file saved with checksums switched off has zeros everywhere; a single zero is a checksum.
+    let checksums = index.entries.iter().any(|entry| entry.crc != 0);
+    let mut notes = Vec::new();
+    if !checksums {
+        notes.push("the archive carries no checksums: damage would go unnoticed".to_owned());
+    }
+    let whole = |name: &str| index.find(name).map(|entry| read_whole(&file, entry, checksums)).transpose();
+    let pickle_record = format!("{root}{PICKLE}");
+    let pickle =
+        whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
+    let byte_order = match whole(&format!("{root}byteorder"))? {
+        None => ByteOrder::Little,
+        Some(bytes) => byte_order(slice(&file, &bytes))?,
+    };
+    let prefix = format!("{root}data/");
+    let storages: Vec<(&str, &Entry)> =
+        index.entries.iter().filter_map(|entry| Some((entry.name.strip_prefix(&prefix)?, entry))).collect();
+    let inflated = inflate::spill(&file, storages.iter().map(|(_, entry)| *entry), checksums)?;
+    let mut records = HashMap::with_capacity(storages.len());
+    let mut next = 0_usize;
+    for (key, entry) in storages {
+        let stored = entry.method == Method::Stored;
+        let range = if stored {
+            entry.data.clone()
+        } else {
+            // One after the other, as `spill` wrote them.
+            let start = next;
+            next = next.saturating_add(usize::try_from(entry.len).unwrap_or(usize::MAX));
+            start..next
+        };
+        let crc = (checksums && stored).then_some(entry.crc);
+        records.insert(key.to_owned(), Record { name: entry.name.clone(), inflated: !stored, range, crc });
+    }
+    Ok(Container {
+        file,
+        inflated,
+        format: Format::Zip,
+        pickle,
+        pickle_record,
+        storages: records,
+        byte_order,
+        notes,
+    })
+}
+
+/// The folder of the only `data.pkl`, with its slash.
+fn root(index: &Index) -> Result<&str> {
+    let mut roots = index.entries.iter().filter_map(|entry| {
+        let root = entry.name.strip_suffix(PICKLE)?;
+        (root.is_empty() || root.ends_with('/')).then_some(root)
+    });
+    match (roots.next(), roots.next()) {
+        (Some(root), None) => Ok(root),
+        (None, _) => Err(Error::Root { found: "no `data.pkl`".to_owned() }),
+        (Some(first), Some(second)) => Err(Error::Root {
+            found: format!("`{}{PICKLE}` and `{}{PICKLE}`", first.escape_debug(), second.escape_debug()),
+        }),
+    }
+}
+
+/// A record as it is, its checksum compared.
+fn read_whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Bytes> {
+    let bytes = match entry.method {
+        Method::Stored => Bytes::Mapped(entry.data.clone()),
+        _ => Bytes::Owned(inflate::to_memory(file, entry)?),
+    };
+    let found = crc32fast::hash(slice(file, &bytes));
+    if checksums && found != entry.crc {
+        return Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found });
+    }
+    Ok(bytes)
+}
+
+fn slice<'f>(file: &'f MappedFile, bytes: &'f Bytes) -> &'f [u8] {
+    match bytes {
+        Bytes::Mapped(range) => file.bytes().get(range.clone()).unwrap_or_default(),
+        Bytes::Owned(bytes) => bytes,
+    }
+}
+
+fn byte_order(bytes: &[u8]) -> Result<ByteOrder> {
+    match bytes {
+        b"little" => Ok(ByteOrder::Little),
+        b"big" => Ok(ByteOrder::Big),
+        other => {
+            let start = other.get(..other.len().min(16)).unwrap_or_default();
+            Err(Error::ByteOrder { found: String::from_utf8_lossy(start).into_owned() })
+        }
+    }
+}

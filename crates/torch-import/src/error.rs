@@ -1,0 +1,144 @@
+//! What can stand between a file and its tensors.
+
+use std::io;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What is wrong with a checkpoint, and where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be mapped.
+    #[error(transparent)]
+    Map(#[from] mapped::Error),
+    /// The zip container is damaged or ambiguous.
+    #[error("damaged zip archive: {0}")]
+    Zip(#[from] zip_index::Error),
+    /// The pickle cannot be read.
+    #[error("`{record}`: {source}")]
+    Pickle {
+        /// The record that holds the pickle.
+        record: String,
+        /// What is wrong with it.
+        source: pickle_vm::Error,
+    },
+    /// Another kind of file.
+    #[error("{what}, not a PyTorch zip checkpoint{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
+    Format {
+        /// What the file is instead, with its article.
+        what: &'static str,
+        /// What to do about it; may be empty.
+        hint: &'static str,
+    },
+    /// A zip archive without a pickle, or with two.
+    #[error("{found} in the zip archive, expected one `data.pkl` in one folder")]
+    Root {
+        /// What is there instead.
+        found: String,
+    },
+    /// A record is missing from the container.
+    #[error("record `{}` is missing", record.escape_debug())]
+    MissingRecord {
+        /// The record's path in the archive.
+        record: String,
+    },
+    /// A record's bytes are not those that were written.
+    #[error("record `{}` is damaged: its CRC-32 is {found:08x}, the file says {expected:08x}", record.escape_debug())]
+    Checksum {
+        /// The record's path in the archive.
+        record: String,
+        /// The CRC-32 in the zip directory.
+        expected: u32,
+        /// The CRC-32 of the bytes.
+        found: u32,
+    },
+    /// A record's compressed bytes cannot be decompressed.
+    #[error("record `{}` cannot be inflated: {reason}", record.escape_debug())]
+    Inflate {
+        /// The record's path in the archive.
+        record: String,
+        /// Why.
+        reason: String,
+    },
+    /// The record `byteorder` says something unknown.
+    #[error("record `byteorder` says `{}`, expected `little` or `big`", found.escape_debug())]
+    ByteOrder {
+        /// What it says.
+        found: String,
+    },
+    /// A persistent id is none that PyTorch writes.
+    #[error("persistent id at offset 0x{offset:x}: {reason}")]
+    PersistentId {
+        /// Where in the pickle.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A storage's record is shorter than the storage.
+    #[error("storage `{}` needs {needed} bytes, its record has {available}", key.escape_debug())]
+    ShortRecord {
+        /// The storage's key.
+        key: String,
+        /// Bytes that its elements need.
+        needed: u64,
+        /// Bytes of the record.
+        available: u64,
+    },
+    /// A rebuild call has other arguments than PyTorch gives it.
+    #[error("{function} at offset 0x{offset:x}: {reason}")]
+    Rebuild {
+        /// The function that was to be called.
+        function: String,
+        /// Where in the pickle.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A view does not fit its storage.
+    #[error(transparent)]
+    View(#[from] tensor::Error),
+    /// Something is wrong with one tensor.
+    #[error("tensor `{}`: {source}", name.escape_debug())]
+    Tensor {
+        /// Its name in the checkpoint.
+        name: String,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// Two tensors come out under one name.
+    #[error("two tensors are called `{}`: {first} and {second}", name.escape_debug())]
+    Duplicate {
+        /// The name.
+        name: String,
+        /// The path of the first, as Python subscripts.
+        first: String,
+        /// The path of the second.
+        second: String,
+    },
+    /// Tensors inside objects that are no dicts, lists or tuples.
+    #[error("{count} tensors lie inside `{class}`, first at offset 0x{offset:x}: {what} is not read yet")]
+    Hidden {
+        /// How many.
+        count: usize,
+        /// The first one's class or function.
+        class: String,
+        /// Where the first one is made, in the pickle.
+        offset: u64,
+        /// What is not read.
+        what: &'static str,
+    },
+    /// Containers nest deeper, or are shared more often, than any real checkpoint's.
+    #[error("{what} at offset 0x{offset:x}: more than {limit}")]
+    Limit {
+        /// What there is too much of.
+        what: &'static str,
+        /// Where in the pickle.
+        offset: u64,
+        /// How much is read.
+        limit: usize,
+    },
+    /// A temporary file cannot be written.
+    #[error("cannot inflate into a temporary file: {0}")]
+    Spill(io::Error),
+}
