@@ -1,0 +1,113 @@
+"""Fixtures: the three programs to check against, and checkpoints with the cartons made of them."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from carton_file import Carton  # noqa: E402
+from program import succeed  # noqa: E402
+from worker_client import Worker  # noqa: E402
+
+GOLDEN = HERE.parent / "golden"
+SHARED = HERE.parent.parent.parent / "shared"  # beside the checkout, where there is one: real files, and tools
+TABLES = []  # lines for the end of the run
+
+
+def worker(key, script):
+    if why := os.environ.get(f"T2C_MISSING_{key}"):
+        pytest.skip(why)
+    return Worker(os.environ[f"T2C_{key}"], script)
+
+
+@pytest.fixture(scope="session")
+def newest():
+    process = worker("NEWEST", "torch_worker.py")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def old():
+    process = worker("OLD", "torch_worker.py")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def carton_client():
+    process = worker("CARTON", "carton_worker.py")
+    yield process
+    process.close()
+
+
+@pytest.fixture(params=["old", "newest"], ids=["torch2.0.1", "torch-newest"])
+def torch(request):
+    """Each version of torch in turn."""
+    return request.getfixturevalue(request.param)
+
+
+class Case:
+    """A checkpoint, the carton made of it, and the archive inside of that, each in a file."""
+
+    def __init__(self, folder, checkpoint, *flags):
+        self.folder, self.checkpoint = folder, checkpoint
+        self.carton_path = checkpoint.with_suffix(".carton")
+        self.outcome = succeed(checkpoint, *flags)
+        assert self.carton_path.is_file(), f"no {self.carton_path.name} beside the checkpoint: {self.outcome}"
+        self.carton = Carton(self.carton_path)
+        self.archive = folder / "extracted-model.pt"
+        self.archive.write_bytes(self.carton.read("model/model.pt"))
+
+
+@pytest.fixture(scope="session")
+def case(tmp_path_factory, newest):
+    """`case(kind)` converts the checkpoint of that kind, once; `params` (a dict) is written beside it as params.json."""
+    made = {}
+
+    def get(kind, saver=None, params=None, name=None):
+        key = (kind, id(saver), json.dumps(params, sort_keys=True), name)
+        if key not in made:
+            made[key] = None  # when the conversion fails, the next test fails at once
+            folder = tmp_path_factory.mktemp(kind)
+            checkpoint = folder / (name or ("consolidated.00.pth" if params else f"{kind}.pth"))
+            (saver or newest).ask("make", kind=kind, path=str(checkpoint))
+            if params:
+                (folder / "params.json").write_text(json.dumps(params))
+            made[key] = Case(folder, checkpoint)
+        if made[key] is None:
+            pytest.fail(f"the checkpoint of kind {kind} could not be converted: see the first test that uses it", pytrace=False)
+        return made[key]
+
+    return get
+
+
+@pytest.fixture
+def saved(tmp_path, newest):
+    """`saved(kind, name)` writes a checkpoint into the test's own folder."""
+
+    def save(kind="training_run", name="model.pth", folder=tmp_path):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        newest.ask("make", kind=kind, path=str(path))
+        return path
+
+    return save
+
+
+@pytest.fixture
+def table():
+    """Lines that are printed at the end of the run, whether the check passed or not."""
+    return TABLES.append
+
+
+def pytest_terminal_summary(terminalreporter):
+    if TABLES:
+        terminalreporter.section("figures")
+        for line in TABLES:
+            terminalreporter.write_line(line)

@@ -1,0 +1,144 @@
+"""The three virtual environments of the suite: what is in each, and how one is made, stamped and found again.
+
+They lie outside the tree, in $TORCH2CARTON_CONFORMANCE or ${XDG_CACHE_HOME:-~/.cache}/torch2carton/conformance. An
+environment's folder is named after a hash of its recipe, so another recipe makes another folder; the stamp is written
+last, so a folder without one is the rest of an attempt that was cut short, and is made anew.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PYTEST, NUMPY, SAFETENSORS = "pytest==9.2.0", "numpy==2.4.6", "safetensors==0.8.0"
+META_REFERENCE = "llama-models==0.3.0"  # Meta's model.py; installed without its dependencies, fairscale is stubbed
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str  # what messages call it
+    pythons: tuple[str, ...]  # versions it can live in, best first; empty: the Python that runs this
+    steps: tuple[tuple[str, ...], ...]  # arguments of `pip install`, one call each
+    fallback: tuple[tuple[str, ...], ...] = ()  # the steps to try where the pinned ones have no package for this Python
+    imports: str = ""  # must run in the finished environment
+    gigabytes: float = 1.0  # free space to ask for
+
+
+TORCH = "torch==2.15.0"  # the newest when this was written
+
+NEWEST = Recipe(
+    name="newest torch",
+    pythons=(),
+    steps=((TORCH, NUMPY, SAFETENSORS, PYTEST, "tomli; python_version < '3.11'"), ("--no-deps", META_REFERENCE)),
+    fallback=(("torch", "numpy", "safetensors", "pytest", "tomli; python_version < '3.11'"), ("--no-deps", META_REFERENCE)),
+    imports="import torch, numpy, safetensors, pytest, llama_models",
+    gigabytes=8,
+)
+OLD = Recipe(
+    name="torch 2.0.1",
+    pythons=("3.11", "3.10", "3.9", "3.8"),  # the Pythons that torch 2.0.1 was built for
+    steps=(("torch==2.0.1", "numpy<2"), ("--no-deps", META_REFERENCE)),
+    imports="import torch, numpy; assert torch.__version__.startswith('2.0.1')",
+    gigabytes=7,
+)
+CARTON = Recipe(
+    name="Carton client",
+    pythons=(),
+    steps=(("--pre", "cartonml-nightly==0.0.1.dev20231020", "numpy<2"),),
+    fallback=(("--pre", "cartonml-nightly==0.0.1.dev20231020", "numpy"),),
+    imports="import cartonml",
+    gigabytes=1,
+)
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "CARTON": CARTON}
+
+
+class CannotMake(Exception):
+    """An environment could not be made; the text says why in one line."""
+
+
+def root():
+    if place := os.environ.get("TORCH2CARTON_CONFORMANCE"):
+        return Path(place)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch2carton" / "conformance"
+
+
+def make(recipe):
+    """Path of the environment's Python; makes the environment where it is not there yet."""
+    python, version = interpreter(recipe)
+    key = hashlib.sha256(repr((recipe, version)).encode()).hexdigest()[:10]
+    folder = root() / f"{recipe.name.replace(' ', '-')}-py{version}-{key}"
+    inner = folder / "bin" / "python"
+    if (folder / "stamp.json").exists():
+        return inner
+    root().mkdir(parents=True, exist_ok=True)
+    with open(root() / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / "stamp.json").exists():  # another run made it while this one waited
+            return inner
+        free = shutil.disk_usage(root()).free / 1e9
+        if free < recipe.gigabytes:
+            raise CannotMake(f"it needs {recipe.gigabytes:.0f} GB in {root()}, {free:.1f} GB free")
+        print(f"making the {recipe.name} environment in {folder} …", file=sys.stderr, flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            install(recipe, python, folder, inner)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # gigabytes, of no use to anyone
+            raise
+    return inner
+
+
+def install(recipe, python, folder, inner):
+    command([python, "-m", "venv", folder])
+    pip = [inner, "-m", "pip", "install", "--quiet", "--retries", "2", "--disable-pip-version-check"]
+    if "PIP_DEFAULT_TIMEOUT" not in os.environ:
+        pip += ["--timeout", "60"]
+    try:
+        for step in recipe.steps:
+            command([*pip, *step])
+    except CannotMake:
+        if not recipe.fallback:
+            raise
+        for step in recipe.fallback:
+            command([*pip, *step])
+    command([inner, "-c", recipe.imports])
+    frozen = command([inner, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"])
+    packages = {p["name"]: p["version"] for p in json.loads(frozen)}
+    (folder / "stamp.json").write_text(json.dumps({"recipe": recipe.name, "packages": packages}, indent=1) + "\n")
+
+
+def interpreter(recipe):
+    """(path, version) of the first Python on this machine that the recipe can use."""
+    candidates = [sys.executable] + [f"python{v}" for v in recipe.pythons]
+    for candidate in candidates:
+        path = shutil.which(candidate)
+        if path is None:
+            continue
+        try:
+            version = command([path, "-c", "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"]).strip()
+        except CannotMake:
+            continue
+        if not recipe.pythons or version in recipe.pythons:
+            return path, version
+    wanted = "one of Python " + ", ".join(recipe.pythons) if recipe.pythons else "a Python with venv"
+    raise CannotMake(f"it needs {wanted}, with the module venv; this machine has none on PATH")
+
+
+def command(arguments):
+    """Standard output of a command; CannotMake with the line that tells most when it fails."""
+    # An outer environment's settings must not leak in: PYTHONPATH would shadow what is installed.
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_REQUIRE_VIRTUALENV")}
+    try:
+        done = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, env=clean, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise CannotMake(str(error)) from None
+    if done.returncode != 0:
+        lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        telling = [line for line in lines if line.startswith("ERROR")] or lines[-1:] or [f"exit status {done.returncode}"]
+        raise CannotMake(telling[-1])
+    return done.stdout

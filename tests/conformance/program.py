@@ -1,0 +1,46 @@
+"""Running torch2carton: its three outcomes, and nothing of this machine's settings leaking into it."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+BINARY = os.environ.get("T2C_BINARY", "")
+CLEAN = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")} | {"LANG": "C.UTF-8"}
+
+
+@dataclass
+class Outcome:
+    status: int
+    stdout: str
+    stderr: str
+
+    def __str__(self):
+        return f"exit status {self.status}\n--- stdout\n{self.stdout[-3000:]}\n--- stderr\n{self.stderr[-3000:]}"
+
+
+def torch2carton(*arguments, cwd=None, env=None, timeout=120):
+    """Run it to its end. Never raises for a status, but always for a panic: no input may cause one."""
+    done = subprocess.run([BINARY, *map(str, arguments)], cwd=cwd, env=CLEAN | (env or {}), stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=timeout)
+    outcome = Outcome(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    assert "panicked" not in outcome.stderr and done.returncode >= 0, f"{arguments}: {outcome}"
+    return outcome
+
+
+def succeed(*arguments, **settings):
+    outcome = torch2carton(*arguments, **settings)
+    assert outcome.status == 0, f"{' '.join(map(str, arguments))}: {outcome}"
+    return outcome
+
+
+def refuse(*arguments, status=(1,), **settings):
+    """It must fail with one of these statuses, in words, and leave standard output alone."""
+    outcome = torch2carton(*arguments, **settings)
+    assert outcome.status in status, f"{' '.join(map(str, arguments))}: wanted exit status {status}: {outcome}"
+    assert outcome.stderr.strip(), f"{arguments}: refused without a word"
+    return outcome
+
+
+def listing(folder):
+    return sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*"))

@@ -1,0 +1,354 @@
+"""The command line: refusals, exit statuses, signals, what reaches a terminal."""
+
+import hashlib
+import os
+import pickletools
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unicodedata
+import zipfile
+from pathlib import Path
+
+import pytest
+from carton_file import Carton, without_colour
+from conftest import GOLDEN, SHARED
+from program import BINARY, CLEAN, listing, refuse, succeed, torch2carton
+
+SPARSE = SHARED / "tools/make_sparse_pth.py"
+needs_sparse = pytest.mark.skipif(not SPARSE.is_file(), reason="there is no ../shared/tools/make_sparse_pth.py")
+
+
+def sparse(path, size, *flags):
+    subprocess.run([sys.executable, SPARSE, path, "--size", size, "--tensors", "64", *flags], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+# --- the main job ---------------------------------------------------------------------------------------------------
+
+
+def test_convert_is_the_short_form(saved, tmp_path):
+    path = saved()
+    succeed(path, "-o", tmp_path / "short.carton")
+    succeed("convert", path, "-o", tmp_path / "long.carton")
+    assert (tmp_path / "short.carton").read_bytes() == (tmp_path / "long.carton").read_bytes()
+
+
+def test_output_lies_beside_the_checkpoint(saved, tmp_path):
+    saved(name="sub/consolidated.00.pth")
+    succeed("sub/consolidated.00.pth", cwd=tmp_path)
+    assert listing(tmp_path) == ["sub", "sub/consolidated.00.carton", "sub/consolidated.00.pth"]
+
+
+def test_siblings_and_output_follow_the_path_as_typed(saved, tmp_path):
+    """A checkpoint that is a link into a store, as download caches lay them out."""
+    blob = saved(name="store/3f2a9c")
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (snapshot / "weights.pth").symlink_to(blob)
+    (snapshot / "config.json").write_text("{}")
+    succeed(snapshot / "weights.pth")
+    carton = Carton(snapshot / "weights.carton")
+    assert carton.toml["model_name"] == "weights" and list(carton.misc()) == ["config.json"]
+    assert listing(tmp_path / "store") == ["3f2a9c"]
+
+
+def test_words_go_to_stderr_and_q_silences_them(saved, tmp_path):
+    loud = succeed(saved(), "-o", tmp_path / "a.carton")
+    assert loud.stdout == "" and loud.stderr
+    quiet = succeed("-q", tmp_path / "model.pth", "-o", tmp_path / "b.carton")
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+
+
+def test_the_summary(saved, tmp_path):
+    path = saved("dtypes", "weights.pth")
+    words = succeed(path).stderr
+    digest = hashlib.sha256(Carton(tmp_path / "weights.carton").manifest).hexdigest()
+    assert digest[:12] in words, f"no manifest hash: {words}"
+    assert re.search(r"\b12\b.{0,3}tensors", words) and "weights" in words and "parameters" in words
+    assert re.search(r"[\d.]+ ?[kKMG]?i?B/s", words) and re.search(r"[\d.]+ ?m?s\b", words)
+
+
+def test_a_line_now_and_then_but_no_bar_off_a_terminal(saved):
+    words = succeed(saved()).stderr
+    assert "\r" not in words and "\x1b" not in words
+
+
+# --- lone shards ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shards(saved, tmp_path):
+    for i in range(8):
+        saved("dtypes", f"consolidated.{i:02}.pth")
+    return tmp_path
+
+
+@pytest.mark.parametrize("number", [0, 3, 7])
+def test_a_lone_shard_is_refused(number, shards):
+    name = f"consolidated.{number:02}.pth"
+    words = without_colour(refuse(name, cwd=shards).stderr)
+    assert f"{name} is shard {number + 1} of 8: " in words and "--single" in words
+    assert not list(shards.glob("*.carton"))
+
+
+def test_single_converts_a_lone_shard(shards):
+    succeed("--single", "consolidated.03.pth", cwd=shards)
+    assert Carton(shards / "consolidated.03.carton").manifest
+
+
+def test_a_lone_shard_of_hugging_face_is_refused(saved, tmp_path):
+    for i in (1, 2, 3):
+        saved("dtypes", f"pytorch_model-{i:05}-of-00003.bin")
+    words = without_colour(refuse("pytorch_model-00002-of-00003.bin", cwd=tmp_path).stderr)
+    assert "pytorch_model-00002-of-00003.bin is shard 2 of 3: " in words and "--single" in words
+
+
+def test_one_file_is_no_shard(saved, tmp_path):
+    succeed(saved(name="consolidated.00.pth"))
+
+
+# --- output ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["path", "other spelling", "symlink", "symlinked folder", "hard link"])
+def test_output_equal_to_input_is_refused(way, saved, tmp_path):
+    path = saved()
+    before = path.read_bytes()
+    output = tmp_path / "link.carton"
+    if way == "path":
+        output = path
+    elif way == "other spelling":
+        output = tmp_path / "." / "x" / ".." / path.name
+        (tmp_path / "x").mkdir()
+    elif way == "symlink":
+        output.symlink_to(path)
+    elif way == "symlinked folder":
+        (tmp_path / "door").symlink_to(tmp_path)
+        output = tmp_path / "door" / path.name
+    else:
+        os.link(path, output)
+    refuse(path, "-o", str(output), status=(1, 2))
+    assert path.read_bytes() == before
+    assert not output.is_symlink() or output.resolve() == path
+
+
+@pytest.mark.parametrize("flag", ["-n", "--no-clobber"])
+def test_no_clobber(flag, saved, tmp_path):
+    path = saved()
+    (tmp_path / "model.carton").write_text("precious")
+    refuse(flag, path)
+    assert (tmp_path / "model.carton").read_text() == "precious"
+    succeed(flag, path, "-o", tmp_path / "new.carton")
+
+
+def test_an_existing_output_is_replaced_by_a_whole_new_one(saved, tmp_path):
+    path, output = saved(), tmp_path / "model.carton"
+    output.write_bytes(b"x" * 10_000_000)
+    before = open(output, "rb")  # a reader of the old one keeps it
+    succeed(path)
+    assert os.fstat(before.fileno()).st_ino != output.stat().st_ino and os.fstat(before.fileno()).st_size == 10_000_000
+    assert Carton(output).file.testzip() is None
+    assert listing(tmp_path) == ["model.carton", "model.pth"]
+
+
+def test_a_failure_leaves_the_existing_output_and_nothing_else(tmp_path):
+    shutil.copy(GOLDEN / "hostile/bad_crc_storage.pth", tmp_path / "model.pth")
+    (tmp_path / "model.carton").write_text("precious")
+    refuse(tmp_path / "model.pth")
+    assert (tmp_path / "model.carton").read_text() == "precious"
+    assert listing(tmp_path) == ["model.carton", "model.pth"]
+
+
+@needs_sparse
+def test_free_space_is_checked_first(tmp_path):
+    free = shutil.disk_usage(tmp_path).free
+    path = sparse(tmp_path / "huge.pth", str(free + 50 * 10**9))
+    start = time.monotonic()
+    words = without_colour(refuse(path).stderr)
+    assert re.search(r"needs [\d.]+ [MGT]B in .*, [\d.]+ [MGT]B free", words), words
+    assert listing(tmp_path) == ["huge.pth"] and time.monotonic() - start < 5
+
+
+# --- signals --------------------------------------------------------------------------------------------------------
+
+
+def interrupted(folder, number):
+    """Converts 6 GB in `folder` and sends the signal once the output has begun; (exit status, words)."""
+    path = sparse(folder / "large.pth", "6G")
+    process = subprocess.Popen([BINARY, path], env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 30
+        while not any(p.stat().st_blocks > 2048 for p in folder.iterdir() if p != path):
+            assert process.poll() is None, f"ended before it was interrupted: {process.stderr.read().decode()}"
+            assert time.monotonic() < deadline, "no output file grows beside the target"
+            time.sleep(0.01)
+        process.send_signal(number)
+        status = process.wait(timeout=30)
+        return status, process.stderr.read().decode()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@needs_sparse
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_signal_leaves_nothing(number, tmp_path):
+    status, words = interrupted(tmp_path, number)
+    assert status != 0 and "panicked" not in words
+    assert listing(tmp_path) == ["large.pth"]
+
+
+@needs_sparse
+def test_kill_leaves_one_recognisable_temporary_file(tmp_path):
+    interrupted(tmp_path, signal.SIGKILL)
+    left = [n for n in listing(tmp_path) if n != "large.pth"]
+    assert len(left) <= 1 and "large.carton" not in left
+    assert all("carton" in n for n in left), f"whose is {left}?"
+
+
+# --- usage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["--no-such-flag"], ["--color", "sometimes", "x.pth"], ["inspect"], ["completions", "klingon"],
+    ["x.pth", "--short-description", "x" * 101],
+], ids=lambda a: " ".join(a)[:30] or "nothing")
+def test_bad_usage_is_status_2(arguments, tmp_path):
+    (tmp_path / "x.pth").write_bytes((GOLDEN / "checkpoints/plain.pth").read_bytes())
+    refuse(*arguments, cwd=tmp_path, status=(2,))
+    assert listing(tmp_path) == ["x.pth"]
+
+
+def test_a_short_description_of_100_characters_is_taken(saved, tmp_path):
+    """Characters, not bytes."""
+    succeed(saved(), "--short-description", "ü" * 100)
+    assert Carton(tmp_path / "model.carton").toml["short_description"] == "ü" * 100
+
+
+@pytest.mark.parametrize("path", ["missing.pth", "folder/missing.pth"])
+def test_a_missing_file_is_status_1_and_named(path, tmp_path):
+    assert path in without_colour(refuse(path, cwd=tmp_path).stderr)
+
+
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
+    refuse(".", cwd=tmp_path, status=(1, 2))
+
+
+@pytest.mark.parametrize("typed, meant", [("inspct", "inspect"), ("comvert", "convert"), ("traces", "trace")])
+def test_did_you_mean(typed, meant, tmp_path):
+    words = without_colour(refuse(typed, cwd=tmp_path, status=(1, 2)).stderr)
+    assert "did you mean" in words and meant in words
+
+
+def test_a_file_that_is_called_like_a_subcommand_can_still_be_converted(saved, tmp_path):
+    saved(name="inspct")
+    succeed("inspct", cwd=tmp_path)
+    saved(name="inspect")
+    succeed("./inspect", "-o", "two.carton", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions(shell):
+    script = succeed("completions", shell).stdout
+    assert "torch2carton" in script and "inspect" in script
+
+
+def test_help_and_version():
+    assert re.fullmatch(r"torch2carton \d+\.\d+\.\d+\S*\n", succeed("--version").stdout)
+    text = succeed("--help").stdout
+    for word in ("inspect", "trace", "completions", "--color", "--single", "--no-clobber", "--misc"):
+        assert word in text or word in succeed("convert", "--help").stdout, word
+
+
+# --- terminals and pipes --------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments, env=None, cwd=None):
+    """Everything the program prints when its three streams are a terminal."""
+    near, far = pty.openpty()
+    process = subprocess.Popen([BINARY, *map(str, arguments)], stdin=far, stdout=far, stderr=far, close_fds=True, cwd=cwd,
+                               env=CLEAN | {"TERM": "xterm-256color"} | (env or {}))
+    os.close(far)
+    printed = bytearray()
+    while True:
+        try:
+            block = os.read(near, 65536)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not block:
+            break
+        printed += block
+    process.wait()
+    os.close(near)
+    return printed.decode(errors="replace")
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_colours_on_a_terminal_only(tmp_path):
+    assert COLOUR.search(on_a_terminal("missing.pth", cwd=tmp_path))
+    assert not COLOUR.search(torch2carton("missing.pth", cwd=tmp_path).stderr)
+    assert not COLOUR.search(on_a_terminal("missing.pth", cwd=tmp_path, env={"NO_COLOR": "1"}))
+    assert not COLOUR.search(on_a_terminal("--color", "never", "missing.pth", cwd=tmp_path))
+    assert COLOUR.search(torch2carton("--color", "always", "missing.pth", cwd=tmp_path).stderr)
+
+
+@pytest.mark.parametrize("arguments", [["convert"], ["inspect"], ["trace"]], ids=" ".join)
+def test_no_color_everywhere(arguments, saved, tmp_path):
+    path = saved("names")
+    assert not COLOUR.search(on_a_terminal(*arguments, path, env={"NO_COLOR": "1"}))
+
+
+def raw_controls(text):
+    """Control characters other than those a terminal needs for lines and columns."""
+    return sorted({repr(c) for c in text if unicodedata.category(c) == "Cc" and c not in "\n\t"})
+
+
+@pytest.mark.parametrize("arguments", [["convert"], ["inspect"], ["trace"], ["inspect", "--json"]], ids=" ".join)
+def test_control_characters_of_a_file_never_arrive_raw(arguments, saved, tmp_path):
+    outcome = torch2carton(*arguments, saved("names"))
+    assert raw_controls(outcome.stdout) == [] and raw_controls(outcome.stderr) == []
+    if arguments == ["inspect"]:
+        rows = outcome.stdout.splitlines()
+        assert not [r for r in rows if r.startswith("line")], "a newline in a name breaks its row in two"
+        assert not [r for r in rows if "tab\tbed" in r], "a tab in a name"
+
+
+@pytest.mark.parametrize("arguments", [["convert"], ["inspect"], ["trace"]], ids=" ".join)
+def test_control_characters_of_a_terminals_user_never_arrive_raw(arguments, saved, tmp_path):
+    """A file's name is input too."""
+    outcome = torch2carton(*arguments, "evil\x1b]0;title\x07\nname.pth", cwd=tmp_path)
+    assert outcome.status == 1 and raw_controls(outcome.stderr) == []
+    saved(name="evil\x1b[31m\x07.pth")
+    assert raw_controls(torch2carton(*arguments, "evil\x1b[31m\x07.pth", cwd=tmp_path).stderr) == []
+
+
+@pytest.mark.parametrize("arguments", [["inspect"], ["inspect", "--json"], ["trace"]], ids=" ".join)
+def test_a_broken_pipe_ends_quietly(arguments, saved):
+    process = subprocess.Popen([BINARY, *arguments, saved("many")], env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    words = process.stderr.read().decode()
+    status = process.wait(timeout=30)
+    assert words == "" and status in (0, 1, 141, -signal.SIGPIPE), f"{status}: {words}"
+
+
+# --- trace ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dtypes", "module_state", "training_run", "parameters"])
+def test_trace_lists_what_pickletools_lists(kind, saved):
+    """One line an instruction: the same opcodes at the same offsets, in the same order."""
+    path = saved(kind)
+    with zipfile.ZipFile(path) as z:
+        pickle = z.read(next(n for n in z.namelist() if n.endswith("/data.pkl")))
+    wanted = [opcode.name for opcode, _, _ in pickletools.genops(pickle)]
+    every = "|".join(sorted({o.name for o in pickletools.opcodes}, key=len, reverse=True))
+    lines = [line for line in succeed("trace", path).stdout.splitlines() if re.search(rf"\b({every})\b", line)]
+    assert [re.search(rf"\b({every})\b", line).group(1) for line in lines] == wanted

@@ -1,0 +1,73 @@
+"""At most 64 MiB resident beyond the pickle, whatever the model's size. Memory is asserted, time only printed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+
+import pytest
+from carton_file import Carton
+from program import BINARY, CLEAN
+from test_cli import SPARSE, needs_sparse
+
+LIMIT = 64 << 20
+
+
+def measure(*arguments):
+    """(peak resident bytes, seconds, words) of a run that must succeed."""
+    start = time.monotonic()
+    process = subprocess.Popen([BINARY, *map(str, arguments)], env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE)
+    words = process.stderr.read().decode(errors="replace")
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, words
+    return used.ru_maxrss * 1024, time.monotonic() - start, words
+
+
+def report(table, what, size, peak, seconds):
+    table(f"{what:34} {size / 1e9:6.2f} GB   peak {peak / 2**20:6.1f} MiB   {seconds:6.2f} s   {size / 1e9 / seconds:5.2f} GB/s")
+
+
+@needs_sparse
+@pytest.mark.parametrize("layout", [["--llama", "--dim", "2048", "--ff", "5632"], ["--tensors", "3"], ["--tensors", "5000"]],
+                         ids=["llama", "3 tensors", "5000 tensors"])
+def test_converting_4_gigabytes(layout, tmp_path, table):
+    if shutil.disk_usage(tmp_path).free < 12e9:
+        pytest.skip(f"it needs 12 GB in {tmp_path}")
+    path = tmp_path / "large.pth"
+    subprocess.run([sys.executable, SPARSE, path, "--size", "4.5G", "--fill", "edge", *layout], check=True, stdout=subprocess.DEVNULL)
+    with zipfile.ZipFile(path) as z:
+        pickle = z.getinfo("large/data.pkl").file_size
+    peak, seconds, _ = measure(path)
+    report(table, f"convert {' '.join(layout[:2])}", path.stat().st_size, peak, seconds)
+    (tmp_path / "large.carton").unlink()
+    assert peak <= LIMIT + pickle
+
+
+@needs_sparse
+def test_looking_at_4_gigabytes(tmp_path, table):
+    path = tmp_path / "large.pth"
+    subprocess.run([sys.executable, SPARSE, path, "--size", "4.5G", "--tensors", "200"], check=True, stdout=subprocess.DEVNULL)
+    for flags in (["--json"], ["--json", "--sha256"]):
+        peak, seconds, _ = measure("inspect", *flags, path)
+        report(table, f"inspect {' '.join(flags)}", path.stat().st_size, peak, seconds)
+        assert peak <= LIMIT
+
+
+def test_converting_a_large_deflated_storage(tmp_path, newest, table):
+    """Inflated once into a file that has no name, not into memory."""
+    plain, path = tmp_path / "plain.pth", tmp_path / "deflated.pth"
+    newest.ask("make_large", path=str(plain), megabytes=256)
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    peak, seconds, _ = measure(path)
+    report(table, "convert deflated", plain.stat().st_size, peak, seconds)
+    assert peak <= LIMIT
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["deflated.carton", "deflated.pth", "plain.pth"]
+    measure(plain)
+    records = lambda p: {i.filename.split("/", 1)[1]: i.CRC for i in Carton(p).model().file.infolist()}
+    assert records(tmp_path / "deflated.carton") == records(tmp_path / "plain.carton")

@@ -1,0 +1,191 @@
+"""One version of torch: writes checkpoints, says what is in them, loads archives and runs them as the runner does.
+
+Carton's torchscript runner reads model/model.pt into memory, calls `forward(dict)`, leaves gradients on and never
+calls eval(); so does this.
+"""
+
+import ctypes
+import hashlib
+import io
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy
+import torch
+from line_server import serve
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "stubs"))
+import checkpoints  # noqa: E402
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+
+
+def make(kind, path):
+    torch.save(checkpoints.MAKERS[kind](), path)
+
+
+def make_many(path, count):
+    torch.save({f"t.{i}": torch.tensor([i], dtype=torch.int32) for i in range(count)}, path)
+
+
+def make_large(path, megabytes):
+    torch.save({"large": torch.arange(megabytes << 18, dtype=torch.int32), "small": torch.ones(3)}, path)
+
+
+def make_expanded(path, rows, columns):
+    torch.save({"expanded": torch.ones(1, 1).expand(rows, columns)}, path)
+
+
+def count_and_sum(archive):
+    values = load(archive).state_dict().values()
+    return [len(values), int(sum(t.item() for t in values))]
+
+
+def c_order_bytes(tensor):
+    data = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return ctypes.string_at(data.data_ptr(), data.numel() * data.element_size()) if data.numel() else b""
+
+
+def facts(named):
+    """What is promised to survive, of each tensor; storages are numbered by first use."""
+    storages, out = {}, []
+    for name, tensor in named:
+        storage = tensor.untyped_storage()
+        data = c_order_bytes(tensor)
+        out.append({
+            "name": name,
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+            "storage_offset": tensor.storage_offset(),
+            "storage": storages.setdefault(storage._cdata, len(storages)),
+            "nbytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        })
+    return out
+
+
+def named_tensors(value, path=()):
+    """(name, tensor) of everything in dicts, lists and tuples, in the file's order; names are `a.b.c`."""
+    if isinstance(value, torch.Tensor):
+        yield ".".join(path), value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from named_tensors(inner, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for i, inner in enumerate(value):
+            yield from named_tensors(inner, (*path, str(i)))
+
+
+def describe_checkpoint(path):
+    root = torch.load(path, map_location="cpu")
+    return {"root": type(root).__name__, "tensors": facts(named_tensors(root))}
+
+
+def load(archive):
+    return torch.jit.load(io.BytesIO(Path(archive).read_bytes()), map_location="cpu")
+
+
+def describe_archive(path):
+    module = load(path)
+    state = module.state_dict()
+    return {
+        "tensors": facts(state.items()),
+        "from_path": facts(torch.jit.load(path).state_dict().items()),
+        "requires_grad": [n for n, t in [*module.named_parameters(), *module.named_buffers()] if t.requires_grad],
+        "signature": str(module.forward.schema) if hasattr(module.forward, "schema") else str(module._c._get_method("forward").schema),
+    }
+
+
+def export(tensor):
+    """The dtype in which a weights module returns a tensor: one that the runner can hand on."""
+    if tensor.dtype == torch.bool:
+        return tensor.to(torch.uint8)
+    if tensor.is_complex():
+        return torch.view_as_real(tensor.resolve_conj())
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        return tensor.to(torch.float32)
+    return tensor
+
+
+def compare_outputs(archive, checkpoint, select=None):
+    """Differences between what forward returns and the checkpoint's own tensors, exported; [] when there are none."""
+    assert torch.is_grad_enabled()
+    module = load(archive)
+    expected = dict(named_tensors(torch.load(checkpoint, map_location="cpu")))
+    inputs = {name: torch.zeros(1) for name in select or []}
+    differences = []
+    for call in range(3):
+        answer = module.forward(inputs)
+        wanted = select or list(expected)
+        if sorted(answer) != sorted(wanted):
+            extra, lost = sorted(set(answer) - set(wanted)), sorted(set(wanted) - set(answer))
+            differences.append(f"call {call}: extra {extra[:5]}, lost {lost[:5]}")
+        for name in set(answer) & set(wanted):
+            got, want = answer[name], export(expected[name].detach())
+            if got.requires_grad:
+                differences.append(f"{name}: requires grad")
+            if (got.dtype, got.shape) != (want.dtype, want.shape):
+                differences.append(f"{name}: {got.dtype} {list(got.shape)} instead of {want.dtype} {list(want.shape)}")
+            elif not torch.allclose(got, want, rtol=0, atol=0, equal_nan=True):
+                differences.append(f"{name}: values differ")
+    return differences
+
+
+def run(archive, tokens, outputs, times):
+    """logits of every batch in the npz `tokens`, `times` times each, into the npz `outputs`."""
+    assert torch.is_grad_enabled()
+    module = load(archive)
+    logits = {}
+    for key, batch in numpy.load(tokens).items():
+        for call in range(times):
+            answer = module.forward({"tokens": torch.from_numpy(batch)})
+            assert not answer["logits"].requires_grad, "logits require grad"
+            logits[f"{key} {call}"] = answer["logits"].numpy()
+    numpy.savez(outputs, **logits)
+    return {"outputs": sorted(answer), "dtype": str(answer["logits"].dtype)}
+
+
+def run_meta(checkpoint, params, tokens, outputs, exact):
+    """The same through Meta's own code, in the checkpoint's dtype; `exact`: all of it in float64."""
+    from llama_models.llama3 import args, model
+
+    state = torch.load(checkpoint, map_location="cpu")
+    dtype = torch.float64 if exact else state["output.weight"].dtype
+    params = json.loads(Path(params).read_text())
+    params["vocab_size"] = state["output.weight"].shape[0]
+    settings = args.ModelArgs(**{"rope_theta": 10000.0, **params, "max_batch_size": 4, "max_seq_len": 128})
+    # Meta's code computes norms, softmax and rotations in float32 through `.float()`; exact means float64 there too.
+    single = torch.Tensor.float
+    if exact:
+        torch.Tensor.float = torch.Tensor.double
+    try:
+        reference = model.Transformer(settings).to(dtype)
+        left = reference.load_state_dict({k: v.to(dtype) for k, v in state.items()}, strict=False)
+        assert not left.missing_keys and set(left.unexpected_keys) <= {"rope.freqs"}, left
+        logits = {}
+        for key, batch in numpy.load(tokens).items():
+            logits[key] = reference(torch.from_numpy(batch), 0).numpy()
+            assert not exact or logits[key].dtype == numpy.float64
+    finally:
+        torch.Tensor.float = single
+    numpy.savez(outputs, **logits)
+
+
+serve({
+    "version": lambda: torch.__version__,
+    "make": make,
+    "make_many": make_many,
+    "make_large": make_large,
+    "make_expanded": make_expanded,
+    "count_and_sum": count_and_sum,
+    "describe_checkpoint": describe_checkpoint,
+    "describe_archive": describe_archive,
+    "compare_outputs": compare_outputs,
+    "run": run,
+    "run_meta": run_meta,
+})
