@@ -1,0 +1,151 @@
+//! What can be wrong with a pickle, and where.
+//!
+//! The kinds are those that CPython's `Modules/_pickle.c` and `Lib/pickletools.py` tell apart.
+
+use std::fmt;
+
+use crate::limits::Limit;
+use crate::opcode::Opcode;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What is wrong with a pickle, at which byte, in which instruction.
+///
+/// Prints as ``stack underflow at offset 0x4 (REDUCE)``.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// Where the instruction at fault starts, in bytes from the start of the pickle.
+    pub offset: u64,
+    /// The instruction at fault; None where there is none yet.
+    pub opcode: Option<Opcode>,
+}
+
+/// What is wrong with a pickle, or with what a [`Writer`](crate::Writer) was asked to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bytes end where an opcode should stand.
+    #[error("pickle ends before STOP")]
+    NoStop,
+    /// No opcode has this byte.
+    #[error("unknown opcode 0x{0:02x}")]
+    UnknownOpcode(u8),
+    /// The argument is longer than the bytes that are left.
+    #[error("argument needs {needed} bytes, {left} are left")]
+    Truncated {
+        /// Bytes that the argument needs.
+        needed: u64,
+        /// Bytes that are left in the pickle.
+        left: u64,
+    },
+    /// A text argument has no newline to end it.
+    #[error("argument has no newline")]
+    NoNewline,
+    /// A signed length is below zero.
+    #[error("negative length {0}")]
+    NegativeLength(i32),
+    /// A text argument is not a decimal integer.
+    #[error("argument is not a decimal integer")]
+    NotAnInteger,
+    /// A decimal integer is longer than CPython reads or prints.
+    #[error("integer has more than {max} digits")]
+    TooManyDigits {
+        /// The most digits that are accepted.
+        max: usize,
+    },
+    /// A text argument is not a floating-point literal.
+    #[error("argument is not a floating-point number")]
+    NotAFloat,
+    /// The argument of STRING has no quotes around it.
+    #[error("string has no quotes around it")]
+    NoQuotes,
+    /// A backslash escape is cut short or names no character.
+    #[error("bad backslash escape")]
+    BadEscape,
+    /// Text, or a global's name, is not UTF-8.
+    #[error("text is not UTF-8")]
+    NotUtf8,
+    /// A persistent id of PERSID is not ASCII.
+    #[error("persistent id is not ASCII")]
+    NotAscii,
+    /// An instruction built by hand has an argument that its opcode does not take.
+    #[error("argument does not suit the opcode")]
+    WrongArgument,
+    /// The opcode needs more objects than its frame of the stack has.
+    #[error("stack underflow")]
+    StackUnderflow,
+    /// The opcode needs a mark, and none is on the stack.
+    #[error("no mark on the stack")]
+    NoMark,
+    /// The memo has nothing under this key.
+    #[error("memo key {0} has never been stored into")]
+    MemoMissing(i64),
+    /// Memo keys are not negative and below 2⁶³.
+    #[error("memo key is not in 0..2⁶³")]
+    MemoKey,
+    /// A dict was given a key without a value.
+    #[error("odd number of items")]
+    OddItems,
+    /// The opcode works on another kind of object.
+    #[error("expected {expected}, found {found}")]
+    WrongType {
+        /// What the opcode works on.
+        expected: &'static str,
+        /// What it was given.
+        found: &'static str,
+    },
+    /// PROTO names a protocol that does not exist.
+    #[error("unsupported protocol {0}")]
+    UnsupportedProtocol(u8),
+    /// An extension code is not positive.
+    #[error("extension code {0} is not positive")]
+    ExtensionCode(i64),
+    /// One of the [`Limits`](crate::Limits) is exceeded.
+    #[error("more than {max} {limit}")]
+    LimitExceeded {
+        /// Which one.
+        limit: Limit,
+        /// Its value.
+        max: u64,
+    },
+    /// Only listings: a memo key is stored into twice.
+    #[error("memo key {0} already defined")]
+    MemoRedefined(i64),
+    /// Only listings: the mark would go into the memo.
+    #[error("cannot store the mark in the memo")]
+    MemoMark,
+    /// Only listings: objects are left after STOP.
+    #[error("stack not empty after STOP: {0} left")]
+    StackNotEmpty(u64),
+    /// Only writing: text or a global's name is longer than its length field can say.
+    #[error("{0} bytes do not fit a four-byte length")]
+    TooLong(u64),
+    /// Only writing: a global's name holds a newline.
+    #[error("global name holds a newline")]
+    NewlineInName,
+    /// Only writing: the memo has as many entries as its keys can number.
+    #[error("memo is full")]
+    MemoFull,
+}
+
+impl ErrorKind {
+    /// This kind, at an instruction.
+    pub(crate) fn at(self, offset: u64, opcode: Opcode) -> Error {
+        Error { kind: self, offset, opcode: Some(opcode) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at offset 0x{:x}", self.kind, self.offset)?;
+        match self.opcode {
+            Some(opcode) => write!(f, " ({opcode})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,247 @@
+//! The arena of a pickle's objects, and the questions one asks it.
+//!
+//! Objects sit in chunks that never move, so memory is what the objects take and not what a growing `Vec` reserves.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::object::{Global, Instance, Names, Object, ObjectId, Recorded, Span};
+use crate::value::Long;
+
+const CHUNK_BITS: u32 = 12;
+const CHUNK: usize = 1 << CHUNK_BITS;
+
+/// The objects of one pickle, in the order in which they were made.
+///
+/// Ids come from the heap that is asked; asking with those of another gives other objects, or panics where this heap
+/// has fewer.
+#[derive(Clone, Debug, Default)]
+pub struct Heap<'p> {
+    chunks: Vec<Chunk<'p>>,
+    /// The items of tuples and frozensets, one after the other.
+    items: Vec<ObjectId>,
+    /// What was done to globals, persistent objects and extensions, which is rare.
+    recorded: BTreeMap<ObjectId, Recorded>,
+    /// For each 4 GiB of pickle after the first, the first object made there: offsets are kept as 32 bits.
+    epochs: Vec<ObjectId>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Chunk<'p> {
+    objects: Vec<Object<'p>>,
+    offsets: Vec<u32>,
+}
+
+impl<'p> Heap<'p> {
+    /// The object itself.
+    #[inline]
+    pub fn get(&self, id: ObjectId) -> &Object<'p> {
+        self.chunks
+            .get((id.0 >> CHUNK_BITS) as usize)
+            .and_then(|chunk| chunk.objects.get(id.0 as usize % CHUNK))
+            .expect("ids come from this heap, which never shrinks")
+    }
+
+    /// Where the instruction that made it stands, in bytes from the start of the pickle.
+    ///
+    /// For `None`, a bool and the empty tuple that is the first instruction that made one.
+    pub fn offset(&self, id: ObjectId) -> u64 {
+        let low = self
+            .chunks
+            .get((id.0 >> CHUNK_BITS) as usize)
+            .and_then(|chunk| chunk.offsets.get(id.0 as usize % CHUNK))
+            .expect("ids come from this heap, which never shrinks");
+        let epoch = self.epochs.partition_point(|&first| first <= id) as u64;
+        epoch << 32 | u64::from(*low)
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        let full = self.chunks.len().saturating_sub(1).saturating_mul(CHUNK);
+        full.saturating_add(self.chunks.last().map_or(0, |chunk| chunk.objects.len()))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every object, in the order in which they were made.
+    pub fn ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
+        (0..u32::try_from(self.len()).unwrap_or(u32::MAX)).map(ObjectId)
+    }
+
+    /// The items of a tuple, list, set or frozenset.
+    pub fn items(&self, id: ObjectId) -> Option<&[ObjectId]> {
+        match self.get(id) {
+            Object::Tuple(span) | Object::FrozenSet(span) => Some(self.span(*span)),
+            Object::List(items) | Object::Set(items) => Some(items.get()),
+            _ => None,
+        }
+    }
+
+    /// The entries of a dict in the order of SETITEM and SETITEMS, duplicates kept.
+    pub fn entries(&self, id: ObjectId) -> Option<&[(ObjectId, ObjectId)]> {
+        match self.get(id) {
+            Object::Dict(entries) => Some(entries.get()),
+            _ => None,
+        }
+    }
+
+    /// The text of a `str`, or of a byte string that is UTF-8 (Python 2 wrote its text as byte strings).
+    ///
+    /// It is borrowed unless it holds lone surrogates, which are written as `\udc80`; [`Object::Text`] has them as they
+    /// are.
+    pub fn text(&self, id: ObjectId) -> Option<Cow<'_, str>> {
+        match self.get(id) {
+            Object::Text(text) => Some(text.to_str()),
+            Object::String(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            Object::Bytes(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a `bytes`, a `bytearray` or a Python 2 `str`.
+    pub fn bytes(&self, id: ObjectId) -> Option<&[u8]> {
+        match self.get(id) {
+            Object::String(bytes) => Some(bytes),
+            Object::Bytes(bytes) | Object::ByteArray(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// An int that fits an `i64`. Bools are not ints here.
+    pub fn int(&self, id: ObjectId) -> Option<i64> {
+        match self.get(id) {
+            Object::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// An int that does not fit an `i64`.
+    pub fn long(&self, id: ObjectId) -> Option<&Long<'p>> {
+        match self.get(id) {
+            Object::Long(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A float.
+    pub fn float(&self, id: ObjectId) -> Option<f64> {
+        match self.get(id) {
+            Object::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A bool.
+    pub fn bool(&self, id: ObjectId) -> Option<bool> {
+        match self.get(id) {
+            Object::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Whether it is `None`.
+    pub fn is_none(&self, id: ObjectId) -> bool {
+        matches!(self.get(id), Object::None)
+    }
+
+    /// The module and the name of a global.
+    pub fn global(&self, id: ObjectId) -> Option<(&str, &str)> {
+        match self.get(id) {
+            Object::Global(global) => self.names(global),
+            _ => None,
+        }
+    }
+
+    /// A recorded call.
+    pub fn instance(&self, id: ObjectId) -> Option<&Instance> {
+        match self.get(id) {
+            Object::Instance(instance) => Some(instance),
+            _ => None,
+        }
+    }
+
+    /// The persistent id of a persistent object: a `str` from PERSID, anything from BINPERSID.
+    pub fn persistent(&self, id: ObjectId) -> Option<ObjectId> {
+        match self.get(id) {
+            Object::Persistent(pid) => Some(*pid),
+            _ => None,
+        }
+    }
+
+    /// What SETITEMS, APPENDS and BUILD did to an instance, a global, a persistent object or an extension.
+    pub fn recorded(&self, id: ObjectId) -> Option<&Recorded> {
+        match self.get(id) {
+            Object::Instance(instance) => instance.recorded.as_deref(),
+            _ => self.recorded.get(&id),
+        }
+    }
+
+    fn names<'a>(&'a self, global: &'a Global<'p>) -> Option<(&'a str, &'a str)> {
+        match &global.0 {
+            Names::Inline { module, name } => Some((module, name)),
+            Names::Stack { module, name } => Some((self.name(*module)?, self.name(*name)?)),
+        }
+    }
+
+    /// Text that can be a global's name.
+    pub(crate) fn name(&self, id: ObjectId) -> Option<&str> {
+        match self.get(id) {
+            Object::Text(text) => text.as_str(),
+            Object::String(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    fn span(&self, span: Span) -> &[ObjectId] {
+        let start = span.start as usize;
+        self.items.get(start..start.saturating_add(span.len as usize)).unwrap_or_default()
+    }
+
+    /// Adds an object; None when ids run out.
+    #[inline]
+    pub(crate) fn push(&mut self, object: Object<'p>, offset: u64) -> Option<ObjectId> {
+        // The last u32 is no id: the memo marks its holes with it.
+        let id = ObjectId(u32::try_from(self.len()).ok().filter(|&id| id != u32::MAX)?);
+        while (self.epochs.len() as u64) < offset >> 32 {
+            self.epochs.push(id);
+        }
+        if (id.0 as usize).is_multiple_of(CHUNK) {
+            // The first chunk grows as it must, so that a small pickle stays small.
+            let room = if id.0 == 0 { 0 } else { CHUNK };
+            self.chunks.push(Chunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
+        }
+        let chunk = self.chunks.last_mut()?;
+        chunk.objects.push(object);
+        chunk.offsets.push(u32::try_from(offset & 0xffff_ffff).unwrap_or(u32::MAX));
+        Some(id)
+    }
+
+    /// Stores the items of an immutable sequence; None when their numbers run out.
+    pub(crate) fn push_items(&mut self, items: &[ObjectId]) -> Option<Span> {
+        let span =
+            Span { start: u32::try_from(self.items.len()).ok()?, len: u32::try_from(items.len()).ok()? };
+        self.items.extend_from_slice(items);
+        Some(span)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ObjectId) -> &mut Object<'p> {
+        self.chunks
+            .get_mut((id.0 >> CHUNK_BITS) as usize)
+            .and_then(|chunk| chunk.objects.get_mut(id.0 as usize % CHUNK))
+            .expect("ids come from this heap, which never shrinks")
+    }
+
+    /// The record of an object whose insides the pickle does not describe; None for the kinds that it does.
+    pub(crate) fn recorded_mut(&mut self, id: ObjectId) -> Option<&mut Recorded> {
+        if matches!(self.get(id), Object::Global(_) | Object::Persistent(_) | Object::Extension(_)) {
+            return Some(self.recorded.entry(id).or_default());
+        }
+        match self.get_mut(id) {
+            Object::Instance(instance) => Some(instance.recorded.get_or_insert_default()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The text forms of protocol 0: decimal integers, floats, quoted strings and escaped text.
+//!
+//! Sources: the readers in `Lib/pickletools.py`; `int` and `float` of Python for what a number may look like; the
+//! codecs `escape_decode` and `raw-unicode-escape`.
+
+use std::borrow::Cow;
+
+use crate::error::ErrorKind;
+use crate::value::{Integer, MAX_DIGITS, push_code_point};
+
+/// What `int(line)` gives: spaces around it, a sign, and single underscores between digits are allowed.
+pub(crate) fn integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
+    let (negative, digits) = match trim(line) {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
+    let digits = without_underscores(digits).ok_or(ErrorKind::NotAnInteger)?;
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(ErrorKind::NotAnInteger);
+    }
+    if digits.len() > MAX_DIGITS {
+        return Err(ErrorKind::TooManyDigits { max: MAX_DIGITS });
+    }
+    Ok(Integer::from_digits(negative, &digits))
+}
+
+/// What `float(line)` gives.
+pub(crate) fn float(line: &[u8]) -> Result<f64, ErrorKind> {
+    let digits = without_underscores(trim(line)).ok_or(ErrorKind::NotAFloat)?;
+    std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).ok_or(ErrorKind::NotAFloat)
+}
+
+/// The string between quotes, escapes undone.
+pub(crate) fn quoted(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
+    let Some(&quote @ (b'"' | b'\'')) = line.first() else { return Err(ErrorKind::NoQuotes) };
+    match line {
+        [first, inner @ .., last] if *first == quote && *last == quote => unescaped(inner),
+        // One quote is its own pair in pickletools.
+        [_] => Ok(Cow::Borrowed(&[])),
+        _ => Err(ErrorKind::NoQuotes),
+    }
+}
+
+/// What `codecs.escape_decode` gives.
+pub(crate) fn unescaped(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
+    if !escaped.contains(&b'\\') {
+        return Ok(Cow::Borrowed(escaped));
+    }
+    let mut out = Vec::new();
+    let mut rest = escaped;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        let (&letter, after) = rest.split_first().ok_or(ErrorKind::BadEscape)?;
+        rest = after;
+        match letter {
+            b'\n' => {}
+            b'\\' | b'\'' | b'"' => out.push(letter),
+            b'a' => out.push(0x07),
+            b'b' => out.push(0x08),
+            b'f' => out.push(0x0c),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'v' => out.push(0x0b),
+            b'x' => {
+                let (value, after) = hex(rest, 2)?;
+                out.push(u8::try_from(value).map_err(|_| ErrorKind::BadEscape)?);
+                rest = after;
+            }
+            b'0'..=b'7' => {
+                let mut value = octal(letter);
+                for _ in 0..2 {
+                    let Some((&digit @ b'0'..=b'7', after)) = rest.split_first() else { break };
+                    // Values above 0o377 lose their top bit, as in CPython.
+                    value = value << 3 | octal(digit);
+                    rest = after;
+                }
+                out.push(value);
+            }
+            _ => out.extend_from_slice(&[b'\\', letter]),
+        }
+    }
+    Ok(Cow::Owned(out))
+}
+
+/// What the codec `raw-unicode-escape` gives, as UTF-8 with surrogates.
+pub(crate) fn raw_unicode(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
+    if line.is_ascii() && !line.contains(&b'\\') {
+        return Ok(Cow::Borrowed(line));
+    }
+    let mut out = Vec::new();
+    let mut rest = line;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            push_code_point(&mut out, u32::from(byte));
+            continue;
+        }
+        let digits = match rest.first() {
+            Some(b'u') => 4,
+            Some(b'U') => 8,
+            other => {
+                out.push(b'\\');
+                if let Some(&other) = other {
+                    push_code_point(&mut out, u32::from(other));
+                    rest = rest.get(1..).unwrap_or_default();
+                }
+                continue;
+            }
+        };
+        let (value, after) = hex(rest.get(1..).unwrap_or_default(), digits)?;
+        if value > 0x0010_ffff {
+            return Err(ErrorKind::BadEscape);
+        }
+        push_code_point(&mut out, value);
+        rest = after;
+    }
+    Ok(Cow::Owned(out))
+}
+
+fn hex(bytes: &[u8], digits: usize) -> Result<(u32, &[u8]), ErrorKind> {
+    let (number, rest) = bytes.split_at_checked(digits).ok_or(ErrorKind::BadEscape)?;
+    let value =
+        number.iter().try_fold(0_u32, |value, &digit| Some(value << 4 | char::from(digit).to_digit(16)?));
+    Ok((value.ok_or(ErrorKind::BadEscape)?, rest))
+}
+
+fn octal(digit: u8) -> u8 {
+    digit & 7
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let start = line.iter().position(|byte| !is_space(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last.saturating_add(1));
+    line.get(start..end).unwrap_or_default()
+}
+
+/// The digits, where underscores stand singly between them.
+fn without_underscores(digits: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if !digits.contains(&b'_') {
+        return Some(Cow::Borrowed(digits));
+    }
+    let mut parts = digits.split(|&byte| byte == b'_').peekable();
+    let mut out = Vec::new();
+    while let Some(part) = parts.next() {
+        let before = out.last().is_none_or(u8::is_ascii_digit);
+        let after = part.first().is_some_and(u8::is_ascii_digit);
+        if out.is_empty() && part.is_empty() || !before || !after && !out.is_empty() || part.is_empty() {
+            return None;
+        }
+        if parts.peek().is_some() && !part.last().is_some_and(u8::is_ascii_digit) {
+            return None;
+        }
+        out.extend_from_slice(part);
+    }
+    Some(Cow::Owned(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int(line: &str) -> Option<String> {
+        integer(line.as_bytes()).ok().map(|value| match value {
+            Integer::Small(value) => value.to_string(),
+            Integer::Large(value) => value.to_string(),
+        })
+    }
+
+    #[test]
+    fn integers_look_as_int_takes_them() {
+        for (line, expected) in [
+            ("0", Some("0")),
+            (" -12 ", Some("-12")),
+            ("+1_000", Some("1000")),
+            ("010", Some("10")),
+            ("", None),
+            ("-", None),
+            ("1__0", None),
+            ("_1", None),
+            ("1_", None),
+            ("0x10", None),
+            ("1L", None),
+            ("1 2", None),
+            ("- 1", None),
+        ] {
+            assert_eq!(int(line).as_deref(), expected, "{line:?}");
+        }
+        assert!(integer("9".repeat(4301).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn floats_look_as_float_takes_them() {
+        for (line, expected) in [
+            ("1.5", Some(1.5)),
+            (" -0 ", Some(-0.0)),
+            ("1e5", Some(1e5)),
+            (".5", Some(0.5)),
+            ("5.", Some(5.0)),
+            ("1_0.0_1", Some(10.01)),
+            ("inf", Some(f64::INFINITY)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("1_.5", None),
+            ("1e", None),
+            ("0x1p3", None),
+            ("", None),
+        ] {
+            assert_eq!(float(line.as_bytes()).ok(), expected, "{line:?}");
+        }
+        assert!(float(b"nan").is_ok_and(f64::is_nan));
+    }
+
+    #[test]
+    fn escapes_are_undone() {
+        let cases: [(&[u8], &[u8]); 6] = [
+            (br"'abc'", b"abc"),
+            (br#""a'b""#, b"a'b"),
+            (br"'\n\\b\x00c\td'", b"\n\\b\x00c\td"),
+            (br"'\1012\0'", b"A2\0"),
+            (br"'\q\''", b"\\q'"),
+            (b"'\\777'", b"\xff"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(quoted(line).as_deref(), Ok(expected));
+        }
+        for bad in [&b"abc"[..], b"'abc", b"", b"'\\", b"'\\x1'", b"'\\'"] {
+            assert!(quoted(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn raw_unicode_keeps_lone_surrogates_and_other_backslashes() {
+        assert_eq!(raw_unicode(br"a\u20ac\\u0041\d").as_deref(), Ok("a\u{20ac}\\\\u0041\\d".as_bytes()));
+        assert_eq!(raw_unicode(br"\ud800").as_deref(), Ok(&b"\xed\xa0\x80"[..]));
+        assert_eq!(raw_unicode(b"\xe9").as_deref(), Ok("\u{e9}".as_bytes()));
+        assert_eq!(raw_unicode(br"\U0001f600").as_deref(), Ok("\u{1f600}".as_bytes()));
+        for bad in [&br"\u12"[..], br"\U00110000", br"\uzzzz"] {
+            assert!(raw_unicode(bad).is_err());
+        }
+    }
+}

@@ -1,0 +1,706 @@
+//! The pickle machine: executes instructions on stack, metastack and memo, and leaves inert objects.
+//!
+//! Sources: the `load_*` functions of CPython's `Lib/pickle.py` and, where that one is laxer by accident,
+//! `Modules/_pickle.c`.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::heap::Heap;
+use crate::limits::{Limit, Limits};
+use crate::memo::Memo;
+use crate::object::{Construction, Entries, Global, Instance, Items, Names, Object, ObjectId};
+use crate::opcode::Opcode;
+use crate::reader::{Arg, Instruction, Reader};
+use crate::value::Text;
+
+/// The newest protocol there is.
+const HIGHEST_PROTOCOL: i64 = 5;
+
+/// A pickle that was read to its end.
+#[derive(Clone, Debug)]
+pub struct Pickle<'p> {
+    /// Its objects.
+    pub heap: Heap<'p>,
+    /// The object that STOP left.
+    pub root: ObjectId,
+    /// Its length in bytes, STOP included: the next pickle of a chain starts there.
+    pub len: u64,
+    /// How many instructions it has.
+    pub opcodes: u64,
+    /// How many entries its memo ended with.
+    pub memo_len: usize,
+}
+
+/// Reads the pickle that these bytes start with, under the default [`Limits`].
+///
+/// # Errors
+///
+/// Says what is wrong with the pickle, and where.
+pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
+    load_with(bytes, &Limits::default())
+}
+
+/// Reads the pickle that these bytes start with.
+///
+/// # Errors
+///
+/// Says what is wrong with the pickle, and where, or which limit it exceeds.
+pub fn load_with<'p>(bytes: &'p [u8], limits: &Limits) -> Result<Pickle<'p>> {
+    let mut reader = Reader::new(bytes);
+    let mut machine = Machine::new(*limits);
+    while let Some(instruction) = reader.next() {
+        if let Some(root) = machine.step(instruction?)? {
+            return Ok(machine.finish(root, reader.offset()));
+        }
+    }
+    Err(Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None })
+}
+
+/// Executes instructions, one a step.
+///
+/// ```
+/// use pickle_vm::{Limits, Machine, Reader};
+///
+/// let mut machine = Machine::new(Limits::default());
+/// for instruction in Reader::new(b"(K\x01K\x02t.") {
+///     if let Some(root) = machine.step(instruction?)? {
+///         assert_eq!(machine.heap().items(root).map(<[_]>::len), Some(2));
+///     }
+/// }
+/// # Ok::<(), pickle_vm::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Machine<'p> {
+    heap: Heap<'p>,
+    /// All frames, one after the other.
+    stack: Vec<ObjectId>,
+    /// Where the frame above the topmost mark starts.
+    base: usize,
+    /// Where the frames below it start.
+    marks: Vec<usize>,
+    memo: Memo,
+    limits: Limits,
+    opcodes: u64,
+    text: u64,
+    buffers: u32,
+    singletons: Singletons,
+}
+
+/// Objects of which Python has one each.
+#[derive(Clone, Debug, Default)]
+struct Singletons {
+    none: Option<ObjectId>,
+    bools: [Option<ObjectId>; 2],
+    empty_tuple: Option<ObjectId>,
+}
+
+impl<'p> Machine<'p> {
+    /// A machine with nothing on its stack or in its memo.
+    pub fn new(limits: Limits) -> Self {
+        Machine {
+            heap: Heap::default(),
+            stack: Vec::new(),
+            base: 0,
+            marks: Vec::new(),
+            memo: Memo::default(),
+            limits,
+            opcodes: 0,
+            text: 0,
+            buffers: 0,
+            singletons: Singletons::default(),
+        }
+    }
+
+    /// The objects made so far.
+    pub fn heap(&self) -> &Heap<'p> {
+        &self.heap
+    }
+
+    /// The current frame: the objects above the topmost mark, topmost last.
+    pub fn stack(&self) -> &[ObjectId] {
+        self.stack.get(self.base..).unwrap_or_default()
+    }
+
+    /// The frames below the topmost mark, undermost first: Python's metastack.
+    pub fn metastack(&self) -> impl DoubleEndedIterator<Item = &[ObjectId]> + ExactSizeIterator {
+        (0..self.marks.len()).map(|frame| {
+            let start = self.marks.get(frame).copied().unwrap_or(self.base);
+            let end = self.marks.get(frame.saturating_add(1)).copied().unwrap_or(self.base);
+            self.stack.get(start..end).unwrap_or_default()
+        })
+    }
+
+    /// The memo, by ascending key.
+    pub fn memo(&self) -> impl Iterator<Item = (u64, ObjectId)> + '_ {
+        self.memo.iter()
+    }
+
+    /// How many entries the memo has.
+    pub fn memo_len(&self) -> usize {
+        self.memo.len()
+    }
+
+    /// How many instructions were executed.
+    pub fn opcodes(&self) -> u64 {
+        self.opcodes
+    }
+
+    /// Keeps what STOP left, of a pickle of `len` bytes.
+    pub fn finish(self, root: ObjectId, len: u64) -> Pickle<'p> {
+        Pickle { heap: self.heap, root, len, opcodes: self.opcodes, memo_len: self.memo.len() }
+    }
+
+    /// Executes one instruction. STOP gives the object that the pickle built.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the instruction, or which limit it exceeds. The machine is no use after that.
+    #[inline]
+    pub fn step(&mut self, instruction: Instruction<'p>) -> Result<Option<ObjectId>> {
+        let Instruction { offset, opcode, arg } = instruction;
+        self.execute(offset, opcode, arg).map_err(|kind| kind.at(offset, opcode))
+    }
+
+    #[inline]
+    #[expect(clippy::too_many_lines, reason = "one match with an arm for each opcode is the design")]
+    fn execute(&mut self, offset: u64, opcode: Opcode, arg: Arg<'p>) -> Result<Option<ObjectId>, ErrorKind> {
+        self.opcodes = self.opcodes.saturating_add(1);
+        if self.opcodes > self.limits.opcodes {
+            return Err(ErrorKind::LimitExceeded { limit: Limit::Opcodes, max: self.limits.opcodes });
+        }
+        match opcode {
+            Opcode::Proto => match arg {
+                Arg::Int(0..=HIGHEST_PROTOCOL) => {}
+                Arg::Int(protocol) => {
+                    return Err(ErrorKind::UnsupportedProtocol(u8::try_from(protocol).unwrap_or(u8::MAX)));
+                }
+                _ => return Err(ErrorKind::WrongArgument),
+            },
+            // Frames are hints for reading ahead; the lengths that matter are in the arguments.
+            Opcode::Frame => {}
+            Opcode::Stop => return self.pop().map(Some),
+
+            Opcode::None => self.push_none(offset)?,
+            Opcode::NewTrue => self.push_bool(true, offset)?,
+            Opcode::NewFalse => self.push_bool(false, offset)?,
+            Opcode::Int
+            | Opcode::BinInt
+            | Opcode::BinInt1
+            | Opcode::BinInt2
+            | Opcode::Long
+            | Opcode::Long1
+            | Opcode::Long4 => self.push_integer(arg, offset)?,
+            Opcode::Float | Opcode::BinFloat => {
+                let Arg::Float(value) = arg else { return Err(ErrorKind::WrongArgument) };
+                self.push_new(Object::Float(value), offset)?;
+            }
+            Opcode::Unicode | Opcode::ShortBinUnicode | Opcode::BinUnicode | Opcode::BinUnicode8 => {
+                let Arg::Text(text) = arg else { return Err(ErrorKind::WrongArgument) };
+                self.count_text(text.bytes().len())?;
+                self.push_new(Object::Text(text), offset)?;
+            }
+            Opcode::String | Opcode::BinString | Opcode::ShortBinString => {
+                let Arg::String(bytes) = arg else { return Err(ErrorKind::WrongArgument) };
+                self.count_text(bytes.len())?;
+                self.push_new(Object::String(bytes), offset)?;
+            }
+            Opcode::BinBytes | Opcode::ShortBinBytes | Opcode::BinBytes8 => {
+                let Arg::Bytes(bytes) = arg else { return Err(ErrorKind::WrongArgument) };
+                self.count_text(bytes.len())?;
+                self.push_new(Object::Bytes(bytes), offset)?;
+            }
+            Opcode::ByteArray8 => {
+                let Arg::Bytes(bytes) = arg else { return Err(ErrorKind::WrongArgument) };
+                self.count_text(bytes.len())?;
+                self.push_new(Object::ByteArray(bytes), offset)?;
+            }
+            Opcode::NextBuffer => {
+                let index = self.buffers;
+                self.buffers = index.saturating_add(1);
+                self.push_new(Object::Buffer { index, readonly: false }, offset)?;
+            }
+            Opcode::ReadonlyBuffer => self.readonly_buffer(offset)?,
+
+            Opcode::EmptyTuple => self.push_tuple(0, offset)?,
+            Opcode::Tuple1 => self.push_tuple(1, offset)?,
+            Opcode::Tuple2 => self.push_tuple(2, offset)?,
+            Opcode::Tuple3 => self.push_tuple(3, offset)?,
+            Opcode::Tuple => {
+                let count = self.pop_mark()?;
+                self.push_tuple(count, offset)?;
+            }
+            Opcode::FrozenSet => {
+                let start = self.take_mark()?;
+                let span = self.heap.push_items(self.stack.get(start..).unwrap_or_default());
+                self.stack.truncate(start);
+                self.push_new(Object::FrozenSet(span.ok_or_else(|| self.too_many_objects())?), offset)?;
+            }
+            Opcode::EmptyList => self.push_new(Object::List(Items::default()), offset)?,
+            Opcode::EmptyDict => self.push_new(Object::Dict(Entries::default()), offset)?,
+            Opcode::EmptySet => self.push_new(Object::Set(Items::default()), offset)?,
+            Opcode::List => {
+                let mut items = Items::default();
+                let start = self.take_mark()?;
+                items.extend(self.stack.get(start..).unwrap_or_default());
+                self.stack.truncate(start);
+                self.push_new(Object::List(items), offset)?;
+            }
+            Opcode::Dict => {
+                let mut entries = Entries::default();
+                let start = self.take_mark()?;
+                entries.extend(even(self.stack.get(start..).unwrap_or_default())?);
+                self.stack.truncate(start);
+                self.push_new(Object::Dict(entries), offset)?;
+            }
+            Opcode::Append => {
+                self.under(2)?;
+                self.append(opcode, 1)?;
+            }
+            Opcode::Appends | Opcode::AddItems => {
+                let count = self.pop_mark()?;
+                self.append(opcode, count)?;
+            }
+            Opcode::SetItem => {
+                self.under(3)?;
+                self.set_items(2)?;
+            }
+            Opcode::SetItems => {
+                let count = self.pop_mark()?;
+                self.set_items(count)?;
+            }
+
+            Opcode::Pop => {
+                // The mark is an item of the stack here, as it was in Python 2.
+                if self.pop().is_err() {
+                    self.pop_mark()?;
+                }
+            }
+            Opcode::Dup => {
+                let top = self.top()?;
+                self.stack.push(top);
+            }
+            Opcode::Mark => {
+                self.marks.push(self.base);
+                self.base = self.stack.len();
+            }
+            Opcode::PopMark => {
+                let start = self.take_mark()?;
+                self.stack.truncate(start);
+            }
+            Opcode::Get | Opcode::BinGet | Opcode::LongBinGet => {
+                let key = memo_key(&arg)?;
+                let missing = ErrorKind::MemoMissing(i64::try_from(key).unwrap_or(i64::MAX));
+                self.stack.push(self.memo.get(key).ok_or(missing)?);
+            }
+            Opcode::Put | Opcode::BinPut | Opcode::LongBinPut => self.memoize(memo_key(&arg)?)?,
+            Opcode::Memoize => self.memoize(self.memo.len() as u64)?,
+
+            Opcode::Ext1 | Opcode::Ext2 | Opcode::Ext4 => {
+                let Arg::Int(code) = arg else { return Err(ErrorKind::WrongArgument) };
+                let code = u32::try_from(code).ok().filter(|&code| code != 0);
+                let Some(code) = code else { return Err(extension_code(&arg)) };
+                self.push_new(Object::Extension(code), offset)?;
+            }
+            Opcode::Global => {
+                let global = inline_global(&arg)?;
+                self.push_new(global, offset)?;
+            }
+            Opcode::StackGlobal => {
+                self.under(2)?;
+                let name = self.pop()?;
+                let module = self.pop()?;
+                for id in [module, name] {
+                    if self.heap.name(id).is_none() {
+                        return Err(self.wrong_type("str", id));
+                    }
+                }
+                self.push_new(Object::Global(Box::new(Global(Names::Stack { module, name }))), offset)?;
+            }
+            Opcode::Reduce => self.instantiate(Construction::Reduce, offset)?,
+            Opcode::NewObj => self.instantiate(Construction::NewObj, offset)?,
+            Opcode::NewObjEx => {
+                self.under(3)?;
+                let kwargs = self.pop()?;
+                if !matches!(self.heap.get(kwargs), Object::Dict(_)) {
+                    return Err(self.wrong_type("dict", kwargs));
+                }
+                self.instantiate(Construction::NewObjEx, offset)?;
+                let instance = self.top()?;
+                if let Some(recorded) = self.heap.recorded_mut(instance) {
+                    recorded.kwargs = Some(kwargs);
+                }
+            }
+            Opcode::Inst => {
+                let global = inline_global(&arg)?;
+                let count = self.pop_mark()?;
+                self.push_tuple(count, offset)?;
+                let args = self.pop()?;
+                let callable = self.new_object(global, offset)?;
+                self.push_instance(callable, args, Construction::Inst, offset)?;
+            }
+            Opcode::Obj => {
+                let count = self.pop_mark()?;
+                let count = count.checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
+                self.push_tuple(count, offset)?;
+                let args = self.pop()?;
+                let callable = self.pop()?;
+                self.push_instance(callable, args, Construction::Obj, offset)?;
+            }
+            Opcode::Build => self.build()?,
+
+            Opcode::PersId => {
+                let Arg::Text(text) = arg else { return Err(ErrorKind::WrongArgument) };
+                if !text.bytes().is_ascii() {
+                    return Err(ErrorKind::NotAscii);
+                }
+                self.count_text(text.bytes().len())?;
+                let pid = self.new_object(Object::Text(text), offset)?;
+                self.push_new(Object::Persistent(pid), offset)?;
+            }
+            Opcode::BinPersId => {
+                let pid = self.pop()?;
+                self.push_new(Object::Persistent(pid), offset)?;
+            }
+        }
+        Ok(None)
+    }
+
+    // The stack.
+
+    fn top(&self) -> Result<ObjectId, ErrorKind> {
+        self.stack().last().copied().ok_or(ErrorKind::StackUnderflow)
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Result<ObjectId, ErrorKind> {
+        if self.stack.len() <= self.base {
+            return Err(ErrorKind::StackUnderflow);
+        }
+        self.stack.pop().ok_or(ErrorKind::StackUnderflow)
+    }
+
+    /// Where the topmost `count` objects of the frame start.
+    #[inline]
+    fn under(&self, count: usize) -> Result<usize, ErrorKind> {
+        let start = self.stack.len().checked_sub(count).ok_or(ErrorKind::StackUnderflow)?;
+        if start < self.base { Err(ErrorKind::StackUnderflow) } else { Ok(start) }
+    }
+
+    /// Takes the topmost mark away; says how many objects were above it.
+    fn pop_mark(&mut self) -> Result<usize, ErrorKind> {
+        let above = self.stack.len().saturating_sub(self.base);
+        self.base = self.marks.pop().ok_or(ErrorKind::NoMark)?;
+        Ok(above)
+    }
+
+    /// Takes the topmost mark away; says where the objects above it start.
+    fn take_mark(&mut self) -> Result<usize, ErrorKind> {
+        let count = self.pop_mark()?;
+        self.under(count)
+    }
+
+    // New objects.
+
+    #[inline]
+    fn new_object(&mut self, object: Object<'p>, offset: u64) -> Result<ObjectId, ErrorKind> {
+        if self.heap.len() >= self.limits.objects as usize {
+            return Err(self.too_many_objects());
+        }
+        self.heap.push(object, offset).ok_or_else(|| self.too_many_objects())
+    }
+
+    #[inline]
+    fn push_new(&mut self, object: Object<'p>, offset: u64) -> Result<(), ErrorKind> {
+        let id = self.new_object(object, offset)?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn push_none(&mut self, offset: u64) -> Result<(), ErrorKind> {
+        let id = match self.singletons.none {
+            Some(id) => id,
+            None => self.new_object(Object::None, offset)?,
+        };
+        self.singletons.none = Some(id);
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn push_bool(&mut self, value: bool, offset: u64) -> Result<(), ErrorKind> {
+        let [no, yes] = self.singletons.bools;
+        let id = match if value { yes } else { no } {
+            Some(id) => id,
+            None => self.new_object(Object::Bool(value), offset)?,
+        };
+        self.singletons.bools = if value { [no, Some(id)] } else { [Some(id), yes] };
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn push_integer(&mut self, arg: Arg<'p>, offset: u64) -> Result<(), ErrorKind> {
+        match arg {
+            Arg::Int(value) => self.push_new(Object::Int(value), offset),
+            Arg::Bool(value) => self.push_bool(value, offset),
+            Arg::Long(value) => {
+                self.count_text(value.bytes().len())?;
+                self.push_new(Object::Long(value), offset)
+            }
+            _ => Err(ErrorKind::WrongArgument),
+        }
+    }
+
+    /// Replaces the topmost `count` objects by their tuple.
+    fn push_tuple(&mut self, count: usize, offset: u64) -> Result<(), ErrorKind> {
+        let start = self.under(count)?;
+        let id = match self.singletons.empty_tuple {
+            Some(id) if count == 0 => id,
+            _ => {
+                let span = self.heap.push_items(self.stack.get(start..).unwrap_or_default());
+                let id =
+                    self.new_object(Object::Tuple(span.ok_or_else(|| self.too_many_objects())?), offset)?;
+                if count == 0 {
+                    self.singletons.empty_tuple = Some(id);
+                }
+                id
+            }
+        };
+        self.stack.truncate(start);
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn instantiate(&mut self, how: Construction, offset: u64) -> Result<(), ErrorKind> {
+        self.under(2)?;
+        let args = self.pop()?;
+        if !matches!(self.heap.get(args), Object::Tuple(_)) {
+            return Err(self.wrong_type("tuple", args));
+        }
+        let callable = self.pop()?;
+        self.push_instance(callable, args, how, offset)
+    }
+
+    fn push_instance(
+        &mut self,
+        callable: ObjectId,
+        args: ObjectId,
+        how: Construction,
+        offset: u64,
+    ) -> Result<(), ErrorKind> {
+        self.push_new(Object::Instance(Instance { callable, args, how, recorded: None }), offset)
+    }
+
+    fn readonly_buffer(&mut self, offset: u64) -> Result<(), ErrorKind> {
+        let id = self.top()?;
+        match *self.heap.get(id) {
+            Object::Buffer { readonly: true, .. } | Object::Bytes(_) => Ok(()),
+            Object::Buffer { index, readonly: false } => {
+                self.pop()?;
+                self.push_new(Object::Buffer { index, readonly: true }, offset)
+            }
+            _ => Err(self.wrong_type("buffer", id)),
+        }
+    }
+
+    // Objects that change.
+
+    fn memoize(&mut self, key: u64) -> Result<(), ErrorKind> {
+        let id = self.top()?;
+        self.memo.put(key, id);
+        if self.memo.len() > self.limits.memo as usize {
+            return Err(ErrorKind::LimitExceeded { limit: Limit::Memo, max: u64::from(self.limits.memo) });
+        }
+        Ok(())
+    }
+
+    /// Adds the topmost `count` objects to the list, set or instance under them.
+    fn append(&mut self, opcode: Opcode, count: usize) -> Result<(), ErrorKind> {
+        let (start, target) = self.target(count)?;
+        let items = self.stack.get(start..).unwrap_or_default();
+        let to_list = opcode != Opcode::AddItems;
+        match self.heap.get_mut(target) {
+            // CPython looks at the target only when there is something to add.
+            _ if items.is_empty() => {}
+            Object::List(list) if to_list => list.extend(items),
+            Object::Set(set) if !to_list => set.extend(items),
+            _ => match self.heap.recorded_mut(target) {
+                Some(recorded) => recorded.appends.extend(items),
+                None => return Err(self.wrong_type(if to_list { "list" } else { "set" }, target)),
+            },
+        }
+        self.stack.truncate(start);
+        Ok(())
+    }
+
+    /// Sets the topmost `count` objects, keys and values, on the dict or instance under them.
+    fn set_items(&mut self, count: usize) -> Result<(), ErrorKind> {
+        let (start, target) = self.target(count)?;
+        let items = even(self.stack.get(start..).unwrap_or_default())?;
+        match self.heap.get_mut(target) {
+            _ if items.is_empty() => {}
+            Object::Dict(entries) => entries.extend(items),
+            _ => match self.heap.recorded_mut(target) {
+                Some(recorded) => recorded.items.extend(items),
+                None => return Err(self.wrong_type("dict", target)),
+            },
+        }
+        self.stack.truncate(start);
+        Ok(())
+    }
+
+    /// The object under the topmost `count`, and where they start.
+    fn target(&self, count: usize) -> Result<(usize, ObjectId), ErrorKind> {
+        let start = self.under(count)?;
+        let target = start.checked_sub(1).filter(|&target| target >= self.base);
+        let target = target.and_then(|target| self.stack.get(target)).ok_or(ErrorKind::StackUnderflow)?;
+        Ok((start, *target))
+    }
+
+    fn build(&mut self) -> Result<(), ErrorKind> {
+        self.under(2)?;
+        let state = self.pop()?;
+        let target = self.top()?;
+        let is_none = self.heap.is_none(state);
+        match self.heap.recorded_mut(target) {
+            Some(recorded) => recorded.state.extend(&[state]),
+            // CPython does nothing with None, so it is no loss here either.
+            None if is_none => {}
+            None => return Err(self.wrong_type("instance", target)),
+        }
+        Ok(())
+    }
+
+    // Errors and limits.
+
+    fn count_text(&mut self, bytes: usize) -> Result<(), ErrorKind> {
+        self.text = self.text.saturating_add(bytes as u64);
+        if self.text > self.limits.text {
+            return Err(ErrorKind::LimitExceeded { limit: Limit::Text, max: self.limits.text });
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_many_objects(&self) -> ErrorKind {
+        ErrorKind::LimitExceeded { limit: Limit::Objects, max: u64::from(self.limits.objects) }
+    }
+
+    #[cold]
+    fn wrong_type(&self, expected: &'static str, found: ObjectId) -> ErrorKind {
+        ErrorKind::WrongType { expected, found: self.heap.get(found).type_name() }
+    }
+}
+
+fn memo_key(arg: &Arg<'_>) -> Result<u64, ErrorKind> {
+    match arg {
+        Arg::Int(key) => u64::try_from(*key).map_err(|_| ErrorKind::MemoKey),
+        Arg::Bool(key) => Ok(u64::from(*key)),
+        Arg::Long(_) => Err(ErrorKind::MemoKey),
+        _ => Err(ErrorKind::WrongArgument),
+    }
+}
+
+fn inline_global<'p>(arg: &Arg<'p>) -> Result<Object<'p>, ErrorKind> {
+    match *arg {
+        Arg::Global { module, name } => Ok(Object::Global(Box::new(Global(Names::Inline { module, name })))),
+        _ => Err(ErrorKind::WrongArgument),
+    }
+}
+
+fn extension_code(arg: &Arg<'_>) -> ErrorKind {
+    match arg {
+        Arg::Int(code) => ErrorKind::ExtensionCode(*code),
+        _ => ErrorKind::WrongArgument,
+    }
+}
+
+fn even(items: &[ObjectId]) -> Result<&[ObjectId], ErrorKind> {
+    if items.len().is_multiple_of(2) { Ok(items) } else { Err(ErrorKind::OddItems) }
+}
+
+impl<'p> From<Text<'p>> for Object<'p> {
+    fn from(text: Text<'p>) -> Self {
+        Object::Text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(bytes: &[u8]) -> String {
+        load(bytes).expect_err("these bytes are no pickle").to_string()
+    }
+
+    #[test]
+    fn objects_are_memoised_before_they_are_filled() {
+        let pickle = load(b"\x80\x02]q\x00h\x00\x85q\x01a.").expect("CPython reads it");
+        let list = pickle.heap.items(pickle.root).expect("the root is a list");
+        let tuple = pickle.heap.items(list[0]).expect("its item is a tuple");
+        assert_eq!(tuple, [pickle.root]);
+        assert_eq!((pickle.len, pickle.opcodes, pickle.memo_len), (12, 8, 2));
+    }
+
+    #[test]
+    fn calls_are_recorded_with_what_is_done_to_their_result() {
+        let bytes = b"\x80\x02ccollections\nOrderedDict\n)RK\x01K\x02sK\x03a}b.";
+        let pickle = load(bytes).expect("every opcode suits its operands");
+        let instance = pickle.heap.instance(pickle.root).expect("the root is an instance");
+        assert_eq!(pickle.heap.global(instance.callable), Some(("collections", "OrderedDict")));
+        assert_eq!(pickle.heap.items(instance.args), Some(&[][..]));
+        assert_eq!(instance.how, Construction::Reduce);
+        let [(key, value)] = instance.items() else { panic!("SETITEM set one item") };
+        assert_eq!((pickle.heap.int(*key), pickle.heap.int(*value)), (Some(1), Some(2)));
+        assert_eq!(pickle.heap.int(instance.appends()[0]), Some(3));
+        assert_eq!(pickle.heap.entries(instance.state()[0]), Some(&[][..]));
+        assert_eq!(pickle.heap.offset(instance.callable), 2);
+    }
+
+    #[test]
+    fn build_on_a_global_is_kept() {
+        let pickle = load(b"cm\nf\n}b.").expect("functions have attributes");
+        let recorded = pickle.heap.recorded(pickle.root).expect("BUILD was recorded");
+        assert_eq!(recorded.state().len(), 1);
+    }
+
+    #[test]
+    fn frames_end_at_their_mark() {
+        assert_eq!(error(b"K\x01(R."), "stack underflow at offset 0x3 (REDUCE)");
+        assert_eq!(error(b"]K\x01(a."), "stack underflow at offset 0x4 (APPEND)");
+        assert_eq!(error(b"(."), "stack underflow at offset 0x1 (STOP)");
+        assert_eq!(error(b"t."), "no mark on the stack at offset 0x0 (TUPLE)");
+        // POP of an empty frame takes its mark, as in CPython.
+        assert!(load(b"N(0.").is_ok());
+    }
+
+    #[test]
+    fn operands_of_the_wrong_kind_are_named() {
+        assert_eq!(error(b"}NR."), "expected tuple, found None at offset 0x2 (REDUCE)");
+        assert_eq!(error(b"]K\x01K\x02s."), "expected dict, found list at offset 0x5 (SETITEM)");
+        assert_eq!(error(b"}K\x01a."), "expected list, found dict at offset 0x3 (APPEND)");
+        assert_eq!(error(b"](K\x01\x90."), "expected set, found list at offset 0x4 (ADDITEMS)");
+        assert_eq!(error(b"]}b."), "expected instance, found list at offset 0x2 (BUILD)");
+        assert_eq!(error(b"}(K\x01u."), "odd number of items at offset 0x4 (SETITEMS)");
+        assert_eq!(error(b"K\x01K\x02\x93."), "expected str, found int at offset 0x4 (STACK_GLOBAL)");
+        assert_eq!(error(b"\x80\x06."), "unsupported protocol 6 at offset 0x0 (PROTO)");
+        assert_eq!(error(b"\x82\x00."), "extension code 0 is not positive at offset 0x0 (EXT1)");
+        assert_eq!(error(b"h\x07."), "memo key 7 has never been stored into at offset 0x0 (BINGET)");
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let limits = Limits { opcodes: 2, ..Limits::default() };
+        let error = load_with(b"NNN.", &limits).expect_err("four opcodes are more than two");
+        assert_eq!(error.to_string(), "more than 2 opcodes at offset 0x2 (NONE)");
+        let limits = Limits { objects: 1, ..Limits::default() };
+        let error = load_with(b"]].", &limits).expect_err("two lists are more than one object");
+        assert_eq!(error.to_string(), "more than 1 objects at offset 0x1 (EMPTY_LIST)");
+    }
+
+    #[test]
+    fn a_chain_of_pickles_is_read_one_by_one() {
+        let chain = b"K\x01.K\x02.";
+        let first = load(chain).expect("the first pickle");
+        let second = load(&chain[3..]).expect("the second pickle");
+        assert_eq!(first.len, 3);
+        assert_eq!(second.heap.int(second.root), Some(2));
+    }
+}

@@ -1,0 +1,93 @@
+//! The memo: objects under integer keys, which picklers number from 0 and a hostile pickle does not.
+//!
+//! Source: `load_put`, `load_memoize` and `load_get` of CPython's `Lib/pickle.py`.
+
+use std::collections::BTreeMap;
+
+use crate::object::ObjectId;
+
+/// Keys without large gaps live in a `Vec`, others in a map: no key makes the memo larger than its entries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memo {
+    /// [`HOLE`] where there is no entry.
+    dense: Vec<ObjectId>,
+    sparse: BTreeMap<u64, ObjectId>,
+    len: usize,
+}
+
+/// No object's id: the heap ends before it.
+const HOLE: ObjectId = ObjectId(u32::MAX);
+
+/// How far past its end the `Vec` may grow for one key.
+const GAP: usize = 64;
+
+impl Memo {
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: u64) -> Option<ObjectId> {
+        let dense = usize::try_from(key).ok().and_then(|key| self.dense.get(key).copied());
+        dense.filter(|&id| id != HOLE).or_else(|| self.sparse.get(&key).copied())
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, key: u64, id: ObjectId) {
+        if !self.sparse.is_empty()
+            && let Some(entry) = self.sparse.get_mut(&key)
+        {
+            *entry = id;
+            return;
+        }
+        let reach = self.len.saturating_mul(2).saturating_add(GAP);
+        let old = match usize::try_from(key) {
+            Ok(key) if key < self.dense.len() || key < reach => {
+                if key >= self.dense.len() {
+                    self.dense.resize(key.saturating_add(1), HOLE);
+                }
+                self.dense.get_mut(key).map_or(HOLE, |entry| std::mem::replace(entry, id))
+            }
+            _ => self.sparse.insert(key, id).unwrap_or(HOLE),
+        };
+        self.len = self.len.saturating_add(usize::from(old == HOLE));
+    }
+
+    /// Every entry, by ascending key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, ObjectId)> + '_ {
+        let mut dense = (0_u64..).zip(self.dense.iter().copied()).filter(|&(_, id)| id != HOLE).peekable();
+        let mut sparse = self.sparse.iter().map(|(&key, &id)| (key, id)).peekable();
+        std::iter::from_fn(move || match (dense.peek(), sparse.peek()) {
+            (Some((left, _)), Some((right, _))) if right < left => sparse.next(),
+            (Some(_), _) => dense.next(),
+            (None, _) => sparse.next(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_keys_cost_no_memory_and_stay_in_order() {
+        let mut memo = Memo::default();
+        for (key, id) in [(0xffff_ffff, 1), (0, 2), (70, 3), (1 << 40, 4), (0, 5), (0xffff_ffff, 6)] {
+            memo.put(key, ObjectId(id));
+        }
+        for key in 1..70 {
+            memo.put(key, ObjectId(7));
+        }
+        memo.put(70, ObjectId(8));
+        assert!(memo.dense.capacity() < 1000);
+        assert_eq!(memo.len(), 73);
+        assert_eq!(memo.get(0), Some(ObjectId(5)));
+        assert_eq!(memo.get(70), Some(ObjectId(8)));
+        assert_eq!(memo.get(0xffff_ffff), Some(ObjectId(6)));
+        assert_eq!(memo.get(71), None);
+        let keys: Vec<u64> = memo.iter().map(|(key, _)| key).collect();
+        assert!(keys.is_sorted());
+        assert_eq!(keys.len(), 73);
+    }
+}

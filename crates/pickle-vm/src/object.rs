@@ -1,0 +1,266 @@
+//! What a pickle builds, as inert records: nothing in them was looked up or called.
+//!
+//! The kinds are those of the stack objects in CPython's `Lib/pickletools.py`; `Instance` is what REDUCE, NEWOBJ,
+//! `NEWOBJ_EX`, INST and OBJ would have called.
+
+use std::fmt;
+
+use crate::value::{ByteString, Long, Text};
+
+/// The name of an object in its [`Heap`](crate::Heap): equal ids are one object, as `is` has it in Python.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ObjectId(pub(crate) u32);
+
+impl ObjectId {
+    /// Its place in the order in which the objects were made.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One object of a pickle. What it contains are ids, so that dropping, cloning and printing one never recurse.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Object<'p> {
+    /// `None`. A heap has one at most, as it has of each bool and of the empty tuple.
+    None,
+    /// `True` or `False`.
+    Bool(bool),
+    /// An int that fits an `i64`.
+    Int(i64),
+    /// A larger int.
+    Long(Long<'p>),
+    /// A float.
+    Float(f64),
+    /// A `str`.
+    Text(Text<'p>),
+    /// A Python 2 `str`: bytes that may be meant as text.
+    String(ByteString<'p>),
+    /// A `bytes`.
+    Bytes(&'p [u8]),
+    /// A `bytearray`.
+    ByteArray(&'p [u8]),
+    /// A tuple; [`Heap::items`](crate::Heap::items) has its items.
+    Tuple(Span),
+    /// A list; [`Heap::items`](crate::Heap::items) has its items.
+    List(Items),
+    /// A dict; [`Heap::entries`](crate::Heap::entries) has its entries.
+    Dict(Entries),
+    /// A set; [`Heap::items`](crate::Heap::items) has its items, duplicates kept.
+    Set(Items),
+    /// A frozenset; [`Heap::items`](crate::Heap::items) has its items, duplicates kept.
+    FrozenSet(Span),
+    /// A class or a function by name; [`Heap::global`](crate::Heap::global) has the names.
+    Global(Box<Global<'p>>),
+    /// What a class or a function would have returned.
+    Instance(Instance),
+    /// What the persistent id stands for.
+    Persistent(ObjectId),
+    /// A global by its code in Python's `copyreg` registry.
+    Extension(u32),
+    /// Data that travels outside the pickle (PEP 574).
+    Buffer {
+        /// Which one, counted from 0 in the order of `NEXT_BUFFER`.
+        index: u32,
+        /// Whether `READONLY_BUFFER` was applied.
+        readonly: bool,
+    },
+}
+
+const _: () =
+    assert!(size_of::<Object<'_>>() <= 24, "the memory figures in the crate docs count on 24 bytes");
+
+impl Object<'_> {
+    /// Its kind in Python's words, such as `dict`.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Object::None => "None",
+            Object::Bool(_) => "bool",
+            Object::Int(_) | Object::Long(_) => "int",
+            Object::Float(_) => "float",
+            Object::Text(_) => "str",
+            Object::String(_) => "Python 2 str",
+            Object::Bytes(_) => "bytes",
+            Object::ByteArray(_) => "bytearray",
+            Object::Tuple(_) => "tuple",
+            Object::List(_) => "list",
+            Object::Dict(_) => "dict",
+            Object::Set(_) => "set",
+            Object::FrozenSet(_) => "frozenset",
+            Object::Global(_) => "global",
+            Object::Instance(_) => "instance",
+            Object::Persistent(_) => "persistent object",
+            Object::Extension(_) => "extension",
+            Object::Buffer { .. } => "buffer",
+        }
+    }
+}
+
+/// Where a heap keeps the items of an immutable sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+/// Items that can grow; an empty one owns no memory.
+#[derive(Clone, Debug, Default)]
+pub struct Items(Grow<ObjectId>);
+
+/// Dict entries in the order of their insertion, duplicates kept; an empty one owns no memory.
+#[derive(Clone, Debug, Default)]
+pub struct Entries(Grow<(ObjectId, ObjectId)>);
+
+/// Eight bytes where a `Vec` has 24.
+#[derive(Clone, Debug)]
+#[expect(clippy::box_collection, reason = "16 bytes fewer in each of a million objects")]
+struct Grow<T>(Option<Box<Vec<T>>>);
+
+impl<T> Default for Grow<T> {
+    fn default() -> Self {
+        Grow(None)
+    }
+}
+
+impl<T> Grow<T> {
+    fn get(&self) -> &[T] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    fn extend(&mut self, items: impl Iterator<Item = T>) {
+        let mut items = items.peekable();
+        if items.peek().is_some() {
+            self.0.get_or_insert_default().extend(items);
+        }
+    }
+}
+
+impl Items {
+    /// The items.
+    pub fn get(&self) -> &[ObjectId] {
+        self.0.get()
+    }
+
+    pub(crate) fn extend(&mut self, items: &[ObjectId]) {
+        self.0.extend(items.iter().copied());
+    }
+}
+
+impl Entries {
+    /// The entries.
+    pub fn get(&self) -> &[(ObjectId, ObjectId)] {
+        self.0.get()
+    }
+
+    /// Adds keys and values that alternate.
+    pub(crate) fn extend(&mut self, items: &[ObjectId]) {
+        self.0.extend(items.as_chunks().0.iter().map(|&[key, value]| (key, value)));
+    }
+}
+
+/// The names of a global.
+#[derive(Clone, Debug)]
+pub struct Global<'p>(pub(crate) Names<'p>);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Names<'p> {
+    /// GLOBAL and INST carry them.
+    Inline { module: &'p str, name: &'p str },
+    /// `STACK_GLOBAL` takes them from the stack.
+    Stack { module: ObjectId, name: ObjectId },
+}
+
+/// How an instance was to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Construction {
+    /// REDUCE: `callable(*args)`.
+    Reduce,
+    /// NEWOBJ: `callable.__new__(callable, *args)`.
+    NewObj,
+    /// `NEWOBJ_EX`: `callable.__new__(callable, *args, **kwargs)`.
+    NewObjEx,
+    /// INST: `callable(*args)`, with the class named by the instruction.
+    Inst,
+    /// OBJ: `callable(*args)`.
+    Obj,
+}
+
+impl Construction {
+    /// The opcode that makes such an instance.
+    pub fn opcode(self) -> crate::Opcode {
+        match self {
+            Construction::Reduce => crate::Opcode::Reduce,
+            Construction::NewObj => crate::Opcode::NewObj,
+            Construction::NewObjEx => crate::Opcode::NewObjEx,
+            Construction::Inst => crate::Opcode::Inst,
+            Construction::Obj => crate::Opcode::Obj,
+        }
+    }
+}
+
+impl fmt::Display for Construction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.opcode().name())
+    }
+}
+
+/// A call that was recorded instead of made, and what the pickle did to its result afterwards.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// What would have been called: mostly a global, though the pickle may say anything.
+    pub callable: ObjectId,
+    /// The tuple of its arguments.
+    pub args: ObjectId,
+    /// By which opcode.
+    pub how: Construction,
+    pub(crate) recorded: Option<Box<Recorded>>,
+}
+
+impl Instance {
+    /// The dict of keyword arguments, which only `NEWOBJ_EX` has.
+    pub fn kwargs(&self) -> Option<ObjectId> {
+        self.recorded.as_ref()?.kwargs
+    }
+
+    /// What SETITEM and SETITEMS set on it, in order, duplicates kept.
+    pub fn items(&self) -> &[(ObjectId, ObjectId)] {
+        self.recorded.as_ref().map_or(&[], |recorded| recorded.items())
+    }
+
+    /// What APPEND, APPENDS and ADDITEMS added to it, in order.
+    pub fn appends(&self) -> &[ObjectId] {
+        self.recorded.as_ref().map_or(&[], |recorded| recorded.appends())
+    }
+
+    /// The states that BUILD gave it, in order: each a dict, a tuple of a dict and a slots dict, or whatever its
+    /// `__setstate__` takes.
+    pub fn state(&self) -> &[ObjectId] {
+        self.recorded.as_ref().map_or(&[], |recorded| recorded.state())
+    }
+}
+
+/// What a pickle did to an object whose insides it does not describe.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    pub(crate) kwargs: Option<ObjectId>,
+    pub(crate) items: Entries,
+    pub(crate) appends: Items,
+    pub(crate) state: Items,
+}
+
+impl Recorded {
+    /// What SETITEM and SETITEMS set on it, in order, duplicates kept.
+    pub fn items(&self) -> &[(ObjectId, ObjectId)] {
+        self.items.get()
+    }
+
+    /// What APPEND, APPENDS and ADDITEMS added to it, in order.
+    pub fn appends(&self) -> &[ObjectId] {
+        self.appends.get()
+    }
+
+    /// The states that BUILD gave it, in order.
+    pub fn state(&self) -> &[ObjectId] {
+        self.state.get()
+    }
+}

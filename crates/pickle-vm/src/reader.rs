@@ -1,0 +1,265 @@
+//! Bytes to instructions, without executing them: what `pickletools.genops` does.
+//!
+//! Source: the argument readers of CPython's `Lib/pickletools.py`; names of globals are UTF-8 as in `Lib/pickle.py`.
+
+use std::iter::FusedIterator;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::literal;
+use crate::opcode::{ArgKind, Opcode};
+use crate::value::{ByteString, Integer, Long, Text};
+
+/// One instruction of a pickle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction<'p> {
+    /// Where it starts, in bytes from the start of the pickle.
+    pub offset: u64,
+    /// What to do.
+    pub opcode: Opcode,
+    /// With what.
+    pub arg: Arg<'p>,
+}
+
+/// The argument of an instruction, as it stands in the pickle.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Arg<'p> {
+    /// The opcode has none.
+    None,
+    /// INT spells the booleans as `00` and `01`.
+    Bool(bool),
+    /// An integer, a memo key, an extension code or a protocol.
+    Int(i64),
+    /// An integer that does not fit an `i64`.
+    Long(Long<'p>),
+    /// A float.
+    Float(f64),
+    /// Text.
+    Text(Text<'p>),
+    /// A Python 2 `str`.
+    String(ByteString<'p>),
+    /// The bytes of a bytes object or a bytearray.
+    Bytes(&'p [u8]),
+    /// The names of a global.
+    Global {
+        /// Its module.
+        module: &'p str,
+        /// Its name in the module.
+        name: &'p str,
+    },
+    /// The length of a frame, in bytes.
+    FrameLength(u64),
+}
+
+/// Reads the instructions of one pickle, up to and including STOP.
+///
+/// ```
+/// use pickle_vm::{Opcode, Reader};
+///
+/// let mut reader = Reader::new(b"\x80\x02K\x07.and more");
+/// let opcodes: Vec<Opcode> = reader.by_ref().map(|i| i.map(|i| i.opcode)).collect::<Result<_, _>>()?;
+/// assert_eq!(opcodes, [Opcode::Proto, Opcode::BinInt1, Opcode::Stop]);
+/// assert_eq!(reader.offset(), 5);
+/// # Ok::<(), pickle_vm::Error>(())
+/// ```
+///
+/// Each item costs time in proportion to its own bytes and borrows from them; only protocol 0 text with escapes is
+/// copied. After STOP or an error there are no more items.
+#[derive(Clone, Debug)]
+pub struct Reader<'p> {
+    bytes: &'p [u8],
+    position: usize,
+    finished: bool,
+}
+
+impl<'p> Reader<'p> {
+    /// Reads from the first of these bytes. What follows STOP is left alone.
+    pub fn new(bytes: &'p [u8]) -> Self {
+        Reader { bytes, position: 0, finished: false }
+    }
+
+    /// How many bytes are read: the end of the last instruction, or the place of an error.
+    pub fn offset(&self) -> u64 {
+        self.position as u64
+    }
+
+    fn read(&mut self) -> Result<Instruction<'p>> {
+        let offset = self.offset();
+        let error = |kind| Error { kind, offset, opcode: None };
+        let Some(&byte) = self.bytes.get(self.position) else { return Err(error(ErrorKind::NoStop)) };
+        let opcode = Opcode::from_byte(byte).ok_or_else(|| error(ErrorKind::UnknownOpcode(byte)))?;
+        let mut rest = Rest(self.bytes.get(self.position.saturating_add(1)..).unwrap_or_default());
+        let arg = rest.argument(opcode.info().arg).map_err(|kind| kind.at(offset, opcode))?;
+        self.position = self.bytes.len().saturating_sub(rest.0.len());
+        self.finished = opcode == Opcode::Stop;
+        Ok(Instruction { offset, opcode, arg })
+    }
+}
+
+impl<'p> Iterator for Reader<'p> {
+    type Item = Result<Instruction<'p>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.finished {
+            return None;
+        }
+        let instruction = self.read();
+        self.finished |= instruction.is_err();
+        Some(instruction)
+    }
+}
+
+impl FusedIterator for Reader<'_> {}
+
+/// The bytes after an opcode.
+struct Rest<'p>(&'p [u8]);
+
+impl<'p> Rest<'p> {
+    #[inline]
+    fn argument(&mut self, kind: ArgKind) -> Result<Arg<'p>, ErrorKind> {
+        Ok(match kind {
+            ArgKind::None => Arg::None,
+            ArgKind::Uint1 => Arg::Int(i64::from(u8::from_le_bytes(self.array()?))),
+            ArgKind::Uint2 => Arg::Int(i64::from(u16::from_le_bytes(self.array()?))),
+            ArgKind::Int4 => Arg::Int(i64::from(i32::from_le_bytes(self.array()?))),
+            ArgKind::Uint4 => Arg::Int(i64::from(u32::from_le_bytes(self.array()?))),
+            ArgKind::Uint8 => Arg::FrameLength(u64::from_le_bytes(self.array()?)),
+            ArgKind::Float8 => Arg::Float(f64::from_be_bytes(self.array()?)),
+            ArgKind::UnicodeString1 => text(self.counted1()?)?,
+            ArgKind::UnicodeString4 => text(self.counted4()?)?,
+            ArgKind::UnicodeString8 => text(self.counted8()?)?,
+            ArgKind::String1 => Arg::String(self.counted1()?.into()),
+            ArgKind::String4 => Arg::String(self.counted4_signed()?.into()),
+            ArgKind::Bytes1 => Arg::Bytes(self.counted1()?),
+            ArgKind::Bytes4 => Arg::Bytes(self.counted4()?),
+            ArgKind::Bytes8 | ArgKind::ByteArray8 => Arg::Bytes(self.counted8()?),
+            ArgKind::Long1 => Integer::from_le_bytes(self.counted1()?).into(),
+            ArgKind::Long4 => Integer::from_le_bytes(self.counted4_signed()?).into(),
+            ArgKind::StringNlNoEscapePair => {
+                Arg::Global { module: self.utf8_line()?, name: self.utf8_line()? }
+            }
+            ArgKind::StringNlNoEscape => Arg::Text(self.utf8_line()?.into()),
+            ArgKind::StringNl => Arg::String(literal::quoted(self.line()?)?.into()),
+            ArgKind::UnicodeStringNl => {
+                let bytes = literal::raw_unicode(self.line()?)?;
+                Arg::Text(Text::from_bytes(bytes).ok_or(ErrorKind::NotUtf8)?)
+            }
+            ArgKind::DecimalNlShort => match self.line()? {
+                b"00" => Arg::Bool(false),
+                b"01" => Arg::Bool(true),
+                line => literal::integer(line)?.into(),
+            },
+            ArgKind::DecimalNlLong => {
+                let line = self.line()?;
+                literal::integer(line.strip_suffix(b"L").unwrap_or(line))?.into()
+            }
+            ArgKind::FloatNl => Arg::Float(literal::float(self.line()?)?),
+        })
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'p [u8], ErrorKind> {
+        let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
+        let (taken, rest) =
+            split.ok_or(ErrorKind::Truncated { needed: length, left: self.0.len() as u64 })?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ErrorKind> {
+        let split = self.0.split_first_chunk();
+        let (taken, rest) =
+            split.ok_or(ErrorKind::Truncated { needed: N as u64, left: self.0.len() as u64 })?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn counted1(&mut self) -> Result<&'p [u8], ErrorKind> {
+        let length = u8::from_le_bytes(self.array()?);
+        self.take(u64::from(length))
+    }
+
+    fn counted4(&mut self) -> Result<&'p [u8], ErrorKind> {
+        let length = u32::from_le_bytes(self.array()?);
+        self.take(u64::from(length))
+    }
+
+    fn counted4_signed(&mut self) -> Result<&'p [u8], ErrorKind> {
+        let length = i32::from_le_bytes(self.array()?);
+        self.take(u64::try_from(length).map_err(|_| ErrorKind::NegativeLength(length))?)
+    }
+
+    fn counted8(&mut self) -> Result<&'p [u8], ErrorKind> {
+        let length = u64::from_le_bytes(self.array()?);
+        self.take(length)
+    }
+
+    /// The bytes before the next newline.
+    fn line(&mut self) -> Result<&'p [u8], ErrorKind> {
+        let end = self.0.iter().position(|&byte| byte == b'\n').ok_or(ErrorKind::NoNewline)?;
+        let line = self.0.get(..end).unwrap_or_default();
+        self.0 = self.0.get(end.saturating_add(1)..).unwrap_or_default();
+        Ok(line)
+    }
+
+    fn utf8_line(&mut self) -> Result<&'p str, ErrorKind> {
+        std::str::from_utf8(self.line()?).map_err(|_| ErrorKind::NotUtf8)
+    }
+}
+
+impl<'p> From<Integer<'p>> for Arg<'p> {
+    fn from(integer: Integer<'p>) -> Self {
+        match integer {
+            Integer::Small(value) => Arg::Int(value),
+            Integer::Large(value) => Arg::Long(value),
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<Arg<'_>, ErrorKind> {
+    Ok(Arg::Text(Text::from_bytes(bytes.into()).ok_or(ErrorKind::NotUtf8)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(bytes: &[u8]) -> Result<Arg<'_>, String> {
+        let instruction = Reader::new(bytes).next().expect("a reader starts with an item or an error");
+        instruction.map(|instruction| instruction.arg).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn arguments_are_decoded() {
+        assert_eq!(first(b"I01\n"), Ok(Arg::Bool(true)));
+        assert_eq!(first(b"I-7\n"), Ok(Arg::Int(-7)));
+        assert_eq!(first(b"L12L\n"), Ok(Arg::Int(12)));
+        assert_eq!(first(b"J\xff\xff\xff\xff"), Ok(Arg::Int(-1)));
+        assert_eq!(first(b"j\xff\xff\xff\xff"), Ok(Arg::Int(0xffff_ffff)));
+        assert_eq!(first(b"\x8a\x00"), Ok(Arg::Int(0)));
+        assert_eq!(first(b"G\xbf\xf4\0\0\0\0\0\0"), Ok(Arg::Float(-1.25)));
+        assert_eq!(first(b"ca\nb\n"), Ok(Arg::Global { module: "a", name: "b" }));
+        assert_eq!(first(b"X\x01\0\0\0a"), Ok(Arg::Text("a".into())));
+        assert_eq!(first(b"U\x01\xff"), Ok(Arg::String((&b"\xff"[..]).into())));
+    }
+
+    #[test]
+    fn errors_name_offset_and_opcode() {
+        let error = |bytes| first(bytes).expect_err("these bytes are no instruction");
+        assert_eq!(error(b""), "pickle ends before STOP at offset 0x0");
+        assert_eq!(error(b"\xff"), "unknown opcode 0xff at offset 0x0");
+        assert_eq!(
+            error(b"X\xff\xff\xff\xffabc"),
+            "argument needs 4294967295 bytes, 3 are left at offset 0x0 (BINUNICODE)"
+        );
+        assert_eq!(
+            error(b"\x8e\xff\xff\xff\xff\xff\xff\xff\xffabc"),
+            "argument needs 18446744073709551615 bytes, 3 are left at offset 0x0 (BINBYTES8)"
+        );
+        assert_eq!(error(b"\x8b\xff\xff\xff\xff"), "negative length -1 at offset 0x0 (LONG4)");
+        assert_eq!(error(b"I12"), "argument has no newline at offset 0x0 (INT)");
+        assert_eq!(error(b"Iten\n"), "argument is not a decimal integer at offset 0x0 (INT)");
+        assert_eq!(error(b"Sabc\n"), "string has no quotes around it at offset 0x0 (STRING)");
+        assert_eq!(error(b"\x8c\x01\xff"), "text is not UTF-8 at offset 0x0 (SHORT_BINUNICODE)");
+    }
+}

@@ -1,0 +1,475 @@
+//! Values that keep their bytes where the pickle has them: text, byte strings and long integers.
+//!
+//! Text is CPython's `str` as `'utf-8', 'surrogatepass'` encodes it; a long integer is `int.from_bytes(data, 'little',
+//! signed=True)`; 4,300 digits is CPython's `sys.int_info.default_max_str_digits`.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::ops::Deref;
+
+/// The most decimal digits of an integer that are read or printed, as in CPython.
+pub(crate) const MAX_DIGITS: usize = 4300;
+
+/// A byte string: borrowed from the pickle, or owned where escapes had to be undone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ByteString<'p>(Bytes<'p>);
+
+#[derive(Clone)]
+enum Bytes<'p> {
+    Borrowed(&'p [u8]),
+    #[expect(
+        clippy::box_collection,
+        reason = "16 bytes instead of 24, in a value of which there are millions"
+    )]
+    Owned(Box<Vec<u8>>),
+}
+
+impl PartialEq for Bytes<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for Bytes<'_> {}
+
+impl std::hash::Hash for Bytes<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.get().hash(state);
+    }
+}
+
+impl Bytes<'_> {
+    fn get(&self) -> &[u8] {
+        match self {
+            Bytes::Borrowed(bytes) => bytes,
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl<'p> From<Cow<'p, [u8]>> for ByteString<'p> {
+    fn from(bytes: Cow<'p, [u8]>) -> Self {
+        ByteString(match bytes {
+            Cow::Borrowed(bytes) => Bytes::Borrowed(bytes),
+            Cow::Owned(bytes) => Bytes::Owned(Box::new(bytes)),
+        })
+    }
+}
+
+impl<'p> From<&'p [u8]> for ByteString<'p> {
+    fn from(bytes: &'p [u8]) -> Self {
+        ByteString(Bytes::Borrowed(bytes))
+    }
+}
+
+impl Deref for ByteString<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.get()
+    }
+}
+
+impl fmt::Debug for ByteString<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}
+
+/// A Python `str`: Unicode code points, of which lone surrogates are kept.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Text<'p>(Repr<'p>);
+
+#[derive(Clone)]
+enum Repr<'p> {
+    Str(&'p str),
+    Other(Box<Other<'p>>),
+}
+
+#[derive(Clone)]
+enum Other<'p> {
+    Owned(String),
+    /// UTF-8 but for surrogates, which stand as three bytes each.
+    Surrogates(Cow<'p, [u8]>),
+}
+
+impl PartialEq for Repr<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Repr<'_> {}
+
+impl std::hash::Hash for Repr<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.bytes().hash(state);
+    }
+}
+
+impl Repr<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Repr::Str(text) => text.as_bytes(),
+            Repr::Other(other) => match other.as_ref() {
+                Other::Owned(text) => text.as_bytes(),
+                Other::Surrogates(bytes) => bytes,
+            },
+        }
+    }
+}
+
+impl<'p> Text<'p> {
+    /// Text from UTF-8 in which surrogates may stand as three bytes each; None where it is neither.
+    pub fn from_bytes(bytes: Cow<'p, [u8]>) -> Option<Self> {
+        let repr = match bytes {
+            Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Repr::Str(text),
+                Err(_) if is_utf8_with_surrogates(bytes) => {
+                    Repr::Other(Box::new(Other::Surrogates(Cow::Borrowed(bytes))))
+                }
+                Err(_) => return None,
+            },
+            Cow::Owned(bytes) => match String::from_utf8(bytes) {
+                Ok(text) => Repr::Other(Box::new(Other::Owned(text))),
+                Err(error) if is_utf8_with_surrogates(error.as_bytes()) => {
+                    Repr::Other(Box::new(Other::Surrogates(Cow::Owned(error.into_bytes()))))
+                }
+                Err(_) => return None,
+            },
+        };
+        Some(Text(repr))
+    }
+
+    /// The text, unless it holds a lone surrogate.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.0 {
+            Repr::Str(text) => Some(text),
+            Repr::Other(other) => match other.as_ref() {
+                Other::Owned(text) => Some(text),
+                Other::Surrogates(_) => None,
+            },
+        }
+    }
+
+    /// The text, with each lone surrogate written as `\udc80`, which is Python's `backslashreplace`.
+    pub fn to_str(&self) -> Cow<'_, str> {
+        if let Some(text) = self.as_str() {
+            return Cow::Borrowed(text);
+        }
+        let mut out = String::new();
+        for code_point in self.code_points() {
+            match char::from_u32(code_point) {
+                Some(c) => out.push(c),
+                None => write!(out, "\\u{code_point:04x}").unwrap_or_default(),
+            }
+        }
+        Cow::Owned(out)
+    }
+
+    /// UTF-8, with each lone surrogate in three bytes: Python's `'utf-8', 'surrogatepass'`.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    /// The code points, surrogates among them.
+    pub fn code_points(&self) -> impl Iterator<Item = u32> + '_ {
+        CodePoints(self.bytes())
+    }
+}
+
+impl<'p> From<&'p str> for Text<'p> {
+    fn from(text: &'p str) -> Self {
+        Text(Repr::Str(text))
+    }
+}
+
+impl From<String> for Text<'_> {
+    fn from(text: String) -> Self {
+        Text(Repr::Other(Box::new(Other::Owned(text))))
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_str())
+    }
+}
+
+/// Decodes UTF-8 with surrogates; ends at the first byte that is neither.
+struct CodePoints<'a>(&'a [u8]);
+
+impl Iterator for CodePoints<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let (&first, mut rest) = self.0.split_first()?;
+        let (extra, least, mut value) = match first {
+            0..=0x7f => (0, 0, u32::from(first)),
+            0xc2..=0xdf => (1, 0x80, u32::from(first & 0x1f)),
+            0xe0..=0xef => (2, 0x800, u32::from(first & 0x0f)),
+            0xf0..=0xf4 => (3, 0x1_0000, u32::from(first & 0x07)),
+            _ => return None,
+        };
+        for _ in 0..extra {
+            let (&next, after) = rest.split_first()?;
+            if next & 0xc0 != 0x80 {
+                return None;
+            }
+            value = value << 6 | u32::from(next & 0x3f);
+            rest = after;
+        }
+        if value < least || value > 0x0010_ffff {
+            return None;
+        }
+        self.0 = rest;
+        Some(value)
+    }
+}
+
+fn is_utf8_with_surrogates(bytes: &[u8]) -> bool {
+    let mut code_points = CodePoints(bytes);
+    while code_points.next().is_some() {}
+    code_points.0.is_empty()
+}
+
+/// Appends a code point, surrogates included, to UTF-8 with surrogates.
+pub(crate) fn push_code_point(out: &mut Vec<u8>, code_point: u32) {
+    if let Some(c) = char::from_u32(code_point) {
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    } else {
+        let low = |shift: u32| u8::try_from(code_point >> shift & 0x3f).unwrap_or(0x3f) | 0x80;
+        let high = u8::try_from(code_point >> 12 & 0x0f).unwrap_or(0x0f) | 0xe0;
+        out.extend_from_slice(&[high, low(6), low(0)]);
+    }
+}
+
+/// An integer that does not fit an `i64`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Long<'p>(ByteString<'p>);
+
+/// An integer of any size: an `i64` where it fits.
+pub(crate) enum Integer<'p> {
+    Small(i64),
+    Large(Long<'p>),
+}
+
+impl<'p> Integer<'p> {
+    /// From two's complement, little-endian.
+    pub(crate) fn from_le_bytes(bytes: &'p [u8]) -> Self {
+        let bytes = without_sign_extension(bytes);
+        match small(bytes) {
+            Some(value) => Integer::Small(value),
+            None => Integer::Large(Long(bytes.into())),
+        }
+    }
+
+    /// From a sign and decimal digits, of which there are at most [`MAX_DIGITS`].
+    pub(crate) fn from_digits(negative: bool, digits: &[u8]) -> Self {
+        let mut limbs: Vec<u32> = Vec::new();
+        for chunk in digits.chunks(9) {
+            let (scale, value) = chunk.iter().fold((1_u64, 0_u64), |(scale, value), digit| {
+                let digit = u64::from(digit.wrapping_sub(b'0'));
+                (scale.wrapping_mul(10), value.wrapping_mul(10).wrapping_add(digit))
+            });
+            let mut carry = value;
+            for limb in &mut limbs {
+                // Below 2³² × 10⁹ + 2³², so neither step wraps.
+                let sum = u64::from(*limb).wrapping_mul(scale).wrapping_add(carry);
+                *limb = low_half(sum);
+                carry = sum >> 32;
+            }
+            if carry != 0 {
+                limbs.push(low_half(carry));
+            }
+        }
+        let mut bytes: Vec<u8> = limbs.iter().flat_map(|limb| limb.to_le_bytes()).collect();
+        bytes.push(0);
+        if negative {
+            negate(&mut bytes);
+        }
+        let trimmed = without_sign_extension(&bytes).len();
+        bytes.truncate(trimmed);
+        match small(&bytes) {
+            Some(value) => Integer::Small(value),
+            None => Integer::Large(Long(Cow::<[u8]>::Owned(bytes).into())),
+        }
+    }
+}
+
+impl Long<'_> {
+    /// Two's complement, little-endian, in as few bytes as hold it (nine at least).
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether it is below zero.
+    pub fn is_negative(&self) -> bool {
+        self.0.last().is_some_and(|byte| byte & 0x80 != 0)
+    }
+
+    /// Its value, where an `i128` holds it.
+    pub fn to_i128(&self) -> Option<i128> {
+        let mut value = [if self.is_negative() { 0xff } else { 0 }; 16];
+        value.get_mut(..self.0.len())?.copy_from_slice(&self.0);
+        Some(i128::from_le_bytes(value))
+    }
+
+    /// Its decimal digits, where there are at most 4,300 of them: CPython refuses to print more, and the work grows
+    /// with their square.
+    pub fn to_decimal(&self) -> Option<String> {
+        // 10⁴³⁰⁰ has 14,285 bits, which with a sign are 1,786 bytes.
+        if self.0.len() > 1787 {
+            return None;
+        }
+        let mut magnitude = self.0.to_vec();
+        if self.is_negative() {
+            negate(&mut magnitude);
+        }
+        let mut limbs: Vec<u32> = magnitude
+            .chunks(4)
+            .map(|chunk| chunk.iter().rev().fold(0, |limb, &byte| limb << 8 | u32::from(byte)))
+            .collect();
+        let mut groups: Vec<u32> = Vec::new();
+        while limbs.iter().any(|&limb| limb != 0) {
+            let mut remainder = 0_u64;
+            for limb in limbs.iter_mut().rev() {
+                let dividend = remainder << 32 | u64::from(*limb);
+                *limb = low_half(dividend / 1_000_000_000);
+                remainder = dividend % 1_000_000_000;
+            }
+            groups.push(low_half(remainder));
+            while limbs.last() == Some(&0) {
+                limbs.pop();
+            }
+        }
+        let mut out = String::new();
+        if self.is_negative() {
+            out.push('-');
+        }
+        let signs = out.len();
+        let mut groups = groups.iter().rev();
+        out.push_str(&groups.next()?.to_string());
+        for group in groups {
+            write!(out, "{group:09}").ok()?;
+        }
+        (out.len().saturating_sub(signs) <= MAX_DIGITS).then_some(out)
+    }
+}
+
+impl fmt::Display for Long<'_> {
+    /// Decimal, or `<integer of 2000 bytes>` above 4,300 digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_decimal() {
+            Some(decimal) => f.write_str(&decimal),
+            None => write!(f, "<integer of {} bytes>", self.0.len()),
+        }
+    }
+}
+
+impl fmt::Debug for Long<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn low_half(value: u64) -> u32 {
+    u32::try_from(value & 0xffff_ffff).unwrap_or(u32::MAX)
+}
+
+/// Two's complement negation in place.
+fn negate(bytes: &mut [u8]) {
+    let mut carry = true;
+    for byte in bytes {
+        let (sum, overflow) = (!*byte).overflowing_add(u8::from(carry));
+        *byte = sum;
+        carry = overflow;
+    }
+}
+
+/// Drops the topmost bytes that repeat the sign of the byte below them.
+pub(crate) fn without_sign_extension(mut bytes: &[u8]) -> &[u8] {
+    while let [rest @ .., below, top] = bytes {
+        let sign = if below & 0x80 == 0 { 0 } else { 0xff };
+        if *top != sign {
+            break;
+        }
+        bytes = bytes.get(..rest.len().saturating_add(1)).unwrap_or(rest);
+    }
+    if bytes == [0] { &[] } else { bytes }
+}
+
+fn small(bytes: &[u8]) -> Option<i64> {
+    let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+    let mut value = [fill; 8];
+    value.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(i64::from_le_bytes(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(negative: bool, digits: &str) -> String {
+        match Integer::from_digits(negative, digits.as_bytes()) {
+            Integer::Small(value) => format!("{value}"),
+            Integer::Large(long) => format!("{long} long"),
+        }
+    }
+
+    #[test]
+    fn integers_of_any_size_keep_sign_and_digits() {
+        assert_eq!(decimal(false, "0"), "0");
+        assert_eq!(decimal(true, "9223372036854775808"), "-9223372036854775808");
+        assert_eq!(decimal(false, "9223372036854775808"), "9223372036854775808 long");
+        assert_eq!(decimal(true, "9223372036854775809"), "-9223372036854775809 long");
+        let nines = "9".repeat(MAX_DIGITS);
+        assert_eq!(decimal(true, &nines), format!("-{nines} long"));
+        let zeros = format!("1{}", "0".repeat(MAX_DIGITS - 1));
+        assert_eq!(decimal(false, &zeros), format!("{zeros} long"));
+    }
+
+    #[test]
+    fn little_endian_integers_are_signed() {
+        for (bytes, expected) in [
+            (&[][..], 0),
+            (&[0xff, 0], 255),
+            (&[0xff, 0x7f], 32767),
+            (&[0, 0xff], -256),
+            (&[0, 0x80], -32768),
+            (&[0x80], -128),
+            (&[0x7f], 127),
+            (&[0xff; 20], -1),
+        ] {
+            assert!(matches!(Integer::from_le_bytes(bytes), Integer::Small(value) if value == expected));
+        }
+        let Integer::Large(magic) = Integer::from_le_bytes(b"l\xfc\x9cF\xf9 j\xa8P\x19") else {
+            panic!("ten bytes are no i64");
+        };
+        assert_eq!(magic.to_i128(), Some(0x1950_a86a_20f9_469c_fc6c));
+        assert_eq!(magic.to_string(), "119547037146038801333356");
+    }
+
+    #[test]
+    fn huge_integers_are_not_printed() {
+        let bytes = [0x7f; 4000];
+        let Integer::Large(long) = Integer::from_le_bytes(&bytes) else { panic!("4000 bytes are no i64") };
+        assert_eq!(long.to_string(), "<integer of 4000 bytes>");
+    }
+
+    #[test]
+    fn lone_surrogates_are_kept() {
+        let bytes = b"a\xed\xb2\x80\xf0\x9f\x98\x80";
+        let text = Text::from_bytes(Cow::Borrowed(bytes)).expect("surrogates pass");
+        assert_eq!(text.as_str(), None);
+        assert_eq!(text.to_str(), "a\\udc80\u{1f600}");
+        assert_eq!(text.bytes(), bytes);
+        assert_eq!(text.code_points().collect::<Vec<_>>(), [0x61, 0xdc80, 0x1f600]);
+        let mut again = Vec::new();
+        text.code_points().for_each(|code_point| push_code_point(&mut again, code_point));
+        assert_eq!(again, bytes);
+        for bad in [&b"\xff"[..], b"\xc0\x80", b"\xe0\x80\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"] {
+            assert!(Text::from_bytes(Cow::Borrowed(bad)).is_none());
+        }
+    }
+}
