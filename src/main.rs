@@ -1,1 +1,37 @@
-fn main() {}
+//! `torch2carton`: the command line's types, dispatch and exit code.
+
+mod beside;
+mod cli;
+mod convert;
+mod inspect;
+mod output;
+mod terminal;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(cli::with_default_command(std::env::args_os()));
+    cli.color.write_global();
+    let done = match cli.command {
+        Command::Convert(args) => convert::run(&args, cli.quiet),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Trace(args) => trace::run(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "torch2carton", &mut std::io::stdout());
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::error(&error);
+            ExitCode::from(if error.is::<cli::Usage>() { 2 } else { 1 })
+        }
+    }
+}

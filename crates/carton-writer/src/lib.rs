@@ -68,14 +68,14 @@ pub fn len(files: &[File<'_, '_>]) -> Result<u64, Error> {
 }
 
 /// Writes `files` and their MANIFEST as one zip file to `out`. `progress` is told the bytes written so
-/// far, window by window, and stops the work with an error.
+/// far, window by window.
 ///
 /// # Errors
-/// When the files do not make a carton, a source cannot be read, `out` refuses, or `progress` does.
+/// When the files do not make a carton, a source cannot be read, or `out` refuses.
 pub fn write(
     files: &[File<'_, '_>],
     out: &mut dyn io::Write,
-    progress: &mut dyn FnMut(u64) -> io::Result<()>,
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Written, Error> {
     std::thread::scope(|scope| {
         let hasher = Hasher::start(scope, QUEUE);
@@ -142,7 +142,7 @@ impl<'a> Sink<'a> for Tee<'_, '_, 'a> {
 /// The carton's bytes on their way into the file.
 struct Output<'o, 'p> {
     out: io::BufWriter<&'o mut dyn io::Write>,
-    progress: &'p mut dyn FnMut(u64) -> io::Result<()>,
+    progress: &'p mut dyn FnMut(u64),
     len: u64,
 }
 
@@ -150,6 +150,7 @@ impl<'a> Sink<'a> for Output<'_, '_> {
     fn write(&mut self, window: Window<'a>) -> io::Result<()> {
         io::Write::write_all(&mut self.out, &window)?;
         self.len = self.len.saturating_add(window.len() as u64);
-        (self.progress)(self.len)
+        (self.progress)(self.len);
+        Ok(())
     }
 }

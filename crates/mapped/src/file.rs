@@ -14,12 +14,12 @@ use memmap2::{Mmap, UncheckedAdvice};
 #[non_exhaustive]
 pub enum Error {
     /// The path cannot be opened or mapped.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {reason}", path.display())]
     Io {
         /// The path as it was given.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The path names something that has no length and no offsets.
     #[error("{} is {what}, not a file", path.display())]
@@ -49,7 +49,7 @@ impl MappedFile {
     /// # Errors
     /// When the path cannot be opened, or is no regular file.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = |reason| Error::Io { path: path.to_owned(), reason };
         // Asked before the opening, which would wait for a writer at a named pipe.
         let kind = std::fs::metadata(path).map_err(io)?;
         if !kind.is_file() {
@@ -64,7 +64,7 @@ impl MappedFile {
     /// # Errors
     /// When the system refuses the mapping.
     pub fn of(file: &File, path: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = |reason| Error::Io { path: path.to_owned(), reason };
         let len = file.metadata().map_err(io)?.len();
         let map = if len == 0 { None } else { Some(map(file).map_err(io)?) };
         Ok(Self { path: path.to_owned(), map })

@@ -101,7 +101,7 @@ impl Walk<'_, '_> {
             };
             if levels.len() >= MAX_DEPTH {
                 let offset = self.heap.offset(child);
-                return Err(Error::Limit { what: "the nesting of containers", offset, limit: MAX_DEPTH });
+                return Err(Error::Limit { what: "levels of containers", offset, limit: MAX_DEPTH });
             }
             self.path.push(step);
             match self.visit(child)? {
@@ -119,7 +119,7 @@ impl Walk<'_, '_> {
         let Some(visits) = self.visits.checked_sub(1) else {
             let limit = self.heap.len().saturating_mul(VISITS_PER_OBJECT).saturating_add(VISITS);
             return Err(Error::Limit {
-                what: "the sharing of containers",
+                what: "paths through shared containers",
                 offset: self.heap.offset(id),
                 limit,
             });
@@ -158,7 +158,7 @@ impl Walk<'_, '_> {
     }
 
     fn named(&self, error: Error) -> Error {
-        Error::Tensor { name: self.name(), source: Box::new(error) }
+        Error::Tensor { name: self.name(), reason: Box::new(error) }
     }
 
     /// Tensors that the walk did not reach lie in objects that it does not enter.

@@ -1,5 +1,8 @@
 //! What can stand between a file and its tensors.
 
+//!
+//! The texts are whole: a cause is printed within its error, so errors here have no `source`.
+
 use std::io;
 
 /// A result of this crate.
@@ -14,14 +17,14 @@ pub enum Error {
     Map(#[from] mapped::Error),
     /// The zip container is damaged or ambiguous.
     #[error("damaged zip archive: {0}")]
-    Zip(#[from] zip_index::Error),
+    Zip(zip_index::Error),
     /// The pickle cannot be read.
-    #[error("`{record}`: {source}")]
+    #[error("`{}`: {reason}", record.escape_debug())]
     Pickle {
         /// The record that holds the pickle.
         record: String,
         /// What is wrong with it.
-        source: pickle_vm::Error,
+        reason: pickle_vm::Error,
     },
     /// Another kind of file.
     #[error("{what}, not a PyTorch zip checkpoint{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
@@ -99,12 +102,12 @@ pub enum Error {
     #[error(transparent)]
     View(#[from] tensor::Error),
     /// Something is wrong with one tensor.
-    #[error("tensor `{}`: {source}", name.escape_debug())]
+    #[error("tensor `{}`: {reason}", name.escape_debug())]
     Tensor {
         /// Its name in the checkpoint.
         name: String,
         /// What is wrong.
-        source: Box<Error>,
+        reason: Box<Error>,
     },
     /// Two tensors come out under one name.
     #[error("two tensors are called `{}`: {first} and {second}", name.escape_debug())]
@@ -129,9 +132,9 @@ pub enum Error {
         what: &'static str,
     },
     /// Containers nest deeper, or are shared more often, than any real checkpoint's.
-    #[error("{what} at offset 0x{offset:x}: more than {limit}")]
+    #[error("more than {limit} {what} at offset 0x{offset:x}")]
     Limit {
-        /// What there is too much of.
+        /// What there is too much of, in the plural.
         what: &'static str,
         /// Where in the pickle.
         offset: u64,

@@ -42,7 +42,7 @@ pub(crate) struct Rebuilder<'a, 'h> {
     container: &'a Container,
     heap: &'h Heap<'a>,
     tensors: HashMap<ObjectId, Tensor<'a>>,
-    storages: HashMap<String, Storage<'a>>,
+    storages: HashMap<String, (StorageRef, Storage<'a>)>,
 }
 
 impl<'a, 'h> Rebuilder<'a, 'h> {
@@ -50,7 +50,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         Self { container, heap, tensors: HashMap::new(), storages: HashMap::new() }
     }
 
-    /// How many rebuild calls were given their meaning.
+    /// Whether the instance `id` was given its meaning.
     pub(crate) fn rebuilt(&self, id: ObjectId) -> bool {
         self.tensors.contains_key(&id)
     }
@@ -106,11 +106,25 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         let stride = self.numbers(id, stride, "the stride")?;
         let reference = StorageRef::read(self.heap, storage)?;
         let storage = match self.storages.get(&reference.key) {
-            Some(storage) => storage.clone(),
+            Some((first, storage)) if *first == reference => storage.clone(),
+            // PyTorch refuses to save this; what it would load depends on which comes first.
+            Some((first, _)) => {
+                return Err(self.bad(
+                    id,
+                    &format!(
+                        "storage `{}` is {} of {} here and was {} of {} before",
+                        reference.key.escape_debug(),
+                        reference.numel,
+                        reference.dtype,
+                        first.numel,
+                        first.dtype
+                    ),
+                ));
+            }
             None => self.container.storage(&reference.key, reference.dtype, reference.numel)?,
         };
         let tensor = Tensor::new(reference.dtype, size, stride, offset, storage.clone())?;
-        self.storages.insert(reference.key, storage);
+        self.storages.insert(reference.key.clone(), (reference, storage));
         Ok(tensor)
     }
 
@@ -131,6 +145,9 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         match self.heap.int(item) {
             Some(number) => {
                 u64::try_from(number).map_err(|_| self.bad(id, &format!("{what} holds {number}, below 0")))
+            }
+            None if self.heap.long(item).is_some() => {
+                Err(self.bad(id, &format!("{what} holds a number of more than 64 bits")))
             }
             None => Err(self.bad(id, &format!("{what} holds a {}", self.heap.get(item).type_name()))),
         }

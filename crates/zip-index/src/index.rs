@@ -138,7 +138,7 @@ fn entry(bytes: &[u8], central: &Header<'_>, limit: u64) -> Result<Entry> {
 
 /// Whether a path would leave the folder that the archive is unpacked into.
 fn leads_out(name: &str) -> bool {
-    name.split(['/', '\\']).any(|part| part == "..")
+    name.starts_with('/') || name.split(['/', '\\']).any(|part| part == "..")
 }
 
 fn refuse_overlaps(entries: &[Entry]) -> Result<()> {

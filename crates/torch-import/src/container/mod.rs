@@ -122,7 +122,7 @@ impl Container {
     /// When the pickle is damaged.
     pub fn load(&self) -> Result<Pickle<'_>> {
         pickle_vm::load(self.pickle())
-            .map_err(|source| Error::Pickle { record: self.pickle_record.clone(), source })
+            .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
     }
 
     /// The path in the archive of the storage called `key`.

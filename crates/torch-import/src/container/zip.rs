@@ -15,7 +15,7 @@ use crate::{Error, Result};
 const PICKLE: &str = "data.pkl";
 
 pub(super) fn open(file: MappedFile) -> Result<Container> {
-    let index = Index::read(&file)?;
+    let index = Index::read(&file).map_err(Error::Zip)?;
     let root = root(&index)?;
     if index.find(&format!("{root}constants.pkl")).is_some() {
         return Err(Error::Format {

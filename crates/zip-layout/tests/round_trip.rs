@@ -1,0 +1,115 @@
+//! What is laid out here is read back by two others: the `zip` crate and our own strict index.
+
+use std::io::{self, Read, Seek, Write};
+
+use mapped::{Blob, MappedFile, OwnedBlob, Sink, WINDOW, Window};
+use zip_index::Index;
+use zip_layout::{Content, Entry, ZipWriter};
+
+struct File(std::fs::File);
+
+impl<'a> Sink<'a> for File {
+    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+        assert!(window.len() <= WINDOW, "a window of {} bytes", window.len());
+        if window.len() == WINDOW {
+            // Only `Zeros` fills a window here: a hole on the disk reads the same.
+            return self.0.seek_relative(i64::try_from(WINDOW).expect("a window"));
+        }
+        self.0.write_all(&window)
+    }
+}
+
+/// Zeros without end.
+struct Zeros(u64);
+
+impl<'a> Blob<'a> for Zeros {
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        let mut left = self.0;
+        while left > 0 {
+            let n = left.min(WINDOW as u64);
+            sink.write(Window::owned(vec![0; usize::try_from(n).expect("a window")]))?;
+            left = left.saturating_sub(n);
+        }
+        Ok(())
+    }
+}
+
+fn write(entries: &[Entry<'_, '_>]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let mut sink = File(file.reopen().expect("the file is there"));
+    let mut zip = ZipWriter::new(&mut sink);
+    for entry in entries {
+        zip.add(entry).expect("the file takes it");
+    }
+    zip.finish().expect("the file takes it");
+    let same = entries.iter().map(|entry| Entry { ..*entry });
+    assert_eq!(zip_layout::len(same).expect("it fits"), file.as_file().metadata().expect("there").len());
+    file
+}
+
+#[test]
+fn two_readers_see_what_was_written() {
+    let blob = OwnedBlob((0..100_000_u32).flat_map(u32::to_le_bytes).collect());
+    let entries = [
+        Entry { name: "a/version", alignment: 64, content: Content::Bytes(b"3\n") },
+        Entry { name: "a/é", alignment: 64, content: Content::Blob(&blob) },
+        Entry { name: "empty", alignment: 64, content: Content::Blob(&OwnedBlob(Vec::new())) },
+        Entry { name: "unaligned", alignment: 1, content: Content::Bytes(b"x") },
+    ];
+    let file = write(&entries);
+    let map = MappedFile::open(file.path()).expect("it is there");
+    let index = Index::read(&map).expect("it is strict");
+    assert_eq!(index.entries.len(), entries.len());
+    for (found, entry) in index.entries.iter().zip(&entries) {
+        assert_eq!(found.name, entry.name);
+        assert!(entry.alignment < 64 || found.data.start % 64 == 0, "{}", found.name);
+    }
+    assert_eq!(map.bytes()[index.entries[1].data.clone()], blob.0);
+
+    let mut zip = zip::ZipArchive::new(file.reopen().expect("it is there")).expect("a zip file");
+    let mut bytes = Vec::new();
+    // Reading to the end compares the CRC.
+    zip.by_name("a/é").expect("there").read_to_end(&mut bytes).expect("its CRC is right");
+    assert_eq!(bytes, blob.0);
+    assert_eq!(zip.by_name("a/version").expect("there").size(), 2);
+}
+
+#[test]
+fn zip64_counts_and_sizes_are_read_back() {
+    let names: Vec<String> = (0..70_000).map(|i| i.to_string()).collect();
+    let mut entries: Vec<Entry<'_, '_>> =
+        names.iter().map(|name| Entry { name, alignment: 1, content: Content::Bytes(b"") }).collect();
+    let large = Zeros((1 << 32) + 5);
+    entries.push(Entry { name: "large", alignment: 64, content: Content::Blob(&large) });
+    entries.push(Entry { name: "behind", alignment: 64, content: Content::Bytes(b"here") });
+    let file = write(&entries);
+    let map = MappedFile::open(file.path()).expect("it is there");
+    let index = Index::read(&map).expect("it is strict");
+    assert_eq!(index.entries.len(), 70_002);
+    assert_eq!(index.find("large").map(|entry| entry.len), Some((1 << 32) + 5));
+    let behind = index.find("behind").expect("there");
+    assert!(behind.header_offset > 1 << 32);
+    assert_eq!(&map.bytes()[behind.data.clone()], b"here");
+}
+
+#[test]
+fn a_blob_that_lies_about_its_length_is_refused() {
+    struct Liar;
+    impl<'a> Blob<'a> for Liar {
+        fn len(&self) -> u64 {
+            2
+        }
+        fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+            sink.write(Window::owned(vec![0]))
+        }
+    }
+    let mut sink = File(tempfile::tempfile().expect("a temporary file"));
+    let mut zip = ZipWriter::new(&mut sink);
+    let entry = Entry { name: "x", alignment: 1, content: Content::Blob(&Liar) };
+    let error = zip.add(&entry).expect_err("one byte of two");
+    assert_eq!(error.to_string(), "`x` announced 2 bytes and sent 1");
+}

@@ -1,0 +1,200 @@
+//! What may be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  torch2carton consolidated.00.pth           write consolidated.00.carton beside it
+  torch2carton model.pt -o out.carton        choose the output
+  torch2carton inspect model.pt              list the tensors
+  torch2carton inspect --json model.pt       the same for a program
+  torch2carton trace model.pt | less         watch the pickle machine work
+
+`torch2carton FILE` is short for `torch2carton convert FILE`; `torch2carton convert --help` lists its options.
+Nothing in a checkpoint is ever executed. Exit status: 0 done, 1 this file cannot be converted, 2 bad usage.";
+
+/// Turns PyTorch checkpoints into cartons that run, without Python and without executing anything from
+/// the file.
+#[derive(Debug, Parser)]
+#[command(name = "torch2carton", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Say nothing but errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// When to use colours; NO_COLOR is respected
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Makes this the choice of everything that prints.
+    pub(crate) fn write_global(self) {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Convert a checkpoint into a carton (the default)
+    Convert(Convert),
+    /// List the tensors of a checkpoint
+    Inspect(Inspect),
+    /// Print the instructions of a checkpoint's pickle
+    Trace(Trace),
+    /// Print a shell completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  torch2carton consolidated.00.pth
+  torch2carton resnet.pth --name resnet50 --license Apache-2.0 --misc labels.txt
+  torch2carton model.pt -o /models/model.carton --no-clobber
+
+A checkpoint with LLaMA's tensors and a params.json beside it becomes a model: tokens in, logits out. Any other
+becomes a module that returns its tensors. The carton takes along, when they lie beside the checkpoint:
+params.json, config.json, generation_config.json, tokenizer.model, tokenizer*.json, special_tokens_map.json,
+vocab.json, merges.txt, chat_template.jinja, LICENSE*.";
+
+#[derive(Args, Debug)]
+#[command(after_help = CONVERT_EXAMPLES)]
+pub(crate) struct Convert {
+    /// The checkpoint
+    pub(crate) file: PathBuf,
+    /// Where to write the carton [default: beside the checkpoint]
+    #[arg(short, long, value_name = "CARTON")]
+    pub(crate) output: Option<PathBuf>,
+    /// Refuse to replace an existing carton
+    #[arg(short, long)]
+    pub(crate) no_clobber: bool,
+    /// Convert one shard of a checkpoint alone
+    #[arg(long)]
+    pub(crate) single: bool,
+    /// The model's name [default: the file's stem, or its folder for names like model.pt]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The model's description, in Markdown
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// A description of at most 100 characters
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) short_description: Option<String>,
+    /// The model's license, as an SPDX expression where one fits
+    #[arg(long, value_name = "SPDX")]
+    pub(crate) license: Option<String>,
+    /// URL of the repository that packs the model
+    #[arg(long, value_name = "URL")]
+    pub(crate) repository: Option<String>,
+    /// URL of the model's home page
+    #[arg(long, value_name = "URL")]
+    pub(crate) homepage: Option<String>,
+    /// A file to take along in misc/; may be given many times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) misc: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torch2carton inspect consolidated.00.pth
+  torch2carton inspect --json model.pt | jq '.tensors[].name'
+  torch2carton inspect --json --sha256 model.pt > before.json")]
+pub(crate) struct Inspect {
+    /// The checkpoint
+    pub(crate) file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Hash the elements of each tensor (C order, little-endian)
+    #[arg(long)]
+    pub(crate) sha256: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torch2carton trace consolidated.00.pth | less")]
+pub(crate) struct Trace {
+    /// The checkpoint
+    pub(crate) file: PathBuf,
+}
+
+/// A mistake of the person who types, for which the exit status is 2.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The names of the subcommands.
+pub(crate) fn subcommands() -> Vec<String> {
+    let command = <Cli as clap::CommandFactory>::command();
+    command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect()
+}
+
+/// The arguments, with `convert` put in where no subcommand is named: `torch2carton x.pth` is the main
+/// job. A file that is called like a subcommand is reached as `./inspect`.
+pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.collect();
+    let mut at = 1;
+    while let Some(arg) = args.get(at).map(|arg| arg.to_string_lossy().into_owned()) {
+        match arg.as_str() {
+            "--color" => at += 2,
+            "-q" | "--quiet" => at += 1,
+            other if other.starts_with("--color=") => at += 1,
+            "-h" | "--help" | "-V" | "--version" | "help" => break,
+            other if subcommands().iter().any(|name| name == other) => break,
+            _ => {
+                args.insert(at, "convert".into());
+                break;
+            }
+        }
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(line: &str) -> String {
+        let args = with_default_command(line.split(' ').map(OsString::from));
+        args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn convert_is_the_default() {
+        assert_eq!(completed("t x.pth"), "t convert x.pth");
+        assert_eq!(completed("t -o a x.pth"), "t convert -o a x.pth");
+        assert_eq!(completed("t --color never -q x.pth"), "t --color never -q convert x.pth");
+        assert_eq!(completed("t --color=never inspect x.pth"), "t --color=never inspect x.pth");
+        assert_eq!(completed("t ./inspect"), "t convert ./inspect");
+        assert_eq!(completed("t -q"), "t -q");
+        assert_eq!(completed("t --help"), "t --help");
+    }
+}

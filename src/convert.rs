@@ -1,0 +1,320 @@
+//! `torch2carton convert`: checkpoint → carton. The only file that knows both sides.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use carton_format::{Config, DataType, Dimension, Port, Runner, SPEC_VERSION, Shape, TensorIndex};
+use carton_writer::{File, Written};
+use mapped::MappedFile;
+use torch_import::{Checkpoint, Container};
+use torchscript::{Converted, LlamaParams};
+use zip_layout::Content;
+
+use crate::beside::{self, Misc, Shard, file_name, folder};
+use crate::cli::{self, Usage};
+use crate::inspect::{Totals, hex};
+use crate::output::{self, Output};
+use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, safe};
+
+/// Stems that say nothing of the model: its folder's name is better.
+const GENERIC: &[&str] = &["consolidated", "model", "pytorch_model", "last", "best"];
+/// What a checkpoint's name may end in. Other endings, as of `llama-3.1`, belong to the name.
+const EXTENSIONS: &[&str] =
+    &["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "tar", "model", "safetensors", "torch", "zip"];
+/// More than any params.json has.
+const PARAMS_MAX: u64 = 16 << 20;
+
+pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
+    let start = Instant::now();
+    check(args)?;
+    let container = Container::open(&args.file).with_context(|| shown(&args.file))?;
+    let target = args.output.clone().unwrap_or_else(|| args.file.with_file_name(format!("{}.carton", stem(&args.file))));
+    let misc = misc(args)?;
+    let inputs: Vec<&Path> =
+        std::iter::once(args.file.as_path()).chain(misc.iter().map(|(_, path)| path.as_path())).collect();
+    output::check(&target, &inputs, args.no_clobber)?;
+
+    let pickle = container.load().with_context(|| shown(&args.file))?;
+    let checkpoint = Checkpoint::read(&container, &pickle).with_context(|| shown(&args.file))?;
+    drop(pickle);
+    if checkpoint.tensors.is_empty() {
+        bail!("{}: there are no tensors in it", shown(&args.file));
+    }
+    let converted = converted(args, &checkpoint).with_context(|| shown(&args.file))?;
+    let written = write(args, &target, &converted, &misc, quiet)?;
+    if !quiet {
+        let notes = container.notes().iter().chain(&converted.notes);
+        notes.for_each(terminal::note);
+        summary(&target, &checkpoint, &converted, &misc, &written, start.elapsed())?;
+    }
+    Ok(())
+}
+
+/// What can be said before the file is opened.
+fn check(args: &cli::Convert) -> Result<()> {
+    let file = &args.file;
+    let found = args.short_description.as_ref().map_or(0, |text| text.chars().count());
+    if found > carton_format::SHORT_DESCRIPTION_MAX {
+        bail!(Usage(carton_format::Error::ShortDescription { found }.to_string()));
+    }
+    if !file.exists() && !file.is_symlink() {
+        if let Some(command) = meant(file) {
+            bail!(Usage(format!("there is no file {}; did you mean `torch2carton {command}`?", file.display())));
+        }
+        bail!("there is no file {}", file.display());
+    }
+    if file.is_dir() {
+        bail!(
+            "{} is a folder; name the checkpoint in it, such as `torch2carton {}`",
+            file.display(),
+            file.join("model.pth").display()
+        );
+    }
+    if let Some(shard) = beside::shard(file)
+        && !args.single
+    {
+        bail!(lone_shard(file, shard));
+    }
+    Ok(())
+}
+
+fn lone_shard(file: &Path, Shard { number, of }: Shard) -> String {
+    format!(
+        "{} is shard {number} of {of}: shards are not merged yet; --single converts this file alone, as weights",
+        file_name(file)
+    )
+}
+
+/// The subcommand that a mistyped word resembles.
+fn meant(word: &Path) -> Option<String> {
+    /// Jaro-Winkler similarity from which on a word is a slip of the finger.
+    const SIMILAR: f64 = 0.8;
+    let word = word.to_str()?;
+    let scored = cli::subcommands().into_iter().map(|name| (strsim::jaro_winkler(word, &name), name));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 >= SIMILAR).then_some(best.1)
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The file's name without what says that it is a checkpoint.
+fn stem(path: &Path) -> String {
+    let mut stem = file_name(path);
+    while let Some((rest, extension)) = stem.rsplit_once('.') {
+        if rest.is_empty() || !EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()) {
+            break;
+        }
+        stem = rest.to_owned();
+    }
+    stem
+}
+
+/// `--name`, else the stem, else for stems that say nothing the folder's name.
+fn model_name(args: &cli::Convert) -> String {
+    if let Some(name) = &args.name {
+        return name.clone();
+    }
+    let stem = stem(&args.file);
+    let generic = GENERIC.iter().any(|generic| {
+        stem.strip_prefix(generic).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+    });
+    let folder = std::path::absolute(folder(&args.file)).ok();
+    let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    match folder {
+        Some(folder) if generic => folder,
+        _ => stem,
+    }
+}
+
+/// The files for `misc/`: those beside the checkpoint and those that were asked for, which win.
+fn misc(args: &cli::Convert) -> Result<Vec<Misc>> {
+    let mut asked: Vec<Misc> = Vec::new();
+    for path in &args.misc {
+        if !path.is_file() {
+            bail!("--misc {}: there is no such file", path.display());
+        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name else { bail!("--misc {}: its name is no UTF-8", path.display()) };
+        if asked.iter().any(|(other, _)| other == name) {
+            bail!(Usage(format!("--misc: two files are called {name}")));
+        }
+        asked.push((name.to_owned(), path.clone()));
+    }
+    let beside = beside::misc(&args.file).with_context(|| shown(folder(&args.file)))?;
+    let beside = beside.into_iter().filter(|(name, _)| !asked.iter().any(|(other, _)| other == name));
+    let mut all: Vec<Misc> = beside.collect();
+    all.extend(asked);
+    all.sort();
+    Ok(all)
+}
+
+/// A LLaMA where the checkpoint has its tensors and a params.json beside it; else its weights.
+fn converted<'a>(args: &cli::Convert, checkpoint: &Checkpoint<'a>) -> Result<Converted<'a>> {
+    let tensors = &checkpoint.tensors;
+    let params = folder(&args.file).join("params.json");
+    if !torchscript::is_llama(tensors) || !params.is_file() || (args.single && beside::shard(&args.file).is_some()) {
+        return Ok(torchscript::weights(tensors)?);
+    }
+    let llama = LlamaParams::from_json(&small_text(&params)?).with_context(|| shown(&params))?;
+    if let Some(of) = torchscript::shard_of(tensors, &llama) {
+        if args.single {
+            return Ok(torchscript::weights(tensors)?);
+        }
+        bail!(lone_shard(&args.file, Shard { number: 1, of }));
+    }
+    Ok(torchscript::llama(tensors, &llama)?)
+}
+
+fn small_text(path: &Path) -> Result<String> {
+    let len = path.metadata().with_context(|| shown(path))?.len();
+    if len > PARAMS_MAX {
+        bail!("{}: {} is more than a params.json has", shown(path), bytes(len));
+    }
+    std::fs::read_to_string(path).with_context(|| shown(path))
+}
+
+fn config(args: &cli::Convert, converted: &Converted<'_>) -> Result<Config> {
+    Ok(Config {
+        spec_version: SPEC_VERSION,
+        model_name: Some(model_name(args)),
+        short_description: args.short_description.clone(),
+        model_description: args.description.clone(),
+        license: args.license.clone(),
+        repository: args.repository.clone(),
+        homepage: args.homepage.clone(),
+        inputs: converted.inputs.iter().map(port).collect::<Result<_>>()?,
+        outputs: converted.outputs.iter().map(port).collect::<Result<_>>()?,
+        runner: Runner {
+            runner_name: "torchscript".to_owned(),
+            required_framework_version: "=2.0".to_owned(),
+            runner_compat_version: 1,
+        },
+    })
+}
+
+/// What TorchScript calls an input or output, in Carton's words.
+fn port(port: &torchscript::Port) -> Result<Port> {
+    use tensor::Dtype;
+    let dtype = match port.dtype {
+        Dtype::Float32 => DataType::Float32,
+        Dtype::Float64 => DataType::Float64,
+        Dtype::Int8 => DataType::Int8,
+        Dtype::Int16 => DataType::Int16,
+        Dtype::Int32 => DataType::Int32,
+        Dtype::Int64 => DataType::Int64,
+        Dtype::UInt8 => DataType::UInt8,
+        Dtype::UInt16 => DataType::UInt16,
+        Dtype::UInt32 => DataType::UInt32,
+        Dtype::UInt64 => DataType::UInt64,
+        other => bail!("tensor `{}`: Carton has no {other}", port.name),
+    };
+    let dimensions = port.shape.iter().map(|dim| match dim {
+        torchscript::Dim::Symbol(name) => Dimension::Symbol(name.clone()),
+        torchscript::Dim::Size(size) => Dimension::Size(*size),
+    });
+    let shape = Shape(dimensions.collect());
+    Ok(Port { name: port.name.clone(), dtype, shape, description: port.description.clone() })
+}
+
+fn write(
+    args: &cli::Convert,
+    target: &Path,
+    converted: &Converted<'_>,
+    misc: &[Misc],
+    quiet: bool,
+) -> Result<Written> {
+    let config = config(args, converted)?.to_toml()?;
+    let index = TensorIndex::default().to_toml()?;
+    let maps: Vec<(String, MappedFile)> = misc
+        .iter()
+        .map(|(name, path)| Ok((format!("misc/{name}"), MappedFile::open(path)?)))
+        .collect::<Result<_>>()?;
+    let maps: Vec<(&str, &MappedFile)> = maps.iter().map(|(path, map)| (path.as_str(), map)).collect();
+    let mut files = vec![
+        File { path: "carton.toml".to_owned(), content: Content::Bytes(config.as_bytes()) },
+        File { path: TensorIndex::PATH.to_owned(), content: Content::Bytes(index.as_bytes()) },
+    ];
+    files.extend(
+        maps.iter().map(|(path, map)| File { path: (*path).to_owned(), content: Content::Blob(map) }),
+    );
+    files.push(File { path: "model/model.pt".to_owned(), content: Content::Blob(&converted.archive) });
+
+    let len = carton_writer::len(&files)?;
+    let mut output = Output::create(target, len)?;
+    let mut progress = Progress::new(&file_name(target), len, quiet);
+    let written = carton_writer::write(&files, output.file(), &mut |done| progress.set(done))
+        .with_context(|| format!("cannot write {}", target.display()))?;
+    drop(progress);
+    output.commit(args.no_clobber)?;
+    Ok(written)
+}
+
+/// The last words: what was made, how large, how fast.
+fn summary(
+    target: &Path,
+    checkpoint: &Checkpoint<'_>,
+    converted: &Converted<'_>,
+    misc: &[Misc],
+    written: &Written,
+    elapsed: Duration,
+) -> Result<()> {
+    let seconds = elapsed.as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let speed = written.len as f64 / 1e9 / seconds.max(1e-9);
+    let names: Vec<&str> = misc.iter().map(|(name, _)| name.as_str()).collect();
+    let mut taken = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    if !beside::has_tokenizer(misc) {
+        taken.push_str(" (no tokenizer found beside the checkpoint; add one with --misc FILE)");
+    }
+    let ports = |ports: &[torchscript::Port]| match ports {
+        many if many.len() > 4 => format!("{} tensors", many.len()),
+        few => few.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", "),
+    };
+    let kind = match converted.inputs.as_slice() {
+        [] => format!("{}: returns {}", converted.kind, ports(&converted.outputs)),
+        inputs => format!("{}: {} -> {}", converted.kind, ports(inputs), ports(&converted.outputs)),
+    };
+    let parameters = Totals::of(&checkpoint.tensors).parameters;
+    let mut err = anstream::stderr().lock();
+    use std::io::Write;
+    writeln!(err, "{BOLD}{}{BOLD:#}", safe(target.display()))?;
+    for (label, value) in [
+        ("module", kind),
+        ("tensors", format!("{}, {} parameters", checkpoint.tensors.len(), count(parameters))),
+        ("size", format!("{} in {seconds:.2} s, {speed:.2} GB/s", bytes(written.len))),
+        ("misc", taken),
+        ("manifest", hex(&written.manifest_hash)),
+    ] {
+        writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", safe(value))?;
+    }
+    if checkpoint.values > 0 {
+        terminal::note(format!(
+            "{} values that are no tensors stay in the checkpoint (`torch2carton trace` shows them)",
+            checkpoint.values
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_keep_what_belongs_to_the_name() {
+        let stem = |path: &str| super::stem(Path::new(path));
+        assert_eq!(stem("a/consolidated.00.pth"), "consolidated.00");
+        assert_eq!(stem("net.pth.tar"), "net");
+        assert_eq!(stem("llama-3.1"), "llama-3.1");
+        assert_eq!(stem(".pth"), ".pth");
+    }
+
+    #[test]
+    fn slips_of_the_finger_are_understood() {
+        assert_eq!(meant(Path::new("inspct")).as_deref(), Some("inspect"));
+        assert_eq!(meant(Path::new("weights.pth")), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! An output file that is whole or not there: written beside the target, synced, renamed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use tempfile::{Builder, NamedTempFile};
+
+use crate::beside::folder;
+use crate::terminal::bytes;
+
+/// The file that a signal's arrival removes.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// What a shell reports for a program that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
+
+/// Refuses a target that must not be written: a folder, a device, one of `inputs` by whatever path or
+/// link, or, with `no_clobber`, any file that is there.
+pub(crate) fn check(target: &Path, inputs: &[&Path], no_clobber: bool) -> Result<()> {
+    let shown = target.display();
+    let parent = folder(target);
+    if !parent.is_dir() {
+        bail!("cannot write {shown}: there is no folder {}", parent.display());
+    }
+    let Ok(kind) = target.metadata() else { return Ok(()) };
+    if kind.is_dir() {
+        bail!("cannot write {shown}: it is a folder; name a file in it");
+    }
+    for input in inputs {
+        if same_file::is_same_file(target, input).unwrap_or(false) {
+            bail!("the output {shown} is the input {}; choose another path with -o", input.display());
+        }
+    }
+    if !kind.is_file() {
+        bail!("cannot write {shown}: it is a pipe or a device, and a carton is a file");
+    }
+    if no_clobber {
+        bail!("{shown} exists; leave out --no-clobber to replace it, or choose another path with -o");
+    }
+    Ok(())
+}
+
+/// An output on its way. Dropped before [`commit`](Self::commit), it leaves nothing behind; so does a
+/// signal. After `kill -9` a file `.torch2carton-*.partial` remains.
+pub(crate) struct Output<'t> {
+    file: NamedTempFile,
+    target: &'t Path,
+}
+
+impl<'t> Output<'t> {
+    /// Makes the temporary file beside `target`, where there is room for `needed` bytes.
+    pub(crate) fn create(target: &'t Path, needed: u64) -> Result<Self> {
+        let parent = folder(target);
+        let free = free(parent).with_context(|| format!("cannot ask for the free space in {}", parent.display()))?;
+        if needed > free {
+            bail!("needs {} in {}, {} free", bytes(needed), parent.display(), bytes(free));
+        }
+        remove_on_signal()?;
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = permitted(Builder::new().prefix(".torch2carton-").suffix(".partial"))
+            .tempfile_in(parent)
+            .with_context(|| format!("cannot write into {}", parent.display()))?;
+        *unfinished = Some(file.path().to_owned());
+        Ok(Self { file, target })
+    }
+
+    /// Where the bytes go.
+    pub(crate) fn file(&mut self) -> &mut dyn io::Write {
+        self.file.as_file_mut()
+    }
+
+    /// Puts the whole file in the target's place, on the disk and not only in memory.
+    pub(crate) fn commit(self, no_clobber: bool) -> Result<()> {
+        let shown = self.target.display();
+        self.file.as_file().sync_all().with_context(|| format!("cannot write {shown}"))?;
+        let persisted = if no_clobber {
+            self.file.persist_noclobber(self.target)
+        } else {
+            self.file.persist(self.target)
+        };
+        persisted.map_err(|error| error.error).with_context(|| format!("cannot write {shown}"))?;
+        // The rename itself; a filesystem that cannot sync folders keeps it anyway.
+        if let Ok(parent) = std::fs::File::open(folder(self.target)) {
+            let _ = parent.sync_all();
+        }
+        *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+}
+
+/// The permissions that the user's umask leaves, as for any file; temporary files are private otherwise.
+#[cfg(unix)]
+fn permitted<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p, 's> {
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(std::fs::Permissions::from_mode(0o666))
+}
+
+#[cfg(not(unix))]
+fn permitted<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p, 's> {
+    builder
+}
+
+fn free(folder: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(folder)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// On Ctrl-C, a hang-up or a request to end: removes the unfinished file and ends.
+#[expect(clippy::exit, reason = "a signal ends the program, whatever it was doing")]
+fn remove_on_signal() -> Result<()> {
+    let handler = || {
+        let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = &*unfinished {
+            // Nothing is there when the rename came first.
+            let _ = std::fs::remove_file(path);
+        }
+        std::process::exit(INTERRUPTED);
+    };
+    match ctrlc::set_handler(handler) {
+        // A second output in one run has its handler already.
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        Err(error) => Err(error).context("cannot watch for signals"),
+    }
+}
