@@ -68,8 +68,8 @@ pub enum ErrorKind {
     /// Text, or a global's name, is not UTF-8.
     #[error("text is not UTF-8")]
     NotUtf8,
-    /// A persistent id of PERSID is not ASCII.
-    #[error("persistent id is not ASCII")]
+    /// A persistent id of PERSID is not ASCII; in listings, any text of protocol 0.
+    #[error("text is not ASCII")]
     NotAscii,
     /// An instruction built by hand has an argument that its opcode does not take.
     #[error("argument does not suit the opcode")]

@@ -25,6 +25,7 @@ mod memo;
 mod object;
 mod opcode;
 mod reader;
+pub mod trace;
 mod value;
 mod writer;
 

@@ -122,11 +122,14 @@ impl<'p> Machine<'p> {
 
     /// The frames below the topmost mark, undermost first: Python's metastack.
     pub fn metastack(&self) -> impl DoubleEndedIterator<Item = &[ObjectId]> + ExactSizeIterator {
-        (0..self.marks.len()).map(|frame| {
-            let start = self.marks.get(frame).copied().unwrap_or(self.base);
-            let end = self.marks.get(frame.saturating_add(1)).copied().unwrap_or(self.base);
-            self.stack.get(start..end).unwrap_or_default()
-        })
+        (0..self.marks.len()).map(|frame| self.frame(frame))
+    }
+
+    /// A frame of the metastack, counted from the undermost.
+    pub(crate) fn frame(&self, frame: usize) -> &[ObjectId] {
+        let start = self.marks.get(frame).copied().unwrap_or(self.base);
+        let end = self.marks.get(frame.saturating_add(1)).copied().unwrap_or(self.base);
+        self.stack.get(start..end).unwrap_or_default()
     }
 
     /// The memo, by ascending key.

@@ -1,0 +1,33 @@
+//! Prints what a pickle does: `cargo run -p pickle-vm --example trace -- [--dis|--json|--lines|--summary|--full] FILE`.
+
+use std::io::{self, Write};
+
+use pickle_vm::trace::{self, Options, Summary, View};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut view = View::Steps;
+    let (mut dis, mut summary, mut full) = (false, false, false);
+    let mut path = None;
+    for arg in std::env::args().skip(1) {
+        match arg.as_str() {
+            "--dis" => dis = true,
+            "--summary" => summary = true,
+            "--full" => full = true,
+            "--json" => view = View::Json,
+            "--lines" => view = View::Lines,
+            _ => path = Some(arg),
+        }
+    }
+    let bytes = std::fs::read(path.ok_or("a file is missing")?)?;
+    let mut out = io::stdout().lock();
+    if dis {
+        trace::dis(&bytes, &mut out)?;
+    } else if summary {
+        let summary = Summary::read(&bytes, &pickle_vm::Limits::default())?;
+        summary.write(0, &mut out)?;
+    } else {
+        trace::write(&bytes, &Options { view, full, ..Options::default() }, &mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}

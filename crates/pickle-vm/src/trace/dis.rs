@@ -1,0 +1,294 @@
+//! A listing of the instructions, line for line and byte for byte what `python3 -m pickletools` prints.
+//!
+//! Source: `dis` in CPython's `Lib/pickletools.py` (3.11), its checks of stack, marks and memo included.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+use super::{Out, TraceError, repr};
+use crate::error::{ErrorKind, Result};
+use crate::literal;
+use crate::memo::Memo;
+use crate::object::ObjectId;
+use crate::opcode::{Opcode, StackItem};
+use crate::reader::{Arg, Instruction, Reader};
+use crate::value::MAX_DIGITS;
+
+/// Lists the pickle that these bytes start with, as `python3 -m pickletools` does.
+///
+/// Non-ASCII text may differ in which characters are escaped. Memory is the offsets of open marks and the memo's keys.
+///
+/// ```
+/// let mut out = Vec::new();
+/// pickle_vm::trace::dis(b"\x80\x02K\x01.", &mut out)?;
+/// let expected = "    0: \\x80 PROTO      2\n    2: K    BININT1    1\n    4: .    STOP\n\
+///                 highest protocol among opcodes = 2\n";
+/// assert_eq!(out, expected.as_bytes());
+/// # Ok::<(), pickle_vm::trace::TraceError>(())
+/// ```
+///
+/// # Errors
+///
+/// Where pickletools raises: on instructions that cannot be decoded, and on those that do not suit the stack or the
+/// memo, after their line. Also where a line cannot be written.
+pub fn dis(bytes: &[u8], out: &mut dyn std::io::Write) -> Result<(), TraceError> {
+    let mut out = Out::new(out);
+    let result = list(bytes, &mut out);
+    out.finish()?;
+    result
+}
+
+fn list(bytes: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
+    let mut state = State::default();
+    let mut highest = 0;
+    let mut stop = (0, Opcode::Stop);
+    for instruction in Reader::new(bytes) {
+        let instruction = instruction?;
+        stop = (instruction.offset, instruction.opcode);
+        highest = highest.max(instruction.opcode.info().proto);
+        state.line(&instruction, out)?;
+    }
+    out.write(|out| writeln!(out, "highest protocol among opcodes = {highest}"))?;
+    match state.height {
+        0 => Ok(()),
+        left => Err(ErrorKind::StackNotEmpty(left).at(stop.0, stop.1).into()),
+    }
+}
+
+/// What pickletools keeps of the machine: which stack items are marks, and which memo keys are taken.
+#[derive(Default)]
+struct State {
+    /// How many items the stack has, marks included.
+    height: u64,
+    /// Which of them are marks, as heights below them.
+    marks: Vec<u64>,
+    /// Where the marks were pushed. It can be longer than `marks`, where an opcode popped a mark as an object.
+    mark_offsets: Vec<u64>,
+    keys: Keys,
+}
+
+impl State {
+    fn line(&mut self, instruction: &Instruction<'_>, out: &mut Out<'_>) -> Result<(), TraceError> {
+        let Instruction { offset, opcode, ref arg } = *instruction;
+        let info = opcode.info();
+        let fail = |kind: ErrorKind| TraceError::Pickle(kind.at(offset, opcode));
+        // What cannot be shown is an error before the line, as it is in pickletools.
+        let arg = shown(opcode, arg).map_err(fail)?;
+        let depth = self.mark_offsets.len();
+        let mut problem = None;
+        let mut pops = info.before.len() as u64;
+        let mut mark = None;
+
+        let needs_mark = info.before.iter().position(|item| *item == StackItem::Mark);
+        if needs_mark.is_some() || opcode == Opcode::Pop && self.top_is_mark() {
+            pops = needs_mark.unwrap_or(0) as u64;
+            let start = self.mark_offsets.pop();
+            mark = Some(start);
+            if start.is_some() {
+                // Nothing is printed where pickletools itself loses its footing.
+                self.height = self.marks.pop().ok_or_else(|| fail(ErrorKind::NoMark))?;
+            } else {
+                problem = Some(ErrorKind::NoMark);
+            }
+        }
+        let mut memoized = None;
+        match opcode {
+            Opcode::Put | Opcode::BinPut | Opcode::LongBinPut | Opcode::Memoize => {
+                let key = match opcode {
+                    Opcode::Memoize => Key::Small(self.keys.len()),
+                    _ => Key::of(&instruction.arg),
+                };
+                memoized = (opcode == Opcode::Memoize).then(|| self.keys.len());
+                if self.keys.contains(&key) {
+                    problem = Some(ErrorKind::MemoRedefined(key.number()));
+                } else if self.height == 0 {
+                    problem = Some(ErrorKind::StackUnderflow);
+                } else if self.top_is_mark() {
+                    problem = Some(ErrorKind::MemoMark);
+                } else {
+                    self.keys.insert(key);
+                }
+            }
+            Opcode::Get | Opcode::BinGet | Opcode::LongBinGet => {
+                let key = Key::of(&instruction.arg);
+                if !self.keys.contains(&key) {
+                    problem = Some(ErrorKind::MemoMissing(key.number()));
+                }
+            }
+            _ => {}
+        }
+
+        out.write(|out| {
+            write!(out, "{offset:5}: {:4} ", Code(opcode))?;
+            indent(out, depth)?;
+            out.write_str(info.name)?;
+            if !matches!(arg, Shown::Nothing) || mark.is_some() || memoized.is_some() {
+                write!(out, "{:1$}", "", 10_usize.saturating_sub(info.name.len()))?;
+            }
+            arg.write(out)?;
+            match (mark, memoized) {
+                (Some(Some(start)), _) => write!(out, " (MARK at {start})")?,
+                (Some(None), _) => out.write_str(" no MARK exists on stack")?,
+                (None, Some(key)) => write!(out, " (as {key})")?,
+                (None, None) => {}
+            }
+            out.write_char('\n')
+        })?;
+        if let Some(problem) = problem {
+            return Err(fail(problem));
+        }
+        self.height = self.height.checked_sub(pops).ok_or_else(|| fail(ErrorKind::StackUnderflow))?;
+        while self.marks.last().is_some_and(|&mark| mark >= self.height) {
+            self.marks.pop();
+        }
+        if opcode == Opcode::Mark {
+            self.marks.push(self.height);
+            self.mark_offsets.push(offset);
+        }
+        let pushes = info.after.len() as u64;
+        self.height = self.height.saturating_add(pushes);
+        Ok(())
+    }
+
+    fn top_is_mark(&self) -> bool {
+        self.marks.last().is_some_and(|&mark| mark.checked_add(1) == Some(self.height))
+    }
+}
+
+/// The byte of an opcode as `repr` spells it.
+struct Code(Opcode);
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.code() {
+            byte @ b'!'..=b'~' => f.pad(char::from(byte).encode_utf8(&mut [0; 4])),
+            byte => write!(f, "\\x{byte:02x}"),
+        }
+    }
+}
+
+fn indent(out: &mut dyn Write, depth: usize) -> fmt::Result {
+    // In pieces, for a width of format strings ends at 65,535.
+    (0..depth).try_for_each(|_| out.write_str("    "))
+}
+
+/// An argument in the form that pickletools prints.
+enum Shown<'a> {
+    Nothing,
+    Arg(&'a Arg<'a>),
+    Decimal(String),
+    /// Text of an opcode whose escapes pickletools undoes, though the machine does not.
+    Latin1(std::borrow::Cow<'a, [u8]>),
+    ByteArray(&'a [u8]),
+}
+
+fn shown<'a>(opcode: Opcode, arg: &'a Arg<'a>) -> Result<Shown<'a>, ErrorKind> {
+    let ascii = |text: std::borrow::Cow<'a, [u8]>| {
+        if text.is_ascii() { Ok(Shown::Latin1(text)) } else { Err(ErrorKind::NotAscii) }
+    };
+    Ok(match arg {
+        Arg::None => Shown::Nothing,
+        Arg::Long(long) => {
+            Shown::Decimal(long.to_decimal().ok_or(ErrorKind::TooManyDigits { max: MAX_DIGITS })?)
+        }
+        Arg::Bytes(bytes) if opcode == Opcode::ByteArray8 => Shown::ByteArray(bytes),
+        Arg::String(bytes) if opcode == Opcode::String && !bytes.is_ascii() => {
+            return Err(ErrorKind::NotAscii);
+        }
+        Arg::Text(text) if opcode == Opcode::PersId => return ascii(literal::unescaped(text.bytes())?),
+        Arg::Global { module, name } => {
+            let mut both = literal::unescaped(module.as_bytes())?.into_owned();
+            both.push(b' ');
+            both.extend_from_slice(&literal::unescaped(name.as_bytes())?);
+            return ascii(both.into());
+        }
+        arg => Shown::Arg(arg),
+    })
+}
+
+impl Shown<'_> {
+    fn write(&self, out: &mut dyn Write) -> fmt::Result {
+        if matches!(self, Shown::Nothing) {
+            return Ok(());
+        }
+        out.write_char(' ')?;
+        match self {
+            Shown::Decimal(digits) => out.write_str(digits),
+            Shown::Latin1(text) => repr::latin1(out, text, usize::MAX),
+            Shown::ByteArray(bytes) => {
+                out.write_str("bytearray(")?;
+                repr::bytes(out, bytes, usize::MAX)?;
+                out.write_char(')')
+            }
+            Shown::Arg(Arg::Bool(value)) => out.write_str(if *value { "True" } else { "False" }),
+            Shown::Arg(Arg::Int(value)) => write!(out, "{value}"),
+            Shown::Arg(Arg::FrameLength(length)) => write!(out, "{length}"),
+            Shown::Arg(Arg::Float(value)) => repr::float(out, *value),
+            Shown::Arg(Arg::Text(text)) => repr::text(out, text, usize::MAX),
+            Shown::Arg(Arg::String(bytes)) => repr::latin1(out, bytes, usize::MAX),
+            Shown::Arg(Arg::Bytes(bytes)) => repr::bytes(out, bytes, usize::MAX),
+            Shown::Nothing | Shown::Arg(Arg::None | Arg::Long(_) | Arg::Global { .. }) => Ok(()),
+        }
+    }
+}
+
+/// A memo key; PUT can spell any integer.
+enum Key {
+    Small(u64),
+    Other(Vec<u8>),
+}
+
+impl Key {
+    fn of(arg: &Arg<'_>) -> Key {
+        match arg {
+            Arg::Int(key) => match u64::try_from(*key) {
+                Ok(key) => Key::Small(key),
+                Err(_) => Key::Other(key.to_le_bytes().to_vec()),
+            },
+            Arg::Bool(key) => Key::Small(u64::from(*key)),
+            Arg::Long(key) => Key::Other(key.bytes().to_vec()),
+            _ => Key::Other(Vec::new()),
+        }
+    }
+
+    /// The key as an error names it; the few that no `i64` holds are its ends.
+    fn number(&self) -> i64 {
+        match self {
+            Key::Small(key) => i64::try_from(*key).unwrap_or(i64::MAX),
+            Key::Other(bytes) => match <[u8; 8]>::try_from(bytes.as_slice()) {
+                Ok(bytes) => i64::from_le_bytes(bytes),
+                Err(_) if bytes.last().is_some_and(|byte| byte & 0x80 != 0) => i64::MIN,
+                Err(_) => i64::MAX,
+            },
+        }
+    }
+}
+
+#[derive(Default)]
+struct Keys {
+    small: Memo,
+    others: BTreeSet<Vec<u8>>,
+}
+
+impl Keys {
+    fn len(&self) -> u64 {
+        self.small.len().saturating_add(self.others.len()) as u64
+    }
+
+    fn contains(&self, key: &Key) -> bool {
+        match key {
+            Key::Small(key) => self.small.get(*key).is_some(),
+            Key::Other(key) => self.others.contains(key),
+        }
+    }
+
+    fn insert(&mut self, key: Key) {
+        match key {
+            // Only the keys matter here, so every entry is the same object.
+            Key::Small(key) => self.small.put(key, ObjectId(0)),
+            Key::Other(key) => {
+                self.others.insert(key);
+            }
+        }
+    }
+}

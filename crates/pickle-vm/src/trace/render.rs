@@ -1,0 +1,327 @@
+//! One object in Python's notation, cut short where it is large, without recursion.
+//!
+//! Memory and time are bounded whatever the object contains: a value prints at most so many parts, cycles are shown as
+//! `[...]`, as Python shows them.
+
+use std::fmt::{self, Write};
+use std::rc::Rc;
+
+use super::{Annotate, repr};
+use crate::heap::Heap;
+use crate::limits::Limits;
+use crate::object::{Instance, Object, ObjectId, Recorded};
+
+/// How much of a value is printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Characters of a string.
+    pub(crate) text: usize,
+    /// Items of a container.
+    pub(crate) items: usize,
+    /// Containers in containers.
+    pub(crate) depth: usize,
+    /// Objects, all in all.
+    pub(crate) parts: usize,
+}
+
+impl Extent {
+    pub(crate) const SHORT: Extent = Extent { text: 60, items: 6, depth: 3, parts: 24 };
+
+    /// As much as a person can want of one value. Without a bound on the parts, thirty tuples that each hold the one
+    /// before twice would print for hours.
+    pub(crate) fn full(limits: &Limits) -> Extent {
+        Extent { text: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts: 1 << 20 }
+    }
+}
+
+/// Prints an object in Python's notation, a line at most: `{'epoch': 7, 'model': collections.OrderedDict()}`.
+///
+/// Large values are cut short with `…`; control characters are escaped.
+#[derive(Clone, Copy)]
+pub struct Display<'h, 'p> {
+    heap: &'h Heap<'p>,
+    id: ObjectId,
+    annotate: Option<&'h Annotate<'h>>,
+    extent: Extent,
+}
+
+impl<'h> Display<'h, '_> {
+    /// Names objects by what an annotator says of them, where it says something.
+    #[must_use]
+    pub fn annotated(self, annotate: &'h Annotate<'h>) -> Self {
+        Display { annotate: Some(annotate), ..self }
+    }
+}
+
+impl<'p> Heap<'p> {
+    /// Prints an object in Python's notation, cut short where it is large.
+    pub fn display(&self, id: ObjectId) -> Display<'_, 'p> {
+        Display { heap: self, id, annotate: None, extent: Extent::SHORT }
+    }
+}
+
+impl fmt::Display for Display<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut name = |id| self.annotate.and_then(|annotate| annotate(self.heap, id)).map(Rc::from);
+        Renderer::default().render(f, self.heap, self.id, self.extent, &mut name)
+    }
+}
+
+impl fmt::Debug for Display<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The work that is left while a value is printed. Kept between values, it allocates once.
+#[derive(Debug, Default)]
+pub(crate) struct Renderer {
+    work: Vec<Work>,
+    /// The containers around what is printed now.
+    path: Vec<ObjectId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Object(ObjectId),
+    Text(&'static str),
+    /// What is left of a container: its parts from this one on, and how it closes.
+    Parts {
+        of: ObjectId,
+        part: Part,
+        next: usize,
+        close: &'static str,
+    },
+    /// The container at the end of the path is closed.
+    Leave,
+}
+
+/// Which sequence of an object.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Items,
+    Entries,
+    SetItems,
+    Appends,
+    States,
+}
+
+/// Says what an object is called, where somebody knows.
+pub(crate) type Name<'n> = dyn FnMut(ObjectId) -> Option<Rc<str>> + 'n;
+
+impl Renderer {
+    pub(crate) fn render(
+        &mut self,
+        out: &mut dyn Write,
+        heap: &Heap<'_>,
+        id: ObjectId,
+        extent: Extent,
+        name: &mut Name<'_>,
+    ) -> fmt::Result {
+        self.work.clear();
+        self.path.clear();
+        self.work.push(Work::Object(id));
+        let mut parts = extent.parts;
+        while let Some(work) = self.work.pop() {
+            match work {
+                Work::Text(text) => out.write_str(text)?,
+                Work::Leave => {
+                    self.path.pop();
+                }
+                Work::Object(id) => match parts.checked_sub(1) {
+                    Some(left) => {
+                        parts = left;
+                        self.object(out, heap, id, extent, name)?;
+                    }
+                    None => out.write_char('…')?,
+                },
+                Work::Parts { of, part, next, close } => {
+                    let (len, entry) = Renderer::part(heap, of, part, next);
+                    let Some((key, value)) = entry else {
+                        out.write_str(close)?;
+                        continue;
+                    };
+                    if next > 0 {
+                        out.write_str(", ")?;
+                    }
+                    if next >= extent.items || parts == 0 {
+                        write!(out, "… {} more{close}", len.saturating_sub(next))?;
+                        continue;
+                    }
+                    self.work.push(Work::Parts { of, part, next: next.saturating_add(1), close });
+                    self.work.push(Work::Object(value));
+                    if let Some(key) = key {
+                        self.work.push(Work::Text(": "));
+                        self.work.push(Work::Object(key));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a sequence is, and its item at `next`, with its key.
+    fn part(
+        heap: &Heap<'_>,
+        of: ObjectId,
+        part: Part,
+        next: usize,
+    ) -> (usize, Option<(Option<ObjectId>, ObjectId)>) {
+        let recorded = || heap.recorded(of);
+        let single = |items: &[ObjectId]| (items.len(), items.get(next).map(|&item| (None, item)));
+        let pairs = |entries: &[(ObjectId, ObjectId)]| {
+            (entries.len(), entries.get(next).map(|&(key, value)| (Some(key), value)))
+        };
+        match part {
+            Part::Items => single(heap.items(of).unwrap_or_default()),
+            Part::Entries => pairs(heap.entries(of).unwrap_or_default()),
+            Part::SetItems => pairs(recorded().map(Recorded::items).unwrap_or_default()),
+            Part::Appends => single(recorded().map(Recorded::appends).unwrap_or_default()),
+            Part::States => single(recorded().map(Recorded::state).unwrap_or_default()),
+        }
+    }
+
+    /// Prints a scalar, or opens a container and leaves its items as work.
+    fn object(
+        &mut self,
+        out: &mut dyn Write,
+        heap: &Heap<'_>,
+        id: ObjectId,
+        extent: Extent,
+        name: &mut Name<'_>,
+    ) -> fmt::Result {
+        match heap.get(id) {
+            Object::Global(_) | Object::Instance(_) | Object::Persistent(_) | Object::Extension(_) => {
+                if let Some(name) = name(id) {
+                    return repr::plain(out, &name);
+                }
+            }
+            _ => {}
+        }
+        match heap.get(id) {
+            Object::None => out.write_str("None"),
+            Object::Bool(value) => out.write_str(if *value { "True" } else { "False" }),
+            Object::Int(value) => write!(out, "{value}"),
+            Object::Long(value) if value.bytes().len() > extent.text => {
+                write!(out, "<integer of {} bytes>", value.bytes().len())
+            }
+            Object::Long(value) => write!(out, "{value}"),
+            Object::Float(value) => repr::float(out, *value),
+            Object::Text(text) => repr::text(out, text, extent.text),
+            Object::String(bytes) if bytes.is_ascii() => repr::latin1(out, bytes, extent.text),
+            Object::String(bytes) => repr::bytes(out, bytes, extent.text),
+            Object::Bytes(bytes) => repr::bytes(out, bytes, extent.text),
+            Object::ByteArray(bytes) => {
+                out.write_str("bytearray(")?;
+                repr::bytes(out, bytes, extent.text)?;
+                out.write_char(')')
+            }
+            Object::Tuple(_) => {
+                let close = if heap.items(id).is_some_and(|items| items.len() == 1) { ",)" } else { ")" };
+                self.open(out, id, Part::Items, "(", close, extent)
+            }
+            Object::List(_) => self.open(out, id, Part::Items, "[", "]", extent),
+            Object::Dict(_) => self.open(out, id, Part::Entries, "{", "}", extent),
+            Object::Set(items) if items.get().is_empty() => out.write_str("set()"),
+            Object::Set(_) => self.open(out, id, Part::Items, "{", "}", extent),
+            Object::FrozenSet(_) => self.open(out, id, Part::Items, "frozenset({", "})", extent),
+            Object::Global(_) => {
+                let (module, name) = heap.global(id).unwrap_or_default();
+                repr::plain(out, module)?;
+                out.write_char('.')?;
+                repr::plain(out, name)?;
+                if heap.recorded(id).is_some() && self.enter(id, extent) {
+                    self.changes(heap, id);
+                }
+                Ok(())
+            }
+            Object::Instance(instance) => self.instance(out, heap, id, instance, extent),
+            Object::Persistent(_) | Object::Extension(_) if !self.enter(id, extent) => out.write_str("..."),
+            Object::Persistent(pid) => {
+                out.write_str("persistent ")?;
+                self.changes(heap, id);
+                self.work.push(Work::Object(*pid));
+                Ok(())
+            }
+            Object::Extension(code) => {
+                write!(out, "extension {code}")?;
+                self.changes(heap, id);
+                Ok(())
+            }
+            Object::Buffer { index, readonly } => {
+                write!(out, "{}buffer {index}", if *readonly { "readonly " } else { "" })
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        out: &mut dyn Write,
+        id: ObjectId,
+        part: Part,
+        open: &'static str,
+        close: &'static str,
+        extent: Extent,
+    ) -> fmt::Result {
+        out.write_str(open)?;
+        if !self.enter(id, extent) {
+            return write!(out, "...{close}");
+        }
+        self.work.push(Work::Leave);
+        self.work.push(Work::Parts { of: id, part, next: 0, close });
+        Ok(())
+    }
+
+    /// Goes into a container, unless it is around itself or too deep.
+    fn enter(&mut self, id: ObjectId, extent: Extent) -> bool {
+        let enter = self.path.len() < extent.depth && !self.path.contains(&id);
+        if enter {
+            self.path.push(id);
+        }
+        enter
+    }
+
+    fn instance(
+        &mut self,
+        out: &mut dyn Write,
+        heap: &Heap<'_>,
+        id: ObjectId,
+        instance: &Instance,
+        extent: Extent,
+    ) -> fmt::Result {
+        if !self.enter(id, extent) {
+            return out.write_str("...");
+        }
+        self.changes(heap, id);
+        match instance.kwargs() {
+            Some(kwargs) => {
+                self.work.extend([Work::Text(")"), Work::Object(kwargs), Work::Text(", **")]);
+                self.work.push(Work::Parts { of: instance.args, part: Part::Items, next: 0, close: "" });
+            }
+            None => {
+                self.work.push(Work::Parts { of: instance.args, part: Part::Items, next: 0, close: ")" });
+            }
+        }
+        self.work.push(Work::Text("("));
+        self.work.push(Work::Object(instance.callable));
+        Ok(())
+    }
+
+    /// What was done to an object that was entered, after its name; then it is left.
+    fn changes(&mut self, heap: &Heap<'_>, id: ObjectId) {
+        self.work.push(Work::Leave);
+        let Some(recorded) = heap.recorded(id) else { return };
+        if !recorded.state().is_empty() {
+            self.work.push(Work::Parts { of: id, part: Part::States, next: 0, close: "" });
+            self.work.push(Work::Text(" with state "));
+        }
+        if !recorded.appends().is_empty() {
+            self.work.push(Work::Parts { of: id, part: Part::Appends, next: 0, close: "]" });
+            self.work.push(Work::Text(" + ["));
+        }
+        if !recorded.items().is_empty() {
+            self.work.push(Work::Parts { of: id, part: Part::SetItems, next: 0, close: "}" });
+            self.work.push(Work::Text(" | {"));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! How Python's `repr` spells strings, bytes, floats and integers, with nothing in it that a terminal would act on.
+//!
+//! Sources: `unicode_repr`, `bytes_repr` and `float_repr` of CPython; which characters print is Rust's own table, which
+//! follows the same Unicode categories.
+
+use std::fmt::{self, Write};
+
+use crate::value::Text;
+
+/// Writes text between quotes; of more than `most` characters only the first, and `…` after the quote.
+pub(crate) fn text(out: &mut dyn Write, text: &Text<'_>, most: usize) -> fmt::Result {
+    match text.as_str() {
+        Some(text) => str(out, text, most),
+        None => quoted(out, || text.code_points(), most),
+    }
+}
+
+/// Writes a `str` between quotes.
+pub(crate) fn str(out: &mut dyn Write, text: &str, most: usize) -> fmt::Result {
+    // Nearly every string is short and plain.
+    if text.len() <= most
+        && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\'))
+    {
+        out.write_char('\'')?;
+        out.write_str(text)?;
+        return out.write_char('\'');
+    }
+    quoted(out, || text.chars().map(u32::from), most)
+}
+
+/// Writes a byte string as the text that latin-1 makes of it: pickletools shows Python 2's `str` so.
+pub(crate) fn latin1(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Result {
+    quoted(out, || bytes.iter().map(|&byte| u32::from(byte)), most)
+}
+
+/// Writes bytes as `b'…'`.
+pub(crate) fn bytes(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Result {
+    out.write_char('b')?;
+    let quote = quote(|| bytes.iter().map(|&byte| u32::from(byte)), most);
+    out.write_char(quote)?;
+    for &byte in bytes.iter().take(most) {
+        match byte {
+            b'\\' => out.write_str("\\\\")?,
+            b'\n' => out.write_str("\\n")?,
+            b'\r' => out.write_str("\\r")?,
+            b'\t' => out.write_str("\\t")?,
+            b' '..=b'~' if char::from(byte) == quote => write!(out, "\\{quote}")?,
+            b' '..=b'~' => out.write_char(char::from(byte))?,
+            _ => write!(out, "\\x{byte:02x}")?,
+        }
+    }
+    out.write_char(quote)?;
+    if bytes.len() > most { out.write_char('…') } else { Ok(()) }
+}
+
+/// Writes text without quotes, with what does not print escaped: names, and what an annotator says.
+pub(crate) fn plain(out: &mut dyn Write, text: &str) -> fmt::Result {
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| !prints(c)) {
+        let (before, after) = rest.split_at(at);
+        out.write_str(before)?;
+        let mut characters = after.chars();
+        if let Some(c) = characters.next() {
+            escape(out, u32::from(c))?;
+        }
+        rest = characters.as_str();
+    }
+    out.write_str(rest)
+}
+
+/// Writes a float as Python does: `1.0`, `1e+16`, `1e-05`.
+pub(crate) fn float(out: &mut dyn Write, value: f64) -> fmt::Result {
+    if value.is_nan() {
+        return out.write_str("nan");
+    }
+    if value.is_infinite() {
+        return out.write_str(if value > 0.0 { "inf" } else { "-inf" });
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent @ -4..16) => {
+            let fixed = format!("{value}");
+            out.write_str(&fixed)?;
+            // Digits beyond the point are there unless the value is whole.
+            if exponent < 0 || fixed.contains('.') { Ok(()) } else { out.write_str(".0") }
+        }
+        Ok(exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            write!(out, "{digits}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        Err(_) => Err(fmt::Error),
+    }
+}
+
+/// Python takes double quotes only where the text has single ones and no double ones.
+fn quote<I: Iterator<Item = u32>>(code_points: impl Fn() -> I, most: usize) -> char {
+    let has = |quote: char| code_points().take(most).any(|c| c == u32::from(quote));
+    if has('\'') && !has('"') { '"' } else { '\'' }
+}
+
+fn quoted<I: Iterator<Item = u32>>(
+    out: &mut dyn Write,
+    code_points: impl Fn() -> I,
+    most: usize,
+) -> fmt::Result {
+    let quote = quote(&code_points, most);
+    out.write_char(quote)?;
+    let mut rest = code_points();
+    for code_point in rest.by_ref().take(most) {
+        match char::from_u32(code_point) {
+            Some('\\') => out.write_str("\\\\")?,
+            Some(c) if c == quote => write!(out, "\\{c}")?,
+            Some(c) if prints(c) => out.write_char(c)?,
+            _ => escape(out, code_point)?,
+        }
+    }
+    out.write_char(quote)?;
+    if rest.next().is_some() { out.write_char('…') } else { Ok(()) }
+}
+
+fn escape(out: &mut dyn Write, code_point: u32) -> fmt::Result {
+    match code_point {
+        0x09 => out.write_str("\\t"),
+        0x0a => out.write_str("\\n"),
+        0x0d => out.write_str("\\r"),
+        0..=0xff => write!(out, "\\x{code_point:02x}"),
+        0x100..=0xffff => write!(out, "\\u{code_point:04x}"),
+        _ => write!(out, "\\U{code_point:08x}"),
+    }
+}
+
+pub(crate) fn prints(c: char) -> bool {
+    matches!(c, ' '..='~') || !c.is_ascii() && c.escape_debug().len() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(f: impl FnOnce(&mut dyn Write) -> fmt::Result) -> String {
+        let mut out = String::new();
+        f(&mut out).expect("a String takes everything");
+        out
+    }
+
+    #[test]
+    fn floats_as_python_spells_them() {
+        for (value, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.5, "1.5"),
+            (100.0, "100.0"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.5e300, "1.5e+300"),
+            (0.0001, "0.0001"),
+            (0.00012, "0.00012"),
+            (0.00001, "1e-05"),
+            (5e-324, "5e-324"),
+            (f64::NEG_INFINITY, "-inf"),
+            (-f64::NAN, "nan"),
+        ] {
+            assert_eq!(written(|out| float(out, value)), expected);
+        }
+    }
+
+    #[test]
+    fn strings_as_python_spells_them() {
+        for (value, expected) in [
+            ("", "''"),
+            ("a'b", "\"a'b\""),
+            ("a'b\"c", "'a\\'b\"c'"),
+            ("a\\\n\t\r\x1b\x7f", "'a\\\\\\n\\t\\r\\x1b\\x7f'"),
+            ("é\u{9b}\u{202e}\u{1f600}", "'é\\x9b\\u202e\u{1f600}'"),
+        ] {
+            assert_eq!(written(|out| str(out, value, usize::MAX)), expected);
+        }
+        assert_eq!(written(|out| str(out, "abcdef", 3)), "'abc'…");
+        assert_eq!(written(|out| bytes(out, b"a'\xff\0", 9)), "b\"a'\\xff\\x00\"");
+        assert_eq!(written(|out| plain(out, "a\x1b[2Jb")), "a\\x1b[2Jb");
+    }
+}

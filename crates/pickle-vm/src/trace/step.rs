@@ -1,0 +1,312 @@
+//! Runs the machine and shows each step: the instruction, its effect, and stack, metastack and memo after it.
+//!
+//! A step costs time in proportion to what it prints, not to what the machine holds, unless all of it is asked for.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+use std::rc::Rc;
+
+use super::effect::{Before, effect};
+use super::render::{Extent, Renderer};
+use super::{Annotate, Options, Out, TraceError, View, json, repr};
+use crate::error::{Error, ErrorKind};
+use crate::heap::Heap;
+use crate::machine::{Machine, Pickle};
+use crate::object::ObjectId;
+use crate::opcode::Opcode;
+use crate::reader::{Arg, Instruction, Reader};
+
+/// How much of the machine is printed where not all of it is: objects of the frame, frames of the metastack and
+/// objects of each, and memo entries.
+const STACK: usize = 6;
+const FRAMES: usize = 3;
+const FRAME: usize = 3;
+const MEMO: usize = 4;
+
+/// How much of one object is printed there.
+const IN_STATE: Extent = Extent { text: 40, items: 5, depth: 2, parts: 12 };
+
+/// Traces the pickle that these bytes start with. Gives the pickle, unless the limit ended the trace before it did.
+///
+/// # Errors
+///
+/// Those of [`load`](crate::load), after everything before the fault is written; and where the listing cannot be
+/// written.
+pub fn write<'p>(
+    bytes: &'p [u8],
+    options: &Options<'_>,
+    out: &mut dyn std::io::Write,
+) -> Result<Option<Pickle<'p>>, TraceError> {
+    let mut out = Out::new(out);
+    let result = run(bytes, options, &mut out);
+    out.finish()?;
+    result
+}
+
+fn run<'p>(
+    bytes: &'p [u8],
+    options: &Options<'_>,
+    out: &mut Out<'_>,
+) -> Result<Option<Pickle<'p>>, TraceError> {
+    let mut reader = Reader::new(bytes);
+    let mut machine = Machine::new(options.limits);
+    let mut printer = Printer::new(options);
+    while let Some(instruction) = reader.next() {
+        if options.limit.is_some_and(|limit| machine.opcodes() >= limit) {
+            if options.view != View::Json {
+                out.write(|out| writeln!(out, "… stopped after {} opcodes", machine.opcodes()))?;
+            }
+            return Ok(None);
+        }
+        let instruction = instruction?;
+        let before = Before::of(&machine);
+        let shown = instruction.clone();
+        let result = machine.step(instruction);
+        match &result {
+            Ok(result) => {
+                printer.note(&shown, &machine);
+                out.write(|out| printer.step(out, &shown, before, &machine, *result))?;
+            }
+            // The instruction at fault is shown, as pickletools does.
+            Err(_) if options.view != View::Json => out.write(|out| {
+                printer.instruction(out, &shown)?;
+                out.write_char('\n')
+            })?,
+            Err(_) => {}
+        }
+        if let Some(root) = result? {
+            return Ok(Some(machine.finish(root, reader.offset())));
+        }
+    }
+    Err(Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None }.into())
+}
+
+struct Printer<'a> {
+    options: &'a Options<'a>,
+    values: Values<'a>,
+    /// The memo entries that were stored last, newest last.
+    recent: VecDeque<(u64, ObjectId)>,
+}
+
+impl<'a> Printer<'a> {
+    fn new(options: &'a Options<'a>) -> Self {
+        Printer { options, values: Values::new(options.annotate), recent: VecDeque::new() }
+    }
+
+    /// Takes note of what the instruction changed.
+    fn note(&mut self, instruction: &Instruction<'_>, machine: &Machine<'_>) {
+        let top = machine.stack().last().copied();
+        match (instruction.opcode, top) {
+            (Opcode::Put | Opcode::BinPut | Opcode::LongBinPut | Opcode::Memoize, Some(top)) => {
+                let key = match instruction.arg {
+                    Arg::Int(key) => u64::try_from(key).unwrap_or_default(),
+                    Arg::Bool(key) => u64::from(key),
+                    _ => machine.memo_len().saturating_sub(1) as u64,
+                };
+                self.recent.retain(|&(other, _)| other != key);
+                if self.recent.len() >= MEMO {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back((key, top));
+            }
+            (
+                Opcode::Append
+                | Opcode::Appends
+                | Opcode::AddItems
+                | Opcode::SetItem
+                | Opcode::SetItems
+                | Opcode::Build,
+                Some(top),
+            ) => self.values.forget(top),
+            _ => {}
+        }
+    }
+
+    fn step(
+        &mut self,
+        out: &mut dyn Write,
+        instruction: &Instruction<'_>,
+        before: Before,
+        machine: &Machine<'_>,
+        result: Option<ObjectId>,
+    ) -> fmt::Result {
+        let extent = if self.options.full { Extent::full(&self.options.limits) } else { Extent::SHORT };
+        let heap = machine.heap();
+        match self.options.view {
+            View::Json => {
+                let Instruction { offset, opcode, ref arg } = *instruction;
+                write!(out, "{{\"offset\":{offset},\"opcode\":\"{opcode}\",\"arg\":")?;
+                json::arg(out, arg)?;
+                let (stack, memo) = (machine.stack().len(), machine.memo_len());
+                let metastack = machine.metastack().len();
+                write!(out, ",\"stack\":{stack},\"metastack\":{metastack},\"memo\":{memo},\"effect\":\"")?;
+                let values = &mut self.values;
+                let mut inside = json::Inside(out);
+                effect(&mut inside, instruction, before, machine, result, &mut |out, id| {
+                    values.write(out, heap, id, extent)
+                })?;
+                out.write_str("\"}\n")
+            }
+            View::Lines | View::Steps => {
+                self.instruction(out, instruction)?;
+                out.write_str(if self.options.view == View::Lines { "; " } else { "\n    " })?;
+                let values = &mut self.values;
+                effect(out, instruction, before, machine, result, &mut |out, id| {
+                    values.write(out, heap, id, extent)
+                })?;
+                out.write_char('\n')?;
+                if self.options.view == View::Lines { Ok(()) } else { self.state(out, machine) }
+            }
+        }
+    }
+
+    /// Offset, byte, opcode and argument.
+    fn instruction(&self, out: &mut dyn Write, instruction: &Instruction<'_>) -> fmt::Result {
+        let Instruction { offset, opcode, ref arg } = *instruction;
+        let code = opcode.code();
+        let character = if code.is_ascii_graphic() { char::from(code) } else { ' ' };
+        write!(out, "0x{offset:<8x} {code:02x} {character} {}", opcode.name())?;
+        if *arg != Arg::None {
+            write!(out, "{:1$}", "", 17_usize.saturating_sub(opcode.name().len()))?;
+            argument(out, arg, if self.options.full { usize::MAX } else { Extent::SHORT.text })?;
+        }
+        Ok(())
+    }
+
+    /// Stack, metastack and memo.
+    fn state(&mut self, out: &mut dyn Write, machine: &Machine<'_>) -> fmt::Result {
+        let full = self.options.full;
+        let extent = if full { Extent::full(&self.options.limits) } else { IN_STATE };
+        let most = |most: usize| if full { usize::MAX } else { most };
+        let heap = machine.heap();
+
+        out.write_str("    stack      ")?;
+        self.values.frame(out, heap, machine.stack(), most(STACK), extent)?;
+
+        out.write_str("\n    metastack  [")?;
+        let hidden = machine.metastack().len().saturating_sub(most(FRAMES));
+        let mut list = List::after(out, hidden)?;
+        for frame in hidden..machine.metastack().len() {
+            let frame = machine.frame(frame);
+            list.comma()?;
+            self.values.frame(list.out, heap, frame, most(FRAME), extent)?;
+        }
+
+        out.write_str("]\n    memo       {")?;
+        if full {
+            let mut list = List::after(out, 0)?;
+            for (key, id) in machine.memo() {
+                list.comma()?;
+                write!(list.out, "{key}: ")?;
+                self.values.write(list.out, heap, id, extent)?;
+            }
+        } else {
+            let mut list = List::after(out, machine.memo_len().saturating_sub(self.recent.len()))?;
+            for &(key, id) in &self.recent {
+                list.comma()?;
+                write!(list.out, "{key}: ")?;
+                self.values.write(list.out, heap, id, extent)?;
+            }
+        }
+        out.write_str("}\n")
+    }
+}
+
+/// Puts commas between items, after a note of how many are hidden.
+struct List<'o> {
+    out: &'o mut dyn Write,
+    started: bool,
+}
+
+impl<'o> List<'o> {
+    fn after(out: &'o mut dyn Write, hidden: usize) -> Result<List<'o>, fmt::Error> {
+        if hidden > 0 {
+            write!(out, "… {hidden} more")?;
+        }
+        Ok(List { out, started: hidden > 0 })
+    }
+
+    fn comma(&mut self) -> fmt::Result {
+        if std::mem::replace(&mut self.started, true) { self.out.write_str(", ") } else { Ok(()) }
+    }
+}
+
+fn argument(out: &mut dyn Write, arg: &Arg<'_>, most: usize) -> fmt::Result {
+    match arg {
+        Arg::None => Ok(()),
+        Arg::Bool(value) => out.write_str(if *value { "True" } else { "False" }),
+        Arg::Int(value) => write!(out, "{value}"),
+        Arg::FrameLength(value) => write!(out, "{value}"),
+        Arg::Long(value) if value.bytes().len() > most => {
+            write!(out, "<integer of {} bytes>", value.bytes().len())
+        }
+        Arg::Long(value) => write!(out, "{value}"),
+        Arg::Float(value) => repr::float(out, *value),
+        Arg::Text(text) => repr::text(out, text, most),
+        Arg::String(bytes) => repr::latin1(out, bytes, most),
+        Arg::Bytes(bytes) => repr::bytes(out, bytes, most),
+        Arg::Global { module, name } => {
+            repr::plain(out, module)?;
+            out.write_char(' ')?;
+            repr::plain(out, name)
+        }
+    }
+}
+
+/// Prints values, and remembers what the annotator said about the last of them.
+struct Values<'a> {
+    renderer: Renderer,
+    annotate: Option<&'a Annotate<'a>>,
+    /// By the low bits of the id.
+    names: Vec<Option<(ObjectId, Option<Rc<str>>)>>,
+}
+
+const NAMES: usize = 256;
+
+impl<'a> Values<'a> {
+    fn new(annotate: Option<&'a Annotate<'a>>) -> Self {
+        Values { renderer: Renderer::default(), annotate, names: vec![None; NAMES] }
+    }
+
+    fn write(&mut self, out: &mut dyn Write, heap: &Heap<'_>, id: ObjectId, extent: Extent) -> fmt::Result {
+        let (names, annotate) = (&mut self.names, self.annotate);
+        self.renderer.render(out, heap, id, extent, &mut |id| {
+            let annotate = annotate?;
+            let slot = names.get_mut(id.index() % NAMES)?;
+            match slot {
+                Some((known, name)) if *known == id => name.clone(),
+                _ => {
+                    let name: Option<Rc<str>> = annotate(heap, id).map(Rc::from);
+                    *slot = Some((id, name.clone()));
+                    name
+                }
+            }
+        })
+    }
+
+    /// The object has changed, and so may its name.
+    fn forget(&mut self, id: ObjectId) {
+        if let Some(slot) = self.names.get_mut(id.index() % NAMES) {
+            *slot = None;
+        }
+    }
+
+    /// A frame of the stack, undermost first.
+    fn frame(
+        &mut self,
+        out: &mut dyn Write,
+        heap: &Heap<'_>,
+        frame: &[ObjectId],
+        most: usize,
+        extent: Extent,
+    ) -> fmt::Result {
+        out.write_char('[')?;
+        let hidden = frame.len().saturating_sub(most);
+        let mut list = List::after(out, hidden)?;
+        for &id in frame.get(hidden..).unwrap_or_default() {
+            list.comma()?;
+            self.write(list.out, heap, id, extent)?;
+        }
+        out.write_char(']')
+    }
+}
