@@ -124,10 +124,17 @@ def names():
         "0", "1.weight", "10.2.bias", "class", "def.weight", "None", "True", "lambda.for", "with space", "dash-ed.a-b",
         'double"quote', "single'quote", "back\\slash", "new\nline", "tab\tbed", "bell\x07", "escape\x1b[31mred",
         "größe.ß", "重み.0", "\U0001f999", "e\u0301.\u00e9", "a..b", ".leading", "trailing.", "..", "{braces}", "%s", "#hash", "a/b",
-        "self", "inputs", "torch", "Module", "__init__", "forward", "training.x", "_parameters.x", "__tensors__", "code",
-        "x" * 300, "deep." * 40 + "end",
+        "self", "inputs", "torch", "Module", "code", "training.x", "forward.weight", "_parameters.x", "x" * 300, "deep." * 40 + "end",
     ]
     return {name: torch.tensor([i], dtype=torch.int32) for i, name in enumerate(awkward)}
+
+
+RESERVED = "forward training __tensors__ __parameters__ __buffers__ __annotations__ _parameters _modules state_dict".split()
+
+
+def reserved(name):
+    """A tensor whose name TorchScript or Python's modules use themselves; no submodule can hide it."""
+    return {"before": torch.ones(2), name: torch.tensor([3.0]), "after": torch.zeros(1)}
 
 
 def harmless_names():
@@ -212,4 +219,4 @@ LLAMAS = {
     "llama_float64": lambda: llama(torch.float64),
     "llama_gqa": lambda: llama(torch.float32, n_kv_heads=2),
 }
-MAKERS = WEIGHTS | LLAMAS
+MAKERS = WEIGHTS | LLAMAS | {f"reserved {name}": (lambda name=name: reserved(name)) for name in RESERVED}

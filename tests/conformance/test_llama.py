@@ -6,7 +6,7 @@ import numpy
 import pytest
 from checkpoints import LLAMA_PARAMS, VOCAB
 
-BATCHES = {"2x100": (2, 100), "1x1": (1, 1), "3x7": (3, 7)}
+BATCHES = {"4x120": (4, 120), "1x1": (1, 1), "3x7": (3, 7)}
 TIMES = 3
 NAMES = ["llama_float32", "llama_float16", "llama_bfloat16", "llama_no_rope_freqs"]
 ALLOWED = 1.5

@@ -1,7 +1,7 @@
 """The weights module: state_dict() equals the converted tensors bit for bit, and forward hands them out."""
 
 import pytest
-from checkpoints import WEIGHTS, names
+from checkpoints import RESERVED, WEIGHTS, names
 
 FACTS = "dtype shape stride storage_offset nbytes sha256".split()
 EXPORTED = {"bool": "uint8", "float16": "float32", "bfloat16": "float32", "complex64": "float32", "complex128": "float64"}
@@ -61,6 +61,19 @@ def test_a_name_that_no_tree_can_hold_makes_the_archive_flat_with_a_note(kind, c
     state = [t["name"] for t in torch.ask("describe_archive", path=str(made.archive))["tensors"]]
     assert state == file_order, "a flat archive keeps the file's order"
     assert "flat" in made.outcome.stderr, f"no note: {made.outcome}"
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_reserved_name_is_exact_or_refused(name, case, newest, torch):
+    """A flat archive can't hold every name; what it can't hold is refused by name, never renamed."""
+    try:
+        made = case(f"reserved {name}", name="weights.pth")
+    except AssertionError as refused:
+        assert "exit status 1" in str(refused) and name in str(refused).split("--- stderr")[1], refused
+        return
+    assert torch.ask("compare_outputs", archive=str(made.archive), checkpoint=str(made.checkpoint)) == []
+    state = torch.ask("describe_archive", path=str(made.archive))["tensors"]
+    assert [t["name"] for t in state] == ["before", name, "after"]
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
