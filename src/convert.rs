@@ -29,7 +29,10 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let start = Instant::now();
     check(args)?;
     let container = Container::open(&args.file).with_context(|| shown(&args.file))?;
-    let target = args.output.clone().unwrap_or_else(|| args.file.with_file_name(format!("{}.carton", stem(&args.file))));
+    let target = args
+        .output
+        .clone()
+        .unwrap_or_else(|| args.file.with_file_name(format!("{}.carton", stem(&args.file))));
     let misc = misc(args)?;
     let inputs: Vec<&Path> =
         std::iter::once(args.file.as_path()).chain(misc.iter().map(|(_, path)| path.as_path())).collect();
@@ -60,7 +63,10 @@ fn check(args: &cli::Convert) -> Result<()> {
     }
     if !file.exists() && !file.is_symlink() {
         if let Some(command) = meant(file) {
-            bail!(Usage(format!("there is no file {}; did you mean `torch2carton {command}`?", file.display())));
+            bail!(Usage(format!(
+                "there is no file {}; did you mean `torch2carton {command}`?",
+                file.display()
+            )));
         }
         bail!("there is no file {}", file.display());
     }
@@ -155,7 +161,10 @@ fn misc(args: &cli::Convert) -> Result<Vec<Misc>> {
 fn converted<'a>(args: &cli::Convert, checkpoint: &Checkpoint<'a>) -> Result<Converted<'a>> {
     let tensors = &checkpoint.tensors;
     let params = folder(&args.file).join("params.json");
-    if !torchscript::is_llama(tensors) || !params.is_file() || (args.single && beside::shard(&args.file).is_some()) {
+    if !torchscript::is_llama(tensors)
+        || !params.is_file()
+        || (args.single && beside::shard(&args.file).is_some())
+    {
         return Ok(torchscript::weights(tensors)?);
     }
     let llama = LlamaParams::from_json(&small_text(&params)?).with_context(|| shown(&params))?;

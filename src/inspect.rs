@@ -27,15 +27,7 @@ pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
     let rows = rows(&checkpoint, args.sha256).with_context(|| path(args))?;
     if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let globals = checkpoint.globals.iter().map(ToString::to_string).collect();
-        let listing = Listing {
-            schema_version: SCHEMA_VERSION,
-            format: container.format().name(),
-            tensors: &rows,
-            globals,
-        };
-        serde_json::to_writer_pretty(&mut out, &listing).map_err(io::Error::from)?;
-        writeln!(out)?;
+        json(&mut out, &container, &checkpoint, &rows)?;
         out.flush()?;
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
@@ -50,15 +42,26 @@ fn path(args: &cli::Inspect) -> String {
     args.file.display().to_string()
 }
 
-/// The contract of `--json`.
-#[derive(Serialize)]
-struct Listing<'c> {
-    schema_version: u32,
-    format: &'static str,
-    tensors: &'c [Row<'c>],
-    globals: Vec<String>,
+/// One object, a tensor a line.
+fn json(
+    out: &mut dyn Write,
+    container: &Container,
+    checkpoint: &Checkpoint<'_>,
+    rows: &[Row<'_>],
+) -> io::Result<()> {
+    let format = container.format().name();
+    write!(out, "{{\"schema_version\": {SCHEMA_VERSION}, \"format\": \"{format}\", \"tensors\": [")?;
+    for (index, row) in rows.iter().enumerate() {
+        write!(out, "{}", if index == 0 { "\n" } else { ",\n" })?;
+        serde_json::to_writer(&mut *out, row)?;
+    }
+    let globals: Vec<String> = checkpoint.globals.iter().map(ToString::to_string).collect();
+    write!(out, "\n], \"globals\": ")?;
+    serde_json::to_writer(&mut *out, &globals)?;
+    writeln!(out, "}}")
 }
 
+/// A tensor in the contract of `--json`.
 #[derive(Serialize)]
 struct Row<'c> {
     name: &'c str,

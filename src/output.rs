@@ -52,7 +52,8 @@ impl<'t> Output<'t> {
     /// Makes the temporary file beside `target`, where there is room for `needed` bytes.
     pub(crate) fn create(target: &'t Path, needed: u64) -> Result<Self> {
         let parent = folder(target);
-        let free = free(parent).with_context(|| format!("cannot ask for the free space in {}", parent.display()))?;
+        let free =
+            free(parent).with_context(|| format!("cannot ask for the free space in {}", parent.display()))?;
         if needed > free {
             bail!("needs {} in {}, {} free", bytes(needed), parent.display(), bytes(free));
         }

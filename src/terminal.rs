@@ -18,7 +18,8 @@ pub(crate) fn safe(text: impl Display) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         // The bidirectional controls reorder what stands around them.
-        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let reorders =
+            matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if c.is_control() || reorders {
             out.extend(c.escape_default());
         } else {

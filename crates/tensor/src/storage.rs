@@ -25,17 +25,17 @@ pub struct Storage<'a> {
 
 #[derive(Debug)]
 enum Inner<'a> {
-    Mapped { file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum> },
+    Mapped { file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum<'a>> },
     Owned(Vec<u8>),
 }
 
 /// What the bytes of a storage should sum to, checked whenever all of them pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checksum {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum<'a> {
     /// The CRC-32 of the bytes as the file has them.
     pub crc: u32,
     /// What the file calls the storage, for the message.
-    pub record: String,
+    pub record: &'a str,
 }
 
 /// Tells storages apart: equal exactly for clones of one storage.
@@ -45,7 +45,7 @@ pub struct StorageId(usize);
 impl<'a> Storage<'a> {
     /// A range (bytes) of a mapped file, little-endian until [`with_byte_order`](Self::with_byte_order)
     /// says otherwise; `None` when it is not inside the file.
-    pub fn mapped(file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum>) -> Option<Self> {
+    pub fn mapped(file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum<'a>>) -> Option<Self> {
         file.bytes().get(range.clone())?;
         Some(Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 })
     }

@@ -1,6 +1,7 @@
 //! A strided view of a storage, its bounds proven.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::{Dtype, Gathered, Storage};
 
@@ -43,11 +44,13 @@ pub enum Error {
 }
 
 /// A strided view of a storage.
+///
+/// Clones share what they are made of and cost next to nothing.
 #[derive(Clone, Debug)]
 pub struct Tensor<'a> {
     dtype: Dtype,
-    shape: Vec<u64>,
-    stride: Vec<u64>,
+    /// The shape, then the stride.
+    dims: Arc<[u64]>,
     offset: u64,
     storage: Storage<'a>,
 }
@@ -74,7 +77,12 @@ impl<'a> Tensor<'a> {
         if end > storage.len() {
             return Err(Error::Bounds { shape, stride, offset, needed: end, available: storage.len() });
         }
-        Ok(Self { dtype, shape, stride, offset, storage })
+        Ok(Self { dtype, dims: [shape, stride].concat().into(), offset, storage })
+    }
+
+    /// The number of dimensions.
+    fn rank(&self) -> usize {
+        self.dims.len() / 2
     }
 
     /// The type of the elements.
@@ -84,12 +92,12 @@ impl<'a> Tensor<'a> {
 
     /// Elements along each dimension; empty for a scalar.
     pub fn shape(&self) -> &[u64] {
-        &self.shape
+        self.dims.get(..self.rank()).unwrap_or_default()
     }
 
     /// Elements of the storage from one index to the next, along each dimension.
     pub fn stride(&self) -> &[u64] {
-        &self.stride
+        self.dims.get(self.rank()..).unwrap_or_default()
     }
 
     /// Elements of the storage before the first one.
@@ -105,7 +113,7 @@ impl<'a> Tensor<'a> {
     /// The number of elements.
     pub fn numel(&self) -> u64 {
         // `new` proved that the product fits.
-        self.shape.iter().fold(1, |product, size| product.saturating_mul(*size))
+        self.shape().iter().fold(1, |product, size| product.saturating_mul(*size))
     }
 
     /// Bytes of the elements in C order, repeated ones counted as often as they appear.
@@ -121,7 +129,7 @@ impl<'a> Tensor<'a> {
     /// The bytes of the storage from the view's first element to its last.
     pub fn span(&self) -> Range<u64> {
         let start = self.offset.saturating_mul(self.dtype.size());
-        match end(self.dtype, &self.shape, &self.stride, self.offset) {
+        match end(self.dtype, self.shape(), self.stride(), self.offset) {
             Some(end) if end > start => start..end,
             _ => start..start,
         }
@@ -131,7 +139,7 @@ impl<'a> Tensor<'a> {
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1_u64;
         self.numel() == 0
-            || self.shape.iter().zip(&self.stride).rev().all(|(size, stride)| {
+            || self.shape().iter().zip(self.stride()).rev().all(|(size, stride)| {
                 let fits = *size == 1 || *stride == expected;
                 expected = expected.saturating_mul(*size);
                 fits

@@ -8,9 +8,10 @@ use std::collections::{HashMap, HashSet};
 use pickle_vm::{Heap, Object, ObjectId, Pickle};
 use tensor::Tensor;
 
+use crate::key::{self, Key};
 use crate::persistent::StorageRef;
 use crate::rebuild::{Function, Rebuilder};
-use crate::{Container, Error, Global, Result, key};
+use crate::{Container, Error, Global, Result};
 
 /// Python's own pickler gives up at this depth.
 const MAX_DEPTH: usize = 1000;
@@ -50,7 +51,7 @@ impl<'a> Checkpoint<'a> {
         walk.run(pickle.root)?;
         walk.refuse_hidden()?;
         let Walk { tensors, values, .. } = walk;
-        refuse_duplicates(&tensors)?;
+        refuse_duplicates(heap, &tensors)?;
         let tensors = tensors.into_iter().map(|found| (found.name, found.tensor)).collect();
         Ok(Self { tensors, values, globals: Global::all(heap) })
     }
@@ -58,8 +59,7 @@ impl<'a> Checkpoint<'a> {
 
 struct Found<'a> {
     name: String,
-    /// As Python subscripts, for messages.
-    subscripts: String,
+    path: Vec<Step>,
     tensor: Tensor<'a>,
 }
 
@@ -127,8 +127,7 @@ impl Walk<'_, '_> {
         self.visits = visits;
         let tensor = self.rebuilder.tensor(id).map_err(|error| self.named(error))?;
         if let Some(tensor) = tensor {
-            let (name, subscripts) = (self.name(), self.subscripts());
-            self.tensors.push(Found { name, subscripts, tensor });
+            self.tensors.push(Found { name: self.name(), path: self.path.clone(), tensor });
             return Ok(None);
         }
         let Some(children) = children(self.heap, id) else {
@@ -147,14 +146,6 @@ impl Walk<'_, '_> {
             Step::Index(index) => index.to_string(),
         });
         parts.collect::<Vec<_>>().join(".")
-    }
-
-    fn subscripts(&self) -> String {
-        let parts = self.path.iter().map(|step| match step {
-            Step::Key(id) => format!("[{}]", key::repr(self.heap, *id)),
-            Step::Index(index) => format!("[{index}]"),
-        });
-        parts.collect()
     }
 
     fn named(&self, error: Error) -> Error {
@@ -218,10 +209,10 @@ fn last_of_each_key(
     heap: &Heap<'_>,
     entries: impl Iterator<Item = (ObjectId, ObjectId)>,
 ) -> Vec<(Step, ObjectId)> {
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut places: HashMap<Key<'_>, usize> = HashMap::new();
     let mut children: Vec<(Step, ObjectId)> = Vec::new();
     for (key, value) in entries {
-        let place = *places.entry(key::repr(heap, key)).or_insert(children.len());
+        let place = *places.entry(Key::of(heap, key)).or_insert(children.len());
         match children.get_mut(place) {
             Some(child) => child.1 = value,
             None => children.push((Step::Key(key), value)),
@@ -230,14 +221,23 @@ fn last_of_each_key(
     children
 }
 
-fn refuse_duplicates(tensors: &[Found<'_>]) -> Result<()> {
+/// A path as Python writes it, such as `['model'][0]`.
+fn subscripts(heap: &Heap<'_>, path: &[Step]) -> String {
+    let parts = path.iter().map(|step| match step {
+        Step::Key(id) => format!("[{}]", key::repr(heap, *id)),
+        Step::Index(index) => format!("[{index}]"),
+    });
+    parts.collect()
+}
+
+fn refuse_duplicates(heap: &Heap<'_>, tensors: &[Found<'_>]) -> Result<()> {
     let mut names: HashMap<&str, &Found<'_>> = HashMap::with_capacity(tensors.len());
     for found in tensors {
         if let Some(first) = names.insert(&found.name, found) {
             return Err(Error::Duplicate {
                 name: found.name.clone(),
-                first: first.subscripts.clone(),
-                second: found.subscripts.clone(),
+                first: subscripts(heap, &first.path),
+                second: subscripts(heap, &found.path),
             });
         }
     }

@@ -1,6 +1,25 @@
 //! Dict keys as parts of a tensor's name, and as Python subscripts in messages.
 
+use std::borrow::Cow;
+
 use pickle_vm::{Heap, Object, ObjectId};
+
+/// A dict key for comparison: two are equal where a Python dict has one place for both.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) enum Key<'h> {
+    Text(Cow<'h, str>),
+    /// As Python prints it.
+    Other(String),
+}
+
+impl<'h> Key<'h> {
+    pub(crate) fn of(heap: &'h Heap<'_>, id: ObjectId) -> Self {
+        match heap.get(id) {
+            Object::Text(_) => heap.text(id).map_or_else(|| Self::Other(repr(heap, id)), Self::Text),
+            _ => Self::Other(repr(heap, id)),
+        }
+    }
+}
 
 /// The part that a key adds to a name: text as it is, else as Python prints it.
 pub(crate) fn part(heap: &Heap<'_>, id: ObjectId) -> String {

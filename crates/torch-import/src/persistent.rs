@@ -3,6 +3,8 @@
 //! Facts: `persistent_load` in `torch/serialization.py`. `numel` counts elements. The strings may be
 //! bytes in files that Python 2 wrote.
 
+use std::borrow::Cow;
+
 use pickle_vm::{Heap, ObjectId};
 use tensor::Dtype;
 
@@ -10,15 +12,15 @@ use crate::{Error, Result};
 
 /// What a persistent id says of a storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StorageRef {
+pub(crate) struct StorageRef<'h> {
     pub(crate) dtype: Dtype,
-    pub(crate) key: String,
+    pub(crate) key: Cow<'h, str>,
     pub(crate) numel: u64,
 }
 
-impl StorageRef {
+impl<'h> StorageRef<'h> {
     /// Reads the persistent id that the object `id` stands for.
-    pub(crate) fn read(heap: &Heap<'_>, id: ObjectId) -> Result<Self> {
+    pub(crate) fn read(heap: &'h Heap<'_>, id: ObjectId) -> Result<Self> {
         let offset = heap.offset(id);
         let fail = |reason: String| Error::PersistentId { offset, reason };
         let Some(fields) = heap.persistent(id).and_then(|pid| heap.items(pid)) else {
@@ -41,7 +43,7 @@ impl StorageRef {
         let dtype = dtype.ok_or_else(|| {
             fail(format!("storage class `{}.{}` is not read", module.escape_debug(), class.escape_debug()))
         })?;
-        let key = heap.text(key).ok_or_else(|| fail("the key is no text".to_owned()))?.into_owned();
+        let key = heap.text(key).ok_or_else(|| fail("the key is no text".to_owned()))?;
         let numel = heap
             .int(numel)
             .and_then(|numel| u64::try_from(numel).ok())

@@ -2,6 +2,7 @@
 //!
 //! Facts: `torch/_utils.py`. Offsets, sizes and strides count elements.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use pickle_vm::{Heap, Instance, ObjectId};
@@ -42,7 +43,7 @@ pub(crate) struct Rebuilder<'a, 'h> {
     container: &'a Container,
     heap: &'h Heap<'a>,
     tensors: HashMap<ObjectId, Tensor<'a>>,
-    storages: HashMap<String, (StorageRef, Storage<'a>)>,
+    storages: HashMap<Cow<'h, str>, (StorageRef<'h>, Storage<'a>)>,
 }
 
 impl<'a, 'h> Rebuilder<'a, 'h> {

@@ -145,7 +145,7 @@ impl Container {
         let file = if record.inflated { self.inflated.as_ref() } else { Some(&self.file) };
         // Not more than `available`, which is a `usize`.
         let end = record.range.start.saturating_add(usize::try_from(needed).unwrap_or(usize::MAX));
-        let checksum = record.crc.map(|crc| Checksum { crc, record: record.name.clone() });
+        let checksum = record.crc.map(|crc| Checksum { crc, record: &record.name });
         let storage = file
             .and_then(|file| {
                 Storage::mapped(file, record.range.start..end, checksum.filter(|_| needed == available))

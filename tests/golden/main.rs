@@ -1,0 +1,9 @@
+//! Snapshots of what the program prints and writes, over the inputs that lie beside this file.
+//!
+//! Drop a file into `checkpoints/` or `hostile/` and run the tests: the new snapshot lies in
+//! `snapshots/` for review. `generate.py` made the inputs with real PyTorch.
+
+mod cartons;
+mod checkpoints;
+mod hostile;
+mod program;
