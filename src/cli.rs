@@ -131,12 +131,37 @@ pub(crate) struct Inspect {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(after_help = "\
 Examples:
-  torch2carton trace consolidated.00.pth | less")]
+  torch2carton trace consolidated.00.pth | less       stack, metastack and memo after each opcode
+  torch2carton trace --lines --limit 20 model.pt      the first 20 opcodes, one a line
+  torch2carton trace --summary model.pt               what the pickle is made of
+  torch2carton trace --dis data.pkl                   what `python3 -m pickletools data.pkl` prints")]
 pub(crate) struct Trace {
-    /// The checkpoint
+    /// A checkpoint, or a bare pickle
     pub(crate) file: PathBuf,
+    /// One line an opcode, without the machine's state
+    #[arg(long, group = "view")]
+    pub(crate) lines: bool,
+    /// Count opcodes, globals, tensors and memo entries
+    #[arg(long, group = "view")]
+    pub(crate) summary: bool,
+    /// List as `python3 -m pickletools` does
+    #[arg(long, group = "view")]
+    pub(crate) dis: bool,
+    /// One JSON object a line
+    #[arg(long, group = "view")]
+    pub(crate) json: bool,
+    /// Abbreviate nothing
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Stop after so many opcodes
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// The pickle to trace, counted from 0, where several follow one another
+    #[arg(long, value_name = "N")]
+    pub(crate) pickle: Option<usize>,
 }
 
 /// A mistake of the person who types, for which the exit status is 2.
@@ -164,9 +189,9 @@ pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Vec<
     let mut at = 1;
     while let Some(arg) = args.get(at).map(|arg| arg.to_string_lossy().into_owned()) {
         match arg.as_str() {
-            "--color" => at += 2,
-            "-q" | "--quiet" => at += 1,
-            other if other.starts_with("--color=") => at += 1,
+            "--color" => at = at.saturating_add(2),
+            "-q" | "--quiet" => at = at.saturating_add(1),
+            other if other.starts_with("--color=") => at = at.saturating_add(1),
             "-h" | "--help" | "-V" | "--version" | "help" => break,
             other if subcommands().iter().any(|name| name == other) => break,
             _ => {

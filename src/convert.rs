@@ -292,7 +292,7 @@ fn summary(
     writeln!(err, "{BOLD}{}{BOLD:#}", safe(target.display()))?;
     for (label, value) in [
         ("module", kind),
-        ("tensors", format!("{}, {} parameters", checkpoint.tensors.len(), count(parameters))),
+        ("holds", format!("{} tensors, {} parameters", checkpoint.tensors.len(), count(parameters))),
         ("size", format!("{} in {seconds:.2} s, {speed:.2} GB/s", bytes(written.len))),
         ("misc", taken),
         ("manifest", hex(&written.manifest_hash)),

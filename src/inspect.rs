@@ -72,11 +72,27 @@ struct Row<'c> {
     /// First use 0; equal for tensors that share memory.
     storage: usize,
     nbytes: u64,
-    /// `None` without `--sha256`, `Some(None)` where the view is too large.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sha256: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Hash::is_not_asked")]
+    sha256: Hash,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+}
+
+/// SHA-256 of the elements in C order, little-endian, in hex.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Hash {
+    /// Without `--sha256`.
+    NotAsked,
+    /// `null`: the view expands its storage to more than is sensible to hash.
+    TooLarge,
+    Hex(String),
+}
+
+impl Hash {
+    fn is_not_asked(&self) -> bool {
+        matches!(self, Self::NotAsked)
+    }
 }
 
 fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>> {
@@ -91,29 +107,27 @@ fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>
             storage_offset: tensor.storage_offset(),
             storage: *storages.entry(tensor.storage().id()).or_insert(next),
             nbytes: tensor.nbytes(),
-            sha256: None,
+            sha256: Hash::NotAsked,
             note: None,
         };
         if sha256 {
-            let hash = hash(tensor).with_context(|| format!("tensor `{name}`"))?;
-            if hash.is_none() {
+            row.sha256 = hash(tensor).with_context(|| format!("tensor `{name}`"))?;
+            if matches!(row.sha256, Hash::TooLarge) {
                 row.note = Some(format!(
                     "not hashed: an expanded view of {} over a storage of {}",
                     bytes(tensor.nbytes()),
                     bytes(tensor.storage().len())
                 ));
             }
-            row.sha256 = Some(hash);
         }
         Ok(row)
     };
     checkpoint.tensors.iter().map(row).collect()
 }
 
-/// SHA-256 of the elements in C order, little-endian, in hex; `None` for views that are too large.
-fn hash(tensor: &Tensor<'_>) -> io::Result<Option<String>> {
-    struct Hash(Sha256);
-    impl<'a> Sink<'a> for Hash {
+fn hash(tensor: &Tensor<'_>) -> io::Result<Hash> {
+    struct Hasher(Sha256);
+    impl<'a> Sink<'a> for Hasher {
         fn write(&mut self, window: Window<'a>) -> io::Result<()> {
             self.0.update(&*window);
             Ok(())
@@ -121,11 +135,11 @@ fn hash(tensor: &Tensor<'_>) -> io::Result<Option<String>> {
     }
     let allowed = tensor.storage().len().saturating_mul(EXPANDED_TIMES).max(EXPANDED_BYTES);
     if tensor.nbytes() > allowed {
-        return Ok(None);
+        return Ok(Hash::TooLarge);
     }
-    let mut hash = Hash(Sha256::new());
+    let mut hash = Hasher(Sha256::new());
     tensor.gathered().write_to(&mut hash)?;
-    Ok(Some(hex(&hash.0.finalize().into())))
+    Ok(Hash::Hex(hex(&hash.0.finalize().into())))
 }
 
 pub(crate) fn hex(hash: &[u8; 32]) -> String {
@@ -161,13 +175,14 @@ fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
     };
     line(&head, BOLD)?;
     cells.iter().try_for_each(|row| line(row, anstyle::Style::new()))?;
-    if rows.iter().any(|row| row.sha256.is_some()) {
-        writeln!(out)?;
-        for row in rows {
-            let hash = row.sha256.as_ref().and_then(Option::as_deref);
-            let hash = hash.or(row.note.as_deref()).unwrap_or_default();
-            writeln!(out, "{hash}  {}", safe(row.name))?;
-        }
+    for (index, row) in rows.iter().enumerate() {
+        let text = match (&row.sha256, &row.note) {
+            (Hash::Hex(hash), _) => hash,
+            (Hash::TooLarge, Some(note)) => note,
+            _ => break,
+        };
+        let gap = if index == 0 { "\n" } else { "" };
+        writeln!(out, "{gap}{text}  {}", safe(row.name))?;
     }
     Ok(())
 }
@@ -177,7 +192,7 @@ fn totals(out: &mut dyn Write, container: &Container, checkpoint: &Checkpoint<'_
     let dtypes: Vec<String> =
         summary.bytes_by_dtype.iter().map(|(dtype, n)| format!("{dtype} {}", bytes(*n))).collect();
     let (known, unknown): (Vec<_>, Vec<_>) = checkpoint.globals.iter().partition(|global| global.is_known());
-    let unknown_names: Vec<String> = unknown.iter().map(|global| safe(global)).collect();
+    let unknown_names: Vec<String> = unknown.iter().map(safe).collect();
     let globals = match unknown_names.as_slice() {
         [] => format!("{} known, 0 unknown", known.len()),
         names => format!("{} known, {} unknown: {}", known.len(), names.len(), names.join(", ")),

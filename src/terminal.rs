@@ -79,7 +79,7 @@ fn scaled(n: u64, base: u64, units: &[&str], digits: usize) -> String {
 pub(crate) enum Progress {
     Quiet,
     Bar(ProgressBar),
-    Lines { name: String, total: u64, next: Instant },
+    Lines { name: String, total: u64, last: Instant },
 }
 
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
@@ -91,7 +91,7 @@ impl Progress {
             return Self::Quiet;
         }
         if !std::io::stderr().is_terminal() {
-            return Self::Lines { name: name.to_owned(), total, next: Instant::now() + BETWEEN_LINES };
+            return Self::Lines { name: name.to_owned(), total, last: Instant::now() };
         }
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
         let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
@@ -107,9 +107,9 @@ impl Progress {
         match self {
             Self::Quiet => {}
             Self::Bar(bar) => bar.set_position(done),
-            Self::Lines { name, total, next } => {
-                if Instant::now() >= *next {
-                    *next += BETWEEN_LINES;
+            Self::Lines { name, total, last } => {
+                if last.elapsed() >= BETWEEN_LINES {
+                    *last = Instant::now();
                     let percent = done.saturating_mul(100).checked_div(*total).unwrap_or(100);
                     let (done, total) = (bytes(done), bytes(*total));
                     let _ = writeln!(anstream::stderr(), "{}: {done} of {total} ({percent} %)", safe(name));

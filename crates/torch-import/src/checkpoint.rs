@@ -9,9 +9,8 @@ use pickle_vm::{Heap, Object, ObjectId, Pickle};
 use tensor::Tensor;
 
 use crate::key::{self, Key};
-use crate::persistent::StorageRef;
 use crate::rebuild::{Function, Rebuilder};
-use crate::{Container, Error, Global, Result};
+use crate::{Container, Error, Format, Global, Result};
 
 /// Python's own pickler gives up at this depth.
 const MAX_DEPTH: usize = 1000;
@@ -38,6 +37,12 @@ impl<'a> Checkpoint<'a> {
     /// When a tensor cannot be rebuilt or does not fit its storage, two tensors come out under one name,
     /// or tensors lie where they are not read.
     pub fn read(container: &'a Container, pickle: &Pickle<'a>) -> Result<Self> {
+        if container.format() == Format::TorchScript {
+            return Err(Error::Format {
+                what: "a TorchScript archive",
+                hint: "TorchScript archives are not read yet",
+            });
+        }
         let heap = &pickle.heap;
         let mut walk = Walk {
             heap,
@@ -242,27 +247,4 @@ fn refuse_duplicates(heap: &Heap<'_>, tensors: &[Found<'_>]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What a trace calls the object `id`: a storage by its record, dtype and place in the file, a rebuilt
-/// tensor by its shape and dtype. `None` for all other objects.
-pub fn name_storage_or_tensor(container: &Container, heap: &Heap<'_>, id: ObjectId) -> Option<String> {
-    match heap.get(id) {
-        Object::Persistent(_) => {
-            let storage = StorageRef::read(heap, id).ok()?;
-            let record = container.storage_record(&storage.key)?;
-            let at = container.storage(&storage.key, storage.dtype, storage.numel).ok()?.file_offset()?;
-            Some(format!("Storage {record} {} at 0x{at:x}", storage.dtype))
-        }
-        Object::Instance(instance) => {
-            if Function::of(heap, instance)? == Function::Parameter {
-                return Some("Parameter".to_owned());
-            }
-            let &[storage, _, size, ..] = heap.items(instance.args)? else { return None };
-            let dtype = StorageRef::read(heap, storage).ok()?.dtype;
-            let size: Option<Vec<i64>> = heap.items(size)?.iter().map(|n| heap.int(*n)).collect();
-            Some(format!("Tensor {dtype} {:?}", size?))
-        }
-        _ => None,
-    }
 }

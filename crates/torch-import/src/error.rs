@@ -70,6 +70,14 @@ pub enum Error {
         /// What it says.
         found: String,
     },
+    /// Fewer pickles than asked for.
+    #[error("`{}` holds {count} pickles, counted from 0", record.escape_debug())]
+    NoPickle {
+        /// What holds them.
+        record: String,
+        /// How many there are.
+        count: usize,
+    },
     /// A persistent id is none that PyTorch writes.
     #[error("persistent id at offset 0x{offset:x}: {reason}")]
     PersistentId {

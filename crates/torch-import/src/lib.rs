@@ -18,15 +18,19 @@
 //!
 //! Facts: `torch/serialization.py`, `torch/_utils.py` and `caffe2/serialize` of PyTorch 2.15.
 
+mod annotate;
 mod checkpoint;
 mod container;
 mod error;
 mod globals;
 mod key;
 mod persistent;
+mod pickles;
 mod rebuild;
 
-pub use checkpoint::{Checkpoint, name_storage_or_tensor};
+pub use annotate::{annotate, count_tensors};
+pub use checkpoint::Checkpoint;
 pub use container::{Container, Format};
 pub use error::{Error, Result};
 pub use globals::Global;
+pub use pickles::Pickles;

@@ -2,7 +2,7 @@
 //! name.
 
 mod inflate;
-mod sniff;
+pub(crate) mod sniff;
 mod zip;
 
 use std::collections::HashMap;
@@ -21,6 +21,8 @@ use crate::{Error, Result};
 pub enum Format {
     /// A zip archive with `data.pkl` and one record a storage: `torch.save` since PyTorch 1.6.
     Zip,
+    /// The same with code beside it: `torch.jit.save`.
+    TorchScript,
 }
 
 impl Format {
@@ -28,6 +30,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::Zip => "zip",
+            Self::TorchScript => "torchscript",
         }
     }
 }
@@ -72,9 +75,8 @@ impl Container {
     /// When the file cannot be read, is of another format, or its container is damaged.
     pub fn open(path: &Path) -> Result<Self> {
         let file = MappedFile::open(path)?;
-        match sniff::sniff(file.bytes())? {
-            Format::Zip => zip::open(file),
-        }
+        sniff::sniff(file.bytes())?;
+        zip::open(file)
     }
 
     /// What kind of container it is.

@@ -1,6 +1,6 @@
 //! What kind of file this is, by its first bytes.
 
-use crate::{Error, Format, Result};
+use crate::{Error, Result};
 
 /// A legacy file's first pickle: PROTO 2, then LONG1 of the ten bytes of `0x1950a86a20f9469cfc6c`.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
@@ -26,17 +26,26 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
     (b"\x28\xb5\x2f\xfd", "a zstd file", "unpack it first"),
 ];
 
-/// Recognises the container of `bytes`.
+/// Whether a file is a zip archive; an archive without entries starts with its end record.
+pub(crate) fn is_zip(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+/// Whether a file is the chain of pickles that PyTorch wrote before 1.6.
+pub(crate) fn is_legacy(bytes: &[u8]) -> bool {
+    bytes.starts_with(LEGACY)
+}
+
+/// Refuses what is no zip archive.
 ///
 /// # Errors
-/// When it is none that is read; the error names it where it can.
-pub(super) fn sniff(bytes: &[u8]) -> Result<Format> {
+/// Names what the file is instead, where it can.
+pub(super) fn sniff(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Err(Error::Format { what: "an empty file", hint: "download or copy it again" });
     }
-    // An archive without entries starts with its end record.
-    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
-        return Ok(Format::Zip);
+    if is_zip(bytes) {
+        return Ok(());
     }
     for (start, what, hint) in OTHERS {
         if bytes.starts_with(start) {

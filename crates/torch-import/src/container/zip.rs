@@ -17,12 +17,7 @@ const PICKLE: &str = "data.pkl";
 pub(super) fn open(file: MappedFile) -> Result<Container> {
     let index = Index::read(&file).map_err(Error::Zip)?;
     let root = root(&index)?;
-    if index.find(&format!("{root}constants.pkl")).is_some() {
-        return Err(Error::Format {
-            what: "a TorchScript archive",
-            hint: "TorchScript archives are not read yet",
-        });
-    }
+    let torchscript = index.find(&format!("{root}constants.pkl")).is_some();
     // A file saved with checksums switched off has zeros everywhere; a single zero is a checksum.
     let checksums = index.entries.iter().any(|entry| entry.crc != 0);
     let mut notes = Vec::new();
@@ -59,7 +54,7 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     Ok(Container {
         file,
         inflated,
-        format: Format::Zip,
+        format: if torchscript { Format::TorchScript } else { Format::Zip },
         pickle,
         pickle_record,
         storages: records,
