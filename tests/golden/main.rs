@@ -7,3 +7,4 @@ mod cartons;
 mod checkpoints;
 mod hostile;
 mod program;
+mod walk;
