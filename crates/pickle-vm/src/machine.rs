@@ -323,7 +323,7 @@ impl<'p> Machine<'p> {
             Opcode::NewObjEx => {
                 self.under(3)?;
                 let kwargs = self.pop()?;
-                if !matches!(self.heap.get(kwargs), Object::Dict(_)) {
+                if !(matches!(self.heap.get(kwargs), Object::Dict(_)) || self.is_opaque(kwargs)) {
                     return Err(self.wrong_type("dict", kwargs));
                 }
                 self.instantiate(Construction::NewObjEx, offset)?;
@@ -474,11 +474,16 @@ impl<'p> Machine<'p> {
     fn instantiate(&mut self, how: Construction, offset: u64) -> Result<(), ErrorKind> {
         self.under(2)?;
         let args = self.pop()?;
-        if !matches!(self.heap.get(args), Object::Tuple(_)) {
+        if !(matches!(self.heap.get(args), Object::Tuple(_)) || self.is_opaque(args)) {
             return Err(self.wrong_type("tuple", args));
         }
         let callable = self.pop()?;
         self.push_instance(callable, args, how, offset)
+    }
+
+    /// Whether it may be of any class, a subclass of tuple or dict for one.
+    fn is_opaque(&self, id: ObjectId) -> bool {
+        matches!(self.heap.get(id), Object::Instance(_) | Object::Persistent(_) | Object::Extension(_))
     }
 
     fn push_instance(

@@ -209,7 +209,7 @@ impl fmt::Display for Construction {
 pub struct Instance {
     /// What would have been called: mostly a global, though the pickle may say anything.
     pub callable: ObjectId,
-    /// The tuple of its arguments.
+    /// The tuple of its arguments, or what is recorded of an instance of a subclass of tuple.
     pub args: ObjectId,
     /// By which opcode.
     pub how: Construction,
@@ -217,7 +217,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The dict of keyword arguments, which only `NEWOBJ_EX` has.
+    /// The dict of keyword arguments (or what is recorded of an instance of a subclass), which only `NEWOBJ_EX` has.
     pub fn kwargs(&self) -> Option<ObjectId> {
         self.recorded.as_ref()?.kwargs
     }

@@ -215,11 +215,7 @@ impl Shown<'_> {
         match self {
             Shown::Decimal(digits) => out.write_str(digits),
             Shown::Latin1(text) => repr::latin1(out, text, usize::MAX),
-            Shown::ByteArray(bytes) => {
-                out.write_str("bytearray(")?;
-                repr::bytes(out, bytes, usize::MAX)?;
-                out.write_char(')')
-            }
+            Shown::ByteArray(bytes) => repr::bytearray(out, bytes, usize::MAX),
             Shown::Arg(Arg::Bool(value)) => out.write_str(if *value { "True" } else { "False" }),
             Shown::Arg(Arg::Int(value)) => write!(out, "{value}"),
             Shown::Arg(Arg::FrameLength(length)) => write!(out, "{length}"),

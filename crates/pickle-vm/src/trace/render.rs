@@ -211,11 +211,7 @@ impl Renderer {
             Object::String(bytes) if bytes.is_ascii() => repr::latin1(out, bytes, extent.text),
             Object::String(bytes) => repr::bytes(out, bytes, extent.text),
             Object::Bytes(bytes) => repr::bytes(out, bytes, extent.text),
-            Object::ByteArray(bytes) => {
-                out.write_str("bytearray(")?;
-                repr::bytes(out, bytes, extent.text)?;
-                out.write_char(')')
-            }
+            Object::ByteArray(bytes) => repr::bytearray(out, bytes, extent.text),
             Object::Tuple(_) => {
                 let close = if heap.items(id).is_some_and(|items| items.len() == 1) { ",)" } else { ")" };
                 self.open(out, id, Part::Items, "(", close, extent)

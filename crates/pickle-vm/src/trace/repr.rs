@@ -35,6 +35,17 @@ pub(crate) fn latin1(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Res
 
 /// Writes bytes as `b'…'`.
 pub(crate) fn bytes(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Result {
+    byte_string(out, bytes, most, false)
+}
+
+/// Writes a bytearray as `bytearray(b'…')`, in which CPython escapes single quotes even between double ones.
+pub(crate) fn bytearray(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Result {
+    out.write_str("bytearray(")?;
+    byte_string(out, bytes, most, true)?;
+    out.write_char(')')
+}
+
+fn byte_string(out: &mut dyn Write, bytes: &[u8], most: usize, escape_single: bool) -> fmt::Result {
     out.write_char('b')?;
     let quote = quote(|| bytes.iter().map(|&byte| u32::from(byte)), most);
     out.write_char(quote)?;
@@ -44,6 +55,7 @@ pub(crate) fn bytes(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Resu
             b'\n' => out.write_str("\\n")?,
             b'\r' => out.write_str("\\r")?,
             b'\t' => out.write_str("\\t")?,
+            b'\'' if escape_single => out.write_str("\\'")?,
             b' '..=b'~' if char::from(byte) == quote => write!(out, "\\{quote}")?,
             b' '..=b'~' => out.write_char(char::from(byte))?,
             _ => write!(out, "\\x{byte:02x}")?,
@@ -131,7 +143,14 @@ fn escape(out: &mut dyn Write, code_point: u32) -> fmt::Result {
 }
 
 pub(crate) fn prints(c: char) -> bool {
-    matches!(c, ' '..='~') || !c.is_ascii() && c.escape_debug().len() == 1
+    if c.is_ascii() {
+        return matches!(c, ' '..='~');
+    }
+    // After another character, for Rust escapes what combines only where there is nothing to combine with.
+    let mut text = [b'a'; 5];
+    let length = text.split_first_mut().map_or(0, |(_, rest)| c.encode_utf8(rest).len());
+    let text = text.get(..length.saturating_add(1)).map(std::str::from_utf8);
+    text.and_then(Result::ok).is_some_and(|text| text.escape_debug().count() == 2)
 }
 
 #[cfg(test)]
@@ -178,6 +197,7 @@ mod tests {
         }
         assert_eq!(written(|out| str(out, "abcdef", 3)), "'abc'…");
         assert_eq!(written(|out| bytes(out, b"a'\xff\0", 9)), "b\"a'\\xff\\x00\"");
+        assert_eq!(written(|out| bytearray(out, b"a'", 9)), "bytearray(b\"a\\'\")");
         assert_eq!(written(|out| plain(out, "a\x1b[2Jb")), "a\\x1b[2Jb");
     }
 }
