@@ -1,5 +1,6 @@
 """Fixtures: the three programs to check against, and checkpoints with the cartons made of them."""
 
+import collections
 import json
 import os
 import sys
@@ -113,3 +114,10 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("figures")
         for line in TABLES:
             terminalreporter.write_line(line)
+    not_yet = collections.Counter(
+        report.wasxfail.removeprefix("reason: ").removeprefix("not yet: ").split(":")[0]
+        for report in terminalreporter.stats.get("xfailed", []))
+    if not_yet:
+        terminalreporter.section("not yet (pytest's -rx lists each)")
+        for what, count in sorted(not_yet.items()):
+            terminalreporter.write_line(f"{count:4} {what}")
