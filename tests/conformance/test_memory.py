@@ -1,34 +1,24 @@
 """At most 64 MiB resident beyond the pickle, whatever the model's size. Memory is asserted, time only printed."""
 
-import os
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
 from carton_file import Carton
-from program import BINARY, CLEAN
+from program import measured
 from test_cli import SPARSE, needs_sparse
 
 LIMIT = 64 << 20
 
 
-def measure(*arguments):
-    """(peak resident bytes, seconds, words) of a run that must succeed."""
-    start = time.monotonic()
-    process = subprocess.Popen([BINARY, *map(str, arguments)], env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE)
-    words = process.stderr.read().decode(errors="replace")
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, words
-    return used.ru_maxrss * 1024, time.monotonic() - start, words
-
-
-def report(table, what, size, peak, seconds):
-    table(f"{what:34} {size / 1e9:6.2f} GB   peak {peak / 2**20:6.1f} MiB   {seconds:6.2f} s   {size / 1e9 / seconds:5.2f} GB/s")
+def measure(table, what, path, *arguments):
+    """Peak of a run that must succeed, in bytes."""
+    outcome, size = measured(*arguments, path), path.stat().st_size / 1e9
+    assert outcome.status == 0, outcome.stderr
+    table(f"{what:34} {size:6.2f} GB   peak {outcome.peak / 2**20:6.1f} MiB   {outcome.seconds:6.2f} s   {size / outcome.seconds:5.2f} GB/s")
+    return outcome.peak
 
 
 @needs_sparse
@@ -41,8 +31,7 @@ def test_converting_4_gigabytes(layout, tmp_path, table):
     subprocess.run([sys.executable, SPARSE, path, "--size", "4.5G", "--fill", "edge", *layout], check=True, stdout=subprocess.DEVNULL)
     with zipfile.ZipFile(path) as z:
         pickle = z.getinfo("large/data.pkl").file_size
-    peak, seconds, _ = measure(path)
-    report(table, f"convert {' '.join(layout[:2])}", path.stat().st_size, peak, seconds)
+    peak = measure(table, f"convert {' '.join(layout[:2])}", path)
     (tmp_path / "large.carton").unlink()
     assert peak <= LIMIT + pickle
 
@@ -52,9 +41,7 @@ def test_looking_at_4_gigabytes(tmp_path, table):
     path = tmp_path / "large.pth"
     subprocess.run([sys.executable, SPARSE, path, "--size", "4.5G", "--tensors", "200"], check=True, stdout=subprocess.DEVNULL)
     for flags in (["--json"], ["--json", "--sha256"]):
-        peak, seconds, _ = measure("inspect", *flags, path)
-        report(table, f"inspect {' '.join(flags)}", path.stat().st_size, peak, seconds)
-        assert peak <= LIMIT
+        assert measure(table, f"inspect {' '.join(flags)}", path, "inspect", *flags) <= LIMIT
 
 
 def test_converting_a_large_deflated_storage(tmp_path, newest, table):
@@ -64,10 +51,8 @@ def test_converting_a_large_deflated_storage(tmp_path, newest, table):
     with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
         for name in source.namelist():
             target.writestr(name, source.read(name))
-    peak, seconds, _ = measure(path)
-    report(table, "convert deflated", plain.stat().st_size, peak, seconds)
-    assert peak <= LIMIT
+    assert measure(table, "convert deflated", path) <= LIMIT
     assert sorted(p.name for p in tmp_path.iterdir()) == ["deflated.carton", "deflated.pth", "plain.pth"]
-    measure(plain)
+    measure(table, "convert the same, stored", plain)
     records = lambda p: {i.filename.split("/", 1)[1]: i.CRC for i in Carton(p).model().file.infolist()}
     assert records(tmp_path / "deflated.carton") == records(tmp_path / "plain.carton")
