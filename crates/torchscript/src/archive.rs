@@ -1,0 +1,185 @@
+//! `model.pt`: the zip file around `data.pkl`, the code and the storages.
+//!
+//! Facts: `PyTorchStreamReader` in `caffe2/serialize/inline_container.cc`: one root folder of any name, and
+//! under it `version` (10 is the highest that 2.0.1 and 2.15 both load; with it no operator is upgraded),
+//! `data.pkl`, `constants.pkl` (an empty tuple), `code/` and `data/`.
+
+use std::fmt;
+use std::io;
+
+use mapped::{Blob, Sink};
+use tensor::Tensor;
+use zip_layout::{Content, Entry, ZipWriter};
+
+use crate::Result;
+use crate::module::{ModuleId, Tree};
+use crate::record::{Record, Records};
+
+/// The folder in the zip file; torch takes any name.
+const ROOT: &str = "model";
+/// Storages start at multiples of this many bytes, as torch's own do, so that they can be mapped.
+const ALIGNMENT: u64 = 64;
+
+/// A TorchScript archive, laid out and ready to be written.
+///
+/// As a [`Blob`] it is the whole file. It holds its small entries in memory and the storages by reference.
+pub struct Archive<'a> {
+    code: Vec<u8>,
+    data_pkl: Vec<u8>,
+    records: Vec<Record<'a>>,
+    len: u64,
+}
+
+impl<'a> Archive<'a> {
+    /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
+    pub(crate) fn new(tree: &Tree, root: ModuleId, tensors: &[(String, Tensor<'a>)]) -> Result<Self> {
+        let records = Records::new(ROOT, tensors)?;
+        let data_pkl = tree.data_pkl(root, tensors, &records)?;
+        let code = tree.code().into_bytes();
+        let mut archive = Self { code, data_pkl, records: records.records, len: 0 };
+        archive.len = zip_layout::len(archive.entries())?;
+        archive.place_records();
+        Ok(archive)
+    }
+
+    /// The records of the storages, in the order of the file.
+    pub fn records(&self) -> &[Record<'a>] {
+        &self.records
+    }
+
+    /// The text of the module's classes.
+    pub fn code(&self) -> &[u8] {
+        &self.code
+    }
+
+    /// The pickle of the module's objects.
+    pub fn data_pkl(&self) -> &[u8] {
+        &self.data_pkl
+    }
+
+    /// Says of each record where it starts. The arithmetic is that of [`zip_layout`], which tells only the
+    /// sum; a test holds them together.
+    fn place_records(&mut self) {
+        let head = self.head().into_iter();
+        let mut at = head.fold(0_u64, |at, (name, bytes)| {
+            let len = bytes.len() as u64;
+            data_start(at, name, len).saturating_add(len)
+        });
+        for record in &mut self.records {
+            let len = Blob::len(record);
+            let descriptor = if len >= u64::from(u32::MAX) { 24 } else { 16 };
+            record.offset = data_start(at, &record.name, len);
+            at = record.offset.saturating_add(len).saturating_add(descriptor);
+        }
+    }
+
+    fn head(&self) -> [(&'static str, &[u8]); 4] {
+        [
+            ("model/version", b"10\n"),
+            ("model/data.pkl", &self.data_pkl),
+            ("model/constants.pkl", b"\x80\x02)."),
+            ("model/code/__torch__/torch2carton.py", &self.code),
+        ]
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry<'_, 'a>> {
+        let head = self.head().into_iter();
+        let head =
+            head.map(|(name, bytes)| Entry { name, alignment: ALIGNMENT, content: Content::Bytes(bytes) });
+        let records = self.records.iter().map(|record| Entry {
+            name: &record.name,
+            alignment: ALIGNMENT,
+            content: Content::Blob(record),
+        });
+        head.chain(records)
+    }
+}
+
+/// Where the data of an entry start whose local header starts at `at`.
+fn data_start(at: u64, name: &str, len: u64) -> u64 {
+    const HEADER: u64 = 30;
+    const ZIP64_EXTRA: u64 = 20;
+    const PADDING_EXTRA: u64 = 4;
+    let extra = if len >= u64::from(u32::MAX) { ZIP64_EXTRA } else { 0 };
+    let unpadded = [HEADER, name.len() as u64, extra].iter().fold(at, |sum, part| sum.saturating_add(*part));
+    if unpadded.is_multiple_of(ALIGNMENT) {
+        return unpadded;
+    }
+    unpadded.saturating_add(PADDING_EXTRA).next_multiple_of(ALIGNMENT)
+}
+
+impl<'a> Blob<'a> for Archive<'a> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        let mut zip = ZipWriter::new(sink);
+        self.entries().try_for_each(|entry| zip.add(&entry))?;
+        zip.finish()
+    }
+}
+
+impl fmt::Debug for Archive<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("records", &self.records.len())
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use mapped::Window;
+    use tensor::{Dtype, Storage};
+
+    use super::*;
+    use crate::weights;
+
+    struct Collect(Vec<u8>);
+
+    impl<'a> Sink<'a> for Collect {
+        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+            self.0.extend_from_slice(&window);
+            Ok(())
+        }
+    }
+
+    fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor<'static>) {
+        let storage = Storage::owned(bytes);
+        let tensor = Tensor::new(Dtype::Int16, vec![shape], vec![1], 0, storage).expect("the bytes suffice");
+        (name.to_owned(), tensor)
+    }
+
+    #[test]
+    fn the_file_is_as_announced() {
+        let lengths: [u8; 6] = [0, 2, 63, 64, 65, 200];
+        let tensors: Vec<_> = lengths
+            .iter()
+            .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
+            .collect();
+        let archive = weights(&tensors).expect("plain names").archive;
+        let mut file = Collect(Vec::new());
+        archive.write_to(&mut file).expect("memory takes it");
+        assert_eq!(file.0.len() as u64, archive.len());
+
+        let mut zip = zip::ZipArchive::new(io::Cursor::new(&file.0)).expect("a zip file");
+        for (record, len) in archive.records().iter().zip(lengths) {
+            let mut entry = zip.by_name(record.name()).expect("it was written");
+            assert_eq!(entry.data_start(), Some(record.offset()), "{len}");
+            assert_eq!(record.offset() % ALIGNMENT, 0, "{len}");
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).expect("its CRC is right");
+            // The odd byte behind the last element is gone.
+            assert_eq!(bytes, vec![len; usize::from(len & !1)]);
+        }
+        for (name, expected) in archive.head() {
+            let mut bytes = Vec::new();
+            zip.by_name(name).expect("it was written").read_to_end(&mut bytes).expect("its CRC is right");
+            assert_eq!(bytes, expected);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What `forward` of the weights module makes of a tensor: dtypes that Carton has.
+//!
+//! Facts: Carton's torchscript runner panics on bool, f16, bf16 and complex outputs. The text that does
+//! the same in the module is `export` in `code/weights.rs`.
+
+use tensor::{Dtype, Tensor};
+
+use crate::{Dim, Error, Port, Result};
+
+/// The dtype that comes out, and whether a last dimension of real and imaginary part is added.
+fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
+    Some(match dtype {
+        Dtype::Bool => (Dtype::UInt8, false),
+        Dtype::Float16 | Dtype::BFloat16 => (Dtype::Float32, false),
+        Dtype::Complex32 | Dtype::Complex64 => (Dtype::Float32, true),
+        Dtype::Complex128 => (Dtype::Float64, true),
+        Dtype::Float64
+        | Dtype::Float32
+        | Dtype::Int64
+        | Dtype::Int32
+        | Dtype::Int16
+        | Dtype::Int8
+        | Dtype::UInt8 => (dtype, false),
+        _ => return None,
+    })
+}
+
+/// The output that hands out `tensor`.
+pub(crate) fn port(name: &str, tensor: &Tensor<'_>) -> Result<Port> {
+    let Some((dtype, pairs)) = exported(tensor.dtype()) else {
+        return Err(Error::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() });
+    };
+    let mut shape: Vec<Dim> = tensor.shape().iter().map(|size| Dim::Size(*size)).collect();
+    if pairs {
+        shape.push(Dim::Size(2));
+    }
+    let description = (dtype != tensor.dtype()).then(|| {
+        let parts = if pairs { ", as real and imaginary parts" } else { "" };
+        format!("{} in the checkpoint{parts}", tensor.dtype())
+    });
+    Ok(Port { name: name.to_owned(), dtype, shape, description })
+}

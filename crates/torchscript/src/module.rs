@@ -1,0 +1,397 @@
+//! A tree of modules: the text of its classes, and the `data.pkl` of its instances.
+//!
+//! Modules are added leaves first, each with a class that equal ones share, so nothing here recurses: a
+//! module names its submodules by id. Facts: `ScriptModuleSerializer` and `PythonPrint` in
+//! `torch/csrc/jit/serialization`.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::rc::Rc;
+
+use pickle_vm::MemoId;
+use tensor::Tensor;
+
+use crate::pickler::Pickler;
+use crate::record::{Records, class};
+use crate::source::{is_identifier, quoted};
+use crate::{Error, Result};
+
+/// The qualified name of the file that holds all classes, `code/__torch__/torch2carton.py`.
+pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
+
+/// A module that was added to a [`Tree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ModuleId(usize);
+
+/// The number of a tensor in the list that the tree is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TensorId(pub(crate) usize);
+
+/// The value of an attribute.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// In the `state_dict`, among the module's parameters.
+    Parameter(TensorId),
+    /// In the `state_dict`, behind the module's parameters.
+    Buffer(TensorId),
+    Module(ModuleId),
+    /// Tensors by name, not in the `state_dict`.
+    Tensors(Vec<(String, TensorId)>),
+}
+
+/// What a class declares of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Type {
+    Bool,
+    Int,
+    Float,
+    Parameter,
+    Buffer,
+    Module(ClassId),
+    Tensors,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ClassId(usize);
+
+/// What makes two modules the same class.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Class {
+    /// Its name; the text's own number where it has none.
+    name: Option<&'static str>,
+    attributes: Vec<(String, Type)>,
+    methods: String,
+}
+
+/// The instance of a class: its attributes' values in the class's order.
+#[derive(Debug)]
+struct Module {
+    class: ClassId,
+    values: Vec<Value>,
+}
+
+/// Modules and their classes.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    classes: Vec<Rc<Class>>,
+    known: HashMap<Rc<Class>, ClassId>,
+    modules: Vec<Module>,
+    functions: String,
+}
+
+impl Tree {
+    /// Adds a module of the class `name`, or one without a name of its own; equal ones share their class.
+    /// In `methods`, `Self` stands for the class and `{ns}.` for the namespace.
+    ///
+    /// An architecture gives a name to one shape only: two classes of one name would be a clash in torch.
+    pub(crate) fn add(
+        &mut self,
+        name: Option<&'static str>,
+        methods: &str,
+        attributes: Vec<(String, Value)>,
+    ) -> ModuleId {
+        let mut types = Vec::with_capacity(attributes.len());
+        let mut values = Vec::with_capacity(attributes.len());
+        for (attribute, value) in attributes {
+            types.push((attribute, self.declared(&value)));
+            values.push(value);
+        }
+        let class = Rc::new(Class { name, attributes: types, methods: methods.to_owned() });
+        let next = ClassId(self.classes.len());
+        let id = *self.known.entry(Rc::clone(&class)).or_insert(next);
+        if id == next {
+            self.classes.push(class);
+        }
+        self.modules.push(Module { class: id, values });
+        ModuleId(self.modules.len().saturating_sub(1))
+    }
+
+    /// Adds free functions, written as methods are.
+    pub(crate) fn functions(&mut self, text: &str) {
+        self.functions.push_str(&text.replace("{ns}", NAMESPACE));
+    }
+
+    fn declared(&self, value: &Value) -> Type {
+        match value {
+            Value::Bool(_) => Type::Bool,
+            Value::Int(_) => Type::Int,
+            Value::Float(_) => Type::Float,
+            Value::Parameter(_) => Type::Parameter,
+            Value::Buffer(_) => Type::Buffer,
+            Value::Tensors(_) => Type::Tensors,
+            Value::Module(id) => Type::Module(self.module(*id).class),
+        }
+    }
+
+    fn module(&self, id: ModuleId) -> &Module {
+        self.modules.get(id.0).expect("ids are given out by `add`, and nothing is removed")
+    }
+
+    fn class(&self, id: ClassId) -> &Class {
+        self.classes.get(id.0).expect("ids are given out by `add`, and nothing is removed")
+    }
+
+    fn class_name(&self, id: ClassId) -> String {
+        self.class(id).name.map_or_else(|| format!("M{}", id.0), str::to_owned)
+    }
+
+    /// The text of `code/__torch__/torch2carton.py`.
+    pub(crate) fn code(&self) -> String {
+        let mut out = String::new();
+        for number in 0..self.classes.len() {
+            self.print(ClassId(number), &mut out).expect("memory takes any text");
+        }
+        out.push_str(&self.functions);
+        out
+    }
+
+    fn print(&self, id: ClassId, out: &mut String) -> std::fmt::Result {
+        let (name, class) = (self.class_name(id), self.class(id));
+        writeln!(out, "class {name}(Module):")?;
+        // What stands in neither list is no part of the state_dict.
+        for (list, members) in [("__parameters__", Type::Parameter), ("__buffers__", Type::Buffer)] {
+            write!(out, "  {list} = [")?;
+            for (attribute, _) in class.attributes.iter().filter(|(_, kind)| *kind == members) {
+                write!(out, "{}, ", quoted(attribute))?;
+            }
+            writeln!(out, "]")?;
+        }
+        for (attribute, kind) in &class.attributes {
+            if is_identifier(attribute) {
+                write!(out, "  {attribute} : ")?;
+            } else {
+                write!(out, "  __annotations__[{}] = ", quoted(attribute))?;
+            }
+            match kind {
+                Type::Bool => writeln!(out, "bool"),
+                Type::Int => writeln!(out, "int"),
+                Type::Float => writeln!(out, "float"),
+                Type::Parameter | Type::Buffer => writeln!(out, "Tensor"),
+                Type::Tensors => writeln!(out, "Dict[str, Tensor]"),
+                Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
+            }?;
+        }
+        let own = format!("{NAMESPACE}.{name}");
+        out.push_str(&class.methods.replace("Self", &own).replace("{ns}", NAMESPACE));
+        Ok(())
+    }
+
+    /// The bytes of `data.pkl`, whose root object is `root`.
+    pub(crate) fn data_pkl(
+        &self,
+        root: ModuleId,
+        tensors: &[(String, Tensor<'_>)],
+        records: &Records<'_>,
+    ) -> Result<Vec<u8>> {
+        let mut out = Objects {
+            pickler: Pickler::default(),
+            tensors,
+            records,
+            written: HashMap::new(),
+            storages: HashMap::new(),
+        };
+        // The modules that are being written, outermost first, each with the number of its next attribute.
+        let mut open = vec![(root, 0_usize)];
+        while let Some((id, next)) = open.pop() {
+            let module = self.module(id);
+            if next == 0 {
+                out.begin(&self.class_name(module.class))?;
+            }
+            let attributes = self.class(module.class).attributes.iter().zip(&module.values).skip(next);
+            let mut inner = None;
+            for (number, ((name, _), value)) in (next..).zip(attributes) {
+                out.pickler.text(name)?;
+                if let Value::Module(submodule) = value {
+                    inner = Some((number.saturating_add(1), *submodule));
+                    break;
+                }
+                out.value(value)?;
+            }
+            match inner {
+                Some((resume, submodule)) => open.extend([(id, resume), (submodule, 0)]),
+                None => out.end(),
+            }
+        }
+        Ok(out.pickler.finish())
+    }
+}
+
+/// What `data.pkl` holds so far.
+struct Objects<'t, 'a> {
+    pickler: Pickler,
+    tensors: &'t [(String, Tensor<'a>)],
+    records: &'t Records<'a>,
+    written: HashMap<TensorId, MemoId>,
+    /// By record. A persistent id that stood here twice would become two storages.
+    storages: HashMap<usize, MemoId>,
+}
+
+impl Objects<'_, '_> {
+    fn begin(&mut self, class: &str) -> Result<()> {
+        self.pickler.global(NAMESPACE, class)?;
+        self.pickler.empty_tuple();
+        self.pickler.newobj();
+        self.pickler.empty_dict();
+        self.pickler.mark();
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.pickler.setitems();
+        self.pickler.build();
+    }
+
+    fn value(&mut self, value: &Value) -> Result<()> {
+        match value {
+            Value::Bool(value) => self.pickler.bool(*value),
+            Value::Int(value) => self.pickler.int(*value),
+            Value::Float(value) => self.pickler.float(*value),
+            Value::Parameter(id) | Value::Buffer(id) => self.tensor(*id)?,
+            Value::Module(_) => unreachable!("`data_pkl` opens modules itself"),
+            Value::Tensors(tensors) => {
+                self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
+                self.pickler.empty_dict();
+                self.pickler.mark();
+                for (name, id) in tensors {
+                    self.pickler.text(name)?;
+                    self.tensor(*id)?;
+                }
+                self.pickler.setitems();
+                self.pickler.text("Dict[str, Tensor]")?;
+                self.pickler.tuple2();
+                self.pickler.reduce();
+            }
+        }
+        Ok(())
+    }
+
+    fn tensor(&mut self, id: TensorId) -> Result<()> {
+        if let Some(memo) = self.written.get(&id) {
+            self.pickler.get(*memo);
+            return Ok(());
+        }
+        let (name, tensor) = self.tensors.get(id.0).expect("ids count the same list");
+        let record = *self.records.of.get(id.0).expect("every tensor of the list has its record");
+        self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
+        self.pickler.mark();
+        self.storage(record, name, tensor)?;
+        self.number(name, tensor.storage_offset())?;
+        for dims in [tensor.shape(), tensor.stride()] {
+            self.pickler.mark();
+            dims.iter().try_for_each(|dim| self.number(name, *dim))?;
+            self.pickler.tuple();
+        }
+        // requires_grad: with it, each call of the runner, which runs with gradients on, would record itself.
+        self.pickler.bool(false);
+        self.pickler.global("collections", "OrderedDict")?;
+        self.pickler.empty_tuple();
+        self.pickler.reduce();
+        self.pickler.tuple();
+        self.pickler.reduce();
+        self.written.insert(id, self.pickler.put()?);
+        Ok(())
+    }
+
+    fn storage(&mut self, record: usize, name: &str, tensor: &Tensor<'_>) -> Result<()> {
+        if let Some(memo) = self.storages.get(&record) {
+            self.pickler.get(*memo);
+            return Ok(());
+        }
+        let numel = self.records.records.get(record).map_or(0, |record| record.numel);
+        self.pickler.mark();
+        self.pickler.text("storage")?;
+        self.pickler.global("torch", class(name, tensor.dtype())?)?;
+        self.pickler.text(&record.to_string())?;
+        self.pickler.text("cpu")?;
+        self.number(name, numel)?;
+        self.pickler.tuple();
+        self.pickler.binpersid();
+        self.storages.insert(record, self.pickler.put()?);
+        Ok(())
+    }
+
+    fn number(&mut self, tensor: &str, number: u64) -> Result<()> {
+        let signed =
+            i64::try_from(number).map_err(|_| Error::TooLarge { tensor: tensor.to_owned(), number })?;
+        self.pickler.int(signed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::{Dtype, Storage};
+
+    use super::*;
+
+    /// The bytes that PyTorch 2.0.1 and 2.15 loaded: a root with one submodule that holds one parameter.
+    const SAMPLE: &str = "8002635f5f746f7263685f5f2e746f72636832636172746f6e0a546f700a29817d285808000000747261696e\
+        696e678958060000006f7574707574635f5f746f7263685f5f2e746f72636832636172746f6e0a4c696e6561720a29817d285806\
+        000000776569676874\
+        63746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a2828580700000073746f72616765\
+        63746f7263680a42466c6f6174313653746f726167650a58010000003058030000006370754b06745171004b00284b024b037428\
+        4b034b01748963636f6c6c656374696f6e730a4f726465726564446963740a2952745271015808000000747261696e696e678975\
+        6275622e";
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+    }
+
+    fn attribute(name: &str, value: Value) -> (String, Value) {
+        (name.to_owned(), value)
+    }
+
+    fn bf16(shape: [u64; 2]) -> Tensor<'static> {
+        Tensor::new(Dtype::BFloat16, shape.to_vec(), vec![shape[1], 1], 0, Storage::owned(vec![0; 12]))
+            .expect("6 elements are enough")
+    }
+
+    #[test]
+    fn the_sample_comes_out_byte_for_byte() {
+        let tensors = [("output.weight".to_owned(), bf16([2, 3]))];
+        let mut tree = Tree::default();
+        let weight = attribute("weight", Value::Parameter(TensorId(0)));
+        let training = || attribute("training", Value::Bool(false));
+        let linear = tree.add(Some("Linear"), "", vec![weight, training()]);
+        let top = tree.add(Some("Top"), "", vec![training(), attribute("output", Value::Module(linear))]);
+        let records = Records::new("model", &tensors).expect("one tensor");
+        let bytes = tree.data_pkl(top, &tensors, &records).expect("short names");
+        assert_eq!(hex(&bytes), SAMPLE);
+        assert_eq!(
+            tree.code(),
+            "class Linear(Module):\n  __parameters__ = [\"weight\", ]\n  __buffers__ = []\n  weight : Tensor\n  \
+             training : bool\nclass Top(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  \
+             output : __torch__.torch2carton.Linear\n"
+        );
+    }
+
+    #[test]
+    fn modules_of_one_shape_share_a_class_and_tensors_their_storage() {
+        let tied = bf16([1, 6]);
+        let tensors = [("a.w".to_owned(), tied.clone()), ("b.w".to_owned(), tied)];
+        let mut tree = Tree::default();
+        let leaves = [0, 1]
+            .map(|i| tree.add(None, "", vec![attribute("w", Value::Parameter(TensorId(i)))]))
+            .map(Value::Module);
+        let root = tree.add(None, "", ["a", "b"].into_iter().map(str::to_owned).zip(leaves).collect());
+        assert_eq!(tree.code().matches("class ").count(), 2);
+        let records = Records::new("model", &tensors).expect("equal dtypes");
+        let bytes = tree.data_pkl(root, &tensors, &records).expect("short names");
+        assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);
+    }
+
+    #[test]
+    fn depth_costs_no_stack() {
+        let mut tree = Tree::default();
+        let mut module = tree.add(None, "", Vec::new());
+        for _ in 0..100_000 {
+            module = tree.add(None, "", vec![attribute("a", Value::Module(module))]);
+        }
+        let bytes = tree.data_pkl(module, &[], &Records::default()).expect("short names");
+        assert!(bytes.len() > 100_000);
+        assert!(tree.code().len() > 100_000);
+    }
+}

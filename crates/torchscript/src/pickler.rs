@@ -1,0 +1,76 @@
+//! A pickle writer for torch's C++ reader, which reads less than CPython's.
+//!
+//! Facts: `torch/csrc/jit/serialization/unpickler.cpp`. Its LONG1 is 8 bytes long or an error ("Expected
+//! length to be 8", seen in 2.0.1 and 2.15), where CPython and [`pickle_vm::Writer`] take as few as the
+//! number needs.
+
+use std::ops::{Deref, DerefMut};
+
+use pickle_vm::{Opcode, Writer};
+
+/// A [`Writer`] whose [`int`](Self::int) writes what torch reads.
+#[derive(Default)]
+pub(crate) struct Pickler {
+    writer: Writer,
+    /// The integers that need LONG1, each with the place in the writer's bytes where it belongs.
+    long: Vec<(usize, i64)>,
+}
+
+impl Pickler {
+    /// Pushes an int.
+    pub(crate) fn int(&mut self, value: i64) {
+        if i32::try_from(value).is_ok() {
+            self.writer.int(value);
+        } else {
+            self.long.push((self.writer.len(), value));
+        }
+    }
+
+    /// Ends the pickle with STOP.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let bytes = self.writer.finish();
+        let mut out = Vec::with_capacity(bytes.len().saturating_add(self.long.len().saturating_mul(10)));
+        let mut rest = bytes.as_slice();
+        let mut taken = 0_usize;
+        for (at, value) in self.long {
+            let (before, after) = rest.split_at_checked(at.saturating_sub(taken)).unwrap_or((rest, &[]));
+            out.extend_from_slice(before);
+            out.extend([Opcode::Long1.code(), 8]);
+            out.extend(value.to_le_bytes());
+            (rest, taken) = (after, at);
+        }
+        out.extend_from_slice(rest);
+        out
+    }
+}
+
+impl Deref for Pickler {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for Pickler {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_integers_have_eight_bytes_where_they_stand() {
+        let mut pickler = Pickler::default();
+        pickler.mark();
+        for value in [7, 1 << 31, -1, 1 << 40, i64::from(i32::MAX)] {
+            pickler.int(value);
+        }
+        pickler.tuple();
+        let expected = b"\x80\x02(K\x07\x8a\x08\0\0\0\x80\0\0\0\0J\xff\xff\xff\xff\x8a\x08\0\0\0\0\0\x01\0\0J\xff\xff\xff\x7ft.";
+        assert_eq!(pickler.finish(), expected);
+    }
+}
