@@ -50,7 +50,9 @@ def main():
     setting |= {"PYTHONDONTWRITEBYTECODE": "1", "T2C_BINARY": str(options.binary.resolve())}
     setting |= {f"T2C_{key}": str(path) for key, path in pythons.items()}
     setting |= {f"T2C_MISSING_{key}": why for key, why in missing.items()}
-    command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--rootdir", HERE, HERE, *for_pytest]
+    command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--rootdir", HERE]
+    command += ["-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1"]  # some are gigabytes
+    command += [HERE, *for_pytest]
     return subprocess.run([str(c) for c in command], env=setting, cwd=HERE).returncode
 
 

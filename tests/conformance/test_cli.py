@@ -8,25 +8,15 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import unicodedata
 import zipfile
-from pathlib import Path
 
 import pytest
 from carton_file import Carton, without_colour
-from conftest import GOLDEN, SHARED
+from conftest import GOLDEN
 from program import BINARY, CLEAN, listing, refuse, succeed, torch2carton
-
-SPARSE = SHARED / "tools/make_sparse_pth.py"
-needs_sparse = pytest.mark.skipif(not SPARSE.is_file(), reason="there is no ../shared/tools/make_sparse_pth.py")
-
-
-def sparse(path, size, *flags):
-    subprocess.run([sys.executable, SPARSE, path, "--size", size, "--tensors", "64", *flags], check=True, stdout=subprocess.DEVNULL)
-    return path
-
+from sparse import needs_sparse, sparse
 
 # --- the main job ---------------------------------------------------------------------------------------------------
 
@@ -167,7 +157,7 @@ def test_a_failure_leaves_the_existing_output_and_nothing_else(tmp_path):
 @needs_sparse
 def test_free_space_is_checked_first(tmp_path):
     free = shutil.disk_usage(tmp_path).free
-    path = sparse(tmp_path / "huge.pth", str(free + 50 * 10**9))
+    path = sparse(tmp_path / "huge.pth", "--tensors", "64", "--size", str(free + 50 * 10**9))
     start = time.monotonic()
     words = without_colour(refuse(path).stderr)
     assert re.search(r"needs [\d.]+ [MGT]B in .*, [\d.]+ [MGT]B free", words), words
@@ -179,7 +169,7 @@ def test_free_space_is_checked_first(tmp_path):
 
 def interrupted(folder, number):
     """Converts 6 GB in `folder` and sends the signal once the output has begun; (exit status, words)."""
-    path = sparse(folder / "large.pth", "6G")
+    path = sparse(folder / "large.pth", "--tensors", "64", "--size", "6G")
     process = subprocess.Popen([BINARY, path], env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 30
@@ -297,6 +287,13 @@ def test_colours_on_a_terminal_only(tmp_path):
     assert not COLOUR.search(on_a_terminal("missing.pth", cwd=tmp_path, env={"NO_COLOR": "1"}))
     assert not COLOUR.search(on_a_terminal("--color", "never", "missing.pth", cwd=tmp_path))
     assert COLOUR.search(torch2carton("--color", "always", "missing.pth", cwd=tmp_path).stderr)
+
+
+@needs_sparse
+def test_a_progress_bar_on_a_terminal(tmp_path):
+    path = sparse(tmp_path / "large.pth", "--tensors", "64", "--size", "2G")
+    assert re.search(r"\d ?%|[kMG]i?B", without_colour(on_a_terminal(path)).split("\r")[1])
+    assert on_a_terminal("-q", path) == ""
 
 
 @pytest.mark.parametrize("arguments", [["convert"], ["inspect"], ["trace"]], ids=" ".join)

@@ -13,6 +13,7 @@ import pytest
 from checkpoints import WEIGHTS
 from conftest import GOLDEN, SHARED
 from program import succeed, torch2carton
+from sparse import needs_sparse, sparse
 
 FIELDS = "name dtype shape stride storage_offset storage nbytes".split()
 
@@ -150,6 +151,17 @@ def test_the_table(saved):
         assert word in text, text
     parameters = 2 * 96 * 64 + 64 + 2 * (4 * 64 * 64 + 3 * 64 * 192 + 2 * 64) + 8
     assert any(form in text for form in (f"{parameters / 1e3:.2f} K", f"{parameters / 1e3:.2f} k", f"{parameters:,}", str(parameters))), text
+
+
+@needs_sparse
+def test_the_table_of_llama_3_1_8b(tmp_path):
+    """The real layout, 16 GB of holes."""
+    shape = "--layers 32 --dim 4096 --kv-dim 1024 --ff 14336 --vocab 128256".split()
+    path = sparse(tmp_path / "consolidated.00.pth", "--llama", *shape)
+    text = succeed("inspect", path).stdout
+    assert "8.03 B" in text and "291" in text and "[128256, 4096]" in text
+    for word in ("container", "tensors", "parameters", "bfloat16", "globals"):
+        assert word in text.split("ffn_norm")[-1], f"{word} is not in the table's end"
 
 
 def test_single_shards_can_be_inspected(saved, tmp_path):

@@ -1,0 +1,15 @@
+"""Checkpoints of gigabytes that take no disk: zip files whose tensors are holes, made by a tool beside the checkout."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import SHARED
+
+SPARSE = SHARED / "tools/make_sparse_pth.py"
+needs_sparse = pytest.mark.skipif(not SPARSE.is_file(), reason="there is no ../shared/tools/make_sparse_pth.py")
+
+
+def sparse(path, *flags):
+    subprocess.run([sys.executable, SPARSE, path, *flags], check=True, stdout=subprocess.DEVNULL)
+    return path
