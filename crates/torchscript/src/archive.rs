@@ -6,8 +6,9 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 
-use mapped::{Blob, Sink};
+use mapped::{Blob, OwnedBlob, Sink};
 use tensor::Tensor;
 use zip_layout::{Content, Entry, ZipWriter};
 
@@ -24,8 +25,8 @@ const ALIGNMENT: u64 = 64;
 ///
 /// As a [`Blob`] it is the whole file. It holds its small entries in memory and the storages by reference.
 pub struct Archive<'a> {
-    code: Vec<u8>,
-    data_pkl: Vec<u8>,
+    code: OwnedBlob,
+    data_pkl: OwnedBlob,
     records: Vec<Record<'a>>,
     len: u64,
 }
@@ -34,8 +35,8 @@ impl<'a> Archive<'a> {
     /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
     pub(crate) fn new(tree: &Tree, root: ModuleId, tensors: &[(String, Tensor<'a>)]) -> Result<Self> {
         let records = Records::new(ROOT, tensors)?;
-        let data_pkl = tree.data_pkl(root, tensors, &records)?;
-        let code = tree.code().into_bytes();
+        let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
+        let code = OwnedBlob(tree.code().into_bytes());
         let mut archive = Self { code, data_pkl, records: records.records, len: 0 };
         archive.len = zip_layout::len(archive.entries())?;
         archive.place_records();
@@ -49,63 +50,62 @@ impl<'a> Archive<'a> {
 
     /// The text of the module's classes.
     pub fn code(&self) -> &[u8] {
-        &self.code
+        &self.code.0
     }
 
     /// The pickle of the module's objects.
     pub fn data_pkl(&self) -> &[u8] {
-        &self.data_pkl
+        &self.data_pkl.0
     }
 
     /// Says of each record where it starts. The arithmetic is that of [`zip_layout`], which tells only the
     /// sum; a test holds them together.
     fn place_records(&mut self) {
         let head = self.head().into_iter();
-        let mut at = head.fold(0_u64, |at, (name, bytes)| {
-            let len = bytes.len() as u64;
-            data_start(at, name, len).saturating_add(len)
+        let mut at = head.fold(0, |at, (name, content)| match content {
+            Content::Bytes(bytes) => place(at, name, bytes.len() as u64, 0).end,
+            Content::Blob(blob) => place(at, name, blob.len(), DESCRIPTOR).end,
         });
         for record in &mut self.records {
-            let len = Blob::len(record);
-            let descriptor = if len >= u64::from(u32::MAX) { 24 } else { 16 };
-            record.offset = data_start(at, &record.name, len);
-            at = record.offset.saturating_add(len).saturating_add(descriptor);
+            let place = place(at, &record.name, Blob::len(record), DESCRIPTOR);
+            record.offset = place.start;
+            at = place.end;
         }
     }
 
-    fn head(&self) -> [(&'static str, &[u8]); 4] {
+    fn head(&self) -> [(&'static str, Content<'_, 'a>); 4] {
         [
-            ("model/version", b"10\n"),
-            ("model/data.pkl", &self.data_pkl),
-            ("model/constants.pkl", b"\x80\x02)."),
-            ("model/code/__torch__/torch2carton.py", &self.code),
+            ("model/version", Content::Bytes(b"10\n")),
+            ("model/data.pkl", Content::Blob(&self.data_pkl)),
+            ("model/constants.pkl", Content::Bytes(b"\x80\x02).")),
+            ("model/code/__torch__/torch2carton.py", Content::Blob(&self.code)),
         ]
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<'_, 'a>> {
-        let head = self.head().into_iter();
-        let head =
-            head.map(|(name, bytes)| Entry { name, alignment: ALIGNMENT, content: Content::Bytes(bytes) });
-        let records = self.records.iter().map(|record| Entry {
-            name: &record.name,
-            alignment: ALIGNMENT,
-            content: Content::Blob(record),
-        });
-        head.chain(records)
+        let records = self.records.iter().map(|record| (record.name.as_str(), Content::Blob(record)));
+        let entries = self.head().into_iter().chain(records);
+        entries.map(|(name, content)| Entry { name, alignment: ALIGNMENT, content })
     }
 }
 
-/// Where the data of an entry start whose local header starts at `at`.
-fn data_start(at: u64, name: &str, len: u64) -> u64 {
+/// Bytes of the data descriptor behind a blob of less than 4 GiB.
+const DESCRIPTOR: u64 = 16;
+
+/// The data of an entry whose local header starts at `at`, and where the next one's does: bytes from the
+/// start of the archive.
+fn place(at: u64, name: &str, len: u64, descriptor: u64) -> Range<u64> {
     const HEADER: u64 = 30;
     const ZIP64_EXTRA: u64 = 20;
     const PADDING_EXTRA: u64 = 4;
-    let extra = if len >= u64::from(u32::MAX) { ZIP64_EXTRA } else { 0 };
-    let unpadded = [HEADER, name.len() as u64, extra].iter().fold(at, |sum, part| sum.saturating_add(*part));
-    if unpadded.is_multiple_of(ALIGNMENT) {
-        return unpadded;
+    let large = len >= u64::from(u32::MAX);
+    let extra = if large { ZIP64_EXTRA } else { 0 };
+    let descriptor = if large { descriptor.saturating_add(8) } else { descriptor };
+    let mut start = [HEADER, name.len() as u64, extra].iter().fold(at, |sum, part| sum.saturating_add(*part));
+    if !start.is_multiple_of(ALIGNMENT) {
+        start = start.saturating_add(PADDING_EXTRA).next_multiple_of(ALIGNMENT);
     }
-    unpadded.saturating_add(PADDING_EXTRA).next_multiple_of(ALIGNMENT)
+    start..start.saturating_add(len).saturating_add(descriptor)
 }
 
 impl<'a> Blob<'a> for Archive<'a> {
@@ -176,7 +176,13 @@ mod tests {
             // The odd byte behind the last element is gone.
             assert_eq!(bytes, vec![len; usize::from(len & !1)]);
         }
-        for (name, expected) in archive.head() {
+        let small: [(&str, &[u8]); 4] = [
+            ("model/version", b"10\n"),
+            ("model/data.pkl", archive.data_pkl()),
+            ("model/constants.pkl", b"\x80\x02)."),
+            ("model/code/__torch__/torch2carton.py", archive.code()),
+        ];
+        for (name, expected) in small {
             let mut bytes = Vec::new();
             zip.by_name(name).expect("it was written").read_to_end(&mut bytes).expect("its CRC is right");
             assert_eq!(bytes, expected);

@@ -38,8 +38,8 @@ pub(crate) enum Value {
     /// In the `state_dict`, behind the module's parameters.
     Buffer(TensorId),
     Module(ModuleId),
-    /// Tensors by name, not in the `state_dict`.
-    Tensors(Vec<(String, TensorId)>),
+    /// All tensors of the list by name, not in the `state_dict`.
+    Tensors,
 }
 
 /// What a class declares of an attribute.
@@ -121,7 +121,7 @@ impl Tree {
             Value::Float(_) => Type::Float,
             Value::Parameter(_) => Type::Parameter,
             Value::Buffer(_) => Type::Buffer,
-            Value::Tensors(_) => Type::Tensors,
+            Value::Tensors => Type::Tensors,
             Value::Module(id) => Type::Module(self.module(*id).class),
         }
     }
@@ -251,13 +251,13 @@ impl Objects<'_, '_> {
             Value::Float(value) => self.pickler.float(*value),
             Value::Parameter(id) | Value::Buffer(id) => self.tensor(*id)?,
             Value::Module(_) => unreachable!("`data_pkl` opens modules itself"),
-            Value::Tensors(tensors) => {
+            Value::Tensors => {
                 self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
                 self.pickler.empty_dict();
                 self.pickler.mark();
-                for (name, id) in tensors {
+                for (i, (name, _)) in self.tensors.iter().enumerate() {
                     self.pickler.text(name)?;
-                    self.tensor(*id)?;
+                    self.tensor(TensorId(i))?;
                 }
                 self.pickler.setitems();
                 self.pickler.text("Dict[str, Tensor]")?;

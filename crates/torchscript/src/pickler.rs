@@ -29,6 +29,9 @@ impl Pickler {
     /// Ends the pickle with STOP.
     pub(crate) fn finish(self) -> Vec<u8> {
         let bytes = self.writer.finish();
+        if self.long.is_empty() {
+            return bytes;
+        }
         let mut out = Vec::with_capacity(bytes.len().saturating_add(self.long.len().saturating_mul(10)));
         let mut rest = bytes.as_slice();
         let mut taken = 0_usize;

@@ -67,7 +67,7 @@ pub fn weights<'a>(tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
     let mut notes = Vec::new();
     let mut tree = Tree::default();
     let root = match Nested::of(tensors)? {
-        Ok(nested) => nested.add_to(&mut tree, tensors),
+        Ok(nested) => nested.add_to(&mut tree),
         Err(reason) => {
             notes.push(format!(
                 "the module is flat, because {reason}: one class, dots in its attributes' names, and \
@@ -89,14 +89,13 @@ pub fn weights<'a>(tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
 }
 
 /// The root module: `attributes` and what `forward` needs.
-fn root(tree: &mut Tree, mut attributes: Vec<(String, Value)>, tensors: &[(String, Tensor<'_>)]) -> ModuleId {
+fn root(tree: &mut Tree, mut attributes: Vec<(String, Value)>) -> ModuleId {
     let mut index = "__tensors__".to_owned();
     while attributes.iter().any(|(name, _)| *name == index) {
         index.push('_');
     }
     let methods = FORWARD.replace("{index}", &index);
-    let names = tensors.iter().enumerate().map(|(i, (name, _))| (name.clone(), TensorId(i)));
-    attributes.push((index, Value::Tensors(names.collect())));
+    attributes.push((index, Value::Tensors));
     if attributes.iter().all(|(name, _)| name != TRAINING) {
         attributes.push((TRAINING.to_owned(), Value::Bool(false)));
     }
@@ -115,7 +114,7 @@ fn flat(tree: &mut Tree, tensors: &[(String, Tensor<'_>)], notes: &mut Vec<Strin
     }
     let attribute = |(i, (name, _)): (usize, &(String, _))| (name.clone(), Value::Parameter(TensorId(i)));
     let attributes = tensors.iter().enumerate().map(attribute).collect();
-    Ok(root(tree, attributes, tensors))
+    Ok(root(tree, attributes))
 }
 
 /// A tensor, or a module by its number.
@@ -176,7 +175,7 @@ impl<'n> Nested<'n> {
         Ok(Ok(Self { modules }))
     }
 
-    fn add_to(self, tree: &mut Tree, tensors: &[(String, Tensor<'_>)]) -> ModuleId {
+    fn add_to(self, tree: &mut Tree) -> ModuleId {
         // Inner modules have higher numbers, so backwards each finds its submodules added.
         let mut added: HashMap<usize, ModuleId> = HashMap::with_capacity(self.modules.len());
         let mut outermost = Vec::new();
@@ -200,7 +199,7 @@ impl<'n> Nested<'n> {
             attributes.push((TRAINING.to_owned(), Value::Bool(false)));
             added.insert(number, tree.add(None, "", attributes));
         }
-        root(tree, outermost, tensors)
+        root(tree, outermost)
     }
 }
 
