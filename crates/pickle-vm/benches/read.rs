@@ -28,14 +28,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Prints the best of ten runs, which is the one that the machine disturbed least.
+/// Prints the best of forty runs, which is the one that the machine disturbed least.
 fn report(name: &str, bytes: &[u8], opcodes: u64, run: impl Fn() -> pickle_vm::Result<()>) {
     let time = |_| {
         let start = Instant::now();
         run().expect("this pickle was read before");
         start.elapsed()
     };
-    let best = (0..10).map(time).min().unwrap_or(Duration::MAX).as_secs_f64();
+    let best = (0..40).map(time).min().unwrap_or(Duration::MAX).as_secs_f64();
     let (megabytes, millions) = (bytes.len() as f64 / 1e6, opcodes as f64 / 1e6);
     println!("{name:8} {:8.1} MB/s, {:6.1} M opcodes/s, {best:.4} s", megabytes / best, millions / best);
 }

@@ -18,6 +18,7 @@ const CHUNK: usize = 1 << CHUNK_BITS;
 #[derive(Clone, Debug, Default)]
 pub struct Heap<'p> {
     chunks: Vec<Chunk<'p>>,
+    len: u32,
     /// The items of tuples and frozensets, one after the other.
     items: Vec<ObjectId>,
     /// What was done to globals, persistent objects and extensions, which is rare.
@@ -44,7 +45,7 @@ impl<'p> Heap<'p> {
 
     /// Where the instruction that made it stands, in bytes from the start of the pickle.
     ///
-    /// For `None`, a bool and the empty tuple that is the first instruction that made one.
+    /// For what a heap has only one of (`None`, bools, the empty tuple, ints up to 255) that is the first such instruction.
     pub fn offset(&self, id: ObjectId) -> u64 {
         let low = self
             .chunks
@@ -57,8 +58,7 @@ impl<'p> Heap<'p> {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        let full = self.chunks.len().saturating_sub(1).saturating_mul(CHUNK);
-        full.saturating_add(self.chunks.last().map_or(0, |chunk| chunk.objects.len()))
+        self.len as usize
     }
 
     /// Whether there is none.
@@ -68,7 +68,7 @@ impl<'p> Heap<'p> {
 
     /// Every object, in the order in which they were made.
     pub fn ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
-        (0..u32::try_from(self.len()).unwrap_or(u32::MAX)).map(ObjectId)
+        (0..self.len).map(ObjectId)
     }
 
     /// The items of a tuple, list, set or frozenset.
@@ -204,7 +204,19 @@ impl<'p> Heap<'p> {
     #[inline]
     pub(crate) fn push(&mut self, object: Object<'p>, offset: u64) -> Option<ObjectId> {
         // The last u32 is no id: the memo marks its holes with it.
-        let id = ObjectId(u32::try_from(self.len()).ok().filter(|&id| id != u32::MAX)?);
+        let id = ObjectId(self.len);
+        self.len = self.len.checked_add(1)?;
+        if (self.epochs.len() as u64) < offset >> 32 || (id.0 as usize).is_multiple_of(CHUNK) {
+            self.grow(id, offset);
+        }
+        let chunk = self.chunks.last_mut()?;
+        chunk.objects.push(object);
+        chunk.offsets.push(u32::try_from(offset & 0xffff_ffff).unwrap_or(u32::MAX));
+        Some(id)
+    }
+
+    #[cold]
+    fn grow(&mut self, id: ObjectId, offset: u64) {
         while (self.epochs.len() as u64) < offset >> 32 {
             self.epochs.push(id);
         }
@@ -213,10 +225,6 @@ impl<'p> Heap<'p> {
             let room = if id.0 == 0 { 0 } else { CHUNK };
             self.chunks.push(Chunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
         }
-        let chunk = self.chunks.last_mut()?;
-        chunk.objects.push(object);
-        chunk.offsets.push(u32::try_from(offset & 0xffff_ffff).unwrap_or(u32::MAX));
-        Some(id)
     }
 
     /// Stores the items of an immutable sequence; None when their numbers run out.

@@ -1,6 +1,6 @@
 //! What reading one pickle may cost, as counts that are checked while it is read.
 //!
-//! The defaults leave room for a checkpoint of 1,000,000 tensors: `torch.save` writes 30 opcodes, 15 objects and
+//! The defaults leave room for a checkpoint of 1,000,000 tensors: `torch.save` writes 30 opcodes, 11 objects and
 //! 8 memo entries for each (measured with PyTorch 2.15).
 
 use std::fmt;

@@ -85,12 +85,26 @@ pub struct Machine<'p> {
     singletons: Singletons,
 }
 
-/// Objects of which Python has one each.
-#[derive(Clone, Debug, Default)]
+/// Objects of which CPython has one each.
+#[derive(Clone, Debug)]
 struct Singletons {
     none: Option<ObjectId>,
     bools: [Option<ObjectId>; 2],
     empty_tuple: Option<ObjectId>,
+    ints: [Option<ObjectId>; 256],
+}
+
+impl Default for Singletons {
+    fn default() -> Self {
+        Singletons { none: None, bools: [None; 2], empty_tuple: None, ints: [None; 256] }
+    }
+}
+
+impl Singletons {
+    /// The place of a small int. Most of a checkpoint's sizes, strides and offsets are small.
+    fn int(&mut self, value: i64) -> Option<&mut Option<ObjectId>> {
+        self.ints.get_mut(usize::try_from(value).ok()?)
+    }
 }
 
 impl<'p> Machine<'p> {
@@ -157,13 +171,21 @@ impl<'p> Machine<'p> {
     /// # Errors
     ///
     /// Says what is wrong with the instruction, or which limit it exceeds. The machine is no use after that.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "an instruction that is executed where it was read is never stored"
+    )]
     pub fn step(&mut self, instruction: Instruction<'p>) -> Result<Option<ObjectId>> {
         let Instruction { offset, opcode, arg } = instruction;
         self.execute(offset, opcode, arg).map_err(|kind| kind.at(offset, opcode))
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "an instruction that is executed where it was read is never stored"
+    )]
     #[expect(clippy::too_many_lines, reason = "one match with an arm for each opcode is the design")]
     fn execute(&mut self, offset: u64, opcode: Opcode, arg: Arg<'p>) -> Result<Option<ObjectId>, ErrorKind> {
         self.opcodes = self.opcodes.saturating_add(1);
@@ -441,7 +463,21 @@ impl<'p> Machine<'p> {
 
     fn push_integer(&mut self, arg: Arg<'p>, offset: u64) -> Result<(), ErrorKind> {
         match arg {
-            Arg::Int(value) => self.push_new(Object::Int(value), offset),
+            Arg::Int(value) => match self.singletons.int(value) {
+                Some(&mut Some(id)) => {
+                    self.stack.push(id);
+                    Ok(())
+                }
+                Some(None) => {
+                    let id = self.new_object(Object::Int(value), offset)?;
+                    self.stack.push(id);
+                    if let Some(slot) = self.singletons.int(value) {
+                        *slot = Some(id);
+                    }
+                    Ok(())
+                }
+                None => self.push_new(Object::Int(value), offset),
+            },
             Arg::Bool(value) => self.push_bool(value, offset),
             Arg::Long(value) => {
                 self.count_text(value.bytes().len())?;

@@ -22,7 +22,7 @@ impl ObjectId {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Object<'p> {
-    /// `None`. A heap has one at most, as it has of each bool and of the empty tuple.
+    /// `None`. A heap has one at most, as it has of each bool, of the empty tuple and of each int from 0 to 255.
     None,
     /// `True` or `False`.
     Bool(bool),
