@@ -109,7 +109,7 @@ impl MappedFile {
     }
 
     /// Gives the pages that `range` (bytes) touches back to the system; touching them again reads them
-    /// again. The pages at both ends go too: kept, they would add up over a large file.
+    /// again. The blocks at both ends go too: kept, they would add up over a large file.
     pub fn release(&self, range: Range<usize>) {
         if let Some(map) = &self.map {
             release(map, range);
@@ -127,6 +127,9 @@ fn populate(_: &Mmap, _: Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
+/// Linux maps cached pages in aligned blocks of this many bytes around the one that was touched.
+const FAULT_AROUND: usize = 64 << 10;
+
 /// The one mapping of the workspace.
 #[expect(unsafe_code, reason = "mapping a file is what this crate is for")]
 fn map(file: &File) -> io::Result<Mmap> {
@@ -139,10 +142,14 @@ fn map(file: &File) -> io::Result<Mmap> {
 
 #[expect(unsafe_code, reason = "MADV_DONTNEED is unsafe for private dirty pages, of which there are none")]
 fn release(map: &Mmap, range: Range<usize>) {
-    if range.end <= map.len() && !range.is_empty() {
+    let start = range.start.saturating_sub(range.start % FAULT_AROUND);
+    let end = range.end.checked_next_multiple_of(FAULT_AROUND).unwrap_or(range.end).min(map.len());
+    if start < end {
         // SAFETY: the map is read-only and backed by a file, so dropped pages are read again with the
         // same contents; nothing was written that could be lost. A refusal costs memory, no data.
-        let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
+        let _ = unsafe {
+            map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end.saturating_sub(start))
+        };
     }
 }
 
