@@ -208,6 +208,71 @@ def empty():
     return {"only": torch.empty(0)}
 
 
+def shared_dict():
+    inner = {"w": torch.ones(2), "b": torch.zeros(1)}
+    return {"first": inner, "second": inner}
+
+
+def in_sequences():
+    return {"list": [torch.ones(1), {"deep": torch.ones(2)}], "tuple": (torch.ones(3), 4), "w": torch.ones(4)}
+
+
+def other_keys():
+    return {0: torch.ones(1), -7: torch.ones(2), "10": torch.ones(3), "w": torch.ones(4)}
+
+
+def stranger_keys():
+    return {(1, 2): torch.ones(1), None: torch.ones(2), 1.5: torch.ones(3), True: torch.ones(4)}
+
+
+def same_name_twice():
+    return {1: torch.ones(1), "1": torch.ones(2)}
+
+
+def lazy_bits():
+    """Tensors whose bytes are not their values: a conjugate and a negative that were never computed."""
+    z, other = (torch.complex(random(3, seed=s), random(3, seed=s + 1)) for s in (0, 2))
+    return {"plain": z, "conjugate": z.conj(), "negative": other.conj().imag}
+
+
+def sparse():
+    return {"dense": torch.ones(2), "sparse": torch.eye(3).to_sparse()}
+
+
+def quantized():
+    return {"dense": torch.ones(2), "quantized": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)}
+
+
+def parameter_with_attributes():
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.partition_dim = 0
+    return {"weight": weight, "other": torch.zeros(3)}
+
+
+def default_dict():
+    tensors = collections.defaultdict(list)
+    tensors["w"] = torch.ones(2)
+    return tensors
+
+
+def newer_dtypes():
+    """Saved with `_rebuild_tensor_v3`, which torch 2.0.1 does not know."""
+    wide = {name: torch.tensor([0, 1, 77]).to(getattr(torch, name)) for name in ("uint16", "uint32", "uint64")}
+    small = {name: random(4).to(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2")}
+    return wide | small | {"float32": torch.ones(2)}
+
+
+def llama_with_extra():
+    return llama(torch.float32) | {"layers.0.attention.wq.lora_a": random(4, 64).float()}
+
+
+def llama_without_norm():
+    return {k: v for k, v in llama(torch.float32).items() if k != "layers.1.ffn_norm.weight"}
+
+
+ODD = {f.__name__: f for f in (
+    shared_dict, in_sequences, other_keys, stranger_keys, same_name_twice, lazy_bits, sparse, quantized, parameter_with_attributes,
+    default_dict, newer_dtypes, llama_with_extra, llama_without_norm)}
 WEIGHTS = {f.__name__: f for f in (
     dtypes, bit_patterns, views, sharing, grouped, harmless_names, names, prefixes, parameters, module_state, training_run,
     windows, many, empty)}
@@ -219,4 +284,4 @@ LLAMAS = {
     "llama_float64": lambda: llama(torch.float64),
     "llama_gqa": lambda: llama(torch.float32, n_kv_heads=2),
 }
-MAKERS = WEIGHTS | LLAMAS | {f"reserved {name}": (lambda name=name: reserved(name)) for name in RESERVED}
+MAKERS = WEIGHTS | LLAMAS | ODD | {f"reserved {name}": (lambda name=name: reserved(name)) for name in RESERVED}

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from carton_file import Carton
+from carton_file import Carton, tomllib
 from checkpoints import LLAMA_PARAMS
 from program import succeed
 
@@ -27,6 +27,11 @@ def test_entries(made):
     assert len(names) == len(set(names))
     assert {"carton.toml", "MANIFEST", "model/model.pt", "tensor_data/index.toml"} <= set(names)
     assert not [n for n in names if n.endswith("/") or n.startswith(("/", "./")) or ".." in n.split("/")]
+
+
+def test_documents(made):
+    assert made.carton.toml["spec_version"] == 1
+    assert tomllib.loads(made.carton.read("tensor_data/index.toml").decode()) == {"tensor": []}
 
 
 def test_python_finds_no_damage(made):

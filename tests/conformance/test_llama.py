@@ -60,10 +60,10 @@ def check_figures(name, made, params, torch, reference, tokens, folder, table):
     answer, calls = run_ours(torch, made, tokens, folder)
     assert answer == {"outputs": ["logits"], "dtype": "torch.float32"}
     assert {key: batch.shape for key, batch in calls[0].items()} == {k: (*s, VOCAB) for k, s in BATCHES.items()}
-    true, meta, meta_torch = reference(made, params, half="float16" == name.removeprefix("llama_"))
+    true, meta, meta_torch = reference(made, params, half=name == "llama_float16")
     theirs, ours = worst(meta, true), [worst(call, true) for call in calls]
     size = max(float(numpy.abs(batch).max()) for batch in true.values())
-    table(f"{name:22} torch {torch.ask('version'):12} |logit| ≤ {size:5.2f}   ours from f64 " +
+    table(f"{name:28} torch {torch.ask('version'):12} |logit| ≤ {size:5.2f}   ours from f64 " +
           " ".join(f"{o:.3g}" for o in ours) + f"   Meta's (torch {meta_torch}) {theirs:.3g}   ratio {max(ours) / theirs:.2f}")
     assert max(ours) <= ALLOWED * theirs, f"ours {ours}, Meta's {theirs}"
 
@@ -102,7 +102,7 @@ def test_a_variant_is_right_or_no_llama_module(variant, case, old, reference, to
         true, meta, _ = reference(made, params)
         assert worst(run_ours(old, made, tokens, tmp_path)[1][0], true) <= max(ALLOWED * worst(meta, true), 1e-4)
     else:
-        check_figures(f"{kind} {variant}"[:34], made, params, old, reference, tokens, tmp_path, table)
+        check_figures(f"{kind.removeprefix('llama_')}, {variant}", made, params, old, reference, tokens, tmp_path, table)
 
 
 @pytest.mark.parametrize("name", NAMES)

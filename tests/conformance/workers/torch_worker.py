@@ -32,6 +32,10 @@ def make_many(path, count):
     torch.save({f"t.{i}": torch.tensor([i], dtype=torch.int32) for i in range(count)}, path)
 
 
+def make_module(path):
+    torch.save(torch.nn.Linear(2, 3), path)
+
+
 def make_large(path, megabytes):
     torch.save({"large": torch.arange(megabytes << 18, dtype=torch.int32), "small": torch.ones(3)}, path)
 
@@ -81,8 +85,13 @@ def named_tensors(value, path=()):
             yield from named_tensors(inner, (*path, str(i)))
 
 
-def describe_checkpoint(path):
-    root = torch.load(path, map_location="cpu")
+def load_checkpoint(path, trusted=True):
+    """`trusted`: a file that the suite made itself, from which torch may build anything."""
+    return torch.load(path, map_location="cpu", weights_only=not trusted)
+
+
+def describe_checkpoint(path, trusted=True):
+    root = load_checkpoint(path, trusted)
     return {"root": type(root).__name__, "tensors": facts(named_tensors(root))}
 
 
@@ -116,7 +125,7 @@ def compare_outputs(archive, checkpoint, select=None):
     """Differences between what forward returns and the checkpoint's own tensors, exported; [] when there are none."""
     assert torch.is_grad_enabled()
     module = load(archive)
-    expected = dict(named_tensors(torch.load(checkpoint, map_location="cpu")))
+    expected = dict(named_tensors(load_checkpoint(checkpoint)))
     inputs = {name: torch.zeros(1) for name in select or []}
     differences = []
     for call in range(3):
@@ -154,7 +163,7 @@ def run_meta(checkpoint, params, tokens, outputs, exact):
     """The same through Meta's own code, in the checkpoint's dtype; `exact`: all of it in float64."""
     from llama_models.llama3 import args, model
 
-    state = torch.load(checkpoint, map_location="cpu")
+    state = load_checkpoint(checkpoint)
     dtype = torch.float64 if exact else state["output.weight"].dtype
     params = json.loads(Path(params).read_text())
     params["vocab_size"] = state["output.weight"].shape[0]
@@ -180,6 +189,7 @@ serve({
     "version": lambda: torch.__version__,
     "make": make,
     "make_many": make_many,
+    "make_module": make_module,
     "make_large": make_large,
     "make_expanded": make_expanded,
     "count_and_sum": count_and_sum,
