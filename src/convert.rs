@@ -17,8 +17,9 @@ use crate::inspect::{Totals, hex};
 use crate::output::{self, Output};
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, safe};
 
-/// Stems that say nothing of the model: its folder's name is better.
-const GENERIC: &[&str] = &["consolidated", "model", "pytorch_model", "last", "best"];
+/// Stems, and beginnings of stems, that say nothing of the model: its folder's name is better.
+const GENERIC: &[&str] = &["last", "best"];
+const GENERIC_STARTS: &[&str] = &["consolidated", "model", "pytorch_model"];
 /// What a checkpoint's name may end in. Other endings, as of `llama-3.1`, belong to the name.
 const EXTENSIONS: &[&str] =
     &["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "tar", "model", "safetensors", "torch", "zip"];
@@ -87,7 +88,8 @@ fn check(args: &cli::Convert) -> Result<()> {
 
 fn lone_shard(file: &Path, Shard { number, of }: Shard) -> String {
     format!(
-        "{} is shard {number} of {of}: shards are not merged yet; --single converts this file alone, as weights",
+        "{} is shard {number} of {of}: --single converts this file alone; merging with `torch2carton .` \
+         is not there yet",
         file_name(file)
     )
 }
@@ -124,9 +126,8 @@ fn model_name(args: &cli::Convert) -> String {
         return name.clone();
     }
     let stem = stem(&args.file);
-    let generic = GENERIC.iter().any(|generic| {
-        stem.strip_prefix(generic).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
-    });
+    let generic =
+        GENERIC.contains(&stem.as_str()) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start));
     let folder = std::path::absolute(folder(&args.file)).ok();
     let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     match folder {
@@ -276,7 +277,7 @@ fn summary(
     let names: Vec<&str> = misc.iter().map(|(name, _)| name.as_str()).collect();
     let mut taken = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     if !beside::has_tokenizer(misc) {
-        taken.push_str(" (no tokenizer found beside the checkpoint; add one with --misc FILE)");
+        taken.push_str("; no tokenizer found (add one with --misc FILE)");
     }
     let ports = |ports: &[torchscript::Port]| match ports {
         many if many.len() > 4 => format!("{} tensors", many.len()),

@@ -102,9 +102,16 @@ fn permitted<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p
     builder
 }
 
+#[cfg(unix)]
 fn free(folder: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(folder)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Elsewhere the write itself says when there is no room.
+#[cfg(not(unix))]
+fn free(_: &Path) -> io::Result<u64> {
+    Ok(u64::MAX)
 }
 
 /// On Ctrl-C, a hang-up or a request to end: removes the unfinished file and ends.

@@ -11,7 +11,8 @@ fn entries(zip: &mut zip::ZipArchive<std::fs::File>, out: &mut String) {
     for index in 0..zip.len() {
         let entry = zip.by_index(index).expect("its header is right");
         let at = entry.data_start().expect("its header was read") % 64;
-        let _ = writeln!(out, "{:>6} +{at} {} {}", entry.size(), entry.compression(), entry.name());
+        let name = entry.name().expect("UTF-8 names");
+        let _ = writeln!(out, "{:>6} +{at} {} {name}", entry.size(), entry.compression());
     }
 }
 
