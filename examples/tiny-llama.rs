@@ -69,8 +69,11 @@ fn save(tensors: &[(String, Vec<u64>)], path: &std::path::Path) -> Result<(), Bo
     let mut out = Out(BufWriter::new(File::create(path)?));
     let mut zip = ZipWriter::new(&mut out);
     let pickle = pickle(tensors)?;
-    let small: [(&str, &[u8]); 3] =
-        [("consolidated/data.pkl", &pickle), ("consolidated/byteorder", b"little"), ("consolidated/version", b"3\n")];
+    let small: [(&str, &[u8]); 3] = [
+        ("consolidated/data.pkl", &pickle),
+        ("consolidated/byteorder", b"little"),
+        ("consolidated/version", b"3\n"),
+    ];
     for (name, bytes) in small {
         zip.add(&Entry { name, alignment: 64, content: Content::Bytes(bytes) })?;
     }

@@ -13,21 +13,23 @@ Examples:
   torch2carton inspect --json model.pt       the same for a program
   torch2carton trace model.pt | less         watch the pickle machine work
 
-`torch2carton FILE` is short for `torch2carton convert FILE`; `torch2carton convert --help` lists its options.
-Nothing in a checkpoint is ever executed. Exit status: 0 done, 1 this file cannot be converted, 2 bad usage.";
+`torch2carton FILE` is short for `torch2carton convert FILE`, whose --help lists
+more options. Nothing in a checkpoint is ever executed.
+Exit status: 0 done, 1 this file cannot be converted, 2 bad usage.";
 
 /// Turns PyTorch checkpoints into cartons that run, without Python and without executing anything from
 /// the file.
 #[derive(Debug, Parser)]
 #[command(name = "torch2carton", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(override_usage = "torch2carton [OPTIONS] <FILE>\n       torch2carton [OPTIONS] <COMMAND>")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Say nothing but errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 100)]
     pub(crate) quiet: bool,
     /// When to use colours; NO_COLOR is respected
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 101)]
     pub(crate) color: Color,
 }
 
@@ -71,10 +73,11 @@ Examples:
   torch2carton resnet.pth --name resnet50 --license Apache-2.0 --misc labels.txt
   torch2carton model.pt -o /models/model.carton --no-clobber
 
-A checkpoint with LLaMA's tensors and a params.json beside it becomes a model: tokens in, logits out. Any other
-becomes a module that returns its tensors. The carton takes along, when they lie beside the checkpoint:
-params.json, config.json, generation_config.json, tokenizer.model, tokenizer*.json, special_tokens_map.json,
-vocab.json, merges.txt, chat_template.jinja, LICENSE*.";
+A checkpoint with LLaMA's tensors and a params.json beside it becomes a model:
+tokens in, logits out. Any other becomes a module that returns its tensors.
+The carton takes along what lies beside the checkpoint of: params.json,
+config.json, generation_config.json, tokenizer.model, tokenizer*.json,
+special_tokens_map.json, vocab.json, merges.txt, chat_template.jinja, LICENSE*.";
 
 #[derive(Args, Debug)]
 #[command(after_help = CONVERT_EXAMPLES)]
