@@ -146,11 +146,17 @@ impl Walk<'_, '_> {
     }
 
     fn name(&self) -> String {
-        let parts = self.path.iter().map(|step| match step {
-            Step::Key(id) => key::part(self.heap, *id),
-            Step::Index(index) => index.to_string(),
-        });
-        parts.collect::<Vec<_>>().join(".")
+        let mut name = String::new();
+        for (depth, step) in self.path.iter().enumerate() {
+            if depth > 0 {
+                name.push('.');
+            }
+            match step {
+                Step::Key(id) => name.push_str(&key::part(self.heap, *id)),
+                Step::Index(index) => name.push_str(&index.to_string()),
+            }
+        }
+        name
     }
 
     fn named(&self, error: Error) -> Error {

@@ -22,11 +22,8 @@ impl<'h> Key<'h> {
 }
 
 /// The part that a key adds to a name: text as it is, else as Python prints it.
-pub(crate) fn part(heap: &Heap<'_>, id: ObjectId) -> String {
-    match heap.text(id) {
-        Some(text) => text.into_owned(),
-        None => repr(heap, id),
-    }
+pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
+    heap.text(id).unwrap_or_else(|| Cow::Owned(repr(heap, id)))
 }
 
 /// The key as Python prints it.

@@ -44,6 +44,9 @@ pub struct Container {
     format: Format,
     pickle: Bytes,
     pickle_record: String,
+    /// What stands before a storage's key in the name of its record.
+    prefix: String,
+    /// By the records' names.
     storages: HashMap<String, Record>,
     byte_order: ByteOrder,
     notes: Vec<String>,
@@ -59,8 +62,6 @@ enum Bytes {
 /// Where a storage's bytes are.
 #[derive(Debug)]
 struct Record {
-    /// Its path in the archive.
-    name: String,
     /// Whether `range` counts in the inflated file.
     inflated: bool,
     range: Range<usize>,
@@ -129,14 +130,18 @@ impl Container {
 
     /// The path in the archive of the storage called `key`.
     pub(crate) fn storage_record(&self, key: &str) -> Option<&str> {
-        self.storages.get(key).map(|record| record.name.as_str())
+        self.record(key).map(|(name, _)| name)
+    }
+
+    fn record(&self, key: &str) -> Option<(&str, &Record)> {
+        let (name, record) = self.storages.get_key_value(&[&self.prefix, key].concat())?;
+        Some((name, record))
     }
 
     /// The storage called `key`, of `numel` elements.
     pub(crate) fn storage(&self, key: &str, dtype: Dtype, numel: u64) -> Result<Storage<'_>> {
-        let Some(record) = self.storages.get(key) else {
-            let root = self.pickle_record.trim_end_matches("data.pkl");
-            return Err(Error::MissingRecord { record: format!("{root}data/{key}") });
+        let Some((name, record)) = self.record(key) else {
+            return Err(Error::MissingRecord { record: [&self.prefix, key].concat() });
         };
         let available = record.range.len() as u64;
         let needed = numel.saturating_mul(dtype.size());
@@ -147,7 +152,7 @@ impl Container {
         let file = if record.inflated { self.inflated.as_ref() } else { Some(&self.file) };
         // Not more than `available`, which is a `usize`.
         let end = record.range.start.saturating_add(usize::try_from(needed).unwrap_or(usize::MAX));
-        let checksum = record.crc.map(|crc| Checksum { crc, record: &record.name });
+        let checksum = record.crc.map(|crc| Checksum { crc, record: name });
         let storage = file
             .and_then(|file| {
                 Storage::mapped(file, record.range.start..end, checksum.filter(|_| needed == available))

@@ -33,15 +33,14 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         Some(bytes) => byte_order(slice(&file, &bytes))?,
     };
     let prefix = format!("{root}data/");
-    let storages: Vec<(&str, &Entry)> =
-        index.entries.iter().filter_map(|entry| Some((entry.name.strip_prefix(&prefix)?, entry))).collect();
-    let inflated = inflate::spill(&file, storages.iter().map(|(_, entry)| *entry), checksums)?;
-    let mut records = HashMap::with_capacity(storages.len());
+    let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
+    let inflated = inflate::spill(&file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
+    let mut storages = HashMap::with_capacity(index.entries.len());
     let mut next = 0_usize;
-    for (key, entry) in storages {
+    for entry in index.entries.into_iter().filter(is_storage) {
         let stored = entry.method == Method::Stored;
         let range = if stored {
-            entry.data.clone()
+            entry.data
         } else {
             // One after the other, as `spill` wrote them.
             let start = next;
@@ -49,7 +48,7 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
             start..next
         };
         let crc = (checksums && stored).then_some(entry.crc);
-        records.insert(key.to_owned(), Record { name: entry.name.clone(), inflated: !stored, range, crc });
+        storages.insert(entry.name, Record { inflated: !stored, range, crc });
     }
     Ok(Container {
         file,
@@ -57,7 +56,8 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         format: if torchscript { Format::TorchScript } else { Format::Zip },
         pickle,
         pickle_record,
-        storages: records,
+        prefix,
+        storages,
         byte_order,
         notes,
     })
