@@ -58,6 +58,16 @@ impl<'a> Archive<'a> {
         &self.data_pkl.0
     }
 
+    /// A note for each storage that ends amid an element.
+    pub(crate) fn left_behind(&self) -> impl Iterator<Item = String> {
+        self.records.iter().filter(|record| record.cut() > 0).map(|record| {
+            let (bytes, dtype) = (record.cut(), record.dtype());
+            format!(
+                "{bytes} bytes at the end of a storage make no {dtype} and reach no tensor: they stay behind"
+            )
+        })
+    }
+
     /// Says of each record where it starts. The arithmetic is that of [`zip_layout`], which tells only the
     /// sum; a test holds them together.
     fn place_records(&mut self) {

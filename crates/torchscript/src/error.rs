@@ -21,8 +21,8 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A dtype that libtorch 2.0.1, Carton's, has not.
-    #[error("tensor `{}`: PyTorch 2.0 cannot load {dtype} from a TorchScript archive", tensor.escape_debug())]
+    /// A dtype that libtorch 2.0.1, Carton's, does not load, or not without a quantizer.
+    #[error("tensor `{}`: {dtype} cannot be written for PyTorch 2.0, which Carton runs", tensor.escape_debug())]
     Dtype {
         /// The tensor.
         tensor: String,

@@ -46,8 +46,11 @@ const NO_SUBMODULE: &[&str] = &[
     "_parameters",
     "_state_dict_hooks",
     "_state_dict_pre_hooks",
-    "forward",
+    FORWARD_NAME,
 ];
+
+/// The method that Carton's runner calls.
+const FORWARD_NAME: &str = "forward";
 
 /// `eval()` and `train()` set this attribute.
 const TRAINING: &str = "training";
@@ -65,6 +68,15 @@ const DEPTH: usize = 100;
 pub fn weights<'a>(tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
     let outputs = tensors.iter().map(|(name, tensor)| export::port(name, tensor)).collect::<Result<_>>()?;
     let mut notes = Vec::new();
+    for (name, _) in tensors {
+        // No dot that could hide them.
+        if name == FORWARD_NAME || NO_TENSOR.contains(&name.as_str()) {
+            return Err(Error::Reserved { name: name.clone() });
+        }
+        if name == TRAINING {
+            notes.push("a tensor is called `training`: eval() and train() fail on the module".to_owned());
+        }
+    }
     let mut tree = Tree::default();
     let root = match Nested::of(tensors)? {
         Ok(nested) => nested.add_to(&mut tree),
@@ -73,18 +85,12 @@ pub fn weights<'a>(tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
                 "the module is flat, because {reason}: one class, dots in its attributes' names, and \
                  load_state_dict needs strict=False"
             ));
-            flat(&mut tree, tensors, &mut notes)?
+            flat(&mut tree, tensors)
         }
     };
     tree.functions(EXPORT);
     let archive = Archive::new(&tree, root, tensors)?;
-    notes.extend(archive.records().iter().filter(|record| record.cut() > 0).map(|record| {
-        format!(
-            "{} bytes at the end of a storage are less than one {} and reach no tensor: they stay behind",
-            record.cut(),
-            record.dtype()
-        )
-    }));
+    notes.extend(archive.left_behind());
     Ok(Converted { archive, inputs: Vec::new(), outputs, notes, kind: Kind::Weights })
 }
 
@@ -103,18 +109,10 @@ fn root(tree: &mut Tree, mut attributes: Vec<(String, Value)>) -> ModuleId {
 }
 
 /// One module for all tensors, in their order.
-fn flat(tree: &mut Tree, tensors: &[(String, Tensor<'_>)], notes: &mut Vec<String>) -> Result<ModuleId> {
-    if let Some((name, _)) =
-        tensors.iter().find(|(name, _)| name == "forward" || NO_TENSOR.contains(&name.as_str()))
-    {
-        return Err(Error::Reserved { name: name.clone() });
-    }
-    if tensors.iter().any(|(name, _)| name == TRAINING) {
-        notes.push("a tensor is called `training`: eval() and train() fail on the module".to_owned());
-    }
+fn flat(tree: &mut Tree, tensors: &[(String, Tensor<'_>)]) -> ModuleId {
     let attribute = |(i, (name, _)): (usize, &(String, _))| (name.clone(), Value::Parameter(TensorId(i)));
     let attributes = tensors.iter().enumerate().map(attribute).collect();
-    Ok(root(tree, attributes))
+    root(tree, attributes)
 }
 
 /// A tensor, or a module by its number.
@@ -214,11 +212,11 @@ fn prefix(tensors: &[(String, Tensor<'_>)], shorter: usize, longer: &str) -> Str
 
 /// Why `name` cannot stand in a tree of modules, whatever the other names are.
 fn refusal(name: &str) -> Option<String> {
-    let mut parts = name.split('.').rev();
-    let leaf = parts.next().unwrap_or_default();
-    let reserved = parts
+    let (path, leaf) = name.rsplit_once('.')?;
+    let reserved = path
+        .split('.')
         .find(|part| NO_SUBMODULE.contains(part) || NO_TENSOR.contains(part) || *part == TRAINING)
-        .or_else(|| (NO_TENSOR.contains(&leaf) || leaf == TRAINING || name == "forward").then_some(leaf));
+        .or_else(|| (NO_TENSOR.contains(&leaf) || leaf == TRAINING).then_some(leaf));
     if let Some(part) = reserved {
         let what = if part.is_empty() {
             "has an empty part"
@@ -227,7 +225,7 @@ fn refusal(name: &str) -> Option<String> {
         };
         return Some(format!("`{}` {what}", name.escape_debug()));
     }
-    let depth = name.split('.').count().saturating_sub(1);
+    let depth = path.split('.').count();
     (depth > DEPTH).then(|| format!("a name has {depth} dots"))
 }
 
@@ -268,3 +266,140 @@ const EXPORT: &str = r"def export(t: Tensor) -> Tensor:
         r = t
   return torch.contiguous(r)
 ";
+
+#[cfg(test)]
+mod tests {
+    use tensor::{Dtype, Storage};
+
+    use super::*;
+
+    fn named(names: &[&str]) -> Vec<(String, Tensor<'static>)> {
+        let scalar = || {
+            Tensor::new(Dtype::Int8, vec![], vec![], 0, Storage::owned(vec![1])).expect("1 byte is enough")
+        };
+        names.iter().map(|name| ((*name).to_owned(), scalar())).collect()
+    }
+
+    fn code(converted: &Converted<'_>) -> String {
+        String::from_utf8(converted.archive.code().to_vec()).expect("it was text")
+    }
+
+    #[test]
+    fn own_tensors_come_before_submodules_and_equal_modules_are_one_class() {
+        let converted = weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"])).expect("plain names");
+        assert!(converted.notes.is_empty());
+        let (classes, _) = code(&converted)
+            .split_once("  def forward")
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .expect("it has one");
+        assert_eq!(
+            classes,
+            "class M0(Module):
+  __parameters__ = [\"w\", ]
+  __buffers__ = []
+  w : Tensor
+  training : bool
+class M1(Module):
+  __parameters__ = []
+  __buffers__ = []
+  x : __torch__.torch2carton.M0
+  training : bool
+class M2(Module):
+  __parameters__ = [\"w\", \"0\", ]
+  __buffers__ = []
+  w : Tensor
+  __annotations__[\"0\"] = Tensor
+  training : bool
+class Weights(Module):
+  __parameters__ = [\"top\", ]
+  __buffers__ = []
+  top : Tensor
+  b : __torch__.torch2carton.M2
+  a : __torch__.torch2carton.M0
+  c : __torch__.torch2carton.M1
+  __annotations__[\"__tensors__\"] = Dict[str, Tensor]
+  training : bool
+"
+        );
+    }
+
+    #[test]
+    fn what_no_tree_holds_is_flat_and_says_why() {
+        let deep = "a.".repeat(100_000) + "w";
+        for (names, why) in [
+            (vec!["a.b", "a"], "`a` is a tensor and the beginning of `a.b`"),
+            (vec!["x.a", "x.a.b.c"], "`x.a` is a tensor and the beginning of `x.a.b.c`"),
+            (vec!["forward.w"], "`forward.w` has a part that PyTorch's modules use themselves"),
+            (vec!["a.training"], "`a.training` has a part that PyTorch's modules use themselves"),
+            (vec!["a..b"], "`a..b` has an empty part"),
+            (vec![deep.as_str()], "a name has 100000 dots"),
+        ] {
+            let converted = weights(&named(&names)).expect("flat holds it");
+            let [note] = converted.notes.as_slice() else { panic!("{names:?}: {:?}", converted.notes) };
+            assert!(note.starts_with(&format!("the module is flat, because {why}: ")), "{note}");
+            assert_eq!(code(&converted).matches("class ").count(), 1);
+        }
+    }
+
+    #[test]
+    fn reserved_names_are_refused_and_harmless_ones_are_not() {
+        for name in ["forward", "_modules", "__parameters__"] {
+            let error = weights(&named(&["a.b", name])).expect_err("reserved").to_string();
+            assert_eq!(
+                error,
+                format!("tensor `{name}`: TorchScript or PyTorch's modules use this name themselves")
+            );
+        }
+        for name in
+            ["", "a.", "a.forward", "_parameters", "class", "self.torch", "__tensors__", "__tensors__.w"]
+        {
+            let converted = weights(&named(&[name])).expect(name);
+            assert!(converted.notes.is_empty(), "{:?}", converted.notes);
+        }
+        let index = code(&weights(&named(&["__tensors__"])).expect("another index"));
+        assert!(index.contains("index = self.__tensors___\n"), "{index}");
+        let training = weights(&named(&["training"])).expect("eval() is the user's");
+        assert_eq!(training.notes, ["a tensor is called `training`: eval() and train() fail on the module"]);
+        assert_eq!(code(&training).matches("training : ").count(), 1);
+    }
+
+    #[test]
+    fn what_torchscript_cannot_express_is_an_error() {
+        let error = |tensors: &[(String, Tensor<'_>)]| weights(tensors).expect_err("wrong").to_string();
+        assert_eq!(error(&named(&["a", "b", "a"])), "two tensors are called `a`");
+        let storage = Storage::owned(vec![0; 8]);
+        let view = |dtype, shape: u64, offset| {
+            Tensor::new(dtype, vec![shape], vec![1], offset, storage.clone()).expect("8 bytes are enough")
+        };
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        assert_eq!(
+            error(&[(a.clone(), view(Dtype::Float32, 2, 0)), (b, view(Dtype::Int32, 1, 1))]),
+            "tensors `a` (float32) and `b` (int32) share a storage: TorchScript gives a storage one dtype"
+        );
+        assert_eq!(
+            error(&[(a.clone(), view(Dtype::UInt16, 4, 0))]),
+            "tensor `a`: uint16 cannot be written for PyTorch 2.0, which Carton runs"
+        );
+        assert_eq!(
+            error(&[(a, view(Dtype::Float32, 0, 3))]),
+            "tensor `a`: starts at element 3 of its storage, which has 2"
+        );
+    }
+
+    #[test]
+    fn outputs_are_of_types_that_carton_has() {
+        let storage = Storage::owned(vec![0; 16]);
+        let port = |dtype| {
+            let tensor =
+                Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
+            let converted = weights(&[("a".to_owned(), tensor)]).expect("a dtype of 2.0");
+            converted.outputs.into_iter().next().map(|port| (port.dtype, port.shape.len(), port.description))
+        };
+        let said = |text: &str| Some(text.to_owned());
+        assert_eq!(port(Dtype::Float64), Some((Dtype::Float64, 1, None)));
+        assert_eq!(port(Dtype::BFloat16), Some((Dtype::Float32, 1, said("bfloat16 in the checkpoint"))));
+        assert_eq!(port(Dtype::Bool), Some((Dtype::UInt8, 1, said("bool in the checkpoint"))));
+        let pairs = said("complex128 in the checkpoint, as real and imaginary parts");
+        assert_eq!(port(Dtype::Complex128), Some((Dtype::Float64, 2, pairs)));
+    }
+}

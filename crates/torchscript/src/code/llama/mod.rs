@@ -81,6 +81,7 @@ pub fn llama<'a>(tensors: &[(String, Tensor<'a>)], params: &LlamaParams) -> Resu
     let mut build = Build { tree: Tree::default(), ids, config: &config };
     let root = build.llama();
     let archive = Archive::new(&build.tree, root, tensors)?;
+    notes.extend(archive.left_behind());
     let (inputs, outputs) = ports(&config);
     Ok(Converted { archive, inputs, outputs, notes, kind: Kind::Llama })
 }
@@ -290,4 +291,142 @@ impl Build<'_, '_> {
 
 fn int(size: u64) -> Value {
     Value::Int(i64::try_from(size).expect("`llama` compared it with a tensor's shape"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::Storage;
+
+    use super::*;
+
+    const PARAMS: &str =
+        r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
+
+    fn params(text: &str) -> LlamaParams {
+        LlamaParams::from_json(text).expect("right")
+    }
+
+    fn zeros(name: &str, shape: &[u64]) -> (String, Tensor<'static>) {
+        let mut stride = vec![1; shape.len()];
+        if let [.., columns] = shape {
+            stride[..shape.len().saturating_sub(1)].fill(*columns);
+        }
+        let bytes = vec![0; 2 * 64 * 64];
+        let tensor = Tensor::new(Dtype::BFloat16, shape.to_vec(), stride, 0, Storage::owned(bytes));
+        (name.to_owned(), tensor.expect("4096 elements are enough"))
+    }
+
+    /// The tensors that [`PARAMS`] describe, of `of` shards one.
+    fn tensors(of: u64) -> Vec<(String, Tensor<'static>)> {
+        let part = |size: u64| size.checked_div(of).expect("at least one shard");
+        let mut all = vec![
+            zeros("tok_embeddings.weight", &[32, 16]),
+            zeros("norm.weight", &[16]),
+            zeros("output.weight", &[part(32), 16]),
+            zeros("rope.freqs", &[2]),
+        ];
+        for layer in 0..2 {
+            for (name, shape) in [
+                ("attention.wq", vec![part(16), 16]),
+                ("attention.wk", vec![part(8), 16]),
+                ("attention.wv", vec![part(8), 16]),
+                ("attention.wo", vec![16, part(16)]),
+                ("feed_forward.w1", vec![part(48), 16]),
+                ("feed_forward.w2", vec![16, part(48)]),
+                ("feed_forward.w3", vec![part(48), 16]),
+                ("attention_norm", vec![16]),
+                ("ffn_norm", vec![16]),
+            ] {
+                all.push(zeros(&format!("layers.{layer}.{name}.weight"), &shape));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn metas_layout_becomes_tokens_to_logits() {
+        let tensors = tensors(1);
+        assert!(is_llama(&tensors));
+        assert_eq!(shard_of(&tensors, &params(PARAMS)), None);
+        let converted = llama(&tensors, &params(PARAMS)).expect("params and shapes agree");
+        assert_eq!((converted.kind.to_string().as_str(), converted.notes.len()), ("llama", 0));
+        let ports = |ports: &[Port]| {
+            ports.iter().map(|port| (port.name.clone(), port.shape.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(ports(&converted.inputs), [("tokens".to_owned(), 2)]);
+        assert_eq!(ports(&converted.outputs), [("logits".to_owned(), 3)]);
+        let code = String::from_utf8(converted.archive.code().to_vec()).expect("it was text");
+        // One class a kind of module, and nothing of the templates left.
+        assert_eq!(code.matches("class ").count(), 9);
+        assert_eq!(code.matches("getattr(self, ").count(), 2);
+        assert!(!code.contains("Self") && !code.contains("{ns}"), "{code}");
+    }
+
+    #[test]
+    fn shards_are_told_by_their_shapes() {
+        for of in [2, 4] {
+            let shard = tensors(of);
+            assert_eq!(shard_of(&shard, &params(PARAMS)), usize::try_from(of).ok());
+            assert!(llama(&shard, &params(PARAMS)).is_err());
+        }
+        assert_eq!(shard_of(&tensors(1), &params(r#"{"n_heads": 4, "head_dim": 8}"#)), Some(2));
+        assert_eq!(shard_of(&tensors(1), &params("{}")), None);
+        assert_eq!(shard_of(&[], &params(PARAMS)), None);
+    }
+
+    #[test]
+    fn disagreements_say_which_and_how() {
+        let changed = |from: &str, to: &str| {
+            let params = params(&PARAMS.replace(from, to));
+            llama(&tensors(1), &params).expect_err(to).to_string()
+        };
+        for (from, to, expected) in [
+            (r#""n_heads": 4, "#, "", "params.json has no `n_heads`, which the shapes do not tell"),
+            (
+                r#""n_layers": 2"#,
+                r#""n_layers": 3"#,
+                "params.json: `n_layers` is 3, expected 2, the checkpoint's layers",
+            ),
+            (
+                r#""n_heads": 4"#,
+                r#""n_heads": 3"#,
+                "params.json: `n_heads` is 3, expected a divisor of dim 16",
+            ),
+            (
+                "-1",
+                "31",
+                "tensor `tok_embeddings.weight`: shape [32, 16], expected [31, 16] by vocab_size 31 and dim 16",
+            ),
+            (
+                r#""n_kv_heads": 2"#,
+                r#""n_kv_heads": 4"#,
+                "tensor `layers.0.attention.wk.weight`: shape [8, 16], expected [16, 16] by n_kv_heads 4 (of 4 each) and dim 16",
+            ),
+            (
+                r#""multiple_of": 8"#,
+                r#""multiple_of": 64"#,
+                "tensor `layers.0.feed_forward.w1.weight`: shape [48, 16], expected [64, 16] by a feed-forward width of 64 and dim 16",
+            ),
+        ] {
+            assert_eq!(changed(from, to), expected);
+        }
+    }
+
+    #[test]
+    fn no_tensor_is_missing_or_left_over() {
+        let error = |tensors: &[(String, Tensor<'_>)]| {
+            llama(tensors, &params(PARAMS)).expect_err("wrong").to_string()
+        };
+        let mut all = tensors(1);
+        let last = all.pop().expect("it has some");
+        assert_eq!(
+            error(&all),
+            "there is no tensor `layers.1.ffn_norm.weight`, which a LLaMA of 2 layers has"
+        );
+        all.extend([last, zeros("lora\x1b", &[1])]);
+        assert_eq!(error(&all), r"no part of this LLaMA: `lora\u{1b}`");
+        all.pop();
+        all.push(zeros("norm.weight", &[16]));
+        assert_eq!(error(&all), "two tensors are called `norm.weight`");
+    }
 }
