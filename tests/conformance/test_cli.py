@@ -47,6 +47,37 @@ def test_siblings_and_output_follow_the_path_as_typed(saved, tmp_path):
     assert listing(tmp_path / "store") == ["3f2a9c"]
 
 
+def test_the_folder_is_found_from_inside_of_it(saved, tmp_path):
+    saved(name="my-llama/consolidated.00.pth")
+    succeed("consolidated.00.pth", cwd=tmp_path / "my-llama")
+    assert Carton(tmp_path / "my-llama/consolidated.00.carton").toml["model_name"] == "my-llama"
+
+
+def test_the_output_has_the_mode_of_any_new_file(saved, tmp_path):
+    """Not that of a temporary file: others may read it where the umask says so."""
+    succeed(saved())
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "model.carton").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("what", ["/dev/zero", "/dev/null", "pipe", "folder"])
+def test_what_is_no_file_is_refused_at_once(what, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    refuse(what, "-o", "out.carton", cwd=tmp_path, timeout=5)
+    refuse("inspect", what, cwd=tmp_path, timeout=5)
+    assert listing(tmp_path) == ["folder", "pipe"]
+
+
+@pytest.mark.parametrize("output", ["folder", "missing/out.carton", "file/out.carton"])
+def test_where_nothing_can_be_written_is_refused(output, saved, tmp_path):
+    path = saved()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    refuse(path, "-o", output, cwd=tmp_path)
+    assert listing(tmp_path) == ["file", "folder", "model.pth"]
+
+
 def test_words_go_to_stderr_and_q_silences_them(saved, tmp_path):
     loud = succeed(saved(), "-o", tmp_path / "a.carton")
     assert loud.stdout == "" and loud.stderr

@@ -5,6 +5,7 @@ import json
 import numpy
 import pytest
 from checkpoints import LLAMA_PARAMS, VOCAB
+from program import refuse
 
 BATCHES = {"4x120": (4, 120), "1x1": (1, 1), "3x7": (3, 7)}
 TIMES = 3
@@ -129,6 +130,30 @@ def test_the_carton_describes_tokens_and_logits(case):
     assert (logits["name"], logits["dtype"]) == ("logits", "float32")
     assert len(tokens["shape"]) == 2 and all(isinstance(d, str) for d in tokens["shape"])
     assert logits["shape"][:2] == tokens["shape"] and logits["shape"][2] in (VOCAB, "vocab")
+
+
+CONTRADICTIONS = {
+    "no JSON": "junk",
+    "a list": "[]",
+    "no n_heads": json.dumps({"dim": 64, "n_layers": 2}),
+    "other n_layers": json.dumps(LLAMA_PARAMS | {"n_layers": 3}),
+    "other dim": json.dumps(LLAMA_PARAMS | {"dim": 32}),
+    "n_heads no divisor": json.dumps(LLAMA_PARAMS | {"n_heads": 3}),
+    "other n_kv_heads": json.dumps(LLAMA_PARAMS | {"n_kv_heads": 2}),
+    "other vocab_size": json.dumps(LLAMA_PARAMS | {"vocab_size": VOCAB + 1}),
+    "n_heads 0": json.dumps(LLAMA_PARAMS | {"n_heads": 0}),
+    "n_heads beyond 64 bits": json.dumps(LLAMA_PARAMS | {"n_heads": 2**70}),
+    "text for a number": json.dumps(LLAMA_PARAMS | {"norm_eps": "tiny"}),
+}
+
+
+@pytest.mark.parametrize("contradiction", CONTRADICTIONS)
+def test_params_json_that_does_not_fit_is_refused(contradiction, saved, tmp_path):
+    """Never a LLaMA module by guess; the words name the file or the field."""
+    path = saved("llama_float32", "consolidated.00.pth")
+    (tmp_path / "params.json").write_text(CONTRADICTIONS[contradiction])
+    words = refuse(path).stderr
+    assert "params.json" in words or contradiction.split()[-1] in words
 
 
 def test_without_params_json_it_is_a_weights_module(case):
