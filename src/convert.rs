@@ -39,9 +39,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
         std::iter::once(args.file.as_path()).chain(misc.iter().map(|(_, path)| path.as_path())).collect();
     output::check(&target, &inputs, args.no_clobber)?;
 
-    let pickle = container.load().with_context(|| shown(&args.file))?;
-    let checkpoint = Checkpoint::read(&container, &pickle).with_context(|| shown(&args.file))?;
-    drop(pickle);
+    let checkpoint = Checkpoint::read(&container).with_context(|| shown(&args.file))?;
     if checkpoint.tensors.is_empty() {
         bail!("{}: there are no tensors in it", shown(&args.file));
     }

@@ -22,8 +22,7 @@ const EXPANDED_TIMES: u64 = 16;
 
 pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
     let container = Container::open(&args.file).with_context(|| path(args))?;
-    let pickle = container.load().with_context(|| path(args))?;
-    let checkpoint = Checkpoint::read(&container, &pickle).with_context(|| path(args))?;
+    let checkpoint = Checkpoint::read(&container).with_context(|| path(args))?;
     let rows = rows(&checkpoint, args.sha256).with_context(|| path(args))?;
     if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pickle_vm::{Heap, Object, ObjectId, Pickle};
+use pickle_vm::{Heap, Object, ObjectId};
 use tensor::Tensor;
 
 use crate::key::{self, Key};
@@ -31,18 +31,19 @@ pub struct Checkpoint<'a> {
 }
 
 impl<'a> Checkpoint<'a> {
-    /// Gives the objects of `pickle` their meaning, over the storages of `container`.
+    /// Reads the pickle of `container` and gives its objects their meaning, over the storages.
     ///
     /// # Errors
-    /// When a tensor cannot be rebuilt or does not fit its storage, two tensors come out under one name,
+    /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, two tensors come out under one name,
     /// or tensors lie where they are not read.
-    pub fn read(container: &'a Container, pickle: &Pickle<'a>) -> Result<Self> {
+    pub fn read(container: &'a Container) -> Result<Self> {
         if container.format() == Format::TorchScript {
             return Err(Error::Format {
                 what: "a TorchScript archive",
                 hint: "TorchScript archives are not read yet",
             });
         }
+        let pickle = container.load()?;
         let heap = &pickle.heap;
         let mut walk = Walk {
             heap,

@@ -3,8 +3,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), torch_import::Error> {
 //! let container = torch_import::Container::open("consolidated.00.pth".as_ref())?;
-//! let pickle = container.load()?;
-//! let checkpoint = torch_import::Checkpoint::read(&container, &pickle)?;
+//! let checkpoint = torch_import::Checkpoint::read(&container)?;
 //! for (name, tensor) in &checkpoint.tensors {
 //!     println!("{name} {} {:?}", tensor.dtype(), tensor.shape());
 //! }

@@ -123,7 +123,7 @@ impl Container {
     ///
     /// # Errors
     /// When the pickle is damaged.
-    pub fn load(&self) -> Result<Pickle<'_>> {
+    pub(crate) fn load(&self) -> Result<Pickle<'_>> {
         pickle_vm::load(self.pickle())
             .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
     }
