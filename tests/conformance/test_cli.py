@@ -322,7 +322,7 @@ def test_colours_on_a_terminal_only(tmp_path):
 
 @needs_sparse
 def test_a_progress_bar_on_a_terminal(tmp_path):
-    path = sparse(tmp_path / "large.pth", "--tensors", "64", "--size", "2G")
+    path = sparse(tmp_path / "large.pth", "--tensors", "64", "--size", "1G")
     assert re.search(r"\d ?%|[kMG]i?B", without_colour(on_a_terminal(path)).split("\r")[1])
     assert on_a_terminal("-q", path) == ""
 

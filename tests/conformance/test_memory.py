@@ -40,7 +40,7 @@ def pickle_size(path):
 
 
 @needs_sparse
-@pytest.mark.parametrize("layout", ["--llama --dim 2048 --ff 5632", "--tensors 3", "--tensors 5000"])
+@pytest.mark.parametrize("layout", ["--llama --dim 2048 --ff 5632", "--tensors 5000"])
 def test_converting_4_gigabytes(layout, tmp_path, table, room):
     path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--fill", "edge", *layout.split())
     peak = measure(table, f"convert {layout}", path)
@@ -56,12 +56,12 @@ def test_converting_4_gigabytes(layout, tmp_path, table, room):
 
 
 @needs_sparse
-def test_a_storage_beyond_4_gib(tmp_path, carton_client, old, room):
+def test_a_storage_beyond_4_gib(tmp_path, carton_client, old, table, room):
     """zip64 sizes in both zip files: the Carton client opens the carton, torch 2.0.1 loads the archive and finds the last byte."""
     if available_memory() < 8e9:
         pytest.skip("it needs 8 GB of memory")
     path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--fill", "edge", "--tensors", "1", "--dtype", "int8")
-    assert measured(path).status == 0
+    assert measure(table, "convert one storage", path) <= LIMIT
     path.unlink()
     carton, archive = tmp_path / "large.carton", tmp_path / "model.pt"
     (output,) = carton_client.ask("info", path=str(carton))["outputs"]
