@@ -42,6 +42,28 @@ impl<'t, 'a> Gathered<'t, 'a> {
         Self { tensor, outer, run }
     }
 
+    /// Appends the bytes of `range` (counted in C order) to `out`, little-endian. `range` starts and ends
+    /// at components.
+    pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let (Some(mut number), Some(within)) = (at.checked_div(self.run), at.checked_rem(self.run))
+            else {
+                return Ok(());
+            };
+            let end = at.saturating_add(self.run.saturating_sub(within)).min(range.end);
+            let mut from = self.tensor.span().start.saturating_add(within);
+            for (size, stride) in self.outer.iter().rev() {
+                from = from.saturating_add(number.checked_rem(*size).unwrap_or(0).saturating_mul(*stride));
+                number = number.checked_div(*size).unwrap_or(0);
+            }
+            let to = from.saturating_add(end.saturating_sub(at));
+            self.tensor.storage().append(bytes(&(from..to))?, out)?;
+            at = end;
+        }
+        Ok(())
+    }
+
     /// Sends runs shorter than a window, many to a window.
     fn scatter(&self, start: u64, sink: &mut dyn Sink<'a>) -> io::Result<()> {
         let storage = self.tensor.storage();

@@ -5,6 +5,7 @@
 //! whoever holds one can read all of it. Shapes, strides and storage offsets count elements; lengths
 //! say when they are bytes.
 
+mod concat;
 mod dtype;
 mod gather;
 mod storage;

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
 
+use crate::concat::Concat;
+use crate::{Error, Tensor};
+
 /// The order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
@@ -27,6 +30,7 @@ pub struct Storage<'a> {
 enum Inner<'a> {
     Mapped { file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum<'a>> },
     Owned(Vec<u8>),
+    Concat(Concat<'a>),
 }
 
 /// What the bytes of a storage should sum to, checked whenever all of them pass.
@@ -55,6 +59,17 @@ impl<'a> Storage<'a> {
         Self { inner: Arc::new(Inner::Owned(bytes)), swap: 1 }
     }
 
+    /// The elements of `parts` one after the other along dimension `dim`, in C order, as `torch.cat` lays
+    /// them out; and their shape. Nothing is copied before it is sent.
+    ///
+    /// # Errors
+    /// When the parts differ in dtype, or in shape along another dimension, or there is none; when the
+    /// shape does not fit 63 bits.
+    pub fn concat(dim: usize, parts: &[Tensor<'a>]) -> Result<(Self, Vec<u64>), Error> {
+        let (concat, shape) = Concat::new(dim, parts)?;
+        Ok((Self { inner: Arc::new(Inner::Concat(concat)), swap: 1 }, shape))
+    }
+
     /// The same storage, its bytes read as components of `component_size` bytes in `order`.
     #[must_use]
     pub fn with_byte_order(mut self, order: ByteOrder, component_size: u64) -> Self {
@@ -74,31 +89,69 @@ impl<'a> Storage<'a> {
     pub fn file_offset(&self) -> Option<u64> {
         match &*self.inner {
             Inner::Mapped { range, .. } => Some(range.start as u64),
-            Inner::Owned(_) => None,
+            Inner::Owned(_) | Inner::Concat(_) => None,
         }
     }
 
     /// The number of bytes.
     pub fn len(&self) -> u64 {
-        self.raw().len() as u64
+        match &*self.inner {
+            Inner::Concat(concat) => concat.len(),
+            _ => self.raw().len() as u64,
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.raw().is_empty()
+        self.len() == 0
     }
 
-    /// All bytes, in the file's own byte order.
+    /// All bytes, in the file's own byte order; none of a concatenation, whose bytes lie in its parts.
     fn raw(&self) -> &[u8] {
         match &*self.inner {
             // `mapped` proved that the range lies inside the file.
             Inner::Mapped { file, range, .. } => file.bytes().get(range.clone()).unwrap_or_default(),
             Inner::Owned(bytes) => bytes,
+            Inner::Concat(_) => &[],
+        }
+    }
+
+    /// The bytes of `range` as the file has them, for a checksum; none where nothing is to be compared.
+    pub(crate) fn checked(&self, range: Range<usize>) -> Option<&[u8]> {
+        match &*self.inner {
+            Inner::Mapped { checksum: Some(_), .. } => self.raw().get(range),
+            _ => None,
+        }
+    }
+
+    /// Brings `range` (bytes of the storage) into memory; see [`MappedFile::populate`].
+    pub(crate) fn populate(&self, range: &Range<usize>) -> io::Result<()> {
+        match &*self.inner {
+            Inner::Mapped { file, range: whole, .. } => file.populate(shift(range, whole.start)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the CRC-32 of all bytes with what the file says.
+    pub(crate) fn compare(&self, found: u32) -> io::Result<()> {
+        match &*self.inner {
+            Inner::Mapped { checksum: Some(checksum), .. } if checksum.crc != found => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "record `{}` is damaged: its CRC-32 is {found:08x}, the file says {:08x}",
+                    checksum.record.escape_debug(),
+                    checksum.crc
+                ),
+            )),
+            _ => Ok(()),
         }
     }
 
     /// Appends the bytes of `range` to `out`, little-endian. `range` starts and ends at components.
     pub(crate) fn append(&self, range: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
+        if let Inner::Concat(concat) = &*self.inner {
+            return concat.append(range.start as u64..range.end as u64, out);
+        }
         let from = self.raw().get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
         let start = out.len();
         out.extend_from_slice(from);
@@ -111,30 +164,33 @@ impl<'a> Storage<'a> {
 
     /// Gives `range` (bytes of the storage) back to the system; see [`MappedFile::release`].
     pub(crate) fn release(&self, range: &Range<usize>) {
-        if let Inner::Mapped { file, range: whole, .. } = &*self.inner {
-            file.release(shift(range, whole.start));
+        match &*self.inner {
+            Inner::Mapped { file, range: whole, .. } => file.release(shift(range, whole.start)),
+            Inner::Concat(concat) => concat.release(&(range.start as u64..range.end as u64)),
+            Inner::Owned(_) => {}
         }
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows.
     pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        if let Inner::Concat(concat) = &*self.inner {
+            return concat.send(range.start as u64..range.end as u64, sink);
+        }
         let raw = self.raw();
         if raw.get(range.clone()).is_none() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let checksum = match &*self.inner {
-            Inner::Mapped { checksum: Some(checksum), .. } if range == (0..raw.len()) => Some(checksum),
-            _ => None,
-        };
+        let whole = range == (0..raw.len());
+        let checked = whole && matches!(&*self.inner, Inner::Mapped { checksum: Some(_), .. });
         let mut crc = crc32fast::Hasher::new();
         // A multiple of every component size, so that no number is cut.
         for start in range.clone().step_by(WINDOW) {
             let part = start..start.saturating_add(WINDOW).min(range.end);
             let window = match &*self.inner {
                 Inner::Mapped { file, range: whole, .. } => Window::of(file, shift(&part, whole.start))?,
-                Inner::Owned(bytes) => Window::owned(bytes.get(part.clone()).unwrap_or_default().to_vec()),
+                _ => Window::owned(raw.get(part.clone()).unwrap_or_default().to_vec()),
             };
-            if checksum.is_some() {
+            if checked {
                 crc.update(&window);
             }
             if self.swap == 1 {
@@ -145,17 +201,7 @@ impl<'a> Storage<'a> {
                 sink.write(Window::owned(swapped))?;
             }
         }
-        match (checksum, crc.finalize()) {
-            (Some(checksum), found) if checksum.crc != found => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "record `{}` is damaged: its CRC-32 is {found:08x}, the file says {:08x}",
-                    checksum.record.escape_debug(),
-                    checksum.crc
-                ),
-            )),
-            _ => Ok(()),
-        }
+        if checked { self.compare(crc.finalize()) } else { Ok(()) }
     }
 }
 
@@ -170,6 +216,6 @@ impl<'a> Blob<'a> for Storage<'a> {
     }
 
     fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
-        self.send(0..self.raw().len(), sink)
+        self.send(0..usize::try_from(self.len()).unwrap_or(usize::MAX), sink)
     }
 }

@@ -33,6 +33,24 @@ pub enum Error {
         /// Bytes of the storage.
         available: u64,
     },
+    /// Tensors that are to be joined differ in shape beside the dimension along which they are joined.
+    #[error("shape {part:?} does not continue shape {first:?} along dimension {dim}")]
+    Unlike {
+        /// The shape of the first part, in elements.
+        first: Vec<u64>,
+        /// The shape of another part, in elements.
+        part: Vec<u64>,
+        /// The dimension, counted from 0.
+        dim: usize,
+    },
+    /// Tensors that are to be joined differ in dtype.
+    #[error("{part} does not continue {first}")]
+    Mixed {
+        /// The dtype of the first part.
+        first: Dtype,
+        /// The dtype of another part.
+        part: Dtype,
+    },
     /// The number of elements or the last byte's index does not fit 64 bits.
     #[error("shape {shape:?} with stride {stride:?} is larger than 2^63 bytes")]
     Overflow {

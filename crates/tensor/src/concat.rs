@@ -1,0 +1,284 @@
+//! The elements of several tensors as those of one, for checkpoints that are split over files.
+//!
+//! Facts: `torch.cat`. In C order a concatenation along a dimension is made of rows, one for each index
+//! of the dimensions before it, and a row of one run of each part.
+
+use std::io;
+use std::ops::Range;
+
+use mapped::{Sink, WINDOW, Window};
+
+use crate::{Error, Storage, Tensor};
+
+/// See [`Storage::concat`].
+#[derive(Debug)]
+pub(crate) struct Concat<'a> {
+    parts: Vec<Part<'a>>,
+    /// Bytes of a row.
+    row: u64,
+    len: u64,
+}
+
+#[derive(Debug)]
+struct Part<'a> {
+    tensor: Tensor<'a>,
+    /// Bytes in a row.
+    run: u64,
+    /// Bytes of a row before this part's.
+    start: u64,
+}
+
+impl<'a> Concat<'a> {
+    /// The concatenation, and its shape.
+    pub(crate) fn new(dim: usize, parts: &[Tensor<'a>]) -> Result<(Self, Vec<u64>), Error> {
+        let Some(first) = parts.first() else {
+            return Err(Error::Unlike { first: Vec::new(), part: Vec::new(), dim });
+        };
+        let (dtype, mut shape) = (first.dtype(), first.shape().to_vec());
+        let unlike = |part: &Tensor<'_>| Error::Unlike {
+            first: first.shape().to_vec(),
+            part: part.shape().to_vec(),
+            dim,
+        };
+        let overflow = || Error::Overflow { shape: first.shape().to_vec(), stride: first.stride().to_vec() };
+        let mut joined = 0_u64;
+        for part in parts {
+            let others = |shape: &[u64]| {
+                shape.iter().enumerate().filter(|(i, _)| *i != dim).map(|(_, n)| *n).collect::<Vec<_>>()
+            };
+            let Some(size) = part.shape().get(dim) else { return Err(unlike(part)) };
+            if part.shape().len() != shape.len() || others(part.shape()) != others(&shape) {
+                return Err(unlike(part));
+            }
+            if part.dtype() != dtype {
+                return Err(Error::Mixed { first: dtype, part: part.dtype() });
+            }
+            joined = joined.checked_add(*size).ok_or_else(overflow)?;
+        }
+        let inner = |shape: &[u64]| {
+            let sizes =
+                shape.iter().skip(dim).chain(std::iter::once(&0)).take(shape.len().saturating_sub(dim));
+            sizes.fold(dtype.size(), |product, size| product.saturating_mul(*size))
+        };
+        let (mut placed, mut row) = (Vec::with_capacity(parts.len()), 0_u64);
+        for tensor in parts {
+            let run = inner(tensor.shape());
+            placed.push(Part { tensor: tensor.clone(), run, start: row });
+            row = row.checked_add(run).ok_or_else(overflow)?;
+        }
+        if let Some(size) = shape.get_mut(dim) {
+            *size = joined;
+        }
+        let len = shape.iter().try_fold(dtype.size(), |product, size| product.checked_mul(*size));
+        let len = len.filter(|len| i64::try_from(*len).is_ok()).ok_or_else(overflow)?;
+        Ok((Self { parts: placed, row, len }, shape))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Appends the bytes of `range`, little-endian.
+    pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
+        if range.end > self.len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let in_row = at.checked_rem(self.row).unwrap_or(0);
+            // Parts without elements start where their neighbours do; the last to start has the byte.
+            let number = self.parts.partition_point(|part| part.start <= in_row);
+            let Some(part) = number.checked_sub(1).and_then(|number| self.parts.get(number)) else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            let rest = part.start.saturating_add(part.run).saturating_sub(in_row);
+            let end = at.saturating_add(rest).min(range.end);
+            part.tensor.gathered().append(self.within(part, at)..self.within(part, end), out)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The bytes of `part` that come before the byte `at` of the concatenation.
+    fn within(&self, part: &Part<'_>, at: u64) -> u64 {
+        let rows = at.checked_div(self.row).unwrap_or(0);
+        let in_row = at.checked_rem(self.row).unwrap_or(0);
+        rows.saturating_mul(part.run).saturating_add(in_row.saturating_sub(part.start).min(part.run))
+    }
+
+    /// The bytes of the storage of `part` that `range` of the concatenation reads; for a part that is no
+    /// plain run of its storage, all that it views.
+    fn span(&self, part: &Part<'_>, range: &Range<u64>) -> Range<usize> {
+        let span = part.tensor.span();
+        let (start, end) = (self.within(part, range.start), self.within(part, range.end));
+        let bytes = if part.tensor.is_contiguous() {
+            span.start.saturating_add(start)..span.start.saturating_add(end)
+        } else {
+            span
+        };
+        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        at(bytes.start)..at(bytes.end)
+    }
+
+    pub(crate) fn release(&self, range: &Range<u64>) {
+        for part in &self.parts {
+            part.tensor.storage().release(&self.span(part, range));
+        }
+    }
+
+    /// Sends the bytes of `range`, little-endian, in windows.
+    pub(crate) fn send(&self, range: Range<u64>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        if range.end > self.len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let whole = range == (0..self.len);
+        if whole && self.row == self.len && self.parts.iter().all(|part| part.tensor.is_contiguous()) {
+            let mut parts = self.parts.iter();
+            return parts.try_for_each(|part| part.tensor.storage().send(self.span(part, &range), sink));
+        }
+        // A part's bytes pass in their own order even where parts alternate, so each can be summed.
+        let mut sums: Vec<Option<crc32fast::Hasher>> =
+            self.parts.iter().map(|part| (whole && part.is_whole()).then(crc32fast::Hasher::new)).collect();
+        let mut start = range.start;
+        while start < range.end {
+            // A multiple of every component size, so that no number is cut.
+            let window = start..start.saturating_add(WINDOW as u64).min(range.end);
+            for (part, sum) in self.parts.iter().zip(&mut sums) {
+                let (storage, span) = (part.tensor.storage(), self.span(part, &window));
+                if part.tensor.is_contiguous() {
+                    storage.populate(&span)?;
+                }
+                if let (Some(sum), Some(bytes)) = (sum, storage.checked(span)) {
+                    sum.update(bytes);
+                }
+            }
+            let mut bytes = Vec::with_capacity(WINDOW);
+            self.append(window.clone(), &mut bytes)?;
+            self.release(&window);
+            start = window.end;
+            sink.write(Window::owned(bytes))?;
+        }
+        for (part, sum) in self.parts.iter().zip(sums) {
+            if let Some(sum) = sum {
+                part.tensor.storage().compare(sum.finalize())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part<'_> {
+    /// Whether the part is all bytes of its storage, in their order.
+    fn is_whole(&self) -> bool {
+        self.tensor.is_contiguous() && self.tensor.span() == (0..self.tensor.storage().len())
+    }
+}
+
+impl<'a> Tensor<'a> {
+    /// The elements of `parts` one after the other along dimension `dim`; see [`Storage::concat`].
+    ///
+    /// # Errors
+    /// As [`Storage::concat`].
+    pub fn concat(dim: usize, parts: &[Tensor<'a>]) -> Result<Self, Error> {
+        let dtype = parts.first().map_or(crate::Dtype::UInt8, Tensor::dtype);
+        let (storage, shape) = Storage::concat(dim, parts)?;
+        let mut stride: Vec<u64> = shape
+            .iter()
+            .rev()
+            .scan(1_u64, |next, size| {
+                let stride = *next;
+                *next = next.saturating_mul((*size).max(1));
+                Some(stride)
+            })
+            .collect();
+        stride.reverse();
+        Self::new(dtype, shape, stride, 0, storage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mapped::Blob;
+
+    use super::*;
+    use crate::{ByteOrder, Dtype};
+
+    #[derive(Default)]
+    struct Collect(Vec<u8>);
+
+    impl<'a> Sink<'a> for Collect {
+        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+            self.0.extend_from_slice(&window);
+            Ok(())
+        }
+    }
+
+    fn part(shape: [u64; 2], stride: [u64; 2], from: i16) -> Tensor<'static> {
+        let numel = usize::try_from(shape.iter().product::<u64>()).expect("small");
+        let storage = Storage::owned((from..).take(numel).flat_map(i16::to_le_bytes).collect());
+        Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), 0, storage).expect("inside its storage")
+    }
+
+    fn values(tensor: &Tensor<'_>) -> Vec<i16> {
+        let mut out = Collect::default();
+        tensor.gathered().write_to(&mut out).expect("memory can be read");
+        out.0.chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
+    }
+
+    #[test]
+    fn parts_come_out_as_torch_cat_lays_them() {
+        let rows = Tensor::concat(0, &[part([1, 3], [3, 1], 0), part([2, 3], [3, 1], 3)]).expect("alike");
+        assert_eq!(rows.shape(), [3, 3]);
+        assert_eq!(values(&rows), (0..9).collect::<Vec<_>>());
+        let columns =
+            Tensor::concat(1, &[part([2, 1], [1, 1], 0), part([2, 0], [1, 1], 0), part([2, 2], [2, 1], 10)]);
+        let columns = columns.expect("alike");
+        assert_eq!(columns.shape(), [2, 3]);
+        assert_eq!(values(&columns), [0, 10, 11, 1, 12, 13]);
+    }
+
+    #[test]
+    fn transposed_and_big_endian_parts_come_out_too() {
+        let both = |dim| {
+            values(&Tensor::concat(dim, &[part([2, 2], [1, 2], 0), part([2, 2], [2, 1], 10)]).expect("alike"))
+        };
+        assert_eq!(both(0), [0, 2, 1, 3, 10, 11, 12, 13]);
+        assert_eq!(both(1), [0, 2, 10, 11, 1, 3, 12, 13]);
+        let big = Storage::owned((0..4_i16).flat_map(i16::to_be_bytes).collect());
+        let big = big.with_byte_order(ByteOrder::Big, 2);
+        let big = Tensor::new(Dtype::Int16, vec![2, 2], vec![2, 1], 0, big).expect("inside");
+        let joined = Tensor::concat(1, &[big, part([2, 1], [1, 1], 10)]).expect("alike");
+        assert_eq!(values(&joined), [0, 1, 10, 2, 3, 11]);
+        // A view of what was joined.
+        let storage = joined.storage().clone();
+        let view = Tensor::new(Dtype::Int16, vec![3], vec![2], 1, storage).expect("inside");
+        assert_eq!(values(&view), [1, 2, 11]);
+    }
+
+    #[test]
+    fn many_windows_are_one_tensor() {
+        let part = |value: u8| {
+            let storage = Storage::owned(vec![value; 3 << 20]);
+            Tensor::new(Dtype::UInt8, vec![3, 1 << 20], vec![1 << 20, 1], 0, storage).expect("inside")
+        };
+        let joined = Tensor::concat(1, &[part(1), part(2)]).expect("alike");
+        let mut out = Collect::default();
+        joined.gathered().write_to(&mut out).expect("memory can be read");
+        let halves: Vec<u8> = out.0.chunks(1 << 20).map(|half| half[0]).collect();
+        assert_eq!(halves, [1, 2, 1, 2, 1, 2]);
+        assert!(out.0.chunks(1 << 20).all(|half| half.iter().all(|byte| *byte == half[0])));
+    }
+
+    #[test]
+    fn unlike_parts_are_refused() {
+        let error = |dim, parts: &[Tensor<'static>]| {
+            Tensor::concat(dim, parts).map(|_| ()).expect_err("unlike").to_string()
+        };
+        assert_eq!(
+            error(0, &[part([1, 3], [3, 1], 0), part([1, 2], [2, 1], 0)]),
+            "shape [1, 2] does not continue shape [1, 3] along dimension 0"
+        );
+        assert!(error(2, &[part([1, 3], [3, 1], 0)]).contains("along dimension 2"));
+        assert!(Tensor::concat(0, &[]).is_err());
+    }
+}
