@@ -109,6 +109,11 @@ impl Tree {
         ModuleId(self.modules.len().saturating_sub(1))
     }
 
+    /// The most attributes of a class.
+    pub(crate) fn widest(&self) -> usize {
+        self.classes.iter().map(|class| class.attributes.len()).max().unwrap_or(0)
+    }
+
     /// Adds free functions, written as methods are.
     pub(crate) fn functions(&mut self, text: &str) {
         self.functions.push_str(&text.replace("{ns}", NAMESPACE));
