@@ -298,10 +298,10 @@ fn summary(
     ] {
         writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", safe(value))?;
     }
-    if checkpoint.values > 0 {
+    if !checkpoint.values.is_empty() {
         terminal::note(format!(
             "{} values that are no tensors stay in the checkpoint (`torch2carton trace` shows them)",
-            checkpoint.values
+            checkpoint.values.len()
         ));
     }
     Ok(())

@@ -8,7 +8,7 @@ use mapped::{Blob, Sink, Window};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tensor::{StorageId, Tensor};
-use torch_import::{Checkpoint, Container};
+use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound};
 
 use crate::cli;
 use crate::terminal::{BOLD, DIM, bytes, count, safe};
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
         table(&mut out, &rows)?;
-        totals(&mut out, &container, &checkpoint)?;
+        totals(&mut out, &container, &checkpoint, rows.len())?;
         out.flush()?;
     }
     Ok(())
@@ -64,13 +64,19 @@ fn json(
 #[derive(Serialize)]
 struct Row<'c> {
     name: &'c str,
-    dtype: &'static str,
+    dtype: &'c str,
     shape: &'c [u64],
     stride: &'c [u64],
     storage_offset: u64,
-    /// First use 0; equal for tensors that share memory.
-    storage: usize,
+    /// First use 0; equal for tensors that share memory; `null` for what has no storage of its own.
+    storage: Option<usize>,
     nbytes: u64,
+    /// Of a sparse or nested tensor, whose parts stand below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<&'c str>,
+    /// Of a quantized tensor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quantizer: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Hash::is_not_asked")]
     sha256: Hash,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +89,7 @@ struct Row<'c> {
 enum Hash {
     /// Without `--sha256`.
     NotAsked,
-    /// `null`: the view expands its storage to more than is sensible to hash.
+    /// `null`: the view expands its storage to more than is sensible to hash, or the row is no one view.
     TooLarge,
     Hex(String),
 }
@@ -94,22 +100,52 @@ impl Hash {
     }
 }
 
+/// A row a tensor, in the file's order; a quantized tensor has one row, a sparse one and its parts one each.
 fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>> {
-    let mut storages: HashMap<StorageId, usize> = HashMap::new();
-    let row = |(name, tensor): &'c (String, Tensor<'_>)| {
-        let next = storages.len();
+    let mut rows = Rows { storages: HashMap::new(), sha256, rows: Vec::new() };
+    let mut compounds = checkpoint.compounds.iter().peekable();
+    let mut tensors = checkpoint.tensors.iter().enumerate();
+    loop {
+        let next = tensors.clone().next().map(|(index, _)| index);
+        if let Some(compound) = compounds.next_if(|compound| Some(compound.at) == next || next.is_none()) {
+            rows.compound(compound)?;
+            if let (CompoundKind::Quantized { .. }, Some(last)) =
+                (&compound.compound.kind, compound.compound.parts.len().checked_sub(1))
+            {
+                tensors.nth(last);
+            }
+            continue;
+        }
+        let Some((_, (name, tensor))) = tensors.next() else { break };
+        rows.strided(name, tensor)?;
+    }
+    Ok(rows.rows)
+}
+
+struct Rows<'c> {
+    storages: HashMap<StorageId, usize>,
+    sha256: bool,
+    rows: Vec<Row<'c>>,
+}
+
+impl<'c> Rows<'c> {
+    fn strided(&mut self, name: &'c str, tensor: &'c Tensor<'_>) -> Result<()> {
+        let next = self.storages.len();
+        let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
         let mut row = Row {
             name,
             dtype: tensor.dtype().name(),
             shape: tensor.shape(),
             stride: tensor.stride(),
             storage_offset: tensor.storage_offset(),
-            storage: *storages.entry(tensor.storage().id()).or_insert(next),
+            storage: Some(storage),
             nbytes: tensor.nbytes(),
+            layout: None,
+            quantizer: None,
             sha256: Hash::NotAsked,
             note: None,
         };
-        if sha256 {
+        if self.sha256 {
             row.sha256 = hash(tensor).with_context(|| format!("tensor `{name}`"))?;
             if matches!(row.sha256, Hash::TooLarge) {
                 row.note = Some(format!(
@@ -119,9 +155,42 @@ fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>
                 ));
             }
         }
-        Ok(row)
-    };
-    checkpoint.tensors.iter().map(row).collect()
+        self.rows.push(row);
+        Ok(())
+    }
+
+    fn compound(&mut self, NamedCompound { name, compound, .. }: &'c NamedCompound<'_>) -> Result<()> {
+        if let (CompoundKind::Quantized { scheme, axis }, Some((_, integers))) =
+            (&compound.kind, compound.parts.first())
+        {
+            self.strided(name, integers)?;
+            if let Some(row) = self.rows.last_mut() {
+                row.dtype = compound.dtype.name();
+                row.quantizer = Some(serde_json::json!({ "scheme": scheme, "axis": axis }));
+            }
+            return Ok(());
+        }
+        let (layout, note) = match &compound.kind {
+            CompoundKind::Sparse { layout } => (Some(layout.as_str()), None),
+            CompoundKind::Nested => (Some("nested"), None),
+            CompoundKind::Meta { what } => (None, Some(format!("no data: {what}"))),
+            _ => (None, None),
+        };
+        self.rows.push(Row {
+            name,
+            dtype: compound.dtype.name(),
+            shape: &compound.shape,
+            stride: &[],
+            storage_offset: 0,
+            storage: None,
+            nbytes: compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum)),
+            layout,
+            quantizer: None,
+            sha256: if self.sha256 { Hash::TooLarge } else { Hash::NotAsked },
+            note,
+        });
+        Ok(())
+    }
 }
 
 fn hash(tensor: &Tensor<'_>) -> io::Result<Hash> {
@@ -147,15 +216,19 @@ pub(crate) fn hex(hash: &[u8; 32]) -> String {
 
 fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
     let head = ["name", "dtype", "shape", "size", "storage"].map(str::to_owned);
-    let mut first_of: HashMap<usize, &str> = HashMap::new();
+    let mut first_of: HashMap<Option<usize>, &str> = HashMap::new();
     let cells: Vec<[String; 5]> = rows
         .iter()
         .map(|row| {
-            let shared = match first_of.get(&row.storage) {
-                Some(first) => format!("shared with {}", safe(first)),
-                None => String::new(),
+            let shared = match (row.layout, row.note.as_ref(), first_of.get(&row.storage)) {
+                (Some(layout), ..) => layout.to_owned(),
+                (_, Some(note), _) if row.storage.is_none() => safe(note),
+                (.., Some(first)) => format!("shared with {}", safe(first)),
+                (.., None) => String::new(),
             };
-            first_of.entry(row.storage).or_insert(row.name);
+            if row.storage.is_some() {
+                first_of.entry(row.storage).or_insert(row.name);
+            }
             let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
             let shape = format!("[{}]", shape.join(", "));
             [safe(row.name), row.dtype.to_owned(), shape, bytes(row.nbytes), shared]
@@ -178,6 +251,7 @@ fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
         let text = match (&row.sha256, &row.note) {
             (Hash::Hex(hash), _) => hash,
             (Hash::TooLarge, Some(note)) => note,
+            (Hash::TooLarge, None) => "-",
             _ => break,
         };
         let gap = if index == 0 { "\n" } else { "" };
@@ -186,7 +260,12 @@ fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-fn totals(out: &mut dyn Write, container: &Container, checkpoint: &Checkpoint<'_>) -> io::Result<()> {
+fn totals(
+    out: &mut dyn Write,
+    container: &Container,
+    checkpoint: &Checkpoint<'_>,
+    tensors: usize,
+) -> io::Result<()> {
     let summary = Totals::of(&checkpoint.tensors);
     let dtypes: Vec<String> =
         summary.bytes_by_dtype.iter().map(|(dtype, n)| format!("{dtype} {}", bytes(*n))).collect();
@@ -199,13 +278,17 @@ fn totals(out: &mut dyn Write, container: &Container, checkpoint: &Checkpoint<'_
     writeln!(out)?;
     for (label, value) in [
         ("container", format!("{}, {}", container.format().name(), bytes(container.len()))),
-        ("tensors", checkpoint.tensors.len().to_string()),
+        ("tensors", tensors.to_string()),
         ("parameters", count(summary.parameters)),
         ("bytes", dtypes.join(", ")),
-        ("values", format!("{} beside the tensors", checkpoint.values)),
+        ("values", format!("{} beside the tensors", checkpoint.values.len())),
         ("globals", globals),
     ] {
         writeln!(out, "{DIM}{label:<12}{DIM:#}{value}")?;
+    }
+    if checkpoint.left_out > 0 {
+        let n = checkpoint.left_out;
+        writeln!(out, "{DIM}{:<12}{DIM:#}{n} tensors lie where state_dict() does not look", "left out")?;
     }
     container.notes().iter().try_for_each(|note| writeln!(out, "{DIM}{:<12}{DIM:#}{}", "note", safe(note)))
 }

@@ -1,21 +1,25 @@
 //! What a trace says of storages and tensors, which the pickle machine does not know.
 
 use pickle_vm::{Heap, Instance, Object, ObjectId};
+use tensor::Dtype;
 
 use crate::Container;
 use crate::persistent::StorageRef;
 use crate::rebuild::Function;
 
-/// What a trace calls the object `id`: a storage by its dtype, its record and its place in the file; a
+/// What a trace calls the object `id`: a storage by its record, its dtype and its place in the file; a
 /// rebuilt tensor by its dtype and shape. `None` for all other objects.
 pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) -> Option<String> {
     match heap.get(id) {
         Object::Persistent(_) => {
-            let StorageRef { dtype, key, numel } = StorageRef::read(heap, id).ok()?;
-            let file_offset = || container?.storage(&key, dtype, numel).ok()?.file_offset();
-            let record = container.and_then(|container| container.storage_record(&key)).unwrap_or(&key);
-            let at = file_offset().map_or_else(String::new, |at| format!(" at byte {at} of the file"));
-            Some(format!("Storage({record}, {dtype}, {numel} elements{at})"))
+            let reference = StorageRef::read(heap, id).ok()?;
+            let dtype = reference.dtype.unwrap_or(Dtype::UInt8);
+            let file_offset = || container?.storage(&reference, dtype).ok()?.file_offset();
+            let record = container.and_then(|container| container.storage_record(&reference.key));
+            let record = record.unwrap_or(&reference.key);
+            let at = file_offset().map_or_else(String::new, |at| format!(", at byte {at} of the file"));
+            let dtype = reference.dtype.map_or("untyped", Dtype::name);
+            Some(format!("Storage({record}, {dtype}, {} elements{at})", reference.numel))
         }
         Object::Instance(instance) => tensor(heap, instance),
         _ => None,
@@ -23,23 +27,24 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
 }
 
 fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
-    match Function::of(heap, instance)? {
-        Function::Parameter => Some("Parameter".to_owned()),
-        Function::Unread => None,
-        Function::Tensor | Function::TensorV2 => {
-            let &[storage, _, size, ..] = heap.items(instance.args)? else { return None };
-            let dtype = StorageRef::read(heap, storage).ok()?.dtype;
-            let size: Option<Vec<i64>> = heap.items(size)?.iter().map(|n| heap.int(*n)).collect();
-            Some(format!("Tensor({dtype}, {:?})", size?))
+    let args = heap.items(instance.args)?;
+    let dtype = match Function::of(heap, instance)? {
+        Function::Wrapper => return Some("Parameter".to_owned()),
+        Function::Tensor | Function::TensorV2 | Function::Quantized => {
+            StorageRef::read(heap, *args.first()?).ok()?.dtype?.name()
         }
-    }
+        Function::TensorV3 => heap.global(*args.get(6)?)?.1,
+        _ => return None,
+    };
+    let size: Option<Vec<i64>> = heap.items(*args.get(2)?)?.iter().map(|n| heap.int(*n)).collect();
+    Some(format!("Tensor({dtype}, {:?})", size?))
 }
 
 /// How many tensors a pickle makes; a parameter is the tensor that it wraps.
 pub fn count_tensors(heap: &Heap<'_>) -> u64 {
     let makes_one = |id: &ObjectId| {
         let function = heap.instance(*id).and_then(|instance| Function::of(heap, instance));
-        function.is_some_and(|function| function != Function::Parameter)
+        function.is_some_and(Function::makes_one)
     };
     heap.ids().filter(makes_one).count() as u64
 }

@@ -1,16 +1,18 @@
 //! Walks the root object once and names the tensors.
 //!
-//! A name is the path to a tensor, its parts joined by dots: dict keys, and indices of lists and tuples.
-//! A tensor that is the root itself has the empty name.
+//! A name is the path to a tensor, its parts joined by dots: dict keys, attributes, and indices of lists
+//! and tuples. A tensor that is the root itself has the empty name.
 
 use std::collections::{HashMap, HashSet};
 
-use pickle_vm::{Heap, Object, ObjectId};
+use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::Tensor;
 
-use crate::key::{self, Key};
-use crate::rebuild::{Function, Rebuilder};
-use crate::{Container, Error, Format, Global, Result};
+use crate::children::{self, Step};
+use crate::compound::Compound;
+use crate::key;
+use crate::rebuild::{Function, Rebuilder, Rebuilt};
+use crate::{Container, Error, Global, Result};
 
 /// Python's own pickler gives up at this depth.
 const MAX_DEPTH: usize = 1000;
@@ -22,27 +24,50 @@ const VISITS: usize = 1 << 16;
 /// The named tensors of a checkpoint, in the file's order.
 #[derive(Debug)]
 pub struct Checkpoint<'a> {
-    /// Names and tensors.
+    /// Names and strided tensors. Those that a quantized, sparse or nested tensor is made of stand here
+    /// one by one, named `NAME.PART`.
     pub tensors: Vec<(String, Tensor<'a>)>,
-    /// How many values beside the tensors the containers hold: numbers, texts, configurations.
-    pub values: usize,
+    /// The tensors that are made of several, or have no data.
+    pub compounds: Vec<NamedCompound<'a>>,
+    /// What is no tensor: numbers, texts, configurations.
+    pub values: Vec<Value>,
     /// The classes and functions that the pickle names.
     pub globals: Vec<Global>,
+    /// How many tensors lie where `state_dict()` of a pickled module does not look.
+    pub left_out: usize,
+    /// The objects that the values refer to.
+    pickle: Pickle<'a>,
+}
+
+/// A compound tensor and its place.
+#[derive(Clone, Debug)]
+pub struct NamedCompound<'a> {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub compound: Compound<'a>,
+    /// Where its parts start in [`Checkpoint::tensors`].
+    pub at: usize,
+}
+
+/// A value that is no tensor.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Its path, as a tensor's name.
+    pub path: String,
+    /// The object.
+    pub object: ObjectId,
+    /// Whether it is a container that lies inside itself.
+    pub is_cycle: bool,
 }
 
 impl<'a> Checkpoint<'a> {
     /// Reads the pickle of `container` and gives its objects their meaning, over the storages.
     ///
     /// # Errors
-    /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, two tensors come out under one name,
-    /// or tensors lie where they are not read.
+    /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
+    /// tensors come out under one name.
     pub fn read(container: &'a Container) -> Result<Self> {
-        if container.format() == Format::TorchScript {
-            return Err(Error::Format {
-                what: "a TorchScript archive",
-                hint: "TorchScript archives are not read yet",
-            });
-        }
         let pickle = container.load()?;
         let heap = &pickle.heap;
         let mut walk = Walk {
@@ -51,16 +76,27 @@ impl<'a> Checkpoint<'a> {
             path: Vec::new(),
             open: HashSet::new(),
             tensors: Vec::new(),
-            values: 0,
-            visits: heap.len().saturating_mul(VISITS_PER_OBJECT).saturating_add(VISITS),
+            compounds: Vec::new(),
+            values: Vec::new(),
+            visits: visits(heap),
         };
         walk.run(pickle.root)?;
-        walk.refuse_hidden()?;
-        let Walk { tensors, values, .. } = walk;
+        let left_out = walk.count_left_out();
+        let Walk { tensors, compounds, values, .. } = walk;
         refuse_duplicates(heap, &tensors)?;
         let tensors = tensors.into_iter().map(|found| (found.name, found.tensor)).collect();
-        Ok(Self { tensors, values, globals: Global::all(heap) })
+        let globals = Global::all(heap);
+        Ok(Self { tensors, compounds, values, globals, left_out, pickle })
     }
+
+    /// The objects that [`Value`]s refer to.
+    pub fn heap(&self) -> &Heap<'a> {
+        &self.pickle.heap
+    }
+}
+
+fn visits(heap: &Heap<'_>) -> usize {
+    heap.len().saturating_mul(VISITS_PER_OBJECT).saturating_add(VISITS)
 }
 
 struct Found<'a> {
@@ -75,13 +111,6 @@ struct Level {
     children: std::vec::IntoIter<(Step, ObjectId)>,
 }
 
-/// One step of a path.
-#[derive(Clone, Copy)]
-enum Step {
-    Key(ObjectId),
-    Index(usize),
-}
-
 struct Walk<'a, 'h> {
     heap: &'h Heap<'a>,
     rebuilder: Rebuilder<'a, 'h>,
@@ -89,11 +118,12 @@ struct Walk<'a, 'h> {
     /// The containers on the path: one of them inside itself is a cycle.
     open: HashSet<ObjectId>,
     tensors: Vec<Found<'a>>,
-    values: usize,
+    compounds: Vec<NamedCompound<'a>>,
+    values: Vec<Value>,
     visits: usize,
 }
 
-impl Walk<'_, '_> {
+impl<'a> Walk<'a, '_> {
     /// Depth first, in the file's order, with a stack of its own.
     fn run(&mut self, root: ObjectId) -> Result<()> {
         let mut levels: Vec<Level> = Vec::new();
@@ -123,27 +153,42 @@ impl Walk<'_, '_> {
     /// Records a tensor or a value; a container is returned to be entered.
     fn visit(&mut self, id: ObjectId) -> Result<Option<Level>> {
         let Some(visits) = self.visits.checked_sub(1) else {
-            let limit = self.heap.len().saturating_mul(VISITS_PER_OBJECT).saturating_add(VISITS);
-            return Err(Error::Limit {
-                what: "paths through shared containers",
-                offset: self.heap.offset(id),
-                limit,
-            });
+            let (what, offset) = ("paths through shared containers", self.heap.offset(id));
+            return Err(Error::Limit { what, offset, limit: visits(self.heap) });
         };
         self.visits = visits;
-        let tensor = self.rebuilder.tensor(id).map_err(|error| self.named(error))?;
-        if let Some(tensor) = tensor {
-            self.tensors.push(Found { name: self.name(), path: self.path.clone(), tensor });
-            return Ok(None);
+        let rebuilt = self.rebuilder.rebuild(id);
+        let rebuilt =
+            rebuilt.map_err(|error| Error::Tensor { name: self.name(), reason: Box::new(error) })?;
+        match rebuilt {
+            Some(Rebuilt::Strided(tensor)) => self.found(self.name(), tensor),
+            Some(Rebuilt::Compound(compound)) => self.found_compound(compound),
+            None => {
+                if let Some(children) = children::of(self.heap, id) {
+                    if self.open.insert(id) {
+                        return Ok(Some(Level { id, children: children.into_iter() }));
+                    }
+                    self.values.push(Value { path: self.name(), object: id, is_cycle: true });
+                } else {
+                    self.values.push(Value { path: self.name(), object: id, is_cycle: false });
+                }
+            }
         }
-        let Some(children) = children(self.heap, id) else {
-            self.values = self.values.saturating_add(1);
-            return Ok(None);
-        };
-        if !self.open.insert(id) {
-            return Ok(None);
+        Ok(None)
+    }
+
+    fn found(&mut self, name: String, tensor: Tensor<'a>) {
+        self.tensors.push(Found { name, path: self.path.clone(), tensor });
+    }
+
+    /// A compound's parts stand among the tensors, named after it.
+    fn found_compound(&mut self, compound: Compound<'a>) {
+        let (name, at) = (self.name(), self.tensors.len());
+        for (part, tensor) in &compound.parts {
+            let name = if name.is_empty() { (*part).to_owned() } else { format!("{name}.{part}") };
+            self.found(name, tensor.clone());
         }
-        Ok(Some(Level { id, children: children.into_iter() }))
+        self.compounds.push(NamedCompound { name, compound, at });
     }
 
     fn name(&self) -> String {
@@ -160,77 +205,15 @@ impl Walk<'_, '_> {
         name
     }
 
-    fn named(&self, error: Error) -> Error {
-        Error::Tensor { name: self.name(), reason: Box::new(error) }
-    }
-
-    /// Tensors that the walk did not reach lie in objects that it does not enter.
-    fn refuse_hidden(&self) -> Result<()> {
-        let hidden = |id: &ObjectId| {
+    /// Tensors that the walk did not reach: a module's attributes that are none of its parameters and
+    /// buffers, hooks, the insides of tensor subclasses.
+    fn count_left_out(&self) -> usize {
+        let missed = |id: &ObjectId| {
             let function = self.heap.instance(*id).and_then(|instance| Function::of(self.heap, instance));
-            function.is_some() && !self.rebuilder.rebuilt(*id)
+            function.is_some_and(Function::makes_one) && !self.rebuilder.is_done(*id)
         };
-        let mut all = self.heap.ids().filter(hidden);
-        let Some(first) = all.next() else { return Ok(()) };
-        let holder = self.heap.ids().find_map(|id| {
-            let instance = self.heap.instance(id)?;
-            let (module, name) = self.heap.global(instance.callable)?;
-            let plain = is_dict(module, name) || Function::of(self.heap, instance).is_some();
-            (!plain).then(|| format!("{}.{}", module.escape_debug(), name.escape_debug()))
-        });
-        Err(Error::Hidden {
-            count: all.count().saturating_add(1),
-            class: holder.unwrap_or_else(|| "an object without a name".to_owned()),
-            offset: self.heap.offset(first),
-            what: "a pickled object",
-        })
+        self.heap.ids().filter(missed).count()
     }
-}
-
-fn is_dict(module: &str, name: &str) -> bool {
-    module == "collections" && matches!(name, "OrderedDict" | "defaultdict")
-}
-
-/// What a container holds; `None` for what is no container.
-fn children(heap: &Heap<'_>, id: ObjectId) -> Option<Vec<(Step, ObjectId)>> {
-    match heap.get(id) {
-        Object::Dict(_) => Some(last_of_each_key(heap, heap.entries(id)?.iter().copied())),
-        Object::List(_) | Object::Tuple(_) => {
-            let items = heap.items(id)?.iter().enumerate();
-            Some(items.map(|(index, item)| (Step::Index(index), *item)).collect())
-        }
-        Object::Instance(instance) => {
-            let (module, name) = heap.global(instance.callable)?;
-            if !is_dict(module, name) {
-                return None;
-            }
-            // Old protocols hand an OrderedDict its pairs as an argument.
-            let pairs = heap.items(instance.args)?.iter().filter_map(|arg| heap.items(*arg)).flatten();
-            let pairs = pairs.filter_map(|pair| match heap.items(*pair)? {
-                &[key, value] => Some((key, value)),
-                _ => None,
-            });
-            Some(last_of_each_key(heap, pairs.chain(instance.items().iter().copied())))
-        }
-        _ => None,
-    }
-}
-
-/// A dict keeps a key's first place and its last value.
-fn last_of_each_key(
-    heap: &Heap<'_>,
-    entries: impl Iterator<Item = (ObjectId, ObjectId)>,
-) -> Vec<(Step, ObjectId)> {
-    let mut places: HashMap<Key<'_>, usize> = HashMap::new();
-    let mut children: Vec<(Step, ObjectId)> = Vec::new();
-    for (key, value) in entries {
-        let place = *places.entry(Key::of(heap, key)).or_insert(children.len());
-        match children.get_mut(place) {
-            Some(child) => child.1 = value,
-            None => children.push((Step::Key(key), value)),
-        }
-    }
-    children
 }
 
 /// A path as Python writes it, such as `['model'][0]`.

@@ -19,16 +19,20 @@
 
 mod annotate;
 mod checkpoint;
+mod children;
+mod compound;
 mod container;
 mod error;
 mod globals;
 mod key;
+mod numpy;
 mod persistent;
 mod pickles;
 mod rebuild;
 
 pub use annotate::{annotate, count_tensors};
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, NamedCompound, Value};
+pub use compound::{Compound, CompoundKind};
 pub use container::{Container, Format};
 pub use error::{Error, Result};
 pub use globals::Global;

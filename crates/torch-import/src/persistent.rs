@@ -1,7 +1,8 @@
-//! Persistent ids: `('storage', class, key, location, numel)`.
+//! Persistent ids: `('storage', class, key, location, numel)`, and before PyTorch 1.6 a sixth field that
+//! makes it a view of the storage, and `('module', class, path, source)`.
 //!
-//! Facts: `persistent_load` in `torch/serialization.py`. `numel` counts elements. The strings may be
-//! bytes in files that Python 2 wrote.
+//! Facts: the three `persistent_load` in `torch/serialization.py`. `numel` counts elements, of an
+//! `UntypedStorage` bytes. The strings may be bytes in files that Python 2 wrote.
 
 use std::borrow::Cow;
 
@@ -13,8 +14,21 @@ use crate::{Error, Result};
 /// What a persistent id says of a storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StorageRef<'h> {
-    pub(crate) dtype: Dtype,
+    /// `None` for an `UntypedStorage`, whose tensors name their dtype themselves.
+    pub(crate) dtype: Option<Dtype>,
     pub(crate) key: Cow<'h, str>,
+    pub(crate) numel: u64,
+    /// The part of it that is meant; `None` for the whole.
+    pub(crate) view: Option<StorageView<'h>>,
+}
+
+/// A part of a storage, which PyTorch loads as a storage of its own over the same bytes: a tensor's
+/// storage offset counts from the start of the part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StorageView<'h> {
+    pub(crate) key: Cow<'h, str>,
+    /// Elements of the storage before its first one.
+    pub(crate) offset: u64,
     pub(crate) numel: u64,
 }
 
@@ -26,8 +40,12 @@ impl<'h> StorageRef<'h> {
         let Some(fields) = heap.persistent(id).and_then(|pid| heap.items(pid)) else {
             return Err(fail(format!("expected a storage, found {}", heap.get(id).type_name())));
         };
-        let &[tag, class, key, _location, numel] = fields else {
-            return Err(fail(format!("expected 5 fields, found {}", fields.len())));
+        let (fields_of_root, view) = match fields {
+            [first @ .., view] if fields.len() == 6 => (first, Some(*view)),
+            all => (all, None),
+        };
+        let &[tag, class, key, _location, numel] = fields_of_root else {
+            return Err(fail(format!("expected 5 or 6 fields, found {}", fields.len())));
         };
         let tag = heap.text(tag).unwrap_or_default();
         if tag != "storage" {
@@ -36,18 +54,68 @@ impl<'h> StorageRef<'h> {
         let Some((module, class)) = heap.global(class) else {
             return Err(fail(format!("expected a storage class, found {}", heap.get(class).type_name())));
         };
-        let dtype = match module {
-            "torch" => Dtype::from_storage_class(class),
-            _ => None,
+        let dtype = match (module, class) {
+            ("torch" | "torch.storage", "UntypedStorage") => None,
+            ("torch", class) if Dtype::from_storage_class(class).is_some() => Dtype::from_storage_class(class),
+            _ => {
+                let (module, class) = (module.escape_debug(), class.escape_debug());
+                return Err(fail(format!("storage class `{module}.{class}` is not read")));
+            }
         };
-        let dtype = dtype.ok_or_else(|| {
-            fail(format!("storage class `{}.{}` is not read", module.escape_debug(), class.escape_debug()))
-        })?;
-        let key = heap.text(key).ok_or_else(|| fail("the key is no text".to_owned()))?;
-        let numel = heap
-            .int(numel)
-            .and_then(|numel| u64::try_from(numel).ok())
-            .ok_or_else(|| fail("the number of elements is no natural number".to_owned()))?;
-        Ok(Self { dtype, key, numel })
+        let number = |id: ObjectId, what: &str| {
+            let number = heap.int(id).and_then(|number| u64::try_from(number).ok());
+            number.ok_or_else(|| fail(format!("{what} is no natural number")))
+        };
+        let text = |id: ObjectId| key_text(heap, id).ok_or_else(|| fail("the key is no text".to_owned()));
+        let (key, whole) = (text(key)?, number(numel, "the number of elements")?);
+        let view = match view.filter(|view| !heap.is_none(*view)) {
+            None => None,
+            Some(view) => {
+                let Some(&[key, offset, numel]) = heap.items(view) else {
+                    return Err(fail("the view is no tuple of a key, an offset and a size".to_owned()));
+                };
+                let (offset, size) = (number(offset, "the view's offset")?, number(numel, "the view's size")?);
+                if offset.checked_add(size).is_none_or(|end| end > whole) {
+                    return Err(fail(format!(
+                        "a view of {size} elements at {offset} of a storage that has {whole}"
+                    )));
+                }
+                Some(StorageView { key: text(key)?, offset, numel: size })
+            }
+        };
+        Ok(Self { dtype, key, numel: whole, view })
     }
+
+    /// Bytes of the storage; `None` where they do not fit 64 bits.
+    pub(crate) fn nbytes(&self) -> Option<u64> {
+        self.numel.checked_mul(self.dtype.map_or(1, Dtype::size))
+    }
+    /// What PyTorch knows the storage by: references with equal keys share one storage.
+    pub(crate) fn identity(&self) -> &Cow<'h, str> {
+        self.view.as_ref().map_or(&self.key, |view| &view.key)
+    }
+}
+
+/// A tensor that a 0.1 checkpoint describes beside its pickle. Shape, stride and offset count elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PersistentTensor {
+    pub(crate) storage: StorageRef<'static>,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) stride: Vec<u64>,
+    pub(crate) offset: u64,
+}
+
+/// The class that the persistent object `id` stands for: files before PyTorch 1.6 keep a module's class
+/// with its source, as `('module', class, path, source)` or, in 0.1, `(class, path, source)`.
+pub(crate) fn module_class(heap: &Heap<'_>, id: ObjectId) -> Option<ObjectId> {
+    match *heap.items(heap.persistent(id)?)? {
+        [tag, class, _path, _source] if heap.text(tag)? == "module" => Some(class),
+        [class, _path, _source] if heap.global(class).is_some() => Some(class),
+        _ => None,
+    }
+}
+
+/// A key as text: files hold texts, byte strings and, in 0.1, addresses.
+pub(crate) fn key_text<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, str>> {
+    heap.text(id).or_else(|| heap.int(id).map(|number| Cow::Owned(number.to_string())))
 }

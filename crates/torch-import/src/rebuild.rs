@@ -1,148 +1,350 @@
-//! What `torch._utils._rebuild_*` would have returned.
+//! What `torch._utils._rebuild_*` and their kin would have returned.
 //!
-//! Facts: `torch/_utils.py`. Offsets, sizes and strides count elements.
+//! Facts: `torch/_utils.py`, `torch/_tensor.py` of PyTorch 2.15. Offsets, sizes and strides count
+//! elements.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use pickle_vm::{Heap, Instance, ObjectId};
-use tensor::{Storage, Tensor};
+use pickle_vm::{Heap, Instance, Object, ObjectId};
+use tensor::{Dtype, Storage, Tensor};
 
+use crate::compound::{self, Compound};
 use crate::persistent::StorageRef;
-use crate::{Container, Error, Result};
+use crate::{Container, Error, Result, numpy};
 
-/// The functions whose calls make tensors.
+/// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
+const MAX_DEPTH: usize = 16;
+
+/// The calls that make tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     /// `_rebuild_tensor(storage, offset, size, stride)`
     Tensor,
     /// `_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks[, metadata])`
     TensorV2,
-    /// `_rebuild_parameter(data, requires_grad, hooks)`, and the same with a state behind
-    Parameter,
+    /// `_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])`
+    TensorV3,
+    /// `_rebuild_parameter(data, requires_grad, hooks[, state])` and others whose first argument is the
+    /// tensor
+    Wrapper,
+    /// `_rebuild_from_type(func, type, args, dict)` and its second version
+    FromType,
+    /// `_rebuild_sparse_tensor(layout, data)`
+    Sparse,
+    /// `_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)`
+    Quantized,
+    /// `_rebuild_nested_tensor(values, sizes, strides, offsets)`
+    Nested,
+    /// `_rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad)`
+    Meta,
+    /// `_rebuild_wrapper_subclass(class, dtype, size, stride, offset, layout, device, requires_grad)`
+    WrapperSubclass,
+    /// A tensor class whose state is `(storage, offset, size, stride)`, before PyTorch 0.2
+    SetState,
+    /// `numpy…_reconstruct(ndarray, (0,), b'b')`, its state the array
+    NumpyArray,
+    /// `numpy…_frombuffer(buffer, dtype, shape, order)`
+    NumpyBuffer,
     /// Any other of PyTorch's.
     Unread,
 }
 
 impl Function {
-    /// The function that an instance calls, when it makes a tensor.
-    pub(crate) fn of(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
-        Some(match heap.global(instance.callable)? {
+    /// The function of this name, when its call makes a tensor.
+    pub(crate) fn named(module: &str, name: &str) -> Option<Self> {
+        Some(match (module, name) {
             ("torch._utils", "_rebuild_tensor") => Self::Tensor,
             ("torch._utils", "_rebuild_tensor_v2") => Self::TensorV2,
-            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => Self::Parameter,
+            ("torch._utils", "_rebuild_tensor_v3") => Self::TensorV3,
+            (
+                "torch._utils",
+                "_rebuild_parameter"
+                | "_rebuild_parameter_with_state"
+                | "_rebuild_device_tensor_from_numpy"
+                | "_rebuild_device_tensor_from_cpu_tensor"
+                | "_rebuild_xla_tensor",
+            )
+            | ("torch.nn.parameter", "Parameter" | "Buffer")
+            | ("torch.autograd.variable", "Variable") => Self::Wrapper,
+            ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => Self::FromType,
+            ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
+            ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
+            ("torch._utils", "_rebuild_nested_tensor") => Self::Nested,
+            ("torch._utils", "_rebuild_meta_tensor_no_storage") => Self::Meta,
+            ("torch._utils", "_rebuild_wrapper_subclass") => Self::WrapperSubclass,
+            ("torch" | "torch.cuda" | "torch.tensor", class) if is_tensor_class(class) => Self::SetState,
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyArray,
+            ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Self::NumpyBuffer,
             (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => Self::Unread,
             _ => return None,
         })
     }
+
+    /// The function that an instance calls, when it makes a tensor.
+    pub(crate) fn of(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
+        let (module, name) = heap.global(instance.callable)?;
+        Self::named(module, name)
+    }
+
+    /// Whether the call itself makes a tensor, rather than wrapping one.
+    pub(crate) fn makes_one(self) -> bool {
+        !matches!(self, Self::Wrapper | Self::FromType | Self::Unread)
+    }
+}
+
+/// `FloatTensor` and its like.
+fn is_tensor_class(name: &str) -> bool {
+    name.strip_suffix("Tensor").is_some_and(|dtype| Dtype::from_storage_class(&format!("{dtype}Storage")).is_some())
+}
+
+/// What a rebuild made.
+#[derive(Clone, Debug)]
+pub(crate) enum Rebuilt<'a> {
+    Strided(Tensor<'a>),
+    Compound(Compound<'a>),
 }
 
 /// Rebuilds tensors, each once: tensors of one object share it, tensors of one storage key share its
 /// storage.
 pub(crate) struct Rebuilder<'a, 'h> {
-    container: &'a Container,
-    heap: &'h Heap<'a>,
-    tensors: HashMap<ObjectId, Tensor<'a>>,
+    pub(crate) container: &'a Container,
+    pub(crate) heap: &'h Heap<'a>,
+    done: HashMap<ObjectId, Rebuilt<'a>>,
     storages: HashMap<Cow<'h, str>, (StorageRef<'h>, Storage<'a>)>,
 }
 
 impl<'a, 'h> Rebuilder<'a, 'h> {
     pub(crate) fn new(container: &'a Container, heap: &'h Heap<'a>) -> Self {
-        Self { container, heap, tensors: HashMap::new(), storages: HashMap::new() }
+        Self { container, heap, done: HashMap::new(), storages: HashMap::new() }
     }
 
     /// Whether the instance `id` was given its meaning.
-    pub(crate) fn rebuilt(&self, id: ObjectId) -> bool {
-        self.tensors.contains_key(&id)
+    pub(crate) fn is_done(&self, id: ObjectId) -> bool {
+        self.done.contains_key(&id)
     }
 
-    /// The tensor that the instance `id` stands for; `None` when it stands for something else.
-    pub(crate) fn tensor(&mut self, id: ObjectId) -> Result<Option<Tensor<'a>>> {
-        if let Some(tensor) = self.tensors.get(&id) {
-            return Ok(Some(tensor.clone()));
-        }
+    /// What the object `id` stands for; `None` when it is no tensor.
+    pub(crate) fn rebuild(&mut self, id: ObjectId) -> Result<Option<Rebuilt<'a>>> {
+        self.at_depth(id, 0)
+    }
+
+    fn at_depth(&mut self, id: ObjectId, depth: usize) -> Result<Option<Rebuilt<'a>>> {
         let heap = self.heap;
-        // A parameter wraps a tensor; a parameter in a parameter would be a hostile file's, and so deep
-        // a chain of them is followed here without recursion.
-        let mut chain = vec![id];
-        let tensor = loop {
-            let Some(inner) = chain.last().copied() else { return Ok(None) };
-            if let Some(tensor) = self.tensors.get(&inner) {
-                break tensor.clone();
+        if let Some(instance) = heap.instance(id) {
+            if let Some(done) = self.done.get(&id) {
+                return Ok(Some(done.clone()));
             }
-            let Some(instance) = heap.instance(inner) else {
-                return if inner == id { Ok(None) } else { Err(self.bad(id, "its data is no tensor")) };
-            };
+            let Some(function) = Function::of(heap, instance) else { return Ok(None) };
+            if depth >= MAX_DEPTH {
+                return Err(self.bad(id, "too many tensors wrap each other"));
+            }
             let args = heap.items(instance.args).unwrap_or_default();
-            match Function::of(heap, instance) {
-                None if inner == id => return Ok(None),
-                None => return Err(self.bad(id, "its data is no tensor")),
-                Some(Function::Unread) => return Err(self.bad(inner, "it is not read yet")),
-                Some(Function::Tensor | Function::TensorV2) => break self.view(inner, args)?,
-                Some(Function::Parameter) => match args.first() {
-                    Some(data) if !chain.contains(data) && chain.len() < 8 => chain.push(*data),
-                    _ => return Err(self.bad(inner, "its data is no tensor")),
-                },
+            let rebuilt = self.call(function, id, args, depth)?;
+            if let Some(rebuilt) = &rebuilt {
+                self.done.insert(id, rebuilt.clone());
             }
-        };
-        for id in chain {
-            self.tensors.insert(id, tensor.clone());
+            return Ok(rebuilt);
         }
-        Ok(Some(tensor))
+        Ok(match heap.get(id) {
+            Object::Persistent(_) => Some(Rebuilt::Strided(self.storage_as_tensor(id)?)),
+            _ => None,
+        })
     }
 
-    /// `_rebuild_tensor` and `_rebuild_tensor_v2`.
-    fn view(&mut self, id: ObjectId, args: &[ObjectId]) -> Result<Tensor<'a>> {
-        let &[storage, offset, size, stride, ref rest @ ..] = args else {
+    /// What `function(*args)` would have returned; `id` is the call.
+    fn call(
+        &mut self,
+        function: Function,
+        id: ObjectId,
+        args: &[ObjectId],
+        depth: usize,
+    ) -> Result<Option<Rebuilt<'a>>> {
+        let inner = depth.saturating_add(1);
+        let strided = |tensor| Some(Rebuilt::Strided(tensor));
+        Ok(match function {
+            Function::Tensor => strided(self.view(id, args, None, None)?),
+            Function::TensorV2 => strided(self.view(id, args, None, args.get(6))?),
+            Function::TensorV3 => {
+                let dtype = self.dtype(id, args.get(6))?;
+                strided(self.view(id, args, Some(dtype), args.get(7))?)
+            }
+            Function::SetState => strided(self.set_state(id)?),
+            Function::Wrapper => {
+                let state = self.heap.instance(id).and_then(|instance| instance.state().first());
+                let of_state = || self.heap.items(*state?)?.first();
+                let Some(data) = args.first().or_else(of_state) else {
+                    return Err(self.bad(id, "expected a tensor"));
+                };
+                let Some(rebuilt) = self.at_depth(*data, inner)? else {
+                    return Err(self.bad(id, "expected a tensor"));
+                };
+                // What comes from another device names its dtype, which is the tensor's own.
+                if let (Some(dtype), Rebuilt::Strided(tensor)) = (args.get(1), &rebuilt)
+                    && let Ok(dtype) = self.dtype(id, Some(dtype))
+                    && dtype != tensor.dtype()
+                {
+                    return Err(self.bad(id, &format!("{} is to become {dtype}", tensor.dtype())));
+                }
+                Some(rebuilt)
+            }
+            Function::FromType => {
+                let &[function, class, args, ..] = args else {
+                    return Err(self.bad(id, "expected a function, a class and arguments"));
+                };
+                let names = self.heap.global(function);
+                let Some(function) = names.and_then(|(module, name)| Function::named(module, name)) else {
+                    return Err(self.bad(id, "its function is not read"));
+                };
+                if inner >= MAX_DEPTH {
+                    return Err(self.bad(id, "too many tensors wrap each other"));
+                }
+                let args = self.heap.items(args).unwrap_or_default();
+                if function == Function::WrapperSubclass {
+                    return compound::subclass(self, id, Some(class), args).map(|it| Some(Rebuilt::Compound(it)));
+                }
+                self.call(function, id, args, inner)?
+            }
+            Function::Sparse => Some(Rebuilt::Compound(compound::sparse(self, id, args)?)),
+            Function::Quantized => Some(Rebuilt::Compound(compound::quantized(self, id, args)?)),
+            Function::Nested => Some(Rebuilt::Compound(compound::nested(self, id, args)?)),
+            Function::Meta => Some(Rebuilt::Compound(compound::meta(self, id, args)?)),
+            Function::WrapperSubclass => {
+                Some(Rebuilt::Compound(compound::subclass(self, id, args.first().copied(), args)?))
+            }
+            // Arrays of objects and of text are values, not tensors.
+            Function::NumpyArray => numpy::array(self.container, self.heap, id)?.map(Rebuilt::Strided),
+            Function::NumpyBuffer => numpy::buffer(self.container, self.heap, id, args)?.map(Rebuilt::Strided),
+            Function::Unread => return Err(self.bad(id, "it is not read")),
+        })
+    }
+
+    /// The strided tensor that is `id`, for parts of others.
+    pub(crate) fn part(&mut self, id: ObjectId, whose: ObjectId) -> Result<Tensor<'a>> {
+        match self.at_depth(id, 1)? {
+            Some(Rebuilt::Strided(tensor)) => Ok(tensor),
+            _ => Err(self.bad(whose, "one of its parts is no plain tensor")),
+        }
+    }
+
+    /// A strided view: `(storage, offset, size, stride, …)`.
+    pub(crate) fn view(
+        &mut self,
+        id: ObjectId,
+        args: &[ObjectId],
+        dtype: Option<Dtype>,
+        metadata: Option<&ObjectId>,
+    ) -> Result<Tensor<'a>> {
+        let &[storage, offset, size, stride, ..] = args else {
             return Err(self.bad(id, "expected a storage, an offset, a size and a stride"));
         };
-        if let Some(metadata) = rest.get(2)
-            && !self.heap.is_none(*metadata)
-            && self.heap.entries(*metadata).is_none_or(|entries| !entries.is_empty())
-        {
-            return Err(self.bad(id, "tensors with metadata (conj and neg bits) are not read yet"));
-        }
         let offset = self.number(id, offset, "the storage offset")?;
         let size = self.numbers(id, size, "the size")?;
         let stride = self.numbers(id, stride, "the stride")?;
+        let (reference, storage) = self.storage(id, storage, dtype)?;
+        let Some(dtype) = dtype.or(reference) else {
+            return Err(self.bad(id, "an untyped storage without a dtype"));
+        };
+        let tensor = Tensor::new(dtype, size, stride, offset, storage)?;
+        match metadata {
+            Some(metadata) => self.resolved(id, tensor, *metadata),
+            None => Ok(tensor),
+        }
+    }
+
+    /// `set_(storage, offset, size, stride)`, or the state of a variable, whose first item is its data.
+    fn set_state(&mut self, id: ObjectId) -> Result<Tensor<'a>> {
+        let state = self.heap.instance(id).and_then(|instance| instance.state().last().copied());
+        let Some(state) = state.and_then(|state| self.heap.items(state)) else {
+            return Err(self.bad(id, "it has no state"));
+        };
+        self.view(id, state, None, None)
+    }
+
+    /// The storage of a persistent id, and its dtype where it has one.
+    fn storage(
+        &mut self,
+        id: ObjectId,
+        storage: ObjectId,
+        dtype: Option<Dtype>,
+    ) -> Result<(Option<Dtype>, Storage<'a>)> {
         let reference = StorageRef::read(self.heap, storage)?;
-        let storage = match self.storages.get(&reference.key) {
+        let seen_as = dtype.or(reference.dtype).unwrap_or(Dtype::UInt8);
+        let known = self.storages.get(&reference.key);
+        let storage = match known {
             Some((first, storage)) if *first == reference => storage.clone(),
             // PyTorch refuses to save this; what it would load depends on which comes first.
             Some((first, _)) => {
+                let name = |dtype: Option<Dtype>| dtype.map_or("bytes", Dtype::name);
                 return Err(self.bad(
                     id,
                     &format!(
                         "storage `{}` is {} of {} here and was {} of {} before",
                         reference.key.escape_debug(),
                         reference.numel,
-                        reference.dtype,
+                        name(reference.dtype),
                         first.numel,
-                        first.dtype
+                        name(first.dtype)
                     ),
                 ));
             }
-            None => self.container.storage(&reference.key, reference.dtype, reference.numel)?,
+            None => {
+                let storage = self.container.storage(&reference, seen_as)?;
+                self.storages.insert(reference.key.clone(), (reference.clone(), storage.clone()));
+                storage
+            }
         };
-        let tensor = Tensor::new(reference.dtype, size, stride, offset, storage.clone())?;
-        self.storages.insert(reference.key.clone(), (reference, storage));
-        Ok(tensor)
+        // Only the tensor knows what an untyped storage's bytes are.
+        let storage = storage.with_byte_order(self.container.byte_order(), seen_as.component_size());
+        Ok((reference.dtype, storage))
     }
 
-    fn numbers(&self, id: ObjectId, list: ObjectId, what: &str) -> Result<Vec<u64>> {
-        // torch.Size is a tuple that is built by a call.
-        let list = match self.heap.instance(list) {
-            Some(instance) => match self.heap.items(instance.args) {
-                Some(&[inner]) => inner,
-                _ => list,
-            },
-            None => list,
+    /// A storage object by itself: all of its elements, or its bytes.
+    fn storage_as_tensor(&mut self, id: ObjectId) -> Result<Tensor<'a>> {
+        let reference = StorageRef::read(self.heap, id)?;
+        let dtype = reference.dtype.unwrap_or(Dtype::UInt8);
+        let numel = reference.numel;
+        let (_, storage) = self.storage(id, id, Some(dtype))?;
+        Ok(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?)
+    }
+
+    /// The tensor with the conj and neg bits of its metadata applied to its values.
+    fn resolved(&self, id: ObjectId, tensor: Tensor<'a>, metadata: ObjectId) -> Result<Tensor<'a>> {
+        let Some(entries) = self.heap.entries(metadata) else {
+            return if self.heap.is_none(metadata) { Ok(tensor) } else { Err(self.bad(id, "its metadata are no dict")) };
+        };
+        let (mut conj, mut neg) = (false, false);
+        for (key, value) in entries {
+            match (self.heap.text(*key).as_deref(), self.heap.bool(*value)) {
+                (Some("conj"), Some(set)) => conj = set,
+                (Some("neg"), Some(set)) => neg = set,
+                _ => return Err(self.bad(id, "its metadata hold more than conj and neg")),
+            }
+        }
+        if conj || neg { compound::with_signs(&tensor, conj, neg).map_err(|reason| self.bad(id, &reason)) } else { Ok(tensor) }
+    }
+
+    /// A `torch.dtype`, which the pickle names as a global.
+    pub(crate) fn dtype(&self, id: ObjectId, name: Option<&ObjectId>) -> Result<Dtype> {
+        let names = name.and_then(|name| self.heap.global(*name));
+        match names {
+            Some(("torch", name)) => Dtype::from_name(name)
+                .ok_or_else(|| self.bad(id, &format!("dtype `torch.{}` is not read", name.escape_debug()))),
+            _ => Err(self.bad(id, "expected a dtype")),
+        }
+    }
+
+    /// A tuple or list of natural numbers; `torch.Size` is a call around one.
+    pub(crate) fn numbers(&self, id: ObjectId, list: ObjectId, what: &str) -> Result<Vec<u64>> {
+        let list = match self.heap.instance(list).and_then(|instance| self.heap.items(instance.args)) {
+            Some(&[inner]) => inner,
+            _ => list,
         };
         let items = self.heap.items(list).ok_or_else(|| self.bad(id, &format!("{what} is no tuple")))?;
         items.iter().map(|item| self.number(id, *item, what)).collect()
     }
 
-    fn number(&self, id: ObjectId, item: ObjectId, what: &str) -> Result<u64> {
+    pub(crate) fn number(&self, id: ObjectId, item: ObjectId, what: &str) -> Result<u64> {
         match self.heap.int(item) {
             Some(number) => {
                 u64::try_from(number).map_err(|_| self.bad(id, &format!("{what} holds {number}, below 0")))
@@ -154,12 +356,18 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         }
     }
 
-    fn bad(&self, id: ObjectId, reason: &str) -> Error {
-        let names = self.heap.instance(id).and_then(|instance| self.heap.global(instance.callable));
-        let function = names.map_or_else(
-            || "a call".to_owned(),
-            |(module, name)| format!("{}.{}", module.escape_debug(), name.escape_debug()),
-        );
-        Error::Rebuild { function, offset: self.heap.offset(id), reason: reason.to_owned() }
+    /// An error about the call `id`.
+    pub(crate) fn bad(&self, id: ObjectId, reason: &str) -> Error {
+        bad(self.heap, id, reason)
     }
+}
+
+/// An error about the call `id`.
+pub(crate) fn bad(heap: &Heap<'_>, id: ObjectId, reason: &str) -> Error {
+    let names = heap.instance(id).and_then(|instance| heap.global(instance.callable));
+    let function = names.map_or_else(
+        || heap.get(id).type_name().to_owned(),
+        |(module, name)| format!("{}.{}", module.escape_debug(), name.escape_debug()),
+    );
+    Error::Rebuild { function, offset: heap.offset(id), reason: reason.to_owned() }
 }

@@ -13,6 +13,7 @@ use mapped::MappedFile;
 use pickle_vm::Pickle;
 use tensor::{ByteOrder, Checksum, Dtype, Storage};
 
+use crate::persistent::StorageRef;
 use crate::{Error, Result};
 
 /// The container formats that are read.
@@ -128,6 +129,18 @@ impl Container {
             .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
     }
 
+    /// The order of the bytes in the storages' numbers.
+    pub(crate) fn byte_order(&self) -> ByteOrder {
+        self.byte_order
+    }
+
+    /// Bytes of the pickle as a storage where they lie; `None` when the pickle was inflated.
+    pub(crate) fn storage_of(&self, bytes: &[u8]) -> Option<Storage<'_>> {
+        let start = bytes.as_ptr().addr().checked_sub(self.file.bytes().as_ptr().addr())?;
+        let range = start..start.checked_add(bytes.len())?;
+        Storage::mapped(&self.file, range, None)
+    }
+
     /// The path in the archive of the storage called `key`.
     pub(crate) fn storage_record(&self, key: &str) -> Option<&str> {
         self.record(key).map(|(name, _)| name)
@@ -138,13 +151,14 @@ impl Container {
         Some((name, record))
     }
 
-    /// The storage called `key`, of `numel` elements.
-    pub(crate) fn storage(&self, key: &str, dtype: Dtype, numel: u64) -> Result<Storage<'_>> {
+    /// The storage that `reference` names, as a tensor of `dtype` sees it.
+    pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
+        let key = reference.key.as_ref();
         let Some((name, record)) = self.record(key) else {
             return Err(Error::MissingRecord { record: [&self.prefix, key].concat() });
         };
         let available = record.range.len() as u64;
-        let needed = numel.saturating_mul(dtype.size());
+        let needed = reference.nbytes().unwrap_or(u64::MAX);
         let too_short = || Error::ShortRecord { key: key.to_owned(), needed, available };
         if needed > available {
             return Err(too_short());

@@ -1,0 +1,265 @@
+//! Tensors that are made of several: quantized, sparse, nested; and those without data.
+//!
+//! Facts: `_rebuild_qtensor`, `_rebuild_sparse_tensor`, `_rebuild_nested_tensor`,
+//! `_rebuild_meta_tensor_no_storage` and `_rebuild_wrapper_subclass` in `torch/_utils.py`.
+
+use std::io;
+
+use mapped::{Blob, Sink, Window};
+use pickle_vm::ObjectId;
+use tensor::{Dtype, Storage, Tensor};
+
+use crate::Result;
+use crate::rebuild::Rebuilder;
+
+/// A tensor that is not one strided view.
+#[derive(Clone, Debug)]
+pub struct Compound<'a> {
+    /// What it is.
+    pub kind: CompoundKind,
+    /// The type of its elements, as PyTorch has it.
+    pub dtype: Dtype,
+    /// Its shape, in elements; of a nested tensor the shape of its buffer.
+    pub shape: Vec<u64>,
+    /// The tensors that it is made of, and what each is called; none for a tensor without data.
+    pub parts: Vec<(&'static str, Tensor<'a>)>,
+}
+
+/// What a [`Compound`] is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CompoundKind {
+    /// Integers with a scale and a zero point: parts `int_repr`, `scale` and `zero_point`.
+    Quantized {
+        /// PyTorch's name of the scheme, such as `per_tensor_affine`.
+        scheme: String,
+        /// The dimension that scales and zero points run along, per channel.
+        axis: Option<u64>,
+    },
+    /// Indices and values.
+    Sparse {
+        /// PyTorch's name of the layout, such as `sparse_coo`.
+        layout: String,
+    },
+    /// Tensors of several shapes in one buffer: parts `values`, `sizes`, `strides` and `offsets`.
+    Nested,
+    /// No data: on the meta device, or of a class that keeps its data elsewhere.
+    Meta {
+        /// Why there are none, with its article, such as `a tensor on the meta device`.
+        what: String,
+    },
+}
+
+/// `(storage, offset, size, stride, quantizer, …)`
+pub(crate) fn quantized<'a>(
+    rebuilder: &mut Rebuilder<'a, '_>,
+    id: ObjectId,
+    args: &[ObjectId],
+) -> Result<Compound<'a>> {
+    let heap = rebuilder.heap;
+    let values = rebuilder.view(id, args, None, None)?;
+    let dtype = values.dtype();
+    let plain = match dtype {
+        Dtype::QInt8 => Dtype::Int8,
+        Dtype::QUInt8 => Dtype::UInt8,
+        Dtype::QInt32 => Dtype::Int32,
+        other => return Err(rebuilder.bad(id, &format!("quantized tensors of {other} are not read"))),
+    };
+    let quantizer = args.get(4).and_then(|quantizer| heap.items(*quantizer)).unwrap_or_default();
+    let &[scheme, scale, zero_point, ref axis @ ..] = quantizer else {
+        return Err(rebuilder.bad(id, "expected a scheme, a scale and a zero point"));
+    };
+    let Some(("torch", scheme)) = heap.global(scheme) else {
+        return Err(rebuilder.bad(id, "expected a quantization scheme"));
+    };
+    let axis = axis.first().map(|axis| rebuilder.number(id, *axis, "the axis")).transpose()?;
+    let (scale, zero_point) = match axis {
+        None => {
+            let (Some(scale), Some(zero_point)) = (heap.float(scale), heap.int(zero_point)) else {
+                return Err(rebuilder.bad(id, "expected a float and an integer to quantize by"));
+            };
+            (scalar(Dtype::Float64, &scale.to_le_bytes())?, scalar(Dtype::Int64, &zero_point.to_le_bytes())?)
+        }
+        Some(axis) => {
+            let channels = usize::try_from(axis).ok().and_then(|axis| values.shape().get(axis).copied());
+            let (scales, zero_points) = (channel(rebuilder, id, scale)?, channel(rebuilder, id, zero_point)?);
+            if channels != Some(scales.numel()) || channels != Some(zero_points.numel()) {
+                return Err(rebuilder.bad(
+                    id,
+                    &format!(
+                        "axis {axis} of {:?} does not have {} scales and {} zero points",
+                        values.shape(),
+                        scales.numel(),
+                        zero_points.numel()
+                    ),
+                ));
+            }
+            (scales, zero_points)
+        }
+    };
+    let shape = values.shape().to_vec();
+    let storage = values.storage().clone();
+    let stride = values.stride().to_vec();
+    let integers = Tensor::new(plain, shape.clone(), stride, values.storage_offset(), storage)?;
+    Ok(Compound {
+        kind: CompoundKind::Quantized { scheme: scheme.to_owned(), axis },
+        dtype,
+        shape,
+        parts: vec![("int_repr", integers), ("scale", scale), ("zero_point", zero_point)],
+    })
+}
+
+fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor<'static>> {
+    Ok(Tensor::new(dtype, Vec::new(), Vec::new(), 0, Storage::owned(bytes.to_vec()))?)
+}
+
+/// Scales or zero points: a tensor, or in old files a list.
+fn channel<'a>(rebuilder: &mut Rebuilder<'a, '_>, id: ObjectId, values: ObjectId) -> Result<Tensor<'a>> {
+    let heap = rebuilder.heap;
+    let Some(items) = heap.items(values) else { return rebuilder.part(values, id) };
+    let integers: Option<Vec<i64>> = items.iter().map(|item| heap.int(*item)).collect();
+    let floats: Option<Vec<f64>> = items.iter().map(|item| heap.float(*item)).collect();
+    let (dtype, bytes): (Dtype, Vec<u8>) = match (integers, floats) {
+        (Some(integers), _) => (Dtype::Int64, integers.into_iter().flat_map(i64::to_le_bytes).collect()),
+        (None, Some(floats)) => (Dtype::Float64, floats.into_iter().flat_map(f64::to_le_bytes).collect()),
+        (None, None) => return Err(rebuilder.bad(id, "expected numbers to quantize by")),
+    };
+    Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
+}
+
+/// `(layout, data)`; `data` ends with the size, and for COO perhaps with whether it is coalesced.
+pub(crate) fn sparse<'a>(
+    rebuilder: &mut Rebuilder<'a, '_>,
+    id: ObjectId,
+    args: &[ObjectId],
+) -> Result<Compound<'a>> {
+    let heap = rebuilder.heap;
+    let (layout, data) = match args {
+        &[layout, data, ..] => (layout_name(rebuilder, layout), heap.items(data).unwrap_or_default()),
+        _ => (None, [].as_slice()),
+    };
+    let Some(layout) = layout else { return Err(rebuilder.bad(id, "expected a layout and its data")) };
+    let names: &[&'static str] = match layout.as_str() {
+        "sparse_coo" => &["indices", "values"],
+        "sparse_csr" | "sparse_bsr" => &["crow_indices", "col_indices", "values"],
+        "sparse_csc" | "sparse_bsc" => &["ccol_indices", "row_indices", "values"],
+        other => return Err(rebuilder.bad(id, &format!("layout `{}` is not read", other.escape_debug()))),
+    };
+    let Some(size) = data.get(names.len()) else {
+        return Err(rebuilder.bad(id, &format!("{layout} needs {} and its size", names.join(", "))));
+    };
+    let shape = rebuilder.numbers(id, *size, "the size")?;
+    let mut parts = Vec::new();
+    for (name, part) in names.iter().zip(data) {
+        parts.push((*name, rebuilder.part(*part, id)?));
+    }
+    let Some(dtype) = parts.last().map(|(_, values)| values.dtype()) else {
+        return Err(rebuilder.bad(id, "it has no values"));
+    };
+    Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts })
+}
+
+/// `torch.sparse_coo` as a global, or `torch.serialization._get_layout('torch.sparse_coo')`.
+fn layout_name(rebuilder: &Rebuilder<'_, '_>, id: ObjectId) -> Option<String> {
+    let heap = rebuilder.heap;
+    if let Some(("torch", name)) = heap.global(id) {
+        return Some(name.to_owned());
+    }
+    let &[name] = heap.items(heap.instance(id)?.args)? else { return None };
+    Some(heap.text(name)?.trim_start_matches("torch.").to_owned())
+}
+
+/// `(values, sizes, strides, offsets)`
+pub(crate) fn nested<'a>(
+    rebuilder: &mut Rebuilder<'a, '_>,
+    id: ObjectId,
+    args: &[ObjectId],
+) -> Result<Compound<'a>> {
+    let mut parts = Vec::new();
+    for (name, part) in ["values", "sizes", "strides", "offsets"].into_iter().zip(args) {
+        // Offsets were a list before they were a tensor.
+        parts.push((name, channel(rebuilder, id, *part)?));
+    }
+    let [(_, values), _, _, _] = parts.as_slice() else {
+        return Err(rebuilder.bad(id, "expected values, sizes, strides and offsets"));
+    };
+    let (dtype, shape) = (values.dtype(), values.shape().to_vec());
+    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts })
+}
+
+/// `(dtype, size, stride, requires_grad)`
+pub(crate) fn meta<'a>(
+    rebuilder: &Rebuilder<'a, '_>,
+    id: ObjectId,
+    args: &[ObjectId],
+) -> Result<Compound<'a>> {
+    let dtype = rebuilder.dtype(id, args.first())?;
+    let size = args.get(1).ok_or_else(|| rebuilder.bad(id, "expected a dtype and a size"))?;
+    let shape = rebuilder.numbers(id, *size, "the size")?;
+    let what = "a tensor on the meta device".to_owned();
+    Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new() })
+}
+
+/// `(class, dtype, size, …)`: a subclass of Tensor that keeps its data in its attributes.
+pub(crate) fn subclass<'a>(
+    rebuilder: &Rebuilder<'a, '_>,
+    id: ObjectId,
+    class: Option<ObjectId>,
+    args: &[ObjectId],
+) -> Result<Compound<'a>> {
+    let mut compound = meta(rebuilder, id, args.get(1..).unwrap_or_default())?;
+    let names = class.and_then(|class| rebuilder.heap.global(class));
+    let what = match names {
+        Some((_, "DTensor")) => format!(
+            "a shard of {:?} (DTensor); gather it first with full_tensor() where it was saved",
+            compound.shape
+        ),
+        Some((module, name)) => {
+            format!("a {}.{}, which keeps its data in its attributes", module.escape_debug(), name.escape_debug())
+        }
+        None => "a tensor of a class without a name".to_owned(),
+    };
+    compound.kind = CompoundKind::Meta { what };
+    Ok(compound)
+}
+
+/// More bytes than a conjugated view of a real checkpoint has.
+const SIGNS_MAX: u64 = 256 << 20;
+
+/// The tensor with signs flipped: those of all numbers for `neg`, of imaginary parts for `conj`. It gets
+/// a storage of its own, laid out as before.
+pub(crate) fn with_signs<'a>(tensor: &Tensor<'a>, conj: bool, neg: bool) -> std::result::Result<Tensor<'a>, String> {
+    struct Collect(Vec<u8>);
+    impl<'a> Sink<'a> for Collect {
+        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+            self.0.extend_from_slice(&window);
+            Ok(())
+        }
+    }
+    let (dtype, storage) = (tensor.dtype(), tensor.storage());
+    let component = usize::try_from(dtype.component_size()).unwrap_or(1);
+    let complex = dtype.size() > dtype.component_size();
+    let signed = matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);
+    if !(complex || signed && !conj) {
+        return Err(format!("conj and neg bits on {dtype}"));
+    }
+    if storage.len() > SIGNS_MAX {
+        return Err(format!(
+            "a conj or neg bit on a storage of {} bytes; resolve it first with resolve_conj().resolve_neg()",
+            storage.len()
+        ));
+    }
+    let mut bytes = Collect(Vec::new());
+    storage.write_to(&mut bytes).map_err(|error| error.to_string())?;
+    for (index, number) in bytes.0.chunks_exact_mut(component).enumerate() {
+        let imaginary = complex && index % 2 == 1;
+        if let Some(last) = number.last_mut()
+            && (neg != (conj && imaginary))
+        {
+            *last ^= 0x80;
+        }
+    }
+    let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
+    Tensor::new(dtype, shape, stride, tensor.storage_offset(), Storage::owned(bytes.0))
+        .map_err(|error| error.to_string())
+}

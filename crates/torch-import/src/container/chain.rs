@@ -1,0 +1,110 @@
+//! Pickles and numbers that follow one another, as the files of PyTorch before 1.6 have them.
+
+use std::ops::Range;
+
+use pickle_vm::{ErrorKind, Heap, ObjectId, Pickle};
+
+use crate::persistent::key_text;
+use crate::{Error, Result};
+
+/// A place in bytes that are read from their start to their end.
+#[derive(Debug)]
+pub(super) struct Chain<'b> {
+    bytes: &'b [u8],
+    /// Where `bytes` start in the file, for messages.
+    start: usize,
+    at: usize,
+    /// What the bytes are, for messages.
+    record: &'b str,
+}
+
+impl<'b> Chain<'b> {
+    /// Stands before the first byte of `range` of the file.
+    pub(super) fn new(file: &'b [u8], range: Range<usize>, record: &'b str) -> Self {
+        let start = range.start;
+        Self { bytes: file.get(range).unwrap_or_default(), start, at: 0, record }
+    }
+
+    /// Bytes from the start of the file to the next thing that is read.
+    pub(super) fn offset(&self) -> usize {
+        self.start.saturating_add(self.at)
+    }
+
+    fn rest(&self) -> &'b [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> u64 {
+        self.rest().len() as u64
+    }
+
+    /// Reads the pickle that stands here, called `what`.
+    pub(super) fn pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
+        let pickle = pickle_vm::load(self.rest()).map_err(|reason| {
+            if matches!(
+                reason.kind,
+                ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline
+            ) {
+                self.cut_short(what, None)
+            } else {
+                let record = format!("{what}, from byte {} on", self.offset());
+                Error::Pickle { record, reason }
+            }
+        })?;
+        self.at = self.at.saturating_add(usize::try_from(pickle.len).unwrap_or(usize::MAX));
+        Ok(pickle)
+    }
+
+    /// Reads a signed number of eight bytes, little-endian, called `what`.
+    pub(super) fn number(&mut self, what: &str) -> Result<i64> {
+        let bytes = self.take(8, what)?;
+        let bytes = self.bytes_of(bytes).try_into().unwrap_or_default();
+        Ok(i64::from_le_bytes(bytes))
+    }
+
+    /// A number that counts: negative ones are refused.
+    pub(super) fn count(&mut self, what: &str) -> Result<u64> {
+        let offset = self.offset();
+        let number = self.number(what)?;
+        u64::try_from(number)
+            .map_err(|_| Error::Layout { record: self.record.to_owned(), reason: format!("{what} is {number} at byte {offset}") })
+    }
+
+    /// The next `len` bytes, called `what`, as a range of the file.
+    pub(super) fn take(&mut self, len: u64, what: &str) -> Result<Range<usize>> {
+        let left = self.left();
+        if len > left {
+            return Err(self.cut_short(what, Some(len.saturating_sub(left))));
+        }
+        let start = self.offset();
+        // Not more than what is left, which is a `usize`.
+        self.at = self.at.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+        Ok(start..self.offset())
+    }
+
+    /// The bytes of a range that [`take`](Self::take) gave.
+    fn bytes_of(&self, range: Range<usize>) -> &'b [u8] {
+        let within = |at: usize| at.saturating_sub(self.start);
+        self.bytes.get(within(range.start)..within(range.end)).unwrap_or_default()
+    }
+
+    /// The file ends before the end of `what`.
+    pub(super) fn cut_short(&self, what: &str, missing: Option<u64>) -> Error {
+        let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
+        let end = self.start.saturating_add(self.bytes.len());
+        Error::Cut { reason: format!("{} ends at byte {end}, within {what}{missing}", self.record) }
+    }
+
+    /// Something other than what PyTorch writes.
+    pub(super) fn unexpected(&self, reason: String) -> Error {
+        Error::Layout { record: self.record.to_owned(), reason }
+    }
+
+    /// A storage's key.
+    pub(super) fn key(&self, heap: &Heap<'_>, id: ObjectId) -> Result<String> {
+        let key = key_text(heap, id);
+        let key = key.ok_or_else(|| self.unexpected(format!("a key is a {}", heap.get(id).type_name())))?;
+        Ok(key.into_owned())
+    }
+}

@@ -1,0 +1,128 @@
+//! The chain of pickles that `torch.save` wrote before PyTorch 1.6: magic number, protocol version, system
+//! information, root object, list of storage keys; then each storage, in the order of that list, as a
+//! number of elements and their bytes.
+//!
+//! Facts: `_legacy_save` and `_legacy_load` in `torch/serialization.py`. All numbers are little-endian,
+//! whatever `sys_info` says: PyTorch does not look. Bytes an element come from the persistent ids.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use mapped::MappedFile;
+use pickle_vm::{Arg, Heap, Opcode, Reader};
+
+use super::chain::Chain;
+use super::{Bytes, Container, Format, Record};
+use crate::persistent::{StorageRef, module_class};
+use crate::{Error, Result};
+
+const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
+const VERSION: i64 = 1001;
+/// Magic number, protocol version and system information come before a legacy file's root object.
+pub(crate) const ROOT: usize = 3;
+
+/// Whether a file starts with a pickle of the magic number, in any protocol.
+pub(crate) fn recognises(bytes: &[u8]) -> bool {
+    // The longest first pickle is PROTO, FRAME, LONG1 and STOP.
+    for instruction in Reader::new(bytes).take(4) {
+        match instruction.map(|instruction| (instruction.opcode, instruction.arg)) {
+            Ok((Opcode::Proto | Opcode::Frame, _)) => {}
+            Ok((_, Arg::Long(number))) => return number.to_i128() == Some(MAGIC),
+            _ => return false,
+        }
+    }
+    false
+}
+
+pub(super) fn open(file: MappedFile) -> Result<Container> {
+    let mut chain = Chain::new(file.bytes(), 0..file.bytes().len(), "the file");
+    chain.pickle("the magic number")?;
+    let version = chain.pickle("the protocol version")?;
+    match version.heap.int(version.root) {
+        Some(VERSION) => {}
+        found => {
+            let found = found.map_or_else(|| "no number".to_owned(), |found| found.to_string());
+            return Err(chain.unexpected(format!("the protocol version is {found}, expected {VERSION}")));
+        }
+    }
+    chain.pickle("the system information")?;
+    let start = chain.offset();
+    // Read twice, here for the persistent ids alone: its objects borrow the file, which the container owns.
+    let root = chain.pickle("the root object")?;
+    let pickle = start..chain.offset();
+    let explained = explained(&root.heap)?;
+    let keys = chain.pickle("the list of storage keys")?;
+    let keys = match keys.heap.items(keys.root) {
+        Some(items) => items.iter().map(|id| chain.key(&keys.heap, *id)).collect::<Result<Vec<_>>>()?,
+        None => return Err(chain.unexpected("the storage keys are no list".to_owned())),
+    };
+    let references = keys.iter().map(|key| {
+        explained.get(key.as_str()).ok_or_else(|| {
+            chain.unexpected(format!(
+                "its storage `{}` is in no persistent id, so that the size of its elements is unknown",
+                key.escape_debug()
+            ))
+        })
+    });
+    let references = references.collect::<Result<Vec<_>>>()?;
+    let storages = storages(&mut chain, &references)?;
+    let mut notes = Vec::new();
+    if chain.left() > 0 {
+        notes.push(format!("{} bytes follow the last storage; PyTorch does not read them either", chain.left()));
+    }
+    let pickle_record = format!("root object at byte {start}");
+    Ok(Container { storages, notes, pickle_record, ..Container::new(file, Format::Legacy, Bytes::Mapped(pickle)) })
+}
+
+/// What the persistent ids say of each storage.
+fn explained<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<'h>>> {
+    let mut explained: HashMap<Cow<'h, str>, StorageRef<'h>> = HashMap::new();
+    for id in heap.ids() {
+        if heap.persistent(id).is_none() || module_class(heap, id).is_some() {
+            continue;
+        }
+        let reference = StorageRef::read(heap, id)?;
+        match explained.get(&reference.key) {
+            Some(first) if first.nbytes() != reference.nbytes() => {
+                let reason = format!(
+                    "storage `{}` has {} elements here and had {} before",
+                    reference.key.escape_debug(),
+                    reference.numel,
+                    first.numel
+                );
+                return Err(Error::PersistentId { offset: heap.offset(id), reason });
+            }
+            Some(_) => {}
+            None => {
+                explained.insert(reference.key.clone(), reference);
+            }
+        }
+    }
+    Ok(explained)
+}
+
+fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<HashMap<String, Record>> {
+    let mut storages = HashMap::with_capacity(references.len());
+    // From here on the size of the file is known.
+    let lens = references.iter().map(|reference| reference.nbytes()?.checked_add(8));
+    let needed = lens.fold(Some(0_u64), |sum, len| sum?.checked_add(len?));
+    if needed.is_none_or(|needed| needed > chain.left()) {
+        let missing = needed.map(|needed| needed.saturating_sub(chain.left()));
+        return Err(chain.cut_short("the storages", missing));
+    }
+    for reference in references {
+        let key = reference.key.as_ref();
+        let what = format!("the number of elements of storage `{}`", key.escape_debug());
+        let numel = chain.count(&what)?;
+        if numel != reference.numel {
+            let asked = reference.numel;
+            return Err(chain.unexpected(format!("{what} is {numel}, its persistent id says {asked}")));
+        }
+        let len = reference.nbytes().unwrap_or(u64::MAX);
+        let range = chain.take(len, &format!("storage `{}`", key.escape_debug()))?;
+        if storages.insert(key.to_owned(), Record { inflated: false, range, crc: None }).is_some() {
+            return Err(chain.unexpected(format!("the storage key `{}` is listed twice", key.escape_debug())));
+        }
+    }
+    Ok(storages)
+}

@@ -1,0 +1,203 @@
+//! The tar archive that `torch.save` wrote in PyTorch 0.1: members `sys_info`, `pickle`, `storages` and
+//! `tensors`.
+//!
+//! Facts: `legacy_load` in `torch/serialization.py`. In `storages` stand a count, then for each storage a
+//! pickle `(key, location, class)`, a number of elements and their bytes, then a list of views
+//! `(key, key of the storage, offset, size)`; in `tensors` a count, then for each tensor a pickle
+//! `(key, key of its storage, class)`, the number of dimensions in eight bytes (of which four count),
+//! shape, stride and storage offset. The pickle's persistent ids are keys.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::ops::Range;
+
+use mapped::MappedFile;
+use pickle_vm::Heap;
+use tensor::Dtype;
+
+use super::chain::Chain;
+use super::{Bytes, Container, Format, Record};
+use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
+use crate::{Error, Result};
+
+const PICKLE: &str = "pickle";
+const STORAGES: &str = "storages";
+const TENSORS: &str = "tensors";
+/// PyTorch's own limit is 64.
+const MAX_DIMS: i64 = 1 << 10;
+
+/// Whether a file is a tar archive: the magic in the first member's header.
+pub(crate) fn recognises(bytes: &[u8]) -> bool {
+    bytes.get(257..262) == Some(b"ustar")
+}
+
+pub(super) fn open(file: MappedFile) -> Result<Container> {
+    let bytes = file.bytes();
+    let members = Members::read(bytes)?;
+    let Some(pickle) = members.find(PICKLE) else { return Err(members.other()) };
+    let [storages, tensors] = [STORAGES, TENSORS].map(|name| {
+        let range = members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() })?;
+        Ok::<_, Error>(Chain::new(bytes, range, name))
+    });
+    let mut storages = storages?;
+    let (records, references) = read_storages(&mut storages)?;
+    let described = read_tensors(&mut tensors?, &references)?;
+    Ok(Container {
+        storages: records,
+        described,
+        pickle_record: PICKLE.to_owned(),
+        ..Container::new(file, Format::Tar, Bytes::Mapped(pickle))
+    })
+}
+
+/// What lies in the archive, and where.
+struct Members(Vec<(String, Range<usize>)>);
+
+impl Members {
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let damaged = |error: std::io::Error| Error::Tar(error.to_string());
+        let mut members: Vec<(String, Range<usize>)> = Vec::new();
+        let mut archive = ::tar::Archive::new(Cursor::new(bytes));
+        for entry in archive.entries_with_seek().map_err(damaged)? {
+            let entry = entry.map_err(damaged)?;
+            let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+            let end = entry.raw_file_position().checked_add(entry.size());
+            let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+            let range = at(entry.raw_file_position())..at(end.unwrap_or(u64::MAX));
+            if range.end > bytes.len() {
+                let missing = (range.end as u64).saturating_sub(bytes.len() as u64);
+                return Err(Error::Cut {
+                    reason: format!("it ends within member `{}` and {missing} bytes are missing", name.escape_debug()),
+                });
+            }
+            if members.iter().any(|(other, _)| *other == name) {
+                return Err(Error::Tar(format!("member `{}` is there twice", name.escape_debug())));
+            }
+            if members.len() >= 1 << 16 {
+                return Err(Error::Tar("more than 65536 members".to_owned()));
+            }
+            members.push((name, range));
+        }
+        Ok(Self(members))
+    }
+
+    fn find(&self, name: &str) -> Option<Range<usize>> {
+        // `tar c .` writes `./pickle`.
+        let mut found = self.0.iter().filter(|(member, _)| member.strip_prefix("./").unwrap_or(member) == name);
+        found.next().map(|(_, range)| range.clone())
+    }
+
+    /// What an archive is that is no checkpoint.
+    fn other(&self) -> Error {
+        let has = |ends: &str| self.0.iter().any(|(name, _)| name.ends_with(ends));
+        if has("model_config.yaml") {
+            return Error::Format {
+                what: "a NeMo archive",
+                hint: "unpack it with `tar xf`, then pass the .ckpt file in it",
+            };
+        }
+        Error::Format {
+            what: "a tar archive without the members of a PyTorch 0.1 checkpoint",
+            hint: "unpack it with `tar xf`, then pass the checkpoint in it",
+        }
+    }
+}
+
+type Storages = (HashMap<String, Record>, HashMap<String, StorageRef<'static>>);
+
+fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
+    let (mut records, mut references) = (HashMap::new(), HashMap::new());
+    let count = count(chain, "the number of storages")?;
+    for _ in 0..count {
+        let pickle = chain.pickle("the description of a storage")?;
+        let heap = &pickle.heap;
+        let Some(&[key, _location, class]) = heap.items(pickle.root) else {
+            return Err(chain.unexpected("a storage's description is no tuple of 3".to_owned()));
+        };
+        let key = chain.key(heap, key)?;
+        let dtype = storage_dtype(heap, class)?;
+        let shown = key.escape_debug().to_string();
+        let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
+        let storage =
+            StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
+        let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
+        records.insert(key.clone(), Record { inflated: false, range, crc: None });
+        if references.insert(key, storage).is_some() {
+            return Err(chain.unexpected(format!("storage `{shown}` is there twice")));
+        }
+    }
+    let views = chain.pickle("the list of storage views")?;
+    let heap = &views.heap;
+    let Some(items) = heap.items(views.root) else {
+        return Err(chain.unexpected("the storage views are no list".to_owned()));
+    };
+    for item in items {
+        let Some(&[key, root, offset, numel]) = heap.items(*item) else {
+            return Err(chain.unexpected("a storage view is no tuple of 4".to_owned()));
+        };
+        let (key, root) = (chain.key(heap, key)?, chain.key(heap, root)?);
+        let shown = key.escape_debug().to_string();
+        let natural = |id| natural(heap, id).ok_or_else(|| chain.unexpected(format!("view `{shown}` has no offset or size")));
+        let (offset, numel) = (natural(offset)?, natural(numel)?);
+        let Some(storage) = references.get(&root).filter(|storage| storage.view.is_none()) else {
+            return Err(chain.unexpected(format!("view `{shown}` is one of storage `{}`, which is not there", root.escape_debug())));
+        };
+        if offset.checked_add(numel).is_none_or(|end| end > storage.numel) {
+            return Err(chain.unexpected(format!(
+                "view `{shown}` has {numel} elements at {offset} of a storage that has {}",
+                storage.numel
+            )));
+        }
+        let view = Some(StorageView { key: Cow::Owned(key.clone()), offset, numel });
+        let storage = StorageRef { view, ..storage.clone() };
+        if references.insert(key, storage).is_some() {
+            return Err(chain.unexpected(format!("storage `{shown}` is there twice")));
+        }
+    }
+    Ok((records, references))
+}
+
+fn read_tensors(
+    chain: &mut Chain<'_>,
+    storages: &HashMap<String, StorageRef<'static>>,
+) -> Result<HashMap<String, PersistentTensor>> {
+    let mut tensors = HashMap::new();
+    let count = count(chain, "the number of tensors")?;
+    for _ in 0..count {
+        let pickle = chain.pickle("the description of a tensor")?;
+        let heap = &pickle.heap;
+        let Some(&[key, storage, _class]) = heap.items(pickle.root) else {
+            return Err(chain.unexpected("a tensor's description is no tuple of 3".to_owned()));
+        };
+        let (key, storage) = (chain.key(heap, key)?, chain.key(heap, storage)?);
+        let shown = key.escape_debug().to_string();
+        let Some(storage) = storages.get(&storage) else {
+            return Err(chain.unexpected(format!("tensor `{shown}` is one of storage `{}`, which is not there", storage.escape_debug())));
+        };
+        // Four bytes, and four that hold whatever was there.
+        let dims = chain.number("a number of dimensions")? & 0xffff_ffff;
+        if dims > MAX_DIMS {
+            return Err(chain.unexpected(format!("tensor `{shown}` has {dims} dimensions, more than {MAX_DIMS}")));
+        }
+        let mut numbers = |what: &str| (0..dims).map(|_| chain.count(&format!("{what} of tensor `{shown}`"))).collect();
+        let shape: Vec<u64> = numbers("a size")?;
+        let stride: Vec<u64> = numbers("a stride")?;
+        let offset = chain.count(&format!("the storage offset of tensor `{shown}`"))?;
+        let tensor = PersistentTensor { storage: storage.clone(), shape, stride, offset };
+        if tensors.insert(key, tensor).is_some() {
+            return Err(chain.unexpected(format!("tensor `{shown}` is there twice")));
+        }
+    }
+    Ok(tensors)
+}
+
+/// A pickled number that counts what follows it.
+fn count(chain: &mut Chain<'_>, what: &str) -> Result<u64> {
+    let pickle = chain.pickle(what)?;
+    natural(&pickle.heap, pickle.root).ok_or_else(|| chain.unexpected(format!("{what} is no natural number")))
+}
+
+fn natural(heap: &Heap<'_>, id: pickle_vm::ObjectId) -> Option<u64> {
+    heap.int(id).and_then(|number| u64::try_from(number).ok())
+}

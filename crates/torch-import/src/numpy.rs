@@ -1,0 +1,132 @@
+//! NumPy arrays, which checkpoints hold beside their tensors.
+//!
+//! Facts: `numpy/core/src/multiarray/methods.c` (`array_reduce`, `array_setstate`) and `descriptor.c`
+//! (`arraydescr_reduce`) of NumPy 1.26 and 2.3.
+
+use std::borrow::Cow;
+
+use pickle_vm::{Heap, ObjectId};
+use tensor::{ByteOrder, Dtype, Storage, Tensor};
+
+use crate::rebuild::bad;
+use crate::{Container, Result};
+
+/// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of what is no
+/// number.
+pub(crate) fn array<'a>(container: &'a Container, heap: &Heap<'a>, id: ObjectId) -> Result<Option<Tensor<'a>>> {
+    let state = heap.instance(id).and_then(|instance| instance.state().last().copied());
+    let Some(&[_, shape, dtype, fortran, data]) = state.and_then(|state| heap.items(state)) else {
+        return Err(bad(heap, id, "its state is not that of an array"));
+    };
+    tensor(container, heap, id, &Parts { shape, dtype, data, fortran: heap.bool(fortran) == Some(true) })
+}
+
+/// `(buffer, dtype, shape, order)`, which protocol 5 writes.
+pub(crate) fn buffer<'a>(
+    container: &'a Container,
+    heap: &Heap<'a>,
+    id: ObjectId,
+    args: &[ObjectId],
+) -> Result<Option<Tensor<'a>>> {
+    let &[data, dtype, shape, order, ..] = args else {
+        return Err(bad(heap, id, "expected a buffer, a dtype, a shape and an order"));
+    };
+    let fortran = heap.text(order).as_deref() == Some("F");
+    tensor(container, heap, id, &Parts { shape, dtype, data, fortran })
+}
+
+struct Parts {
+    shape: ObjectId,
+    dtype: ObjectId,
+    data: ObjectId,
+    fortran: bool,
+}
+
+fn tensor<'a>(
+    container: &'a Container,
+    heap: &Heap<'a>,
+    id: ObjectId,
+    parts: &Parts,
+) -> Result<Option<Tensor<'a>>> {
+    let Some((dtype, order)) = dtype(heap, parts.dtype) else { return Ok(None) };
+    let shape: Option<Vec<u64>> = heap
+        .items(parts.shape)
+        .and_then(|shape| shape.iter().map(|size| u64::try_from(heap.int(*size)?).ok()).collect());
+    let Some(shape) = shape else { return Err(bad(heap, id, "its shape is no tuple of natural numbers")) };
+    let Some(data) = bytes(heap, parts.data) else { return Err(bad(heap, id, "its data are no bytes")) };
+    let stride = if parts.fortran { strides(shape.iter()) } else {
+        let mut stride = strides(shape.iter().rev());
+        stride.reverse();
+        stride
+    };
+    // Bytes that stand in the file as they are stay there.
+    let in_place = match &data {
+        Cow::Borrowed(data) => container.storage_of(data),
+        Cow::Owned(_) => None,
+    };
+    let storage = in_place.unwrap_or_else(|| Storage::owned(data.into_owned()));
+    let storage = storage.with_byte_order(order, dtype.component_size());
+    Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
+}
+
+/// Strides of dimensions whose first one is dense.
+fn strides<'s>(sizes: impl Iterator<Item = &'s u64>) -> Vec<u64> {
+    let mut stride = 1_u64;
+    sizes
+        .map(|size| {
+            let this = stride;
+            stride = stride.saturating_mul((*size).max(1));
+            this
+        })
+        .collect()
+}
+
+/// `numpy.dtype('f4', …)` with the state `(version, byte order, …)`.
+fn dtype(heap: &Heap<'_>, id: ObjectId) -> Option<(Dtype, ByteOrder)> {
+    let instance = heap.instance(id)?;
+    let code = heap.text(*heap.items(instance.args)?.first()?)?;
+    let dtype = match code.trim_start_matches(['<', '>', '|', '=']) {
+        "f8" => Dtype::Float64,
+        "f4" => Dtype::Float32,
+        "f2" => Dtype::Float16,
+        "i8" => Dtype::Int64,
+        "i4" => Dtype::Int32,
+        "i2" => Dtype::Int16,
+        "i1" => Dtype::Int8,
+        "u8" => Dtype::UInt64,
+        "u4" => Dtype::UInt32,
+        "u2" => Dtype::UInt16,
+        "u1" => Dtype::UInt8,
+        "b1" => Dtype::Bool,
+        "c16" => Dtype::Complex128,
+        "c8" => Dtype::Complex64,
+        _ => return None,
+    };
+    let state = instance.state().last().and_then(|state| heap.items(*state)?.get(1));
+    let order = state.and_then(|order| heap.text(*order));
+    let big = code.starts_with('>') || order.as_deref() == Some(">");
+    Some((dtype, if big { ByteOrder::Big } else { ByteOrder::Little }))
+}
+
+/// Bytes in the ways in which the protocols write them.
+pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
+    let direct = |id| heap.bytes(id).map(Cow::Borrowed).or_else(|| latin1(heap, id));
+    if let Some(bytes) = direct(id) {
+        return Some(bytes);
+    }
+    // Protocol 2 wraps those of a bytearray once more, and writes empty ones as calls without arguments.
+    let instance = heap.instance(id)?;
+    match (heap.global(instance.callable)?, heap.items(instance.args)?) {
+        (("builtins" | "__builtin__", "bytes" | "bytearray"), []) => Some(Cow::Borrowed(&[])),
+        (("builtins" | "__builtin__", "bytes" | "bytearray"), &[inner, ..]) => direct(inner),
+        _ => None,
+    }
+}
+
+/// `_codecs.encode(text, 'latin1')`: text whose characters are the bytes, in protocols 0 to 2.
+fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
+    let instance = heap.instance(id)?;
+    let ("_codecs", "encode") = heap.global(instance.callable)? else { return None };
+    let text = heap.text(*heap.items(instance.args)?.first()?)?;
+    text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>().map(Cow::Owned)
+}
