@@ -10,6 +10,11 @@ SPARSE = SHARED / "tools/make_sparse_pth.py"
 needs_sparse = pytest.mark.skipif(not SPARSE.is_file(), reason="there is no ../shared/tools/make_sparse_pth.py")
 
 
-def sparse(path, *flags):
+def sparse(path, *flags, warm=False):
+    """`warm`: read it once, so that what is timed is not the kernel filling its cache with zeros."""
     subprocess.run([sys.executable, SPARSE, path, *flags], check=True, stdout=subprocess.DEVNULL)
+    if warm:
+        with open(path, "rb", buffering=0) as file:
+            while file.read(1 << 22):
+                pass
     return path

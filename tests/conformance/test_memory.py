@@ -14,6 +14,8 @@ from program import measured
 from sparse import needs_sparse, sparse
 
 LIMIT = 64 << 20
+# Printed beside our own time: hashing the file, and copying it to the disk.
+YARDSTICKS = {"openssl dgst -sha256": 'openssl dgst -sha256 "$0"', "cp && sync": 'cp --sparse=never "$0" "$1"; sync "$1"'}
 
 
 def measure(table, what, path, *arguments):
@@ -42,17 +44,17 @@ def pickle_size(path):
 @needs_sparse
 @pytest.mark.parametrize("layout", ["--llama --dim 2048 --ff 5632", "--tensors 5000"])
 def test_converting_4_gigabytes(layout, tmp_path, table, room):
-    path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--fill", "edge", *layout.split())
+    path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--fill", "edge", *layout.split(), warm=True)
     peak = measure(table, f"convert {layout}", path)
     (tmp_path / "large.carton").unlink()
     assert peak <= LIMIT + pickle_size(path)
     if "llama" in layout:
-        for what, command in {"openssl dgst -sha256": ["openssl", "dgst", "-sha256", path], "cp": ["cp", "--sparse=never", path, tmp_path / "copy"]}.items():
-            if shutil.which(command[0]):
+        for what, command in YARDSTICKS.items():
+            if shutil.which(command.split()[0]):
                 start = time.monotonic()
-                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(["sh", "-ec", command, path, tmp_path / "copy"], check=True, stdout=subprocess.DEVNULL)
                 seconds = time.monotonic() - start
-                table(f"{what} of the same{'':20} {seconds:22.2f} s   {path.stat().st_size / 1e9 / seconds:5.2f} GB/s")
+                table(f"{what + ' of the same':42} {'':30} {seconds:6.2f} s   {path.stat().st_size / 1e9 / seconds:5.2f} GB/s")
 
 
 @needs_sparse
@@ -87,7 +89,7 @@ def test_a_pickle_of_100_000_tensors(tmp_path, table):
 @needs_sparse
 @pytest.mark.parametrize("flags", ["--json", "--json --sha256"])
 def test_looking_at_4_gigabytes(flags, tmp_path, table):
-    path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--tensors", "200")
+    path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--tensors", "200", warm="sha256" in flags)
     assert measure(table, f"inspect {flags}", path, "inspect", *flags.split()) <= LIMIT
 
 
