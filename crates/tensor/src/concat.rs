@@ -194,6 +194,37 @@ impl<'a> Tensor<'a> {
         stride.reverse();
         Self::new(dtype, shape, stride, 0, storage)
     }
+
+    /// Whether `other` has the same shape, dtype and elements, compared bit by bit in windows.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub fn has_elements_of(&self, other: &Tensor<'_>) -> io::Result<bool> {
+        if self.shape() != other.shape() || self.dtype() != other.dtype() {
+            return Ok(false);
+        }
+        let all = |tensor: &Tensor<'_>| {
+            let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+            at(tensor.span().start)..at(tensor.span().end)
+        };
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (gathered, others) = (self.gathered(), other.gathered());
+        let mut start = 0;
+        while start < self.nbytes() {
+            let end = start.saturating_add(WINDOW as u64).min(self.nbytes());
+            ours.clear();
+            theirs.clear();
+            gathered.append(start..end, &mut ours)?;
+            others.append(start..end, &mut theirs)?;
+            self.storage().release(&all(self));
+            other.storage().release(&all(other));
+            if ours != theirs {
+                return Ok(false);
+            }
+            start = end;
+        }
+        Ok(true)
+    }
 }
 
 #[cfg(test)]
@@ -267,6 +298,14 @@ mod tests {
         let halves: Vec<u8> = out.0.chunks(1 << 20).map(|half| half[0]).collect();
         assert_eq!(halves, [1, 2, 1, 2, 1, 2]);
         assert!(out.0.chunks(1 << 20).all(|half| half.iter().all(|byte| *byte == half[0])));
+    }
+
+    #[test]
+    fn elements_are_compared_bit_by_bit() {
+        let same = part([2, 2], [2, 1], 0).has_elements_of(&part([2, 2], [2, 1], 0));
+        assert!(same.expect("memory can be read"));
+        let transposed = part([2, 2], [2, 1], 0).has_elements_of(&part([2, 2], [1, 2], 0));
+        assert!(!transposed.expect("memory can be read"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod numpy;
 mod persistent;
 mod pickles;
 mod rebuild;
+mod shards;
 
 pub use annotate::{annotate, count_tensors};
 pub use checkpoint::{Checkpoint, NamedCompound, Value};
@@ -37,3 +38,4 @@ pub use container::{Container, Format};
 pub use error::{Error, Result};
 pub use globals::Global;
 pub use pickles::Pickles;
+pub use shards::{Index, Merged, ModelSizes, Shard, ShardError, model_parallel, union};

@@ -1,0 +1,204 @@
+//! Several files that hold one checkpoint: Meta's model-parallel shards, and sets that hold each tensor
+//! whole in one of the files.
+//!
+//! Facts: the index files of Hugging Face's `transformers`.
+
+mod error;
+mod model_parallel;
+
+pub use error::ShardError;
+pub use model_parallel::{ModelSizes, model_parallel};
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::Checkpoint;
+
+/// One file of several that hold a checkpoint together.
+#[derive(Debug)]
+pub struct Shard<'a> {
+    /// The file's name, for messages.
+    pub file: String,
+    /// What it holds.
+    pub checkpoint: Checkpoint<'a>,
+}
+
+/// An index of a set of files: which file holds which tensor.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// The index file's name, for messages.
+    name: String,
+    /// Tensor names and file names.
+    files: HashMap<String, String>,
+}
+
+impl Index {
+    /// Reads the text of a `*.index.json`; `name` is its file name.
+    ///
+    /// # Errors
+    /// When it is no JSON, has no `weight_map`, or names a file that is not beside it.
+    pub fn from_json(name: &str, text: &str) -> Result<Self, ShardError> {
+        #[derive(Deserialize)]
+        struct Document {
+            weight_map: Map<String, Value>,
+        }
+        let wrong = |reason: String| ShardError::Document { file: name.to_owned(), reason };
+        let document: Document = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let mut files = HashMap::with_capacity(document.weight_map.len());
+        for (tensor, file) in document.weight_map {
+            let Value::String(file) = file else {
+                return Err(wrong(format!("`weight_map` has no file name for `{}`", tensor.escape_debug())));
+            };
+            if file.is_empty() || file == "." || file == ".." || file.contains(['/', '\\', '\0']) {
+                let (tensor, file) = (tensor.escape_debug(), file.escape_debug());
+                return Err(wrong(format!(
+                    "`{tensor}` lies in `{file}`, which is no name of a file beside it"
+                )));
+            }
+            files.insert(tensor, file);
+        }
+        if files.is_empty() {
+            return Err(wrong("`weight_map` is empty".to_owned()));
+        }
+        Ok(Self { name: name.to_owned(), files })
+    }
+
+    /// The names of the files, sorted.
+    pub fn files(&self) -> Vec<&str> {
+        let mut files: Vec<&str> = self.files.values().map(String::as_str).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+}
+
+/// A checkpoint that was put together.
+#[derive(Debug)]
+pub struct Merged<'a> {
+    /// The tensors of all files, and the values of the first.
+    pub checkpoint: Checkpoint<'a>,
+    /// What stays behind, as sentences.
+    pub notes: Vec<String>,
+}
+
+impl<'a> Merged<'a> {
+    /// Starts from the first of the files.
+    fn new(checkpoint: Checkpoint<'a>) -> Self {
+        Self { checkpoint, notes: Vec::new() }
+    }
+
+    /// Takes along what another file holds beside its tensors.
+    fn take(&mut self, file: &str, other: Checkpoint<'a>) {
+        let merged = &mut self.checkpoint;
+        let known: HashSet<(String, String)> =
+            merged.globals.iter().map(|global| (global.module.clone(), global.name.clone())).collect();
+        let more = other.globals.into_iter();
+        merged
+            .globals
+            .extend(more.filter(|global| !known.contains(&(global.module.clone(), global.name.clone()))));
+        merged.left_out = merged.left_out.saturating_add(other.left_out);
+        if !other.values.is_empty() {
+            let (count, s) = (other.values.len(), if other.values.len() == 1 { "" } else { "s" });
+            self.notes.push(format!(
+                "{count} value{s} beside the tensors of {file} stay{} behind",
+                if count == 1 { "s" } else { "" }
+            ));
+        }
+    }
+}
+
+/// The checkpoint whose tensors lie whole in one file each.
+///
+/// # Errors
+/// When two files hold one tensor, or the index says something else than the files.
+pub fn union<'a>(shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Merged<'a>, ShardError> {
+    let mut holder: HashMap<String, String> = HashMap::new();
+    let mut merged: Option<Merged<'a>> = None;
+    for Shard { file, mut checkpoint } in shards {
+        for name in names(&checkpoint) {
+            if let Some(index) = index {
+                index.compare(name, &file)?;
+            }
+            if let Some(first) = holder.insert(name.to_owned(), file.clone()) {
+                return Err(ShardError::Twice { tensor: name.to_owned(), first, second: file });
+            }
+        }
+        let Some(merged) = &mut merged else {
+            merged = Some(Merged::new(checkpoint));
+            continue;
+        };
+        let all = &mut merged.checkpoint;
+        for mut compound in checkpoint.compounds.drain(..) {
+            compound.at = compound.at.saturating_add(all.tensors.len());
+            all.compounds.push(compound);
+        }
+        all.tensors.append(&mut checkpoint.tensors);
+        merged.take(&file, checkpoint);
+    }
+    if let Some(index) = index {
+        let mut missing: Vec<_> =
+            index.files.iter().filter(|(name, _)| !holder.contains_key(*name)).collect();
+        missing.sort_unstable();
+        if let Some((tensor, file)) = missing.first() {
+            return Err(ShardError::Index {
+                index: index.name.clone(),
+                tensor: (*tensor).clone(),
+                file: (*file).clone(),
+                found: "it is not there".to_owned(),
+            });
+        }
+    }
+    merged.ok_or_else(empty)
+}
+
+/// The names of the tensors: of one that is made of several, its own instead of theirs.
+fn names<'c>(checkpoint: &'c Checkpoint<'_>) -> impl Iterator<Item = &'c str> {
+    let mut parts: HashSet<usize> = HashSet::new();
+    for compound in &checkpoint.compounds {
+        parts.extend(compound.at..compound.at.saturating_add(compound.compound.parts.len()));
+    }
+    let plain = checkpoint.tensors.iter().enumerate().filter(move |(i, _)| !parts.contains(i));
+    let plain = plain.map(|(_, (name, _))| name.as_str());
+    plain.chain(checkpoint.compounds.iter().map(|compound| compound.name.as_str()))
+}
+
+impl Index {
+    fn compare(&self, tensor: &str, file: &str) -> Result<(), ShardError> {
+        let (index, tensor) = (self.name.clone(), tensor.to_owned());
+        match self.files.get(&tensor) {
+            None => Err(ShardError::Unlisted { file: file.to_owned(), tensor, index }),
+            Some(listed) if listed != file => {
+                let found = format!("{file} holds it");
+                Err(ShardError::Index { index, tensor, file: listed.clone(), found })
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// What there is to say of a set without files.
+fn empty() -> ShardError {
+    ShardError::Document { file: "the set".to_owned(), reason: "there is no file in it".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_stays_in_its_folder() {
+        let read = |text: &str| Index::from_json("i.json", text).map_err(|error| error.to_string());
+        let index = read(r#"{"metadata": {}, "weight_map": {"a": "2.bin", "b": "1.bin", "c": "2.bin"}}"#);
+        assert_eq!(index.expect("right").files(), ["1.bin", "2.bin"]);
+        let error = |text: &str| read(text).expect_err("wrong");
+        assert_eq!(
+            error(r#"{"weight_map": {"a": "../x.bin"}}"#),
+            "i.json: `a` lies in `../x.bin`, which is no name of a file beside it"
+        );
+        assert_eq!(error(r#"{"weight_map": {"a": 7}}"#), "i.json: `weight_map` has no file name for `a`");
+        assert_eq!(error(r#"{"weight_map": {}}"#), "i.json: `weight_map` is empty");
+        assert!(error("{}").starts_with("i.json: missing field `weight_map`"));
+    }
+}

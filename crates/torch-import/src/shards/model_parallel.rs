@@ -1,0 +1,320 @@
+//! Meta's model-parallel shards, put together again.
+//!
+//! Facts: `ColumnParallelLinear`, `RowParallelLinear` and `VocabParallelEmbedding` in fairscale, as Meta's
+//! `llama-models` uses them. Nothing is copied: a tensor that was split is a view of its parts.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde::Deserialize;
+use tensor::{StorageId, Tensor};
+
+use super::{Merged, Shard, ShardError, empty};
+
+/// What `params.json` says of a model's sizes, in elements; what it leaves open, the shapes tell.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ModelSizes {
+    dim: Option<u64>,
+    n_heads: Option<u64>,
+    n_kv_heads: Option<u64>,
+    head_dim: Option<u64>,
+}
+
+impl ModelSizes {
+    /// Reads the text of a `params.json`.
+    ///
+    /// # Errors
+    /// When it is no JSON, or a size is no natural number.
+    pub fn from_json(text: &str) -> Result<Self, ShardError> {
+        let wrong = |error: serde_json::Error| ShardError::Document {
+            file: "params.json".to_owned(),
+            reason: error.to_string(),
+        };
+        serde_json::from_str(text).map_err(wrong)
+    }
+
+    fn head_dim(&self, dim: u64) -> Option<u64> {
+        self.head_dim.or_else(|| dim.checked_div(self.n_heads?))
+    }
+
+    /// Elements of all query heads together.
+    fn attention(&self, dim: u64) -> Option<u64> {
+        match self.head_dim {
+            None => Some(dim),
+            Some(head_dim) => self.n_heads?.checked_mul(head_dim),
+        }
+    }
+
+    /// Elements of all key heads together.
+    fn key_value(&self, dim: u64) -> Option<u64> {
+        self.n_kv_heads.or(self.n_heads)?.checked_mul(self.head_dim(dim)?)
+    }
+}
+
+/// How a tensor was split over the shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Split {
+    /// Along dimension 0: the layer's outputs.
+    Rows,
+    /// Along dimension 1: the layer's inputs.
+    Columns,
+    /// Along dimension 0; where there are fewer heads than shards, a head has several copies.
+    KeyValue,
+    /// Along dimension 1 in Llama 1 and 2, along dimension 0 in Llama 3.
+    Embeddings,
+    /// Not at all.
+    Copies,
+}
+
+impl Split {
+    fn of(tensor: &str) -> Option<Self> {
+        if tensor == "rope.freqs" || tensor == "freqs_cis" {
+            return Some(Self::Copies);
+        }
+        let (module, kind) = tensor.rsplit_once('.')?;
+        let module = module.rsplit_once('.').map_or(module, |(_, last)| last);
+        match (module, kind) {
+            ("wq" | "w1" | "w3" | "output", "weight" | "bias") => Some(Self::Rows),
+            ("wk" | "wv", "weight" | "bias") => Some(Self::KeyValue),
+            ("wo" | "w2", "weight") => Some(Self::Columns),
+            ("tok_embeddings", "weight") => Some(Self::Embeddings),
+            ("wo" | "w2", "bias")
+            | ("norm" | "attention_norm" | "ffn_norm" | "q_norm" | "k_norm", "weight") => Some(Self::Copies),
+            _ => None,
+        }
+    }
+}
+
+/// The checkpoint that Meta's code split over `shards`, which stand in the order of their numbers.
+///
+/// # Errors
+/// When a shard is missing, too many, or disagrees with the others or with `sizes`; when a tensor is
+/// none of LLaMA's.
+pub fn model_parallel<'a>(shards: Vec<Shard<'a>>, sizes: &ModelSizes) -> Result<Merged<'a>, ShardError> {
+    let merge = Merge::new(&shards, sizes)?;
+    let mut joined: HashMap<(usize, Vec<View>), Tensor<'a>> = HashMap::new();
+    let mut tensors = Vec::with_capacity(merge.first.checkpoint.tensors.len());
+    for (name, first) in &merge.first.checkpoint.tensors {
+        let parts = merge.parts(name, first)?;
+        let (dim, parts) = merge.split(name, parts)?;
+        let tensor = match parts.as_slice() {
+            [one] => one.clone(),
+            parts => {
+                // Tensors that were one in each shard are one again.
+                let key = (dim, parts.iter().map(view).collect());
+                let known = joined.get(&key).cloned();
+                let tensor = known.map_or_else(|| Tensor::concat(dim, parts), Ok);
+                let tensor = tensor.map_err(|reason| ShardError::Join { tensor: name.clone(), reason })?;
+                joined.insert(key, tensor.clone());
+                tensor
+            }
+        };
+        tensors.push((name.clone(), tensor));
+    }
+    let mut shards = shards.into_iter();
+    let mut merged = Merged::new(shards.next().ok_or_else(empty)?.checkpoint);
+    merged.checkpoint.tensors = tensors;
+    shards.for_each(|shard| merged.take(&shard.file, shard.checkpoint));
+    Ok(merged)
+}
+
+/// What makes two tensors of one file the same.
+type View = (StorageId, u64, Vec<u64>, Vec<u64>);
+
+fn view(tensor: &Tensor<'_>) -> View {
+    (tensor.storage().id(), tensor.storage_offset(), tensor.shape().to_vec(), tensor.stride().to_vec())
+}
+
+/// The shards, and what is needed to put them together.
+struct Merge<'s, 'a> {
+    sizes: &'s ModelSizes,
+    shards: &'s [Shard<'a>],
+    first: &'s Shard<'a>,
+    names: Vec<HashMap<&'s str, &'s Tensor<'a>>>,
+    of: u64,
+    /// The width of the model, in elements.
+    dim: Option<u64>,
+}
+
+impl<'s, 'a> Merge<'s, 'a> {
+    /// Compares the names in the shards, and their number with the shapes.
+    fn new(shards: &'s [Shard<'a>], sizes: &'s ModelSizes) -> Result<Self, ShardError> {
+        let first = shards.first().ok_or_else(empty)?;
+        let names: Vec<HashMap<&str, &Tensor<'a>>> = shards
+            .iter()
+            .map(|shard| {
+                shard.checkpoint.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
+            })
+            .collect();
+        for shard in shards {
+            let more = shard.checkpoint.tensors.iter();
+            let more =
+                more.filter(|(name, _)| names.first().is_none_or(|names| !names.contains_key(name.as_str())));
+            if let Some((tensor, _)) = more.map(|(name, tensor)| (name.clone(), tensor)).next() {
+                return Err(ShardError::Lacks {
+                    file: first.file.clone(),
+                    tensor,
+                    other: shard.file.clone(),
+                });
+            }
+        }
+        let of = shards.len() as u64;
+        let mut compounds = shards.iter().flat_map(|shard| &shard.checkpoint.compounds);
+        if let Some(compound) = compounds.next().filter(|_| of > 1) {
+            return Err(ShardError::Unknown { tensor: compound.name.clone(), of });
+        }
+        let norm = |name: &str| match names.first()?.get(name)?.shape() {
+            [dim] => Some(*dim),
+            _ => None,
+        };
+        let dim =
+            sizes.dim.or_else(|| norm("norm.weight")).or_else(|| norm("layers.0.attention_norm.weight"));
+        let merge = Self { sizes, shards, first, names, of, dim };
+        merge.count()?;
+        Ok(merge)
+    }
+
+    /// Whether there are as many shards as the first layer's queries were split into.
+    fn count(&self) -> Result<(), ShardError> {
+        const TENSOR: &str = "layers.0.attention.wq.weight";
+        let first = self.names.first().and_then(|names| names.get(TENSOR));
+        let whole = self.dim.and_then(|dim| self.sizes.attention(dim));
+        let (Some(first), Some(whole)) = (first, whole) else { return Ok(()) };
+        let parts = self.parts(TENSOR, first)?;
+        let Some(of) = parts.first().and_then(|part| whole.checked_div(*part.shape().first()?)) else {
+            return Ok(());
+        };
+        let tensor = TENSOR.to_owned();
+        if of > self.of {
+            let file = numbered(&self.first.file, self.of);
+            return Err(ShardError::Missing { file, tensor, of, found: self.of });
+        }
+        let extra = usize::try_from(of).ok().and_then(|of| self.shards.get(of));
+        match extra {
+            Some(extra) => Err(ShardError::Extra { file: extra.file.clone(), tensor, of }),
+            None => Ok(()),
+        }
+    }
+
+    /// The parts of a tensor, which are all alike.
+    fn parts(&self, name: &str, first: &Tensor<'a>) -> Result<Vec<Tensor<'a>>, ShardError> {
+        let part = |(shard, names): (&Shard<'a>, &HashMap<&str, &Tensor<'a>>)| {
+            let Some(part) = names.get(name) else {
+                return Err(ShardError::Lacks {
+                    file: shard.file.clone(),
+                    tensor: name.to_owned(),
+                    other: self.first.file.clone(),
+                });
+            };
+            if part.shape() != first.shape() || part.dtype() != first.dtype() {
+                return Err(ShardError::Disagree {
+                    tensor: name.to_owned(),
+                    file: shard.file.clone(),
+                    found: part.shape().to_vec(),
+                    found_dtype: part.dtype(),
+                    other: self.first.file.clone(),
+                    expected: first.shape().to_vec(),
+                    expected_dtype: first.dtype(),
+                });
+            }
+            Ok((*part).clone())
+        };
+        self.shards.iter().zip(&self.names).map(part).collect()
+    }
+
+    /// Along which dimension which of the parts are to be joined; one part is the tensor itself.
+    fn split(&self, name: &str, mut parts: Vec<Tensor<'a>>) -> Result<(usize, Vec<Tensor<'a>>), ShardError> {
+        if self.of == 1 {
+            return Ok((0, parts));
+        }
+        let split =
+            Split::of(name).ok_or_else(|| ShardError::Unknown { tensor: name.to_owned(), of: self.of })?;
+        let shape = parts.first().map_or_else(Vec::new, |part| part.shape().to_vec());
+        let wrong = |reason: String| ShardError::Split {
+            tensor: name.to_owned(),
+            shape: shape.clone(),
+            of: self.of,
+            reason,
+        };
+        let dim = self.dim.ok_or_else(|| {
+            wrong("nothing says how wide the model is; put its params.json beside the shards".to_owned())
+        })?;
+        match (split, shape.as_slice()) {
+            (Split::Copies, _) => {
+                self.compare(name, &parts, 0..parts.len())?;
+                parts.truncate(1);
+                Ok((0, parts))
+            }
+            (Split::Rows, &[_]) => Ok((0, parts)),
+            (Split::Rows, &[_, columns]) if columns == dim => Ok((0, parts)),
+            (Split::Columns, &[rows, _]) if rows == dim => Ok((1, parts)),
+            (Split::KeyValue, &[rows, ref rest @ ..]) if rest.iter().all(|columns| *columns == dim) => {
+                let all = rows.saturating_mul(self.of);
+                let whole = self.sizes.key_value(dim).unwrap_or(all);
+                let copies = all.checked_div(whole).filter(|copies| copies.checked_mul(whole) == Some(all));
+                let copies = copies.filter(|copies| *copies > 0 && self.of.is_multiple_of(*copies));
+                let Some(copies) = copies.and_then(|copies| usize::try_from(copies).ok()) else {
+                    return Err(wrong(format!("params.json has {whole} rows of it")));
+                };
+                for start in (0..parts.len()).step_by(copies) {
+                    self.compare(name, &parts, start..start.saturating_add(copies))?;
+                }
+                Ok((0, parts.into_iter().step_by(copies).collect()))
+            }
+            (Split::Embeddings, &[_, columns]) if columns == dim => Ok((0, parts)),
+            (Split::Embeddings, &[_, columns]) if columns.checked_mul(self.of) == Some(dim) => Ok((1, parts)),
+            _ => Err(wrong(format!("this is no part of a model of width {dim}"))),
+        }
+    }
+
+    /// Compares the copies in the shards of `range` with the first of them.
+    fn compare(&self, name: &str, parts: &[Tensor<'a>], range: Range<usize>) -> Result<(), ShardError> {
+        let shards = self.shards.get(range.clone()).unwrap_or_default();
+        let parts = parts.get(range).unwrap_or_default();
+        let (Some(first), Some(part)) = (shards.first(), parts.first()) else { return Ok(()) };
+        for (shard, other) in shards.iter().zip(parts).skip(1) {
+            let tensor = name.to_owned();
+            match part.has_elements_of(other) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let (file, other) = (shard.file.clone(), first.file.clone());
+                    return Err(ShardError::Copies { tensor, file, other });
+                }
+                Err(reason) => return Err(ShardError::Read { tensor, reason }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `consolidated.00.pth` with another number.
+fn numbered(file: &str, number: u64) -> String {
+    let mut parts: Vec<String> = file.split('.').map(str::to_owned).collect();
+    let digits = |part: &&mut String| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(part) = parts.iter_mut().rev().find(digits) {
+        *part = format!("{number:0width$}", width = part.len());
+    }
+    parts.join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_how_a_tensor_was_split() {
+        assert_eq!(Split::of("layers.3.attention.wq.weight"), Some(Split::Rows));
+        assert_eq!(Split::of("layers.3.feed_forward.w2.weight"), Some(Split::Columns));
+        assert_eq!(Split::of("layers.3.ffn_norm.weight"), Some(Split::Copies));
+        assert_eq!(Split::of("output.weight"), Some(Split::Rows));
+        assert_eq!(Split::of("rope.freqs"), Some(Split::Copies));
+        assert_eq!(Split::of("vision.wx.weight"), None);
+        assert_eq!(Split::of("weight"), None);
+    }
+
+    #[test]
+    fn shards_are_numbered_in_two_digits() {
+        assert_eq!(numbered("consolidated.00.pth", 7), "consolidated.07.pth");
+        assert_eq!(numbered("consolidated.00.pth", 12), "consolidated.12.pth");
+    }
+}
