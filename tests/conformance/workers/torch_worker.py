@@ -82,13 +82,27 @@ def facts(named):
 def named_tensors(value, path=()):
     """(name, tensor) of everything in dicts, lists and tuples, in the file's order; names are `a.b.c`."""
     if isinstance(value, torch.Tensor):
-        yield ".".join(path), value
+        for part, tensor in parts(value):
+            yield ".".join((*path, *part)), tensor
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from named_tensors(inner, (*path, str(key)))
     elif isinstance(value, (list, tuple)):
         for i, inner in enumerate(value):
             yield from named_tensors(inner, (*path, str(i)))
+
+
+def parts(tensor):
+    """What stands for a tensor in an archive: itself, or the plain tensors that make up a sparse or a quantized one."""
+    if tensor.is_quantized:
+        yield ("int_repr",), tensor.int_repr()
+        yield ("scale",), torch.tensor(tensor.q_scale(), dtype=torch.float64)
+        yield ("zero_point",), torch.tensor(tensor.q_zero_point())
+    elif tensor.layout == torch.sparse_coo:
+        yield ("indices",), tensor._indices()
+        yield ("values",), tensor._values()
+    else:
+        yield (), tensor
 
 
 def load_checkpoint(path, trusted=True):
