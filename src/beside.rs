@@ -80,32 +80,76 @@ pub(crate) struct Shard {
 /// What the file's name, and for Meta's numbering its neighbours' names, say of it being a shard.
 pub(crate) fn shard(path: &Path) -> Option<Shard> {
     let name = file_name(path);
-    numbered_of(&name).or_else(|| {
-        let number = consolidated(&name)?;
-        let neighbours = folder(path).read_dir().ok()?;
-        let last = neighbours
-            .filter_map(|entry| consolidated(entry.ok()?.file_name().to_str()?))
-            .max()
-            .unwrap_or_default()
-            .max(number);
-        (last > 0).then_some(Shard { number: number.saturating_add(1), of: last.saturating_add(1) })
-    })
+    let numbering = Numbering::of(&name)?;
+    if let Some(of) = numbering.of {
+        // Some count from 0; the first file tells.
+        let zero = numbering.number == 0 || folder(path).join(numbering.name(0)).exists();
+        let number = numbering.number.saturating_add(usize::from(zero));
+        return (of > 1).then_some(Shard { number, of });
+    }
+    let neighbours = folder(path).read_dir().ok()?;
+    let number = |name: &str| Some(Numbering::of(name).filter(|other| other.of.is_none())?.number);
+    let last = neighbours
+        .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
+        .max()
+        .unwrap_or_default()
+        .max(numbering.number);
+    (last > 0)
+        .then(|| Shard { number: numbering.number.saturating_add(1), of: last.saturating_add(1) })
 }
 
-/// `consolidated.03.pth` → 3.
-fn consolidated(name: &str) -> Option<usize> {
-    let number = name.strip_prefix("consolidated.")?;
-    let number = number.strip_suffix(".pth").or_else(|| number.strip_suffix(".pt"))?;
-    digits(number)
+/// What a name of a numbered file says: `consolidated.03.pth`, `pytorch_model-00002-of-00003.bin`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbering {
+    before: String,
+    /// As the name has it.
+    pub(crate) number: usize,
+    width: usize,
+    /// How many files there are, where the name says so.
+    pub(crate) of: Option<usize>,
+    /// What follows the number.
+    after: String,
 }
 
-/// `pytorch_model-00002-of-00003.bin` → 2 of 3.
-fn numbered_of(name: &str) -> Option<Shard> {
-    let (stem, _extension) = name.rsplit_once('.')?;
-    let (stem, of) = stem.rsplit_once("-of-")?;
-    let (_, number) = stem.rsplit_once('-')?;
-    let (number, of) = (digits(number)?, digits(of)?);
-    (of > 1).then_some(Shard { number, of })
+impl Numbering {
+    /// What `name` says, when it is such a name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let (stem, extension) = name.rsplit_once('.')?;
+        let new = |before: &str, number: &str, of, after: String| {
+            let (before, width) = (before.to_owned(), number.len());
+            Some(Self { before, number: digits(number)?, width, of, after })
+        };
+        if let Some(number) = stem.strip_prefix("consolidated.")
+            && matches!(extension, "pth" | "pt")
+        {
+            return new("consolidated.", number, None, format!(".{extension}"));
+        }
+        let (stem, of) = stem.rsplit_once("-of-")?;
+        let (before, number) = stem.rsplit_once('-')?;
+        new(&format!("{before}-"), number, Some(digits(of)?), format!("-of-{of}.{extension}"))
+    }
+
+    /// The set that the file belongs to; equal for its other files.
+    pub(crate) fn set(&self) -> String {
+        format!("{}{}", self.before, if self.of.is_some() { &self.after } else { "" })
+    }
+
+    /// The name of another file of the set.
+    pub(crate) fn name(&self, number: usize) -> String {
+        format!("{}{number:0width$}{}", self.before, self.after, width = self.width)
+    }
+
+    /// The number of the set's first file: Meta counts from 0, the others from 1, but for those that have
+    /// a file 0.
+    pub(crate) fn first(&self, has_zero: bool) -> usize {
+        usize::from(self.of.is_some() && !has_zero)
+    }
+
+    /// What the set would be called if it were one file.
+    pub(crate) fn without_number(&self) -> String {
+        let extension = self.after.rsplit_once('.').map_or("", |(_, extension)| extension);
+        format!("{}.{extension}", self.before.trim_end_matches(['-', '.']))
+    }
 }
 
 fn digits(text: &str) -> Option<usize> {
@@ -118,11 +162,20 @@ mod tests {
 
     #[test]
     fn names_tell_shards() {
-        assert_eq!(consolidated("consolidated.07.pth"), Some(7));
-        assert_eq!(consolidated("consolidated.pth"), None);
-        assert_eq!(consolidated("consolidated.x.pth"), None);
-        assert_eq!(numbered_of("pytorch_model-00002-of-00003.bin"), Some(Shard { number: 2, of: 3 }));
-        assert_eq!(numbered_of("model-00001-of-00001.bin"), None);
-        assert_eq!(numbered_of("end-of-life.bin"), None);
+        let number = |name: &str| Numbering::of(name).map(|numbering| (numbering.number, numbering.of));
+        assert_eq!(number("consolidated.07.pth"), Some((7, None)));
+        assert_eq!(number("consolidated.pth"), None);
+        assert_eq!(number("consolidated.x.pth"), None);
+        assert_eq!(number("pytorch_model-00002-of-00003.bin"), Some((2, Some(3))));
+        assert_eq!(number("end-of-life.bin"), None);
+    }
+
+    #[test]
+    fn a_set_has_a_name_without_number() {
+        let whole = |name: &str| Numbering::of(name).map(|numbering| numbering.without_number());
+        assert_eq!(whole("consolidated.07.pth").as_deref(), Some("consolidated.pth"));
+        assert_eq!(whole("model-00002-of-00003.safetensors").as_deref(), Some("model.safetensors"));
+        let numbering = Numbering::of("m-00002-of-00003.bin").expect("numbered");
+        assert_eq!(numbering.name(1), "m-00001-of-00003.bin");
     }
 }

@@ -114,6 +114,28 @@ pub(crate) struct Convert {
     /// A file to take along in misc/; may be given many times
     #[arg(long, value_name = "FILE")]
     pub(crate) misc: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) select: Select,
+}
+
+/// Which tensors, under which names.
+#[derive(Args, Debug)]
+pub(crate) struct Select {
+    /// Take what lies under this key, such as `state_dict` or `ema.model`; '' takes everything
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// Take only tensors whose names match; may be given many times
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) include: Vec<String>,
+    /// Leave out tensors whose names match; may be given many times
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Remove this from the start of names, such as `module.`
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) strip_prefix: Option<String>,
+    /// Leave out misc/checkpoint.json, which keeps the values that are no tensors
+    #[arg(long)]
+    pub(crate) no_values: bool,
 }
 
 #[derive(Args, Debug)]
@@ -131,6 +153,9 @@ pub(crate) struct Inspect {
     /// Hash the elements of each tensor (C order, little-endian)
     #[arg(long)]
     pub(crate) sha256: bool,
+    /// List the values that are no tensors, too
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Args, Debug)]

@@ -1,21 +1,25 @@
 //! `torch2carton convert`: checkpoint → carton. The only file that knows both sides.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use carton_format::{Config, DataType, Dimension, Port, Runner, SPEC_VERSION, Shape, TensorIndex};
-use carton_writer::{File, Written};
+use carton_format::{Config, DataType, Dimension, Port, Runner, Shape, TensorIndex};
+use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
+use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
 use torchscript::{Converted, LlamaParams};
 use zip_layout::Content;
 
 use crate::beside::{self, Misc, Shard, file_name, folder};
 use crate::cli::{self, Usage};
-use crate::inspect::{Totals, hex};
+use crate::inspect::Totals;
 use crate::output::{self, Output};
+use crate::select::select;
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, safe};
+use crate::values::{self, hex};
 
 /// Stems, and beginnings of stems, that say nothing of the model: its folder's name is better.
 const GENERIC: &[&str] = &["last", "best"];
@@ -23,6 +27,8 @@ const GENERIC_STARTS: &[&str] = &["consolidated", "model", "pytorch_model"];
 /// What a checkpoint's name may end in. Other endings, as of `llama-3.1`, belong to the name.
 const EXTENSIONS: &[&str] =
     &["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "tar", "model", "safetensors", "torch", "zip"];
+/// Where the values that are no tensors travel.
+const VALUES: &str = "misc/checkpoint.json";
 /// More than any params.json has.
 const PARAMS_MAX: u64 = 16 << 20;
 
@@ -40,15 +46,20 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     output::check(&target, &inputs, args.no_clobber)?;
 
     let checkpoint = Checkpoint::read(&container).with_context(|| shown(&args.file))?;
-    if checkpoint.tensors.is_empty() {
-        bail!("{}: there are no tensors in it", shown(&args.file));
-    }
-    let converted = converted(args, &checkpoint).with_context(|| shown(&args.file))?;
-    let written = write(args, &target, &converted, &misc, quiet)?;
+    let selected = select(&args.select, &checkpoint).with_context(|| shown(&args.file))?;
+    let values = if args.select.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
+    let converted = converted(args, &selected.tensors).with_context(|| shown(&args.file))?;
+    let written = write(args, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
-        let notes = container.notes().iter().chain(&converted.notes);
+        let notes = container.notes().iter().chain(&selected.notes).chain(&converted.notes);
         notes.for_each(terminal::note);
-        summary(&target, &checkpoint, &converted, &misc, &written, start.elapsed())?;
+        if values.is_some() {
+            terminal::note(format!(
+                "{} values kept in {VALUES} (--no-values leaves them out)",
+                checkpoint.values.len()
+            ));
+        }
+        summary(&target, &selected.tensors, &converted, &misc, &written, start.elapsed())?;
     }
     Ok(())
 }
@@ -157,8 +168,7 @@ fn misc(args: &cli::Convert) -> Result<Vec<Misc>> {
 }
 
 /// A LLaMA where the checkpoint has its tensors and a params.json beside it; else its weights.
-fn converted<'a>(args: &cli::Convert, checkpoint: &Checkpoint<'a>) -> Result<Converted<'a>> {
-    let tensors = &checkpoint.tensors;
+fn converted<'a>(args: &cli::Convert, tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
     let params = folder(&args.file).join("params.json");
     if !torchscript::is_llama(tensors)
         || !params.is_file()
@@ -185,22 +195,16 @@ fn small_text(path: &Path) -> Result<String> {
 }
 
 fn config(args: &cli::Convert, converted: &Converted<'_>) -> Result<Config> {
-    Ok(Config {
-        spec_version: SPEC_VERSION,
-        model_name: Some(model_name(args)),
-        short_description: args.short_description.clone(),
-        model_description: args.description.clone(),
-        license: args.license.clone(),
-        repository: args.repository.clone(),
-        homepage: args.homepage.clone(),
-        inputs: converted.inputs.iter().map(port).collect::<Result<_>>()?,
-        outputs: converted.outputs.iter().map(port).collect::<Result<_>>()?,
-        runner: Runner {
-            runner_name: "torchscript".to_owned(),
-            required_framework_version: "=2.0".to_owned(),
-            runner_compat_version: 1,
-        },
-    })
+    let mut config = Config::new(Runner::new("torchscript", "=2.0", 1));
+    config.model_name = Some(model_name(args));
+    config.short_description = args.short_description.clone();
+    config.model_description = args.description.clone();
+    config.license = args.license.clone();
+    config.repository = args.repository.clone();
+    config.homepage = args.homepage.clone();
+    config.inputs = converted.inputs.iter().map(port).collect::<Result<_>>()?;
+    config.outputs = converted.outputs.iter().map(port).collect::<Result<_>>()?;
+    Ok(config)
 }
 
 /// What TorchScript calls an input or output, in Carton's words.
@@ -223,8 +227,8 @@ fn port(port: &torchscript::Port) -> Result<Port> {
         torchscript::Dim::Symbol(name) => Dimension::Symbol(name.clone()),
         torchscript::Dim::Size(size) => Dimension::Size(*size),
     });
-    let shape = Shape(dimensions.collect());
-    Ok(Port { name: port.name.clone(), dtype, shape, description: port.description.clone() })
+    let shape = Shape::Dimensions(dimensions.collect());
+    Ok(Port { description: port.description.clone(), ..Port::new(&port.name, dtype, shape) })
 }
 
 fn write(
@@ -232,6 +236,7 @@ fn write(
     target: &Path,
     converted: &Converted<'_>,
     misc: &[Misc],
+    values: Option<&str>,
     quiet: bool,
 ) -> Result<Written> {
     let config = config(args, converted)?.to_toml()?;
@@ -242,18 +247,21 @@ fn write(
         .collect::<Result<_>>()?;
     let maps: Vec<(&str, &MappedFile)> = maps.iter().map(|(path, map)| (path.as_str(), map)).collect();
     let mut files = vec![
-        File { path: "carton.toml".to_owned(), content: Content::Bytes(config.as_bytes()) },
-        File { path: TensorIndex::PATH.to_owned(), content: Content::Bytes(index.as_bytes()) },
+        File::new(Config::PATH, Content::Bytes(config.as_bytes())),
+        File::new(TensorIndex::PATH, Content::Bytes(index.as_bytes())),
     ];
-    files.extend(
-        maps.iter().map(|(path, map)| File { path: (*path).to_owned(), content: Content::Blob(map) }),
-    );
-    files.push(File { path: "model/model.pt".to_owned(), content: Content::Blob(&converted.archive) });
+    files.extend(maps.iter().map(|(path, map)| File::new(path, Content::Blob(map))));
+    if let Some(values) = values {
+        files.push(File::new(VALUES, Content::Bytes(values.as_bytes())));
+    }
+    files.push(File::new("model/model.pt", Content::Blob(&converted.archive)));
 
-    let len = carton_writer::len(&files)?;
+    let carton = Carton::new(files);
+    let len = carton.len()?;
     let mut output = Output::create(target, len)?;
     let mut progress = Progress::new(&file_name(target), len, quiet);
-    let written = carton_writer::write(&files, output.file(), &mut |done| progress.set(done))
+    let written = carton
+        .write(output.file(), &mut |done| progress.set(done))
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
     output.commit(args.no_clobber)?;
@@ -263,7 +271,7 @@ fn write(
 /// The last words: what was made, how large, how fast.
 fn summary(
     target: &Path,
-    checkpoint: &Checkpoint<'_>,
+    tensors: &[(String, Tensor<'_>)],
     converted: &Converted<'_>,
     misc: &[Misc],
     written: &Written,
@@ -285,24 +293,17 @@ fn summary(
         [] => format!("{}: returns {}", converted.kind, ports(&converted.outputs)),
         inputs => format!("{}: {} -> {}", converted.kind, ports(inputs), ports(&converted.outputs)),
     };
-    let parameters = Totals::of(&checkpoint.tensors).parameters;
+    let parameters = Totals::of(tensors).parameters;
     let mut err = anstream::stderr().lock();
-    use std::io::Write;
     writeln!(err, "{BOLD}{}{BOLD:#}", safe(target.display()))?;
     for (label, value) in [
         ("module", kind),
-        ("holds", format!("{} tensors, {} parameters", checkpoint.tensors.len(), count(parameters))),
+        ("holds", format!("{} tensors, {} parameters", tensors.len(), count(parameters))),
         ("size", format!("{} in {seconds:.2} s, {speed:.2} GB/s", bytes(written.len))),
         ("misc", taken),
         ("manifest", hex(&written.manifest_hash)),
     ] {
         writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", safe(value))?;
-    }
-    if !checkpoint.values.is_empty() {
-        terminal::note(format!(
-            "{} values that are no tensors stay in the checkpoint (`torch2carton trace` shows them)",
-            checkpoint.values.len()
-        ));
     }
     Ok(())
 }

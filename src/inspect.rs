@@ -12,6 +12,7 @@ use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound};
 
 use crate::cli;
 use crate::terminal::{BOLD, DIM, bytes, count, safe};
+use crate::values::{self, hex};
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
@@ -26,11 +27,14 @@ pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
     let rows = rows(&checkpoint, args.sha256).with_context(|| path(args))?;
     if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        json(&mut out, &container, &checkpoint, &rows)?;
+        json(&mut out, &container, &checkpoint, &rows, args.all)?;
         out.flush()?;
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
         table(&mut out, &rows)?;
+        if args.all {
+            list_values(&mut out, &checkpoint)?;
+        }
         totals(&mut out, &container, &checkpoint, rows.len())?;
         out.flush()?;
     }
@@ -47,6 +51,7 @@ fn json(
     container: &Container,
     checkpoint: &Checkpoint<'_>,
     rows: &[Row<'_>],
+    all: bool,
 ) -> io::Result<()> {
     let format = container.format().name();
     write!(out, "{{\"schema_version\": {SCHEMA_VERSION}, \"format\": \"{format}\", \"tensors\": [")?;
@@ -57,6 +62,13 @@ fn json(
     let globals: Vec<String> = checkpoint.globals.iter().map(ToString::to_string).collect();
     write!(out, "\n], \"globals\": ")?;
     serde_json::to_writer(&mut *out, &globals)?;
+    if all {
+        write!(out, ", \"values\": [")?;
+        for (index, value) in checkpoint.values.iter().enumerate() {
+            write!(out, "{}{}", if index == 0 { "\n" } else { ",\n" }, values::json(checkpoint, value))?;
+        }
+        write!(out, "\n]")?;
+    }
     writeln!(out, "}}")
 }
 
@@ -102,7 +114,7 @@ impl Hash {
 
 /// A row a tensor, in the file's order; a quantized tensor has one row, a sparse one and its parts one each.
 fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>> {
-    let mut rows = Rows { storages: HashMap::new(), sha256, rows: Vec::new() };
+    let mut rows = Rows { storages: HashMap::new(), sha256, done: Vec::new() };
     let mut compounds = checkpoint.compounds.iter().peekable();
     let mut tensors = checkpoint.tensors.iter().enumerate();
     loop {
@@ -119,13 +131,13 @@ fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>
         let Some((_, (name, tensor))) = tensors.next() else { break };
         rows.strided(name, tensor)?;
     }
-    Ok(rows.rows)
+    Ok(rows.done)
 }
 
 struct Rows<'c> {
     storages: HashMap<StorageId, usize>,
     sha256: bool,
-    rows: Vec<Row<'c>>,
+    done: Vec<Row<'c>>,
 }
 
 impl<'c> Rows<'c> {
@@ -155,7 +167,7 @@ impl<'c> Rows<'c> {
                 ));
             }
         }
-        self.rows.push(row);
+        self.done.push(row);
         Ok(())
     }
 
@@ -164,7 +176,7 @@ impl<'c> Rows<'c> {
             (&compound.kind, compound.parts.first())
         {
             self.strided(name, integers)?;
-            if let Some(row) = self.rows.last_mut() {
+            if let Some(row) = self.done.last_mut() {
                 row.dtype = compound.dtype.name();
                 row.quantizer = Some(serde_json::json!({ "scheme": scheme, "axis": axis }));
             }
@@ -176,7 +188,7 @@ impl<'c> Rows<'c> {
             CompoundKind::Meta { what } => (None, Some(format!("no data: {what}"))),
             _ => (None, None),
         };
-        self.rows.push(Row {
+        self.done.push(Row {
             name,
             dtype: compound.dtype.name(),
             shape: &compound.shape,
@@ -207,11 +219,7 @@ fn hash(tensor: &Tensor<'_>) -> io::Result<Hash> {
     }
     let mut hash = Hasher(Sha256::new());
     tensor.gathered().write_to(&mut hash)?;
-    Ok(Hash::Hex(hex(&hash.0.finalize().into())))
-}
-
-pub(crate) fn hex(hash: &[u8; 32]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(Hash::Hex(hex(&hash.0.finalize())))
 }
 
 fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
@@ -256,6 +264,18 @@ fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
         };
         let gap = if index == 0 { "\n" } else { "" };
         writeln!(out, "{gap}{text}  {}", safe(row.name))?;
+    }
+    Ok(())
+}
+
+/// The values that are no tensors: path, type, value.
+fn list_values(out: &mut dyn Write, checkpoint: &Checkpoint<'_>) -> io::Result<()> {
+    for (index, value) in checkpoint.values.iter().enumerate() {
+        let gap = if index == 0 { "\n" } else { "" };
+        let shown = values::json(checkpoint, value);
+        let type_name = shown.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let text = shown.get("value").map(ToString::to_string).unwrap_or_default();
+        writeln!(out, "{gap}{}  {DIM}{}{DIM:#}  {}", safe(&value.path), safe(type_name), safe(text))?;
     }
     Ok(())
 }

@@ -5,8 +5,10 @@ mod cli;
 mod convert;
 mod inspect;
 mod output;
+mod select;
 mod terminal;
 mod trace;
+mod values;
 
 use std::process::ExitCode;
 

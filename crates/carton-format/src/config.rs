@@ -1,15 +1,18 @@
 //! `carton.toml`.
 
 use serde::Serialize;
+use toml::Table;
 
-use crate::Error;
+use crate::fields::Places;
+use crate::{Error, Kind, Problem, Problems};
 
 /// The version of the specification that these types follow.
 pub const SPEC_VERSION: u64 = 1;
 /// Characters of a short description, at most.
 pub const SHORT_DESCRIPTION_MAX: usize = 100;
 
-/// The whole document, its fields in the specification's order and words.
+/// The whole document, its fields in the specification's order and words. In each part, `other` is what
+/// the specification does not know; it stays as it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
     /// Always [`SPEC_VERSION`].
@@ -32,14 +35,29 @@ pub struct Config {
     /// URL of the model's home page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub homepage: Option<String>,
+    /// Target triples; any platform will do where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required_platforms: Vec<String>,
     /// What the model takes, in order.
     #[serde(rename = "input", skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Port>,
     /// What it returns, in order.
     #[serde(rename = "output", skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<Port>,
+    /// Inputs with what should come out.
+    #[serde(rename = "self_test", skip_serializing_if = "Vec::is_empty")]
+    pub self_tests: Vec<SelfTest>,
+    /// Inputs and outputs to look at.
+    #[serde(rename = "example", skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Example>,
     /// Who runs it.
     pub runner: Runner,
+    /// Unknown fields and tables.
+    #[serde(flatten)]
+    pub other: Table,
+    /// Where the keys stood in the text that this was parsed from.
+    #[serde(skip)]
+    pub(crate) places: Places,
 }
 
 /// An input or an output.
@@ -54,6 +72,12 @@ pub struct Port {
     /// What it means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// What the runner calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub internal_name: Option<String>,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub other: Table,
 }
 
 /// The eleven element types of Carton.
@@ -74,10 +98,80 @@ pub enum DataType {
     UInt64,
 }
 
-/// A shape: one entry a dimension; none for a scalar.
+/// One row: the type, the specification's name, bytes an element; strings have no fixed length.
+const TYPES: &[(DataType, &str, Option<u64>)] = &[
+    (DataType::Float32, "float32", Some(4)),
+    (DataType::Float64, "float64", Some(8)),
+    (DataType::String, "string", None),
+    (DataType::Int8, "int8", Some(1)),
+    (DataType::Int16, "int16", Some(2)),
+    (DataType::Int32, "int32", Some(4)),
+    (DataType::Int64, "int64", Some(8)),
+    (DataType::UInt8, "uint8", Some(1)),
+    (DataType::UInt16, "uint16", Some(2)),
+    (DataType::UInt32, "uint32", Some(4)),
+    (DataType::UInt64, "uint64", Some(8)),
+];
+
+impl DataType {
+    /// The type that the specification calls `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        TYPES.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// The specification's name.
+    pub fn name(self) -> &'static str {
+        TYPES.iter().find(|row| row.0 == self).map_or("", |row| row.1)
+    }
+
+    /// Bytes an element; `None` for strings.
+    pub fn size(self) -> Option<u64> {
+        TYPES.iter().find(|row| row.0 == self).and_then(|row| row.2)
+    }
+
+    /// All names, for messages.
+    pub(crate) fn names() -> String {
+        TYPES.iter().map(|row| row.1).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Shape(pub Vec<Dimension>);
+#[serde(untagged)]
+pub enum Shape {
+    /// `*` is any shape; another symbol is the same shape wherever it stands.
+    Symbol(String),
+    /// One entry a dimension; none for a scalar.
+    Dimensions(Vec<Dimension>),
+}
+
+impl Shape {
+    /// Any shape at all.
+    pub fn any() -> Self {
+        Self::Symbol(ANY.to_owned())
+    }
+}
+
+/// The symbol that stands for something else each time.
+pub(crate) const ANY: &str = "*";
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dimensions = match self {
+            Self::Symbol(symbol) => return f.write_str(symbol),
+            Self::Dimensions(dimensions) => dimensions,
+        };
+        f.write_str("[")?;
+        for (index, dimension) in dimensions.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            match dimension {
+                Dimension::Symbol(symbol) => f.write_str(symbol)?,
+                Dimension::Size(size) => write!(f, "{size}")?,
+            }
+        }
+        f.write_str("]")
+    }
+}
 
 /// One dimension of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -89,8 +183,55 @@ pub enum Dimension {
     Size(u64),
 }
 
+/// Inputs with what should come out, as in numpy's `allclose`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SelfTest {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// References to tensors, such as `@tensor_data/x`, by input.
+    pub inputs: References,
+    /// The same by output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_out: Option<References>,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub other: Table,
+}
+
+/// Inputs and outputs to look at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Example {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// References to tensors or files, such as `@misc/cat.png`, by input.
+    pub inputs: References,
+    /// The same by output.
+    pub sample_out: References,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub other: Table,
+}
+
+/// Names of inputs or outputs, and what stands for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References(pub Vec<(String, String)>);
+
+impl Serialize for References {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, target)| (name, target)))
+    }
+}
+
 /// The runner that a model needs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Runner {
     /// Its name, such as `torchscript`.
     pub runner_name: String,
@@ -98,9 +239,60 @@ pub struct Runner {
     pub required_framework_version: String,
     /// The version of what the runner expects in `model/`.
     pub runner_compat_version: u64,
+    /// What the runner is told: integers, floats, strings and booleans by name.
+    #[serde(skip_serializing_if = "Table::is_empty")]
+    pub opts: Table,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub other: Table,
+}
+
+impl Runner {
+    /// A runner without options.
+    pub fn new(name: &str, framework: &str, compat: u64) -> Self {
+        Self {
+            runner_name: name.to_owned(),
+            required_framework_version: framework.to_owned(),
+            runner_compat_version: compat,
+            opts: Table::new(),
+            other: Table::new(),
+        }
+    }
+}
+
+impl Port {
+    /// An input or output without words about it.
+    pub fn new(name: &str, dtype: DataType, shape: Shape) -> Self {
+        let (description, internal_name) = (None, None);
+        Self { name: name.to_owned(), dtype, shape, description, internal_name, other: Table::new() }
+    }
 }
 
 impl Config {
+    /// Where it lies in a carton.
+    pub const PATH: &'static str = "carton.toml";
+
+    /// A document that says nothing but who runs the model.
+    pub fn new(runner: Runner) -> Self {
+        Self {
+            spec_version: SPEC_VERSION,
+            model_name: None,
+            short_description: None,
+            model_description: None,
+            license: None,
+            repository: None,
+            homepage: None,
+            required_platforms: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            self_tests: Vec::new(),
+            examples: Vec::new(),
+            runner,
+            other: Table::new(),
+            places: Places::new(),
+        }
+    }
+
     /// The document as TOML.
     ///
     /// # Errors
@@ -111,6 +303,19 @@ impl Config {
             return Err(Error::ShortDescription { found });
         }
         toml::to_string(self)
-            .map_err(|error| Error::Print { document: "carton.toml", reason: error.to_string() })
+            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
+
+    pub(crate) fn problem(&self, key: String, kind: Kind) -> Problem {
+        Problem { document: Self::PATH.to_owned(), place: self.places.get(&key).copied(), key, kind }
+    }
+}
+
+/// A document that was parsed, and what was put in where it was missing: the real client needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed<T> {
+    /// The document.
+    pub document: T,
+    /// What was missing and is there now.
+    pub added: Problems,
 }

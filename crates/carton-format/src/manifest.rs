@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::Error;
+use crate::problem::{Kind, Place, Problem, Problems};
+use crate::{Error, LINKS, is_inside};
 
 /// One line a file, `path=sha256`, sorted by the bytes of the path. MANIFEST itself and LINKS have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,9 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Where it lies in a carton.
+    pub const PATH: &'static str = "MANIFEST";
+
     /// Adds a file.
     ///
     /// # Errors
@@ -25,15 +29,93 @@ impl Manifest {
         }
         Ok(())
     }
+
+    /// The hash of the file at `path`.
+    pub fn hash(&self, path: &str) -> Option<[u8; 32]> {
+        self.lines.get(path).copied()
+    }
+
+    /// All paths and hashes, sorted.
+    pub fn lines(&self) -> impl Iterator<Item = (&str, [u8; 32])> {
+        self.lines.iter().map(|(path, sha256)| (path.as_str(), *sha256))
+    }
+
+    /// The number of files.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Parses the document.
+    ///
+    /// # Errors
+    /// All problems of the document, each with its line.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut manifest = Self::default();
+        let mut problems = Vec::new();
+        let mut last = "";
+        for (index, line) in text.strip_suffix('\n').unwrap_or(text).split('\n').enumerate() {
+            if text.is_empty() {
+                break;
+            }
+            let mut wrong = |key: &str, kind| {
+                let place = Some(Place { line: index.saturating_add(1), column: 1 });
+                problems.push(Problem { document: Self::PATH.to_owned(), place, key: key.to_owned(), kind });
+            };
+            let value = |found: &str, expected: &str| Kind::Value {
+                found: found.to_owned(),
+                expected: expected.to_owned(),
+            };
+            let Some((path, hash)) = line.rsplit_once('=') else {
+                wrong("line", value(line, "path=sha256"));
+                continue;
+            };
+            let Some(sha256) = sha256_from_hex(hash) else {
+                wrong(path, value(hash, "the 64 lower-case hex digits of a SHA-256"));
+                continue;
+            };
+            if !is_inside(path) || path == Self::PATH || path == LINKS {
+                wrong("path", value(path, "the path of a file inside the carton"));
+                continue;
+            }
+            if manifest.lines.insert(path.to_owned(), sha256).is_some() {
+                wrong("path", Kind::Duplicate { name: path.to_owned() });
+            } else if path < last {
+                wrong(path, Kind::Order { other: last.to_owned() });
+            }
+            last = path;
+        }
+        if problems.is_empty() { Ok(manifest) } else { Err(Error::Document(Problems(problems))) }
+    }
+}
+
+/// The hash that 64 lower-case hex digits stand for.
+pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// A hash in 64 lower-case hex digits.
+pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
+    sha256.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The file's text, with a final line break.
 impl fmt::Display for Manifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (path, sha256) in &self.lines {
-            write!(f, "{path}=")?;
-            sha256.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-            writeln!(f)?;
+            writeln!(f, "{path}={}", sha256_to_hex(sha256))?;
         }
         Ok(())
     }
@@ -55,5 +137,17 @@ mod tests {
         assert!(text.ends_with(&format!("={}\n", "ab".repeat(32))));
         assert!(manifest.add("Z", [1; 32]).is_err());
         assert!(manifest.add("a\nb", [1; 32]).is_err());
+        assert_eq!(Manifest::parse(&text), Ok(Manifest { lines: manifest.lines }));
+    }
+
+    #[test]
+    fn every_bad_line_is_told() {
+        let hash = "0".repeat(64);
+        let text = format!("b={hash}\na={hash}\nb={hash}\n../c={hash}\nd=zz\n\nx=y={hash}\n");
+        let error = Manifest::parse(&text).expect_err("five are wrong").to_string();
+        for line in [2, 3, 4, 5, 6] {
+            assert!(error.contains(&format!("MANIFEST:{line}:1: ")), "{error}");
+        }
+        assert!(!error.contains("MANIFEST:7"), "{error}");
     }
 }

@@ -1,14 +1,107 @@
-//! `tensor_data/index.toml`.
+//! `tensor_data/index.toml`, and the files of string tensors beside it.
 
 use serde::Serialize;
+use serde::ser::SerializeMap;
+use toml::Table;
 
-use crate::Error;
+use crate::fields::{Source, Table as Fields};
+use crate::{DataType, Error, Kind, Parsed, Problem, Problems};
 
 /// The tensors that self tests and examples refer to. The real client needs the document even where
 /// there are none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TensorIndex {
-    tensor: [(); 0],
+    /// The tensors, in the document's order.
+    #[serde(rename = "tensor")]
+    pub tensors: Vec<TensorSpec>,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub other: Table,
+}
+
+/// One tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TensorSpec {
+    /// Numbers or strings in a file.
+    Array {
+        /// Its name.
+        name: String,
+        /// The type of its elements.
+        dtype: DataType,
+        /// Its shape, in elements.
+        shape: Vec<u64>,
+        /// Its file's name in `tensor_data/`: `.bin` (little-endian, C order), for strings `.toml`.
+        file: String,
+        /// Unknown fields.
+        other: Table,
+    },
+    /// A ragged tensor of others.
+    Nested {
+        /// Its name.
+        name: String,
+        /// The names of the tensors in it, none of which is nested.
+        inner: Vec<String>,
+        /// Unknown fields.
+        other: Table,
+    },
+}
+
+/// The length of a file of a carton.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileLen {
+    /// There is no such file.
+    Missing,
+    /// It is left out and can be fetched.
+    Unknown,
+    /// Its bytes.
+    Bytes(u64),
+}
+
+const NESTED: &str = "nested";
+
+impl TensorSpec {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Array { name, .. } | Self::Nested { name, .. } => name,
+        }
+    }
+
+    /// Bytes of a numeric tensor's file; `None` for others, and where 64 bits do not hold the number.
+    pub fn nbytes(&self) -> Option<u64> {
+        let Self::Array { dtype, shape, .. } = self else { return None };
+        shape.iter().try_fold(dtype.size()?, |product, size| product.checked_mul(*size))
+    }
+
+    /// The number of elements; `None` for nested tensors, and where 64 bits do not hold it.
+    pub fn numel(&self) -> Option<u64> {
+        let Self::Array { shape, .. } = self else { return None };
+        shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size))
+    }
+}
+
+/// The real client needs an `inner` on every tensor.
+impl Serialize for TensorSpec {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", self.name())?;
+        let other = match self {
+            Self::Array { dtype, shape, file, other, .. } => {
+                map.serialize_entry("dtype", dtype)?;
+                map.serialize_entry("shape", shape)?;
+                map.serialize_entry("file", file)?;
+                map.serialize_entry("inner", &[(); 0])?;
+                other
+            }
+            Self::Nested { inner, other, .. } => {
+                map.serialize_entry("dtype", NESTED)?;
+                map.serialize_entry("inner", inner)?;
+                other
+            }
+        };
+        other.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        map.end()
+    }
 }
 
 impl TensorIndex {
@@ -23,6 +116,159 @@ impl TensorIndex {
         toml::to_string(self)
             .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
+
+    /// The tensor called `name`.
+    pub fn find(&self, name: &str) -> Option<&TensorSpec> {
+        self.tensors.iter().find(|tensor| tensor.name() == name)
+    }
+
+    /// Parses and checks the document; `len` tells the length of a file of the carton.
+    ///
+    /// # Errors
+    /// All problems of the document, each with its place.
+    pub fn parse(text: &str, len: &dyn Fn(&str) -> FileLen) -> Result<Parsed<Self>, Error> {
+        let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
+        let mut root = source.fields("", root.get_ref());
+        let mut index = Self::default();
+        let mut added = Vec::new();
+        let tables = root.take("tensor").map(|field| source.list(&field)).unwrap_or_default();
+        let mut paths = Vec::new();
+        for field in tables {
+            let Some(table) = source.table(&field) else { continue };
+            if let Some(tensor) = tensor(&mut source, table, &mut added) {
+                let at = format!("{}.name", field.path);
+                if index.find(tensor.name()).is_some() {
+                    source.wrong(&at, Kind::Duplicate { name: tensor.name().to_owned() });
+                }
+                index.tensors.push(tensor);
+                paths.push(field.path);
+            }
+        }
+        index.other = source.rest(root);
+        for (tensor, path) in index.tensors.iter().zip(&paths) {
+            match tensor {
+                TensorSpec::Array { dtype, file, .. } => {
+                    let at = format!("{path}.file");
+                    match len(&format!("tensor_data/{file}")) {
+                        FileLen::Missing => source.wrong(&at, Kind::Reference { target: file.clone() }),
+                        FileLen::Bytes(found) if dtype.size().is_some() && tensor.nbytes() != Some(found) => {
+                            let expected = tensor
+                                .nbytes()
+                                .map_or_else(|| "more than 2^64".to_owned(), |bytes| bytes.to_string());
+                            source.wrong(&at, Kind::Bytes { file: file.clone(), found, expected });
+                        }
+                        FileLen::Bytes(_) | FileLen::Unknown => {}
+                    }
+                }
+                TensorSpec::Nested { inner, .. } => {
+                    for (number, name) in inner.iter().enumerate() {
+                        let at = format!("{path}.inner[{number}]");
+                        match index.find(name) {
+                            None => source.wrong(&at, Kind::Reference { target: name.clone() }),
+                            Some(TensorSpec::Nested { .. }) => {
+                                source.wrong(&at, Kind::Nested { name: name.clone() });
+                            }
+                            Some(TensorSpec::Array { .. }) => {}
+                        }
+                    }
+                }
+            }
+        }
+        if source.problems.is_empty() {
+            return Ok(Parsed { document: index, added: Problems(added) });
+        }
+        Err(Error::Document(source.into_problems()))
+    }
+}
+
+fn tensor<'t>(
+    source: &mut Source<'t>,
+    mut table: Fields<'_, 't>,
+    added: &mut Vec<Problem>,
+) -> Option<TensorSpec> {
+    let before = source.problems.len();
+    let name = table.needed(source, "name");
+    let dtype = table.needed(source, "dtype");
+    let path = table.path.clone();
+    let inner = table.take("inner");
+    if dtype == NESTED {
+        let Some(inner) = inner else {
+            table.missing(source, "inner");
+            return None;
+        };
+        let inner = source.strings(&inner);
+        let other = source.rest(table);
+        return (source.problems.len() == before).then_some(TensorSpec::Nested { name, inner, other });
+    }
+    let at = format!("{path}.dtype");
+    let known = DataType::from_name(&dtype);
+    if known.is_none() && source.places.contains_key(&at) {
+        let expected = format!("one of {}, {NESTED}", DataType::names());
+        source.wrong(&at, Kind::Value { found: dtype, expected });
+    }
+    match inner {
+        None => {
+            let place = source.places.get(&path).copied();
+            let document = source.document.clone();
+            added.push(Problem { document, place, key: format!("{path}.inner"), kind: Kind::Missing });
+        }
+        Some(inner) => {
+            if !source.list(&inner).is_empty() {
+                let expected = "a tensor of dtype nested where there are inner ones".to_owned();
+                source.wrong(&inner.path, Kind::Value { found: "filled".to_owned(), expected });
+            }
+        }
+    }
+    let shape = table.take("shape");
+    if shape.is_none() {
+        table.missing(source, "shape");
+    }
+    let shape = shape.map(|field| source.list(&field)).unwrap_or_default();
+    let shape = shape.iter().filter_map(|item| source.number(item)).collect();
+    let file = table.needed(source, "file");
+    let at = format!("{path}.file");
+    if let Some(dtype) = known
+        && source.places.contains_key(&at)
+    {
+        let ending = if dtype == DataType::String { ".toml" } else { ".bin" };
+        let plain = !file.contains(['/', '\\']) && file.len() > ending.len();
+        if !plain || !file.ends_with(ending) || file == "index.toml" {
+            let expected = format!("the name of a {ending} file in tensor_data");
+            source.wrong(&at, Kind::Value { found: file.clone(), expected });
+        }
+    }
+    let other = source.rest(table);
+    let fine = source.problems.len() == before;
+    known.filter(|_| fine).map(|dtype| TensorSpec::Array { name, dtype, shape, file, other })
+}
+
+/// The file of a string tensor: its elements in C order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Strings {
+    /// The elements.
+    pub data: Vec<String>,
+}
+
+impl Strings {
+    /// Parses the file at `path`, whose tensor has `expected` elements.
+    ///
+    /// # Errors
+    /// All problems of the document, each with its place.
+    pub fn parse(path: &str, text: &str, expected: u64) -> Result<Self, Error> {
+        let (mut source, root) = Source::parse(path, text).map_err(Error::Document)?;
+        let mut root = source.fields("", root.get_ref());
+        let Some(field) = root.take("data") else {
+            root.missing(&mut source, "data");
+            return Err(Error::Document(source.into_problems()));
+        };
+        let data = source.strings(&field);
+        let found = data.len() as u64;
+        if source.problems.is_empty() && found != expected {
+            let file = path.rsplit('/').next().unwrap_or(path).to_owned();
+            source.wrong(&field.path, Kind::Strings { file, found, expected });
+        }
+        if source.problems.is_empty() { Ok(Self { data }) } else { Err(Error::Document(source.into_problems())) }
+    }
 }
 
 #[cfg(test)]
@@ -32,5 +278,16 @@ mod tests {
     #[test]
     fn an_empty_index_names_its_table() {
         assert_eq!(TensorIndex::default().to_toml().as_deref(), Ok("tensor = []\n"));
+    }
+
+    #[test]
+    fn what_is_parsed_is_printed_again() {
+        let text = "note = \"kept\"\n\n[[tensor]]\nname = \"x\"\ndtype = \"float32\"\nshape = [2]\n\
+                    file = \"x.bin\"\ninner = []\nunit = \"m\"\n\n[[tensor]]\nname = \"r\"\ndtype = \"nested\"\n\
+                    inner = [\"x\", \"x\"]\n";
+        let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(8)).expect("it is right");
+        assert!(parsed.added.0.is_empty());
+        let again = parsed.document.to_toml().expect("TOML holds it");
+        assert_eq!(TensorIndex::parse(&again, &|_| FileLen::Bytes(8)), Ok(parsed));
     }
 }

@@ -4,25 +4,26 @@
 //! The floor is SHA-256 of the largest file, since one file's hash is serial; the checksum, the copy
 //! and the write happen beside it. In flight are at most [`QUEUE`] windows of 1 MiB.
 //!
-//! Facts: the Carton v1 specification. Its zip entries are stored, and data start at multiples of
-//! [`ALIGNMENT`] bytes, so that a TorchScript archive whose own records are so aligned can be mapped
+//! Facts: the Carton v1 specification. Its zip entries are stored where [`Compressed`] is not asked for,
+//! and data start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive whose own records are so aligned can be mapped
 //! straight out of the carton.
 
+mod compress;
 mod hash;
 
 use std::io;
 
-use carton_format::Manifest;
+use carton_format::{Links, Manifest, sha256_to_hex};
 use mapped::{Blob, Sink, Window};
 use zip_layout::{Content, Entry, ZipWriter};
 
+pub use crate::compress::{Compressed, Compression};
 use crate::hash::{Hasher, sha256};
 
 /// Every file of a carton starts at a multiple of this many bytes.
 pub const ALIGNMENT: u64 = 64;
 /// Windows that wait for the hash, at most.
 const QUEUE: usize = 8;
-const MANIFEST: &str = "MANIFEST";
 
 /// Why a carton cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,16 @@ pub enum Error {
     /// The files do not make a carton.
     #[error(transparent)]
     Format(#[from] carton_format::Error),
+    /// A file is not the one that a manifest promised.
+    #[error("`{}` has SHA-256 {found}, expected {expected}", path.escape_debug())]
+    Hash {
+        /// Its path in the carton.
+        path: String,
+        /// The hash of its bytes.
+        found: String,
+        /// The hash that was promised.
+        expected: String,
+    },
     /// A source cannot be read, or the output cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -42,6 +53,20 @@ pub struct File<'b, 'a> {
     pub path: String,
     /// What it holds.
     pub content: Content<'b, 'a>,
+    /// Its SHA-256 where that is known already. Bytes and blobs are compared with it on their way;
+    /// compressed ones are taken at their word, and for a link it is that of the file it leads to.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// The files of a carton, in and out of its zip file.
+#[derive(Default)]
+pub struct Carton<'b, 'a> {
+    /// What the zip file holds.
+    pub files: Vec<File<'b, 'a>>,
+    /// What it leaves out: paths and hashes that stand in MANIFEST all the same.
+    pub absent: Vec<(String, [u8; 32])>,
+    /// The text of LINKS, which says where to fetch what is left out.
+    pub links: Option<String>,
 }
 
 /// What was written.
@@ -53,61 +78,106 @@ pub struct Written {
     pub manifest_hash: [u8; 32],
 }
 
-/// The number of bytes of the carton that [`write`] makes of `files`.
-///
-/// # Errors
-/// When the files do not make a carton.
-pub fn len(files: &[File<'_, '_>]) -> Result<u64, Error> {
-    let mut manifest = Manifest::default();
-    for file in files {
-        manifest.add(&file.path, [0; 32])?;
+impl<'b, 'a> Carton<'b, 'a> {
+    /// A carton that holds all of its files.
+    pub fn new(files: Vec<File<'b, 'a>>) -> Self {
+        Self { files, absent: Vec::new(), links: None }
     }
-    let manifest = manifest.to_string();
-    let last = Entry { name: MANIFEST, alignment: ALIGNMENT, content: Content::Bytes(manifest.as_bytes()) };
-    Ok(zip_layout::len(files.iter().map(File::entry).chain([last]))?)
-}
 
-/// Writes `files` and their MANIFEST as one zip file to `out`. `progress` is told the bytes written so
-/// far, window by window.
-///
-/// # Errors
-/// When the files do not make a carton, a source cannot be read, or `out` refuses.
-pub fn write(
-    files: &[File<'_, '_>],
-    out: &mut dyn io::Write,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Written, Error> {
-    std::thread::scope(|scope| {
-        let hasher = Hasher::start(scope, QUEUE);
-        let mut out = Output { out: io::BufWriter::new(out), progress, len: 0 };
-        let mut zip = ZipWriter::new(&mut out);
+    /// MANIFEST with the hashes of what is left out, and zeros for the rest.
+    fn manifest(&self) -> Result<Manifest, Error> {
         let mut manifest = Manifest::default();
-        for file in files {
-            let hash = match file.content {
-                Content::Bytes(bytes) => {
-                    zip.add(&file.entry())?;
-                    sha256(bytes)
-                }
-                Content::Blob(blob) => {
-                    let tapped = Hashed { blob, hasher: &hasher };
-                    zip.add(&Entry { content: Content::Blob(&tapped), ..file.entry() })?;
-                    hasher.finish()?
-                }
-            };
-            manifest.add(&file.path, hash)?;
+        for (path, sha256) in &self.absent {
+            manifest.add(path, *sha256)?;
         }
-        let manifest = manifest.to_string();
-        let content = Content::Bytes(manifest.as_bytes());
-        zip.add(&Entry { name: MANIFEST, alignment: ALIGNMENT, content })?;
-        zip.finish()?;
-        io::Write::flush(&mut out.out)?;
-        Ok(Written { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
-    })
+        for file in &self.files {
+            manifest.add(&file.path, file.sha256.unwrap_or_default())?;
+        }
+        Ok(manifest)
+    }
+
+    fn links(&self) -> Option<Entry<'_, 'a>> {
+        self.links.as_ref().map(|text| entry(Links::PATH, Content::Bytes(text.as_bytes())))
+    }
+
+    /// The number of bytes of the carton that [`write`](Self::write) makes.
+    ///
+    /// # Errors
+    /// When the files do not make a carton.
+    pub fn len(&self) -> Result<u64, Error> {
+        let manifest = self.manifest()?.to_string();
+        let manifest = entry(Manifest::PATH, Content::Bytes(manifest.as_bytes()));
+        let files = self.files.iter().map(File::entry);
+        Ok(zip_layout::len(files.chain([manifest]).chain(self.links()))?)
+    }
+
+    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `progress` is told the bytes
+    /// written so far, window by window.
+    ///
+    /// # Errors
+    /// When the files do not make a carton, a hash is not the one that was promised, a source cannot be
+    /// read, or `out` refuses.
+    pub fn write(&self, out: &mut dyn io::Write, progress: &mut dyn FnMut(u64)) -> Result<Written, Error> {
+        // Names are checked before the first byte is written.
+        self.manifest()?;
+        std::thread::scope(|scope| {
+            let hasher = Hasher::start(scope, QUEUE);
+            let mut out = Output { out: io::BufWriter::new(out), progress, len: 0 };
+            let mut zip = ZipWriter::new(&mut out);
+            let mut manifest = Manifest::default();
+            for (path, sha256) in &self.absent {
+                manifest.add(path, *sha256)?;
+            }
+            for file in &self.files {
+                let hash = match file.content {
+                    Content::Bytes(bytes) => {
+                        zip.add(&file.entry())?;
+                        sha256(bytes)
+                    }
+                    Content::Blob(blob) => {
+                        let tapped = Hashed { blob, hasher: &hasher };
+                        zip.add(&Entry { content: Content::Blob(&tapped), ..file.entry() })?;
+                        hasher.finish()?
+                    }
+                    Content::Packed(_) | Content::Link(_) => {
+                        zip.add(&file.entry())?;
+                        file.sha256.ok_or_else(|| {
+                            io::Error::new(io::ErrorKind::InvalidInput, "a compressed file without its hash")
+                        })?
+                    }
+                };
+                if let Some(expected) = file.sha256
+                    && expected != hash
+                {
+                    let (found, expected) = (sha256_to_hex(&hash), sha256_to_hex(&expected));
+                    return Err(Error::Hash { path: file.path.clone(), found, expected });
+                }
+                manifest.add(&file.path, hash)?;
+            }
+            let manifest = manifest.to_string();
+            zip.add(&entry(Manifest::PATH, Content::Bytes(manifest.as_bytes())))?;
+            if let Some(links) = self.links() {
+                zip.add(&links)?;
+            }
+            zip.finish()?;
+            io::Write::flush(&mut out.out)?;
+            Ok(Written { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
+        })
+    }
 }
 
-impl<'a> File<'_, 'a> {
+fn entry<'b, 'a>(name: &'b str, content: Content<'b, 'a>) -> Entry<'b, 'a> {
+    Entry { name, alignment: ALIGNMENT, content }
+}
+
+impl<'b, 'a> File<'b, 'a> {
+    /// A file whose hash is not known yet.
+    pub fn new(path: &str, content: Content<'b, 'a>) -> Self {
+        Self { path: path.to_owned(), content, sha256: None }
+    }
+
     fn entry(&self) -> Entry<'_, 'a> {
-        Entry { name: &self.path, alignment: ALIGNMENT, content: self.content }
+        entry(&self.path, self.content)
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
 /// Why a file cannot be mapped.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,23 @@ impl MappedFile {
     pub fn of(file: &File, path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         let len = file.metadata().map_err(io)?.len();
-        let map = if len == 0 { None } else { Some(map(file).map_err(io)?) };
+        let map = if len == 0 { None } else { Some(map(file, 0, None).map_err(io)?) };
+        Ok(Self { path: path.to_owned(), map })
+    }
+
+    /// Maps the bytes of `range` of the file at `path`, as if they were a file of their own.
+    ///
+    /// # Errors
+    /// When the path cannot be opened, is no regular file, or ends before the range does.
+    pub fn part(path: &Path, range: Range<u64>) -> Result<Self, Error> {
+        let io = |reason| Error::Io { path: path.to_owned(), reason };
+        let file = File::open(path).map_err(io)?;
+        let len = range.end.saturating_sub(range.start);
+        if file.metadata().map_err(io)?.len() < range.end {
+            return Err(io(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let size = usize::try_from(len).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
+        let map = if len == 0 { None } else { Some(map(&file, range.start, Some(size)).map_err(io)?) };
         Ok(Self { path: path.to_owned(), map })
     }
 
@@ -132,12 +148,17 @@ const FAULT_AROUND: usize = 64 << 10;
 
 /// The one mapping of the workspace.
 #[expect(unsafe_code, reason = "mapping a file is what this crate is for")]
-fn map(file: &File) -> io::Result<Mmap> {
+fn map(file: &File, offset: u64, len: Option<usize>) -> io::Result<Mmap> {
+    let mut options = MmapOptions::new();
+    options.offset(offset);
+    if let Some(len) = len {
+        options.len(len);
+    }
     // SAFETY: the map is read-only and private to this process's view. The remaining hazard of every
     // file mapping is another process that writes into or truncates the file: torn values are
     // harmless, since no value read from the map is trusted twice, and truncation is caught by
     // `populate` before large reads.
-    unsafe { Mmap::map(file) }
+    unsafe { options.map(file) }
 }
 
 #[expect(unsafe_code, reason = "MADV_DONTNEED is unsafe for private dirty pages, of which there are none")]
@@ -164,6 +185,20 @@ mod tests {
         let file = MappedFile::open(&path).expect("the file was just written");
         assert!(file.is_empty());
         file.populate(0..0).expect("nothing to populate");
+        std::fs::remove_file(&path).expect("the file was just written");
+    }
+
+    #[test]
+    fn a_part_is_a_file_of_its_own() {
+        let path = std::env::temp_dir().join(format!("mapped-part-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i % 251).to_le_bytes()[0]).collect();
+        std::fs::write(&path, &bytes).expect("the temporary folder is writable");
+        let part = MappedFile::part(&path, 5000..90_001).expect("within the file");
+        part.populate(1..80_000).expect("within the part");
+        part.release(1..80_000);
+        assert_eq!(part.bytes(), &bytes[5000..90_001]);
+        assert!(MappedFile::part(&path, 5000..5000).expect("nothing").is_empty());
+        MappedFile::part(&path, 99_000..100_001).expect_err("past the end");
         std::fs::remove_file(&path).expect("the file was just written");
     }
 

@@ -35,6 +35,8 @@ pub struct Checkpoint<'a> {
     pub globals: Vec<Global>,
     /// How many tensors lie where `state_dict()` of a pickled module does not look.
     pub left_out: usize,
+    /// Of each tensor the bytes of its name's first part, where that is a key of a dict at the root.
+    tops: Vec<Option<usize>>,
     /// The objects that the values refer to.
     pickle: Pickle<'a>,
 }
@@ -84,9 +86,25 @@ impl<'a> Checkpoint<'a> {
         let left_out = walk.count_left_out();
         let Walk { tensors, compounds, values, .. } = walk;
         refuse_duplicates(heap, &tensors)?;
-        let tensors = tensors.into_iter().map(|found| (found.name, found.tensor)).collect();
+        let root_is_dict = children::is_dict(heap, pickle.root);
+        let top = |found: &Found<'_>| match found.path.first() {
+            Some(Step::Key(key)) if root_is_dict => Some(key::part(heap, *key).len()),
+            _ => None,
+        };
+        let mut tops: Vec<Option<usize>> = tensors.iter().map(top).collect();
+        let mut tensors: Vec<_> = tensors.into_iter().map(|found| (found.name, found.tensor)).collect();
+        tensors.extend(container.tensors()?);
+        tops.resize(tensors.len(), None);
         let globals = Global::all(heap);
-        Ok(Self { tensors, compounds, values, globals, left_out, pickle })
+        Ok(Self { tensors, compounds, values, globals, left_out, tops, pickle })
+    }
+
+    /// The key of the root's dict under which the tensor number `index` lies; `None` where the root is
+    /// no dict, or the tensor lies in it directly.
+    pub fn top(&self, index: usize) -> Option<&str> {
+        let (name, _) = self.tensors.get(index)?;
+        let len = (*self.tops.get(index)?)?;
+        (len < name.len()).then(|| name.get(..len)).flatten()
     }
 
     /// The objects that [`Value`]s refer to.
@@ -164,7 +182,8 @@ impl<'a> Walk<'a, '_> {
             Some(Rebuilt::Strided(tensor)) => self.found(self.name(), tensor),
             Some(Rebuilt::Compound(compound)) => self.found_compound(compound),
             None => {
-                if let Some(children) = children::of(self.heap, id) {
+                let children = children::of(self.heap, id).filter(|children| !children.is_empty());
+                if let Some(children) = children {
                     if self.open.insert(id) {
                         return Ok(Some(Level { id, children: children.into_iter() }));
                     }

@@ -32,6 +32,12 @@ pub(crate) fn of(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
     }
 }
 
+/// Whether an object is a dict, or an instance of a class of dicts.
+pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
+    let class = heap.instance(id).and_then(|instance| heap.global(instance.callable));
+    heap.entries(id).is_some() || matches!(class, Some(("collections", "OrderedDict" | "defaultdict")))
+}
+
 fn instance_children(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
     let args = heap.items(instance.args).unwrap_or_default();
     match heap.global(instance.callable) {

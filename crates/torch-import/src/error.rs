@@ -6,7 +6,7 @@
 use std::io;
 
 /// A result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What is wrong with a checkpoint, and where.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,29 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// No storage has this key.
+    #[error("storage `{}` is named by the pickle and not in the file", key.escape_debug())]
+    MissingStorage {
+        /// The storage's key.
+        key: String,
+    },
+    /// The file ends too early.
+    #[error("{reason}: the file is cut short; download or copy it again")]
+    Cut {
+        /// Where it ends, and how much is missing where that can be told.
+        reason: String,
+    },
+    /// The file is of a known format and says something that the format does not allow.
+    #[error("{record} is damaged: {reason}")]
+    Layout {
+        /// The part of the file.
+        record: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The tar archive is damaged or ambiguous.
+    #[error("damaged tar archive: {0}")]
+    Tar(String),
     /// A persistent id is none that PyTorch writes.
     #[error("persistent id at offset 0x{offset:x}: {reason}")]
     PersistentId {

@@ -5,6 +5,7 @@
 //! `UntypedStorage` bytes. The strings may be bytes in files that Python 2 wrote.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use pickle_vm::{Heap, ObjectId};
 use tensor::Dtype;
@@ -51,17 +52,7 @@ impl<'h> StorageRef<'h> {
         if tag != "storage" {
             return Err(fail(format!("expected 'storage', found {tag:?}")));
         }
-        let Some((module, class)) = heap.global(class) else {
-            return Err(fail(format!("expected a storage class, found {}", heap.get(class).type_name())));
-        };
-        let dtype = match (module, class) {
-            ("torch" | "torch.storage", "UntypedStorage") => None,
-            ("torch", class) if Dtype::from_storage_class(class).is_some() => Dtype::from_storage_class(class),
-            _ => {
-                let (module, class) = (module.escape_debug(), class.escape_debug());
-                return Err(fail(format!("storage class `{module}.{class}` is not read")));
-            }
-        };
+        let dtype = storage_dtype(heap, class).map_err(fail)?;
         let number = |id: ObjectId, what: &str| {
             let number = heap.int(id).and_then(|number| u64::try_from(number).ok());
             number.ok_or_else(|| fail(format!("{what} is no natural number")))
@@ -90,9 +81,34 @@ impl<'h> StorageRef<'h> {
     pub(crate) fn nbytes(&self) -> Option<u64> {
         self.numel.checked_mul(self.dtype.map_or(1, Dtype::size))
     }
+    /// The bytes that are meant, counted from the start of the storage; `None` where they do not fit 64 bits.
+    pub(crate) fn byte_range(&self) -> Option<Range<u64>> {
+        let size = self.dtype.map_or(1, Dtype::size);
+        let (offset, numel) = self.view.as_ref().map_or((0, self.numel), |view| (view.offset, view.numel));
+        let start = offset.checked_mul(size)?;
+        Some(start..start.checked_add(numel.checked_mul(size)?)?)
+    }
+
+    /// The elements that are meant.
+    pub(crate) fn len(&self) -> u64 {
+        self.view.as_ref().map_or(self.numel, |view| view.numel)
+    }
+
     /// What PyTorch knows the storage by: references with equal keys share one storage.
     pub(crate) fn identity(&self) -> &Cow<'h, str> {
         self.view.as_ref().map_or(&self.key, |view| &view.key)
+    }
+}
+
+/// The dtype of a storage class; `None` for an `UntypedStorage`.
+pub(crate) fn storage_dtype(heap: &Heap<'_>, class: ObjectId) -> Result<Option<Dtype>, String> {
+    let Some((module, class)) = heap.global(class) else {
+        return Err(format!("expected a storage class, found {}", heap.get(class).type_name()));
+    };
+    match (module, Dtype::from_storage_class(class)) {
+        ("torch" | "torch.storage", None) if class == "UntypedStorage" => Ok(None),
+        ("torch" | "torch.cuda", Some(dtype)) => Ok(Some(dtype)),
+        _ => Err(format!("storage class `{}.{}` is not read", module.escape_debug(), class.escape_debug())),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The pickles of a file, for those who want to watch the machine: of a checkpoint the one that holds its
-//! root object, of any other file the pickles that follow one another from its first byte.
+//! root object, of a bare pickle or a legacy checkpoint all that follow one another from its first byte.
 //!
 //! Facts: `_legacy_load` in `torch/serialization.py` for the order of the pickles before PyTorch 1.6.
 
@@ -8,11 +8,8 @@ use std::path::Path;
 use mapped::MappedFile;
 use pickle_vm::{Opcode, Reader};
 
-use crate::container::sniff;
-use crate::{Container, Error, Result};
-
-/// Magic number, protocol version and system information come before a legacy file's root object.
-const LEGACY_ROOT: usize = 3;
+use crate::container::{legacy, sniff};
+use crate::{Container, Error, Format, Result};
 
 /// A file that holds pickles.
 #[derive(Debug)]
@@ -24,29 +21,38 @@ pub struct Pickles {
 #[derive(Debug)]
 enum Source {
     Container(Box<Container>),
-    Bare(MappedFile),
+    /// The pickles can be read where the container is damaged, and where it is none.
+    Pieces(MappedFile, Option<Box<Container>>),
 }
 
 impl Pickles {
     /// Opens a checkpoint or a bare pickle.
     ///
     /// # Errors
-    /// When the file cannot be read, or its zip archive is damaged.
+    /// When the file cannot be read, its container is damaged, or it holds no pickle.
     pub fn open(path: &Path) -> Result<Self> {
         let file = MappedFile::open(path)?;
-        if sniff::is_zip(file.bytes()) {
+        if !sniff::is_in_pieces(file.bytes()) {
             drop(file);
-            return Ok(Self { source: Source::Container(Box::new(Container::open(path)?)), root: 0 });
+            let container = Box::new(Container::open(path)?);
+            if container.format() == Format::Safetensors {
+                return Err(Error::Format { what: "a safetensors file", hint: "it holds no pickle; inspect lists its tensors" });
+            }
+            return Ok(Self { source: Source::Container(container), root: 0 });
         }
-        let root = if sniff::is_legacy(file.bytes()) { LEGACY_ROOT } else { 0 };
-        Ok(Self { source: Source::Bare(file), root })
+        if legacy::recognises(file.bytes()) {
+            let container = Container::open(path).ok().map(Box::new);
+            return Ok(Self { source: Source::Pieces(file, container), root: legacy::ROOT });
+        }
+        sniff::refuse_others(file.bytes())?;
+        Ok(Self { source: Source::Pieces(file, None), root: 0 })
     }
 
     /// The checkpoint whose storages the pickle refers to.
     pub fn container(&self) -> Option<&Container> {
         match &self.source {
             Source::Container(container) => Some(container),
-            Source::Bare(_) => None,
+            Source::Pieces(_, container) => container.as_deref(),
         }
     }
 
@@ -54,7 +60,7 @@ impl Pickles {
     fn record(&self) -> String {
         match &self.source {
             Source::Container(container) => container.pickle_record().to_owned(),
-            Source::Bare(file) => file.path().display().to_string(),
+            Source::Pieces(file, _) => file.path().display().to_string(),
         }
     }
 
@@ -66,7 +72,7 @@ impl Pickles {
     pub fn pickle(&self, index: Option<usize>) -> Result<&[u8]> {
         let mut bytes = match &self.source {
             Source::Container(container) => container.pickle(),
-            Source::Bare(file) => file.bytes(),
+            Source::Pieces(file, _) => file.bytes(),
         };
         for before in 0..index.unwrap_or(self.root) {
             let len = self.len_of_first(bytes)?;

@@ -10,7 +10,7 @@ use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::compound::{self, Compound};
-use crate::persistent::StorageRef;
+use crate::persistent::{PersistentTensor, StorageRef, module_class};
 use crate::{Container, Error, Result, numpy};
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
@@ -147,7 +147,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
             return Ok(rebuilt);
         }
         Ok(match heap.get(id) {
-            Object::Persistent(_) => Some(Rebuilt::Strided(self.storage_as_tensor(id)?)),
+            Object::Persistent(_) => self.persistent(id)?.map(Rebuilt::Strided),
             _ => None,
         })
     }
@@ -269,8 +269,13 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage<'a>)> {
         let reference = StorageRef::read(self.heap, storage)?;
+        Ok((reference.dtype, self.stored(id, reference, dtype)?))
+    }
+
+    /// The storage of a reference, each once.
+    fn stored(&mut self, id: ObjectId, reference: StorageRef<'h>, dtype: Option<Dtype>) -> Result<Storage<'a>> {
         let seen_as = dtype.or(reference.dtype).unwrap_or(Dtype::UInt8);
-        let known = self.storages.get(&reference.key);
+        let known = self.storages.get(reference.identity());
         let storage = match known {
             Some((first, storage)) if *first == reference => storage.clone(),
             // PyTorch refuses to save this; what it would load depends on which comes first.
@@ -280,32 +285,41 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
                     id,
                     &format!(
                         "storage `{}` is {} of {} here and was {} of {} before",
-                        reference.key.escape_debug(),
-                        reference.numel,
+                        reference.identity().escape_debug(),
+                        reference.len(),
                         name(reference.dtype),
-                        first.numel,
+                        first.len(),
                         name(first.dtype)
                     ),
                 ));
             }
             None => {
                 let storage = self.container.storage(&reference, seen_as)?;
-                self.storages.insert(reference.key.clone(), (reference.clone(), storage.clone()));
+                self.storages.insert(reference.identity().clone(), (reference, storage.clone()));
                 storage
             }
         };
         // Only the tensor knows what an untyped storage's bytes are.
-        let storage = storage.with_byte_order(self.container.byte_order(), seen_as.component_size());
-        Ok((reference.dtype, storage))
+        Ok(storage.with_byte_order(self.container.byte_order(), seen_as.component_size()))
     }
 
-    /// A storage object by itself: all of its elements, or its bytes.
-    fn storage_as_tensor(&mut self, id: ObjectId) -> Result<Tensor<'a>> {
+    /// What a persistent id stands for: a tensor of a 0.1 checkpoint; a storage by itself, which is all of
+    /// its elements or its bytes; `None` for a class.
+    fn persistent(&mut self, id: ObjectId) -> Result<Option<Tensor<'a>>> {
+        if module_class(self.heap, id).is_some() {
+            return Ok(None);
+        }
+        if let Some(PersistentTensor { storage, shape, stride, offset }) =
+            self.container.persistent_tensor(self.heap, id)
+        {
+            let dtype = storage.dtype.unwrap_or(Dtype::UInt8);
+            let storage = self.stored(id, storage.clone(), Some(dtype))?;
+            return Ok(Some(Tensor::new(dtype, shape.clone(), stride.clone(), *offset, storage)?));
+        }
         let reference = StorageRef::read(self.heap, id)?;
-        let dtype = reference.dtype.unwrap_or(Dtype::UInt8);
-        let numel = reference.numel;
-        let (_, storage) = self.storage(id, id, Some(dtype))?;
-        Ok(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?)
+        let (dtype, numel) = (reference.dtype.unwrap_or(Dtype::UInt8), reference.len());
+        let storage = self.stored(id, reference, Some(dtype))?;
+        Ok(Some(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?))
     }
 
     /// The tensor with the conj and neg bits of its metadata applied to its values.

@@ -73,7 +73,8 @@ impl<'a> Archive<'a> {
     fn place_records(&mut self) {
         let head = self.head().into_iter();
         let mut at = head.fold(0, |at, (name, content)| match content {
-            Content::Bytes(bytes) => place(at, name, bytes.len() as u64, 0).end,
+            Content::Bytes(bytes) | Content::Link(bytes) => place(at, name, bytes.len() as u64, 0).end,
+            Content::Packed(packed) => place(at, name, packed.blob.len(), 0).end,
             Content::Blob(blob) => place(at, name, blob.len(), DESCRIPTOR).end,
         });
         for record in &mut self.records {

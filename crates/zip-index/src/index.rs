@@ -26,6 +26,8 @@ pub struct Entry {
     pub crc: u32,
     /// Where the local header starts.
     pub header_offset: u64,
+    /// Whether it is a symbolic link, its data the path that the link leads to.
+    pub link: bool,
 }
 
 /// All entries of a zip file, in the directory's order.
@@ -129,6 +131,7 @@ fn entry(bytes: &[u8], central: &Header<'_>, limit: u64) -> Result<Entry> {
         len: central.len,
         crc: u32::try_from(central.crc).unwrap_or_default(),
         header_offset: offset,
+        link: central.link,
     };
     if leads_out(&entry.name) {
         return Err(Error::Path { name: name() });

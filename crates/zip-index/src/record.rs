@@ -4,6 +4,10 @@ use crate::{Error, Result};
 
 const FULL_32: u64 = 0xffff_ffff;
 const FULL_16: u64 = 0xffff;
+/// The bits of a Unix mode that tell a file's type, in the upper half of the external attributes.
+const FILE_TYPE: u64 = 0o170_000;
+/// A symbolic link among them.
+const LINK: u64 = 0o120_000;
 
 /// How an entry's data are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +156,8 @@ pub(crate) struct Header<'a> {
     pub(crate) local_offset: u64,
     /// Bytes of the header itself.
     pub(crate) span: u64,
+    /// Whether the directory calls the entry a symbolic link; `false` in a local header.
+    pub(crate) link: bool,
 }
 
 impl<'a> Header<'a> {
@@ -176,17 +182,18 @@ impl<'a> Header<'a> {
         let len = fields.u32()?;
         let name_len = fields.u16()?;
         let extra_len = fields.u16()?;
-        let (mut comment_len, mut local_offset) = (0, 0);
+        let (mut comment_len, mut local_offset, mut link) = (0, 0, false);
         if central {
             comment_len = fields.u16()?;
-            fields.take(2 + 2 + 4)?; // disk, attributes
+            fields.take(2 + 2)?; // disk, internal attributes
+            link = (fields.u32()? >> 16) & FILE_TYPE == LINK;
             local_offset = fields.u32()?;
         }
         let name = fields.take(usize::from(name_len))?;
         let extra = fields.take(usize::from(extra_len))?;
         fields.take(usize::from(comment_len))?;
         let span = (whole.len() as u64).checked_sub(fields.0.len() as u64)?;
-        let mut header = Self { flags, method, crc, compressed_len, len, name, local_offset, span };
+        let mut header = Self { flags, method, crc, compressed_len, len, name, local_offset, span, link };
         header.widen(extra)?;
         Some(header)
     }

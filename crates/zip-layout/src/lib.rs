@@ -1,6 +1,6 @@
 //! Zip files laid out before they are written: every length is known up front, only checksums are not.
 //!
-//! Entries are stored, never compressed. Data can start at multiples of an alignment, padded with the
+//! Entries are stored, or were compressed before: their lengths are known. Data can start at multiples of an alignment, padded with the
 //! extra field that PyTorch uses (`FB`, filled with `Z`). Small contents get their CRC in the local
 //! header; blobs get a zero there, bit 3, and a data descriptor behind the data, so that one pass over
 //! them is enough. Times are zero: the same contents give the same bytes.
@@ -10,4 +10,4 @@
 mod record;
 mod writer;
 
-pub use writer::{Content, Entry, ZipWriter, len};
+pub use writer::{Content, Entry, Method, Packed, ZipWriter, len};

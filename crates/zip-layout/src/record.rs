@@ -10,10 +10,14 @@ const FLAG_DESCRIPTOR: u16 = 1 << 3;
 const FLAG_UTF8: u16 = 1 << 11;
 /// 1980-01-01, the earliest date there is: two runs give the same bytes.
 const DATE: u16 = (1 << 5) | 1;
+/// The number of Zstandard.
+pub(crate) const ZSTD: u16 = 93;
 /// Made by Unix, version 4.5 (zip64).
 const MADE_BY: u16 = (3 << 8) | 0x2d;
 /// `-rw-r--r--`, in the half that Unix uses.
-const ATTRIBUTES: u32 = 0o100_644 << 16;
+pub(crate) const FILE: u32 = 0o100_644 << 16;
+/// `lrwxrwxrwx`: the data are the path that the link leads to.
+pub(crate) const LINK: u32 = 0o120_777 << 16;
 
 /// What the local header, the descriptor and the directory say of one entry.
 #[derive(Clone, Debug)]
@@ -23,6 +27,12 @@ pub(crate) struct Record {
     pub(crate) offset: u64,
     /// Bytes of data.
     pub(crate) len: u64,
+    /// Bytes of data as they are in the file.
+    pub(crate) packed_len: u64,
+    /// The compression method's number.
+    pub(crate) method: u16,
+    /// [`FILE`] or [`LINK`].
+    pub(crate) attributes: u32,
     /// Whether the CRC follows the data.
     pub(crate) descriptor: bool,
     /// The CRC-32 of the data; not yet known before the data of an entry with a descriptor.
@@ -73,11 +83,17 @@ fn u16_len(bytes: &[u8]) -> u16 {
 
 impl Record {
     fn large(&self) -> bool {
-        self.len >= LIMIT_32
+        self.len.max(self.packed_len) >= LIMIT_32
     }
 
     fn version_needed(&self) -> u16 {
-        if self.large() || self.offset >= LIMIT_32 { 45 } else { 20 }
+        if self.method == ZSTD {
+            63
+        } else if self.large() || self.offset >= LIMIT_32 {
+            45
+        } else {
+            20
+        }
     }
 
     fn flags(&self) -> u16 {
@@ -88,10 +104,11 @@ impl Record {
     /// The local header, padded so that the data starts at a multiple of `alignment` bytes.
     pub(crate) fn local_header(&self, alignment: u64) -> Vec<u8> {
         // With a descriptor the fields here are zero, as APPNOTE 4.4.4 asks.
-        let (crc, len) = if self.descriptor { (0, 0) } else { (self.crc, self.len) };
+        let (crc, len, packed) =
+            if self.descriptor { (0, 0, 0) } else { (self.crc, self.len, self.packed_len) };
         let mut extra = Fields::default();
         if self.large() {
-            extra = extra.u16(1).u16(16).u64(len).u64(len);
+            extra = extra.u16(1).u16(16).u64(len).u64(packed);
         }
         let unpadded = [30, self.name.len() as u64, extra.0.len() as u64]
             .iter()
@@ -99,16 +116,16 @@ impl Record {
         if let Some(padding) = padding_to(unpadded, alignment) {
             extra = extra.bytes(b"FB").u16(padding).bytes(&vec![b'Z'; usize::from(padding)]);
         }
-        let len = if self.large() { LIMIT_32 } else { len };
+        let (len, packed) = if self.large() { (LIMIT_32, LIMIT_32) } else { (len, packed) };
         Fields::default()
             .bytes(b"PK\x03\x04")
             .u16(self.version_needed())
             .u16(self.flags())
-            .u16(0) // stored
+            .u16(self.method)
             .u16(0) // midnight
             .u16(DATE)
             .u32(crc)
-            .u32_or_full(len)
+            .u32_or_full(packed)
             .u32_or_full(len)
             .u16(u16_len(self.name.as_bytes()))
             .u16(u16_len(&extra.0))
@@ -121,9 +138,9 @@ impl Record {
     pub(crate) fn descriptor(&self) -> Vec<u8> {
         let fields = Fields::default().bytes(b"PK\x07\x08").u32(self.crc);
         if self.large() {
-            fields.u64(self.len).u64(self.len).0
+            fields.u64(self.packed_len).u64(self.len).0
         } else {
-            fields.u32_or_full(self.len).u32_or_full(self.len).0
+            fields.u32_or_full(self.packed_len).u32_or_full(self.len).0
         }
     }
 
@@ -131,11 +148,13 @@ impl Record {
     pub(crate) fn central_header(&self) -> Vec<u8> {
         let mut wide = Fields::default();
         if self.large() {
-            wide = wide.u64(self.len).u64(self.len);
+            wide = wide.u64(self.len).u64(self.packed_len);
         }
         if self.offset >= LIMIT_32 {
             wide = wide.u64(self.offset);
         }
+        // Both sizes stand in the extra field when one of them is too large.
+        let narrow = |len: u64| if self.large() { LIMIT_32 } else { len };
         let extra = if wide.0.is_empty() {
             Vec::new()
         } else {
@@ -146,18 +165,18 @@ impl Record {
             .u16(MADE_BY)
             .u16(self.version_needed())
             .u16(self.flags())
-            .u16(0) // stored
+            .u16(self.method)
             .u16(0) // midnight
             .u16(DATE)
             .u32(self.crc)
-            .u32_or_full(self.len)
-            .u32_or_full(self.len)
+            .u32_or_full(narrow(self.packed_len))
+            .u32_or_full(narrow(self.len))
             .u16(u16_len(self.name.as_bytes()))
             .u16(u16_len(&extra))
             .u16(0) // no comment
             .u16(0) // the first disk
             .u16(0) // no internal attributes
-            .u32(ATTRIBUTES)
+            .u32(self.attributes)
             .u32_or_full(self.offset)
             .bytes(self.name.as_bytes())
             .bytes(&extra)

@@ -4,7 +4,7 @@ use std::io;
 
 use mapped::{Blob, Sink, WINDOW, Window};
 
-use crate::record::{Record, end};
+use crate::record::{FILE, LINK, Record, ZSTD, end};
 
 /// What an entry holds.
 #[derive(Clone, Copy)]
@@ -13,13 +13,40 @@ pub enum Content<'b, 'a> {
     Bytes(&'b [u8]),
     /// Bytes that come by: the CRC stands in a descriptor behind them.
     Blob(&'b dyn Blob<'a>),
+    /// Bytes that were compressed before: what is known of them stands in the local header.
+    Packed(Packed<'b, 'a>),
+    /// A symbolic link; the bytes are the path that it leads to.
+    Link(&'b [u8]),
+}
+
+/// Compressed bytes, and what they were.
+#[derive(Clone, Copy)]
+pub struct Packed<'b, 'a> {
+    /// The compressed bytes.
+    pub blob: &'b dyn Blob<'a>,
+    /// How they are compressed.
+    pub method: Method,
+    /// Bytes before compression.
+    pub len: u64,
+    /// The CRC-32 of the bytes before compression.
+    pub crc: u32,
+}
+
+/// How an entry's data are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Deflate, zip's method 8.
+    Deflated,
+    /// One Zstandard frame, zip's method 93.
+    Zstd,
 }
 
 impl Content<'_, '_> {
-    fn len(&self) -> u64 {
+    fn packed_len(&self) -> u64 {
         match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Bytes(bytes) | Self::Link(bytes) => bytes.len() as u64,
             Self::Blob(blob) => blob.len(),
+            Self::Packed(packed) => packed.blob.len(),
         }
     }
 }
@@ -42,11 +69,34 @@ impl Entry<'_, '_> {
                 format!("a zip file holds names of at most 65535 bytes, not {}", self.name.len()),
             ));
         }
-        let (descriptor, crc) = match self.content {
-            Content::Bytes(bytes) => (false, crc32fast::hash(bytes)),
-            Content::Blob(_) => (true, 0),
+        let packed_len = self.content.packed_len();
+        let mut record = Record {
+            name: self.name.to_owned(),
+            offset,
+            len: packed_len,
+            packed_len,
+            method: 0,
+            attributes: FILE,
+            descriptor: false,
+            crc: 0,
         };
-        Ok(Record { name: self.name.to_owned(), offset, len: self.content.len(), descriptor, crc })
+        match self.content {
+            Content::Bytes(bytes) => record.crc = crc32fast::hash(bytes),
+            Content::Blob(_) => record.descriptor = true,
+            Content::Packed(packed) => {
+                record.len = packed.len;
+                record.crc = packed.crc;
+                record.method = match packed.method {
+                    Method::Deflated => 8,
+                    Method::Zstd => ZSTD,
+                };
+            }
+            Content::Link(target) => {
+                record.crc = crc32fast::hash(target);
+                record.attributes = LINK;
+            }
+        }
+        Ok(record)
     }
 }
 
@@ -63,7 +113,7 @@ pub fn len<'b, 'a: 'b>(entries: impl IntoIterator<Item = Entry<'b, 'a>>) -> io::
         let around = record.local_header(entry.alignment).len().saturating_add(descriptor.len());
         offset = offset
             .checked_add(around as u64)
-            .and_then(|offset| offset.checked_add(record.len))
+            .and_then(|offset| offset.checked_add(record.packed_len))
             .ok_or_else(too_large)?;
         directory = directory.saturating_add(record.central_header().len() as u64);
         count = count.saturating_add(1);
@@ -95,19 +145,13 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
         let mut record = entry.record(self.offset)?;
         self.send(record.local_header(entry.alignment))?;
         match &entry.content {
-            Content::Bytes(bytes) => self.send(bytes.to_vec())?,
+            Content::Bytes(bytes) | Content::Link(bytes) => self.send(bytes.to_vec())?,
             Content::Blob(blob) => {
-                let mut sums = Checksum { sink: self.sink, crc: crc32fast::Hasher::new(), len: 0 };
-                blob.write_to(&mut sums)?;
-                if sums.len != record.len {
-                    return Err(io::Error::other(format!(
-                        "`{}` announced {} bytes and sent {}",
-                        record.name, record.len, sums.len
-                    )));
-                }
-                record.crc = sums.crc.finalize();
-                self.offset = self.offset.saturating_add(record.len);
+                record.crc = self.pass(*blob, &record)?;
                 self.send(record.descriptor())?;
+            }
+            Content::Packed(packed) => {
+                self.pass(packed.blob, &record)?;
             }
         }
         self.directory.extend(record.central_header());
@@ -124,6 +168,20 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
         let end = end(self.entries, self.offset, directory.len() as u64);
         self.send(directory)?;
         self.send(end)
+    }
+
+    /// Sends the data of an entry; their CRC-32.
+    fn pass(&mut self, blob: &dyn Blob<'a>, record: &Record) -> io::Result<u32> {
+        let mut sums = Checksum { sink: self.sink, crc: crc32fast::Hasher::new(), len: 0 };
+        blob.write_to(&mut sums)?;
+        if sums.len != record.packed_len {
+            return Err(io::Error::other(format!(
+                "`{}` announced {} bytes and sent {}",
+                record.name, record.packed_len, sums.len
+            )));
+        }
+        self.offset = self.offset.saturating_add(record.packed_len);
+        Ok(sums.crc.finalize())
     }
 
     fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {

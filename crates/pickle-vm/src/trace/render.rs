@@ -27,10 +27,11 @@ pub(crate) struct Extent {
 impl Extent {
     pub(crate) const SHORT: Extent = Extent { text: 60, items: 6, depth: 3, parts: 24 };
 
-    /// As much as a person can want of one value. Without a bound on the parts, thirty tuples that each hold the one
-    /// before twice would print for hours.
-    pub(crate) fn full(limits: &Limits) -> Extent {
-        Extent { text: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts: 1 << 20 }
+    /// All of every value. Without a bound on the parts, thirty tuples that each hold the one before twice would print
+    /// for hours; in a real pickle an object stands in the memo, and in a few others that stand there too.
+    pub(crate) fn full(limits: &Limits, heap: &Heap<'_>) -> Extent {
+        let parts = heap.len().saturating_mul(16).saturating_add(10_000);
+        Extent { text: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
     }
 }
 
@@ -79,6 +80,8 @@ pub(crate) struct Renderer {
     work: Vec<Work>,
     /// The containers around what is printed now.
     path: Vec<ObjectId>,
+    /// How many more objects may be printed.
+    parts: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +113,11 @@ enum Part {
 pub(crate) type Name<'n> = dyn FnMut(ObjectId) -> Option<Rc<str>> + 'n;
 
 impl Renderer {
+    /// How many more objects the last value could have had.
+    pub(crate) fn parts_left(&self) -> usize {
+        self.parts
+    }
+
     pub(crate) fn render(
         &mut self,
         out: &mut dyn Write,
@@ -121,16 +129,16 @@ impl Renderer {
         self.work.clear();
         self.path.clear();
         self.work.push(Work::Object(id));
-        let mut parts = extent.parts;
+        self.parts = extent.parts;
         while let Some(work) = self.work.pop() {
             match work {
                 Work::Text(text) => out.write_str(text)?,
                 Work::Leave => {
                     self.path.pop();
                 }
-                Work::Object(id) => match parts.checked_sub(1) {
+                Work::Object(id) => match self.parts.checked_sub(1) {
                     Some(left) => {
-                        parts = left;
+                        self.parts = left;
                         self.object(out, heap, id, extent, name)?;
                     }
                     None => out.write_char('…')?,
@@ -144,7 +152,7 @@ impl Renderer {
                     if next > 0 {
                         out.write_str(", ")?;
                     }
-                    if next >= extent.items || parts == 0 {
+                    if next >= extent.items || self.parts == 0 {
                         write!(out, "… {} more{close}", len.saturating_sub(next))?;
                         continue;
                     }

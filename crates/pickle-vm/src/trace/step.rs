@@ -130,8 +130,12 @@ impl<'a> Printer<'a> {
         machine: &Machine<'_>,
         result: Option<ObjectId>,
     ) -> fmt::Result {
-        let extent = if self.options.full { Extent::full(&self.options.limits) } else { Extent::SHORT };
         let heap = machine.heap();
+        let mut extent = Extent::SHORT;
+        if self.options.full {
+            extent = Extent::full(&self.options.limits, heap);
+            self.values.left = Some(extent.parts);
+        }
         match self.options.view {
             View::Json => {
                 let Instruction { offset, opcode, ref arg } = *instruction;
@@ -176,9 +180,9 @@ impl<'a> Printer<'a> {
     /// Stack, metastack and memo.
     fn state(&mut self, out: &mut dyn Write, machine: &Machine<'_>) -> fmt::Result {
         let full = self.options.full;
-        let extent = if full { Extent::full(&self.options.limits) } else { IN_STATE };
-        let most = |most: usize| if full { usize::MAX } else { most };
         let heap = machine.heap();
+        let extent = if full { Extent::full(&self.options.limits, heap) } else { IN_STATE };
+        let most = |most: usize| if full { usize::MAX } else { most };
 
         out.write_str("    stack      ")?;
         self.values.frame(out, heap, machine.stack(), most(STACK), extent)?;
@@ -259,18 +263,21 @@ struct Values<'a> {
     annotate: Option<&'a Annotate<'a>>,
     /// By the low bits of the id.
     names: Vec<Option<(ObjectId, Option<Rc<str>>)>>,
+    /// How many more objects this step may print, where that is not bounded value by value.
+    left: Option<usize>,
 }
 
 const NAMES: usize = 256;
 
 impl<'a> Values<'a> {
     fn new(annotate: Option<&'a Annotate<'a>>) -> Self {
-        Values { renderer: Renderer::default(), annotate, names: vec![None; NAMES] }
+        Values { renderer: Renderer::default(), annotate, names: vec![None; NAMES], left: None }
     }
 
     fn write(&mut self, out: &mut dyn Write, heap: &Heap<'_>, id: ObjectId, extent: Extent) -> fmt::Result {
         let (names, annotate) = (&mut self.names, self.annotate);
-        self.renderer.render(out, heap, id, extent, &mut |id| {
+        let extent = Extent { parts: self.left.unwrap_or(extent.parts), ..extent };
+        let result = self.renderer.render(out, heap, id, extent, &mut |id| {
             let annotate = annotate?;
             let slot = names.get_mut(id.index() % NAMES)?;
             match slot {
@@ -281,7 +288,9 @@ impl<'a> Values<'a> {
                     name
                 }
             }
-        })
+        });
+        self.left = self.left.map(|_| self.renderer.parts_left());
+        result
     }
 
     /// The object has changed, and so may its name.

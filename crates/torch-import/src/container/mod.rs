@@ -1,8 +1,13 @@
 //! Finds the pickle and the storages in a file. A container is recognised by its content, never by its
 //! name.
 
+mod chain;
 mod inflate;
+pub(crate) mod legacy;
+mod pickle;
+mod safetensors;
 pub(crate) mod sniff;
+mod tar;
 mod zip;
 
 use std::collections::HashMap;
@@ -10,10 +15,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use mapped::MappedFile;
-use pickle_vm::Pickle;
-use tensor::{ByteOrder, Checksum, Dtype, Storage};
+use pickle_vm::{Heap, ObjectId, Pickle};
+use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
 
-use crate::persistent::StorageRef;
+use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::{Error, Result};
 
 /// The container formats that are read.
@@ -24,6 +29,14 @@ pub enum Format {
     Zip,
     /// The same with code beside it: `torch.jit.save`.
     TorchScript,
+    /// A chain of pickles with the storages behind: `torch.save` before PyTorch 1.6.
+    Legacy,
+    /// A tar archive: `torch.save` in PyTorch 0.1.
+    Tar,
+    /// A pickle alone.
+    Pickle,
+    /// A JSON header with the tensors behind.
+    Safetensors,
 }
 
 impl Format {
@@ -32,6 +45,10 @@ impl Format {
         match self {
             Self::Zip => "zip",
             Self::TorchScript => "torchscript",
+            Self::Legacy => "legacy",
+            Self::Tar => "tar",
+            Self::Pickle => "pickle",
+            Self::Safetensors => "safetensors",
         }
     }
 }
@@ -47,8 +64,17 @@ pub struct Container {
     pickle_record: String,
     /// What stands before a storage's key in the name of its record.
     prefix: String,
+    /// What stands before a storage's key where a TorchScript archive's constants are meant.
+    constants: String,
+    /// The pickle of a TorchScript archive's constants.
+    constants_pickle: Option<Bytes>,
     /// By the records' names.
     storages: HashMap<String, Record>,
+    /// Of a 0.1 checkpoint: the tensors by their persistent ids.
+    described: HashMap<String, PersistentTensor>,
+    /// Of a safetensors file: the tensors in the header's order.
+    direct: Vec<(String, safetensors::View)>,
+    metadata: Vec<(String, String)>,
     byte_order: ByteOrder,
     notes: Vec<String>,
 }
@@ -76,9 +102,35 @@ impl Container {
     /// # Errors
     /// When the file cannot be read, is of another format, or its container is damaged.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = MappedFile::open(path)?;
-        sniff::sniff(file.bytes())?;
-        zip::open(file)
+        Self::of(MappedFile::open(path)?)
+    }
+
+    /// Opens a checkpoint that is mapped already: a whole file, or a part of one, as a carton's model is.
+    ///
+    /// # Errors
+    /// When it is of another format, or its container is damaged.
+    pub fn of(file: MappedFile) -> Result<Self> {
+        sniff::open(file)
+    }
+
+    /// A container without storages: the formats add what they have.
+    fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
+        Self {
+            file,
+            inflated: None,
+            format,
+            pickle,
+            pickle_record: String::new(),
+            prefix: String::new(),
+            constants: String::new(),
+            constants_pickle: None,
+            storages: HashMap::new(),
+            described: HashMap::new(),
+            direct: Vec::new(),
+            metadata: Vec::new(),
+            byte_order: ByteOrder::Little,
+            notes: Vec::new(),
+        }
     }
 
     /// What kind of container it is.
@@ -107,12 +159,42 @@ impl Container {
     }
 
     /// The pickle that holds the root object.
+    ///
+    /// A safetensors file has none: no bytes.
     pub fn pickle(&self) -> &[u8] {
-        match &self.pickle {
-            // The index proved that the range lies inside the file.
+        self.bytes(&self.pickle)
+    }
+
+    fn bytes<'c>(&'c self, bytes: &'c Bytes) -> &'c [u8] {
+        match bytes {
+            // Whoever made the range proved that it lies inside the file.
             Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
             Bytes::Owned(bytes) => bytes,
         }
+    }
+
+    /// The pickle `constants.pkl` of a TorchScript archive.
+    pub fn constants_pickle(&self) -> Option<&[u8]> {
+        self.constants_pickle.as_ref().map(|bytes| self.bytes(bytes))
+    }
+
+    /// Names and values that stand beside the tensors of a safetensors file (`__metadata__`).
+    pub fn metadata(&self) -> &[(String, String)] {
+        &self.metadata
+    }
+
+    /// The tensors of a container that names them itself, in the file's order; none where a pickle does.
+    ///
+    /// # Errors
+    /// None that [`open`](Self::open) has not told already.
+    pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor<'_>)>> {
+        let tensor = |(name, view): &(String, safetensors::View)| Ok((name.clone(), view.tensor(&self.file)?));
+        self.direct.iter().map(tensor).collect()
+    }
+
+    /// The tensor that a persistent object of a 0.1 checkpoint stands for.
+    pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
+        self.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
     }
 
     /// What the file calls its pickle, such as `consolidated/data.pkl`.
@@ -125,7 +207,9 @@ impl Container {
     /// # Errors
     /// When the pickle is damaged.
     pub(crate) fn load(&self) -> Result<Pickle<'_>> {
-        pickle_vm::load(self.pickle())
+        // The tensors of a safetensors file come without a root object: they are in an empty dict.
+        let bytes = if self.format == Format::Safetensors { b"}." } else { self.pickle() };
+        pickle_vm::load(bytes)
             .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
     }
 
@@ -147,30 +231,45 @@ impl Container {
     }
 
     fn record(&self, key: &str) -> Option<(&str, &Record)> {
-        let (name, record) = self.storages.get_key_value(&[&self.prefix, key].concat())?;
+        self.record_behind(&self.prefix, key)
+    }
+
+    fn record_behind(&self, prefix: &str, key: &str) -> Option<(&str, &Record)> {
+        let (name, record) = self.storages.get_key_value(&[prefix, key].concat())?;
         Some((name, record))
     }
 
-    /// The storage that `reference` names, as a tensor of `dtype` sees it.
+    /// The storage that `reference` names, or the part of it, as a tensor of `dtype` sees it.
     pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
+        self.storage_behind(&self.prefix, reference, dtype)
+    }
+
+    /// The storage that `reference` names in the pickle of a TorchScript archive's constants.
+    #[expect(dead_code, reason = "the constants' pickle is not walked yet")]
+    pub(crate) fn constant_storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
+        self.storage_behind(&self.constants, reference, dtype)
+    }
+
+    fn storage_behind(&self, prefix: &str, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
         let key = reference.key.as_ref();
-        let Some((name, record)) = self.record(key) else {
-            return Err(Error::MissingRecord { record: [&self.prefix, key].concat() });
+        let Some((name, record)) = self.record_behind(prefix, key) else {
+            return Err(match self.format {
+                Format::Zip | Format::TorchScript => Error::MissingRecord { record: [prefix, key].concat() },
+                _ => Error::MissingStorage { key: key.to_owned() },
+            });
         };
         let available = record.range.len() as u64;
         let needed = reference.nbytes().unwrap_or(u64::MAX);
         let too_short = || Error::ShortRecord { key: key.to_owned(), needed, available };
-        if needed > available {
-            return Err(too_short());
-        }
+        let within = reference.byte_range().filter(|range| needed <= available && range.end <= needed);
+        let Some(within) = within else { return Err(too_short()) };
+        let whole = within == (0..available);
         let file = if record.inflated { self.inflated.as_ref() } else { Some(&self.file) };
         // Not more than `available`, which is a `usize`.
-        let end = record.range.start.saturating_add(usize::try_from(needed).unwrap_or(usize::MAX));
+        let at = |n: u64| record.range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
         let checksum = record.crc.map(|crc| Checksum { crc, record: name });
         let storage = file
-            .and_then(|file| {
-                Storage::mapped(file, record.range.start..end, checksum.filter(|_| needed == available))
-            })
+            .and_then(|file| Storage::mapped(file, at(within.start)..at(within.end), checksum.filter(|_| whole)))
             .ok_or_else(too_short)?;
         Ok(storage.with_byte_order(self.byte_order, dtype.component_size()))
     }

@@ -1,62 +1,191 @@
-//! What kind of file this is, by its first bytes.
+//! What kind of file this is, by its content.
 
+use mapped::MappedFile;
+
+use super::{Container, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
-/// A legacy file's first pickle: PROTO 2, then LONG1 of the ten bytes of `0x1950a86a20f9469cfc6c`.
-const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+/// A container that is read.
+struct Readable {
+    recognises: fn(&[u8]) -> bool,
+    open: fn(MappedFile) -> Result<Container>,
+}
 
-/// Files that are recognised and not read: their first bytes, what they are, what to do.
-const OTHERS: &[(&[u8], &str, &str)] = &[
-    (LEGACY, "a legacy PyTorch checkpoint (before 1.6)", "legacy checkpoints are not read yet"),
-    (b"\x80", "a bare pickle", "bare pickles are not read yet"),
-    (
-        b"version https://git-lfs",
-        "a Git LFS pointer",
-        "the weights are not here yet; fetch them with `git lfs pull`",
-    ),
-    (b"<", "an HTML or XML page", "the download gave a page instead of the file; download it again"),
-    (b"{", "a JSON file", "pass the checkpoint that lies beside it"),
-    (b"\x93NUMPY", "a NumPy array", ""),
-    (b"GGUF", "a GGUF model", ""),
-    (b"\x89HDF\r\n", "an HDF5 file", ""),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it first"),
-    (b"\x1f\x8b", "a gzip file", "unpack it first"),
-    (b"BZh", "a bzip2 file", "unpack it first"),
-    (b"\xfd7zXZ\0", "an xz file", "unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file", "unpack it first"),
+/// What is read, in the order in which it is tried: what is told by the most bytes comes first.
+const FORMATS: &[Readable] = &[
+    Readable { recognises: is_zip, open: zip::open },
+    Readable { recognises: legacy::recognises, open: legacy::open },
+    Readable { recognises: tar::recognises, open: tar::open },
+    Readable { recognises: safetensors::recognises, open: safetensors::open },
 ];
 
-/// Whether a file is a zip archive; an archive without entries starts with its end record.
-pub(crate) fn is_zip(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+/// A file that is recognised and not read.
+struct Other {
+    recognises: fn(&[u8]) -> bool,
+    what: &'static str,
+    /// What to do.
+    hint: &'static str,
 }
 
-/// Whether a file is the chain of pickles that PyTorch wrote before 1.6.
-pub(crate) fn is_legacy(bytes: &[u8]) -> bool {
-    bytes.starts_with(LEGACY)
-}
+/// What to do with a file that was compressed after it was saved.
+const UNPACK: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
 
-/// Refuses what is no zip archive.
+const OTHERS: &[Other] = &[
+    Other {
+        recognises: |bytes| bytes.starts_with(b"version https://git-lfs"),
+        what: "a Git LFS pointer",
+        hint: "the weights are not here yet; fetch them with `git lfs pull`",
+    },
+    Other {
+        recognises: |bytes| bytes.trim_ascii_start().starts_with(b"<"),
+        what: "an HTML or XML page",
+        hint: "the download gave a page instead of the file; download it again",
+    },
+    Other {
+        recognises: |bytes| bytes.trim_ascii_start().starts_with(b"{"),
+        what: "a JSON file",
+        hint: "pass the checkpoint that lies beside it",
+    },
+    Other {
+        recognises: |bytes| bytes.starts_with(b"\x93NUMPY"),
+        what: "a NumPy array",
+        hint: "save it with PyTorch: `torch.save({'array': torch.from_numpy(numpy.load(PATH))}, 'array.pt')`",
+    },
+    Other {
+        recognises: |bytes| bytes.starts_with(b"GGUF"),
+        what: "a GGUF model",
+        hint: "its tensors are quantized in blocks; take the PyTorch or safetensors checkpoint that it was made from",
+    },
+    Other {
+        recognises: |bytes| bytes.starts_with(b"\x89HDF\r\n"),
+        what: "an HDF5 file",
+        hint: "Keras and PyTables write these; load it in Python and save its arrays with `torch.save`",
+    },
+    Other { recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"), what: "a 7z archive", hint: UNPACK },
+    Other { recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), what: "a RAR archive", hint: UNPACK },
+    Other { recognises: |bytes| bytes.starts_with(b"\x1f\x8b"), what: "a gzip file", hint: UNPACK },
+    Other { recognises: |bytes| bytes.starts_with(b"BZh"), what: "a bzip2 file", hint: UNPACK },
+    Other { recognises: |bytes| bytes.starts_with(b"\xfd7zXZ\0"), what: "an xz file", hint: UNPACK },
+    Other { recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"), what: "a zstd file", hint: UNPACK },
+    Other {
+        recognises: is_flax,
+        what: "a Flax checkpoint (msgpack)",
+        hint: "load it in Python with `transformers`' `from_flax=True` and save it with `save_pretrained`",
+    },
+    Other {
+        recognises: is_onnx,
+        what: "an ONNX model",
+        hint: "take the PyTorch checkpoint that it was exported from",
+    },
+];
+
+/// A pickle alone has the weakest marks: the last to be tried.
+const PICKLE: Readable = Readable { recognises: pickle::recognises, open: pickle::open };
+
+/// Opens `file` as what it is.
 ///
 /// # Errors
 /// Names what the file is instead, where it can.
-pub(super) fn sniff(bytes: &[u8]) -> Result<()> {
+pub(super) fn open(file: MappedFile) -> Result<Container> {
+    if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(file.bytes())) {
+        return (format.open)(file);
+    }
+    refuse_others(file.bytes())?;
+    if (PICKLE.recognises)(file.bytes()) {
+        return (PICKLE.open)(file);
+    }
+    let hint = if is_text(file.bytes()) { "it is a text; a failed download leaves such files" } else { "" };
+    Err(Error::Format { what: "a file of an unknown kind", hint })
+}
+
+/// Refuses what is no checkpoint and is known to be something else.
+///
+/// # Errors
+/// Names what the file is instead.
+pub(crate) fn refuse_others(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Err(Error::Format { what: "an empty file", hint: "download or copy it again" });
     }
-    if is_zip(bytes) {
-        return Ok(());
+    match OTHERS.iter().find(|other| (other.recognises)(bytes)) {
+        Some(Other { what, hint, .. }) => Err(Error::Format { what, hint }),
+        None => Ok(()),
     }
-    for (start, what, hint) in OTHERS {
-        if bytes.starts_with(start) {
-            return Err(Error::Format { what, hint });
+}
+
+/// Whether the pickles of a file follow one another from its first byte, as those of a bare pickle and of
+/// a legacy checkpoint do.
+pub(crate) fn is_in_pieces(bytes: &[u8]) -> bool {
+    let pickle_first = [is_zip, tar::recognises, safetensors::recognises];
+    !pickle_first.iter().any(|recognises| recognises(bytes))
+}
+
+/// Whether a file is a zip archive; an archive without entries starts with its end record.
+fn is_zip(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+/// A msgpack map whose first key is a short text: a small map's byte or that of one with a 16 bit length, then a
+/// text's.
+fn is_flax(bytes: &[u8]) -> bool {
+    let key = match bytes {
+        [0x81..=0x8f, key @ ..] | [0xde, _, _, key @ ..] => key,
+        _ => return false,
+    };
+    let text = match key {
+        [len @ 0xa1..=0xbf, text @ ..] => text.get(..usize::from(len & 0x1f)),
+        [0xd9, len, text @ ..] => text.get(..usize::from(*len)),
+        _ => None,
+    };
+    text.is_some_and(|text| text.iter().all(|byte| byte.is_ascii_graphic()))
+}
+
+/// A protocol buffer whose first field is the small number `ir_version`, its second the text
+/// `producer_name`, or the graph.
+fn is_onnx(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x08, 0x01..=0x20, 0x12, len, name @ ..]
+        if name.get(..usize::from(*len)).is_some_and(|name| name.iter().all(u8::is_ascii_graphic)))
+        || matches!(bytes, [0x08, 0x01..=0x20, 0x3a, ..])
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    let start = bytes.get(..bytes.len().min(512)).unwrap_or_default();
+    start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_by_their_first_bytes() {
+        let what = |bytes: &[u8]| match refuse_others(bytes) {
+            Err(Error::Format { what, .. }) => what,
+            _ => "",
+        };
+        assert_eq!(what(b"\n <!DOCTYPE html>"), "an HTML or XML page");
+        assert_eq!(what(b"\x82\xa6params\x81"), "a Flax checkpoint (msgpack)");
+        assert_eq!(what(b"\x08\x08\x12\x07pytorch\x1a\x05"), "an ONNX model");
+        assert_eq!(what(b"\x80\x04\x95"), "");
+        assert_eq!(what(b"}q\x00."), "");
+    }
+
+    #[test]
+    fn pickles_are_told_from_text() {
+        for pickle in [&b"\x80\x02N."[..], b"}q\x00.", b"(dp0\nS'a'\np1\nI1\ns.", b"I1\n.", b"\x80\x09"] {
+            assert!(pickle::recognises(pickle), "{pickle:?}");
+        }
+        for other in [&b"hello\n"[..], b"Not found", b"import torch\n", b"\0\0\0\0", b"NNNNNN\xff", b""] {
+            assert!(!pickle::recognises(other), "{other:?}");
         }
     }
-    if bytes.get(8) == Some(&b'{') {
-        return Err(Error::Format { what: "a safetensors file", hint: "safetensors are not read yet" });
+
+    #[test]
+    fn legacy_files_are_told_in_every_protocol() {
+        let digits = b"L119547037146038801333356L\n.";
+        let long1 = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+        assert!(legacy::recognises(digits));
+        assert!(legacy::recognises(&[&b"\x80\x03"[..], long1].concat()));
+        assert!(legacy::recognises(&[&b"\x80\x05\x95\x0d\0\0\0\0\0\0\0"[..], long1].concat()));
+        assert!(!legacy::recognises(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x18."));
     }
-    if bytes.get(257..262) == Some(b"ustar") {
-        return Err(Error::Format { what: "a tar archive", hint: "tar checkpoints are not read yet" });
-    }
-    Err(Error::Format { what: "a file of an unknown kind", hint: "" })
 }

@@ -14,7 +14,6 @@ use std::ops::Range;
 
 use mapped::MappedFile;
 use pickle_vm::Heap;
-use tensor::Dtype;
 
 use super::chain::Chain;
 use super::{Bytes, Container, Format, Record};
@@ -116,7 +115,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
             return Err(chain.unexpected("a storage's description is no tuple of 3".to_owned()));
         };
         let key = chain.key(heap, key)?;
-        let dtype = storage_dtype(heap, class)?;
+        let dtype = storage_dtype(heap, class).map_err(|reason| chain.unexpected(reason))?;
         let shown = key.escape_debug().to_string();
         let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
         let storage =
@@ -180,14 +179,19 @@ fn read_tensors(
         if dims > MAX_DIMS {
             return Err(chain.unexpected(format!("tensor `{shown}` has {dims} dimensions, more than {MAX_DIMS}")));
         }
-        let mut numbers = |what: &str| (0..dims).map(|_| chain.count(&format!("{what} of tensor `{shown}`"))).collect();
-        let shape: Vec<u64> = numbers("a size")?;
-        let stride: Vec<u64> = numbers("a stride")?;
+        let mut numbers = |what: &str| -> Result<Vec<u64>> { (0..dims).map(|_| chain.count(&format!("{what} of tensor `{shown}`"))).collect() };
+        let shape = numbers("a size")?;
+        let stride = numbers("a stride")?;
         let offset = chain.count(&format!("the storage offset of tensor `{shown}`"))?;
         let tensor = PersistentTensor { storage: storage.clone(), shape, stride, offset };
         if tensors.insert(key, tensor).is_some() {
             return Err(chain.unexpected(format!("tensor `{shown}` is there twice")));
         }
+    }
+    // A pickle may name a storage itself: all of its elements.
+    for (key, storage) in storages {
+        let whole = PersistentTensor { shape: vec![storage.len()], stride: vec![1], offset: 0, storage: storage.clone() };
+        tensors.entry(key.clone()).or_insert(whole);
     }
     Ok(tensors)
 }

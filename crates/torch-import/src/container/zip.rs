@@ -15,9 +15,13 @@ use crate::{Error, Result};
 const PICKLE: &str = "data.pkl";
 
 pub(super) fn open(file: MappedFile) -> Result<Container> {
-    let index = Index::read(&file).map_err(Error::Zip)?;
+    let index = Index::read(&file).map_err(|error| match error {
+        zip_index::Error::NoEnd { len } => Error::Cut {
+            reason: format!("a zip archive of {len} bytes without the directory at its end"),
+        },
+        error => Error::Zip(error),
+    })?;
     let root = root(&index)?;
-    let torchscript = index.find(&format!("{root}constants.pkl")).is_some();
     // A file saved with checksums switched off has zeros everywhere; a single zero is a checksum.
     let checksums = index.entries.iter().any(|entry| entry.crc != 0);
     let mut notes = Vec::new();
@@ -28,12 +32,14 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     let pickle_record = format!("{root}{PICKLE}");
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
+    let constants_pickle = whole(&format!("{root}constants.pkl"))?;
     let byte_order = match whole(&format!("{root}byteorder"))? {
         None => ByteOrder::Little,
         Some(bytes) => byte_order(slice(&file, &bytes))?,
     };
     let prefix = format!("{root}data/");
-    let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
+    let constants = format!("{root}constants/");
+    let is_storage = |entry: &Entry| entry.name.starts_with(&prefix) || entry.name.starts_with(&constants);
     let inflated = inflate::spill(&file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = HashMap::with_capacity(index.entries.len());
     let mut next = 0_usize;
@@ -50,16 +56,17 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         let crc = (checksums && stored).then_some(entry.crc);
         storages.insert(entry.name, Record { inflated: !stored, range, crc });
     }
+    let format = if constants_pickle.is_some() { Format::TorchScript } else { Format::Zip };
     Ok(Container {
-        file,
         inflated,
-        format: if torchscript { Format::TorchScript } else { Format::Zip },
-        pickle,
         pickle_record,
         prefix,
+        constants,
+        constants_pickle,
         storages,
         byte_order,
         notes,
+        ..Container::new(file, format, pickle)
     })
 }
 
@@ -71,10 +78,59 @@ fn root(index: &Index) -> Result<&str> {
     });
     match (roots.next(), roots.next()) {
         (Some(root), None) => Ok(root),
-        (None, _) => Err(Error::Root { found: "no `data.pkl`".to_owned() }),
+        (None, _) => Err(other(index)),
         (Some(first), Some(second)) => Err(Error::Root {
             found: format!("`{}{PICKLE}` and `{}{PICKLE}`", first.escape_debug(), second.escape_debug()),
         }),
+    }
+}
+
+/// Archives without a `data.pkl` that are known: the end of one of their entries, what they are, what to do.
+const OTHERS: &[(&str, &str, &str)] = &[
+    (
+        "carton.toml",
+        "a carton",
+        "it is converted already; pass the checkpoint that it was made from",
+    ),
+    ("MAR-INF/MANIFEST.json", "a TorchServe archive (.mar)", "unpack it with `unzip`, then pass the checkpoint in it"),
+    (
+        "archive_format",
+        "an exported program (.pt2)",
+        "save its weights in Python: `torch.save(torch.export.load(PATH).state_dict, 'weights.pt')`",
+    ),
+    (
+        "serialized_exported_program.json",
+        "an exported program (.pt2)",
+        "save its weights in Python: `torch.save(torch.export.load(PATH).state_dict, 'weights.pt')`",
+    ),
+    (
+        "model.json",
+        "a TorchScript archive of PyTorch 1.0 to 1.2",
+        "load it in Python with `torch.jit.load` and save it with `torch.jit.save`",
+    ),
+    (
+        "model.weights.h5",
+        "a Keras model",
+        "load it in Python and save its arrays with `torch.save`",
+    ),
+    (
+        ".npy",
+        "a NumPy archive (.npz)",
+        "save it with PyTorch: `torch.save({k: torch.from_numpy(v) for k, v in numpy.load(PATH).items()}, 'arrays.pt')`",
+    ),
+    (".pth", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
+    (".pt", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
+    (".bin", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
+    (".ckpt", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
+    (".safetensors", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
+];
+
+/// What an archive without a `data.pkl` is.
+fn other(index: &Index) -> Error {
+    let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
+    match OTHERS.iter().find(|(end, ..)| has(end)) {
+        Some((_, what, hint)) => Error::Format { what, hint },
+        None => Error::Root { found: "no `data.pkl`".to_owned() },
     }
 }
 

@@ -1,0 +1,180 @@
+//! `carton.toml` beside the rest of its carton: references, shapes, links.
+
+use std::collections::HashMap;
+
+use crate::config::ANY;
+use crate::{Config, Dimension, Kind, Port, Problem, Problems, References, Shape, TensorIndex, TensorSpec};
+
+/// What a reference to a tensor starts with.
+pub const TENSOR_REFERENCE: &str = "@tensor_data/";
+/// What a reference to a file in `misc/` starts with.
+pub const MISC_REFERENCE: &str = "@misc/";
+
+impl Config {
+    /// Compares the document with its carton: its tensors, and `has`, which tells whether a path such as
+    /// `misc/cat.png` is there.
+    pub fn check(&self, tensors: &TensorIndex, has: &dyn Fn(&str) -> bool) -> Problems {
+        let mut checker = Checker { config: self, tensors, has, problems: Vec::new() };
+        for (index, test) in self.self_tests.iter().enumerate() {
+            let path = format!("self_test[{index}]");
+            checker.specified(&path, &test.inputs);
+            let mut symbols = Symbols::default();
+            let sides = [("inputs", Some(&test.inputs)), ("expected_out", test.expected_out.as_ref())];
+            for (side, references) in sides {
+                let Some(references) = references else { continue };
+                checker.references(&format!("{path}.{side}"), references, side == "inputs", false, &mut symbols);
+            }
+        }
+        for (index, example) in self.examples.iter().enumerate() {
+            let path = format!("example[{index}]");
+            checker.specified(&path, &example.inputs);
+            let mut symbols = Symbols::default();
+            checker.references(&format!("{path}.inputs"), &example.inputs, true, true, &mut symbols);
+            checker.references(&format!("{path}.sample_out"), &example.sample_out, false, true, &mut symbols);
+        }
+        checker.links();
+        Problems(checker.problems)
+    }
+}
+
+/// What the symbols resolved to so far, within one test.
+#[derive(Default)]
+struct Symbols {
+    sizes: HashMap<String, u64>,
+    shapes: HashMap<String, Vec<u64>>,
+}
+
+struct Checker<'c> {
+    config: &'c Config,
+    tensors: &'c TensorIndex,
+    has: &'c dyn Fn(&str) -> bool,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn wrong(&mut self, key: &str, kind: Kind) {
+        self.problems.push(self.config.problem(key.to_owned(), kind));
+    }
+
+    /// A model that takes nothing needs no inputs to be specified.
+    fn specified(&mut self, path: &str, inputs: &References) {
+        let takes = !inputs.0.is_empty();
+        if self.config.outputs.is_empty() || (takes && self.config.inputs.is_empty()) {
+            self.wrong(path, Kind::Unspecified);
+        }
+    }
+
+    fn references(
+        &mut self,
+        path: &str,
+        references: &References,
+        inputs: bool,
+        misc: bool,
+        symbols: &mut Symbols,
+    ) {
+        let config = self.config;
+        let ports = if inputs { &config.inputs } else { &config.outputs };
+        for (name, target) in &references.0 {
+            let key = format!("{path}.{name}");
+            let port = ports.iter().find(|port| port.name == *name);
+            if port.is_none() && !ports.is_empty() {
+                let what = if inputs { "input" } else { "output" };
+                self.wrong(&key, Kind::Undeclared { name: name.clone(), what });
+            }
+            if let Some(tensor) = target.strip_prefix(TENSOR_REFERENCE) {
+                let tensors = self.tensors;
+                match (tensors.find(tensor), port) {
+                    (None, _) => self.wrong(&key, Kind::Reference { target: target.clone() }),
+                    (Some(tensor), Some(port)) => self.fits(&key, tensor, port, symbols),
+                    _ => {}
+                }
+            } else if let Some(file) = target.strip_prefix('@').filter(|_| misc && target.starts_with(MISC_REFERENCE)) {
+                if !(self.has)(file) {
+                    self.wrong(&key, Kind::Reference { target: target.clone() });
+                }
+            } else {
+                let expected = if misc { "@tensor_data/… or @misc/…" } else { "@tensor_data/…" };
+                self.wrong(&key, Kind::Value { found: target.clone(), expected: expected.to_owned() });
+            }
+        }
+    }
+
+    /// Whether a tensor can stand for an input or output.
+    fn fits(&mut self, key: &str, tensor: &TensorSpec, port: &Port, symbols: &mut Symbols) {
+        let TensorSpec::Array { name, dtype, shape, .. } = tensor else {
+            // The parts of a ragged tensor have shapes of their own.
+            return;
+        };
+        if *dtype != port.dtype {
+            let (found, expected) = (dtype.name(), port.dtype.name());
+            self.wrong(key, Kind::Dtype { tensor: name.clone(), found, expected });
+        }
+        let differs = |symbol: &str, first: String, found: String| {
+            (first != found).then(|| Kind::SymbolValues { symbol: symbol.to_owned(), first, found })
+        };
+        let dimensions = match &port.shape {
+            Shape::Symbol(symbol) if symbol == ANY => return,
+            Shape::Symbol(symbol) => {
+                let first = symbols.shapes.entry(symbol.clone()).or_insert_with(|| shape.clone());
+                if let Some(kind) = differs(symbol, format!("{first:?}"), format!("{shape:?}")) {
+                    self.wrong(key, kind);
+                }
+                return;
+            }
+            Shape::Dimensions(dimensions) => dimensions,
+        };
+        let sizes = dimensions.iter().zip(shape);
+        let fixed = |(dimension, size): (&Dimension, &u64)| match dimension {
+            Dimension::Size(expected) => expected == size,
+            Dimension::Symbol(_) => true,
+        };
+        if dimensions.len() != shape.len() || !sizes.clone().all(fixed) {
+            let (found, expected) = (format!("{shape:?}"), port.shape.to_string());
+            self.wrong(key, Kind::Shape { tensor: name.clone(), found, expected });
+            return;
+        }
+        for (dimension, size) in sizes {
+            let Dimension::Symbol(symbol) = dimension else { continue };
+            if symbol == ANY {
+                continue;
+            }
+            let first = *symbols.sizes.entry(symbol.clone()).or_insert(*size);
+            if let Some(kind) = differs(symbol, first.to_string(), size.to_string()) {
+                self.wrong(key, kind);
+            }
+        }
+    }
+
+    /// The files that the description shows.
+    fn links(&mut self) {
+        let Some(description) = &self.config.model_description else { return };
+        for link in misc_links(description) {
+            // A sentence may end behind a link.
+            let bare = link.trim_end_matches(['.', ',', ';', ':', '!', '?']);
+            if !(self.has)(&format!("misc/{link}")) && !(self.has)(&format!("misc/{bare}")) {
+                let kind = Kind::Reference { target: format!("{MISC_REFERENCE}{bare}") };
+                self.wrong("model_description", kind);
+            }
+        }
+    }
+}
+
+/// What stands behind each `@misc/` of a Markdown text.
+fn misc_links(text: &str) -> impl Iterator<Item = &str> {
+    text.split(MISC_REFERENCE).skip(1).map(|rest| {
+        let ends = |c: char| c.is_whitespace() || matches!(c, ')' | ']' | '>' | '<' | '"' | '\'' | '`' | '|' | '*');
+        rest.split(ends).next().unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_end_where_markdown_ends_them() {
+        let links: Vec<_> =
+            misc_links("![a](@misc/a.png) <@misc/b/c.png> `@misc/d` see @misc/e.txt.\n@misc/f").collect();
+        assert_eq!(links, ["a.png", "b/c.png", "d", "e.txt.", "f"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! `LINKS`: where files can be fetched that a carton leaves out.
+
+use serde::Serialize;
+
+use crate::fields::Source;
+use crate::parse::is_url;
+use crate::{Error, Kind, LINKS, sha256_from_hex, sha256_to_hex};
+
+/// The version of the document.
+const VERSION: u64 = 1;
+
+/// URLs by SHA-256. The document is no part of the manifest: it does not change the model's hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// The URLs of each file, in the order in which they are to be tried.
+    pub urls: Vec<([u8; 32], Vec<String>)>,
+}
+
+impl Links {
+    /// Where it lies in a carton.
+    pub const PATH: &'static str = LINKS;
+
+    /// The URLs of the file with this hash.
+    pub fn urls(&self, sha256: &[u8; 32]) -> &[String] {
+        self.urls.iter().find(|(hash, _)| hash == sha256).map_or(&[], |(_, urls)| urls.as_slice())
+    }
+
+    /// Adds a URL, behind those that are there.
+    pub fn add(&mut self, sha256: [u8; 32], url: String) {
+        match self.urls.iter_mut().find(|(hash, _)| *hash == sha256) {
+            Some((_, urls)) if urls.contains(&url) => {}
+            Some((_, urls)) => urls.push(url),
+            None => self.urls.push((sha256, vec![url])),
+        }
+    }
+
+    /// Parses and checks the document.
+    ///
+    /// # Errors
+    /// All problems of the document, each with its place.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let (mut source, root) = Source::parse(LINKS, text).map_err(Error::Document)?;
+        let mut root = source.fields("", root.get_ref());
+        match root.take("version") {
+            None => root.missing(&mut source, "version"),
+            Some(field) => {
+                if let Some(version) = source.number(&field)
+                    && version != VERSION
+                {
+                    let expected = format!("{VERSION}, the only version there is");
+                    source.wrong(&field.path, Kind::Value { found: version.to_string(), expected });
+                }
+            }
+        }
+        let mut links = Self::default();
+        let table = root.take("urls");
+        if table.is_none() {
+            root.missing(&mut source, "urls");
+        }
+        let fields = table.and_then(|field| source.table(&field)).map(|table| table.fields).unwrap_or_default();
+        for (key, field) in fields {
+            let hash = sha256_from_hex(&key);
+            if hash.is_none() {
+                let expected = "the 64 lower-case hex digits of a SHA-256".to_owned();
+                source.wrong(&field.path, Kind::Value { found: key, expected });
+            }
+            let urls = source.strings(&field);
+            for (index, url) in urls.iter().enumerate() {
+                if !is_url(url) {
+                    let expected = "an http or https URL".to_owned();
+                    let found = url.clone();
+                    source.wrong(&format!("{}[{index}]", field.path), Kind::Value { found, expected });
+                }
+            }
+            if let Some(hash) = hash {
+                links.urls.push((hash, urls));
+            }
+        }
+        if source.problems.is_empty() { Ok(links) } else { Err(Error::Document(source.into_problems())) }
+    }
+
+    /// The document as TOML.
+    ///
+    /// # Errors
+    /// When TOML cannot express it.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        #[derive(Serialize)]
+        struct Document {
+            version: u64,
+            urls: toml::Table,
+        }
+        let urls = self.urls.iter().map(|(hash, urls)| (sha256_to_hex(hash), toml::Value::from(urls.clone())));
+        toml::to_string(&Document { version: VERSION, urls: urls.collect() })
+            .map_err(|error| Error::Print { document: LINKS, reason: error.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_parsed() {
+        let mut links = Links::default();
+        links.add([7; 32], "https://example.org/a".to_owned());
+        links.add([7; 32], "https://example.org/b".to_owned());
+        links.add([7; 32], "https://example.org/a".to_owned());
+        let text = links.to_toml().expect("TOML holds it");
+        assert!(text.starts_with("version = 1\n\n[urls]\n0707"), "{text}");
+        assert_eq!(Links::parse(&text), Ok(links));
+    }
+}

@@ -1,0 +1,296 @@
+//! `carton.toml` from text. What the real client needs beyond the specification is filled in, and told.
+
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::ANY;
+use crate::fields::{Field, Source, Table};
+use crate::{
+    Config, DataType, Dimension, Error, Example, Kind, Parsed, Place, Port, Problem, Problems, References,
+    Runner, SHORT_DESCRIPTION_MAX, SPEC_VERSION, SelfTest, Shape,
+};
+
+impl Config {
+    /// Parses and checks the document by itself; [`check`](Self::check) compares it with its carton.
+    ///
+    /// # Errors
+    /// All problems of the document, each with its place.
+    pub fn parse(text: &str) -> Result<Parsed<Self>, Error> {
+        let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
+        let mut reader = Reader { source: &mut source, added: Vec::new() };
+        let mut config = reader.config(&root);
+        let added = Problems(reader.added);
+        config.symbols(&mut source);
+        if source.problems.is_empty() {
+            config.places = source.places;
+            return Ok(Parsed { document: config, added });
+        }
+        Err(Error::Document(source.into_problems()))
+    }
+
+    /// Where `key` stood, such as `input[0].shape`; `None` in a document that was not parsed.
+    pub fn place(&self, key: &str) -> Option<Place> {
+        self.places.get(key).copied()
+    }
+
+    /// A symbol is a shape or a size, not both.
+    fn symbols(&self, source: &mut Source<'_>) {
+        let ports = || {
+            let inputs = self.inputs.iter().enumerate().map(|(index, port)| (format!("input[{index}]"), port));
+            inputs.chain(self.outputs.iter().enumerate().map(|(i, port)| (format!("output[{i}]"), port)))
+        };
+        let is_shape = |symbol: &str| {
+            ports().any(|(_, port)| matches!(&port.shape, Shape::Symbol(shape) if shape == symbol))
+        };
+        for (path, port) in ports() {
+            let Shape::Dimensions(dimensions) = &port.shape else { continue };
+            for dimension in dimensions {
+                if let Dimension::Symbol(symbol) = dimension
+                    && symbol != ANY
+                    && is_shape(symbol)
+                {
+                    let kind = Kind::SymbolKinds { symbol: symbol.clone() };
+                    source.wrong(&format!("{path}.shape"), kind);
+                }
+            }
+        }
+    }
+}
+
+struct Reader<'s, 't> {
+    source: &'s mut Source<'t>,
+    added: Vec<Problem>,
+}
+
+impl<'t> Reader<'_, 't> {
+    /// Something that the client needs was missing.
+    fn add(&mut self, table: &Table<'_, 't>, key: &str) {
+        let path = if table.path.is_empty() { key.to_owned() } else { format!("{}.{key}", table.path) };
+        let place = self.source.places.get(&table.path).copied();
+        let document = self.source.document.clone();
+        self.added.push(Problem { document, place, key: path, kind: Kind::Missing });
+    }
+
+    fn config(&mut self, root: &Spanned<DeTable<'t>>) -> Config {
+        let mut root = self.source.fields("", root.get_ref());
+        let mut config = Config::new(Runner::new("", "", 1));
+        match root.take("spec_version") {
+            Some(field) => {
+                config.spec_version = self.source.number(&field).unwrap_or(SPEC_VERSION);
+                if config.spec_version != SPEC_VERSION {
+                    let found = config.spec_version.to_string();
+                    let expected = format!("{SPEC_VERSION}, the only version there is");
+                    self.source.wrong(&field.path, Kind::Value { found, expected });
+                }
+            }
+            None => self.add(&root, "spec_version"),
+        }
+        config.model_name = root.string(self.source, "model_name");
+        config.short_description = root.string(self.source, "short_description");
+        let found = config.short_description.as_ref().map_or(0, |text| text.chars().count());
+        if found > SHORT_DESCRIPTION_MAX {
+            self.source.wrong("short_description", Kind::TooLong { found, limit: SHORT_DESCRIPTION_MAX });
+        }
+        config.model_description = root.string(self.source, "model_description");
+        config.license = root.string(self.source, "license");
+        config.repository = self.url(&mut root, "repository");
+        config.homepage = self.url(&mut root, "homepage");
+        if let Some(field) = root.take("required_platforms") {
+            config.required_platforms = self.platforms(&field);
+        }
+        config.inputs = self.ports(&mut root, "input");
+        config.outputs = self.ports(&mut root, "output");
+        for mut table in self.tables(&mut root, "self_test") {
+            config.self_tests.push(self.self_test(&mut table));
+        }
+        for mut table in self.tables(&mut root, "example") {
+            config.examples.push(self.example(&mut table));
+        }
+        match root.take("runner") {
+            Some(field) => {
+                if let Some(mut table) = self.source.table(&field) {
+                    config.runner = self.runner(&mut table);
+                }
+            }
+            None => root.missing(self.source, "runner"),
+        }
+        config.other = self.source.rest(root);
+        config
+    }
+
+    fn url(&mut self, table: &mut Table<'_, 't>, key: &str) -> Option<String> {
+        let text = table.string(self.source, key)?;
+        if !is_url(&text) {
+            let expected = "an http or https URL".to_owned();
+            self.source.wrong(key, Kind::Value { found: text.clone(), expected });
+        }
+        Some(text)
+    }
+
+    fn platforms(&mut self, field: &Field<'_, 't>) -> Vec<String> {
+        let platforms = self.source.strings(field);
+        for (index, platform) in platforms.iter().enumerate() {
+            if target_lexicon::Triple::from_str(platform).is_err() {
+                let expected = "a target triple such as x86_64-unknown-linux-gnu".to_owned();
+                let found = platform.clone();
+                self.source.wrong(&format!("{}[{index}]", field.path), Kind::Value { found, expected });
+            }
+        }
+        platforms
+    }
+
+    /// The tables of an array of tables.
+    fn tables<'d>(&mut self, root: &mut Table<'d, 't>, key: &str) -> Vec<Table<'d, 't>> {
+        let Some(field) = root.take(key) else { return Vec::new() };
+        let items = self.source.list(&field);
+        items.iter().filter_map(|item| self.source.table(item)).collect()
+    }
+
+    fn ports(&mut self, root: &mut Table<'_, 't>, key: &str) -> Vec<Port> {
+        let mut ports: Vec<Port> = Vec::new();
+        for mut table in self.tables(root, key) {
+            let name = table.needed(self.source, "name");
+            let at = format!("{}.name", table.path);
+            if name.is_empty() && self.source.places.contains_key(&at) {
+                let (found, expected) = (String::new(), "a name".to_owned());
+                self.source.wrong(&at, Kind::Value { found, expected });
+            }
+            if ports.iter().any(|port| port.name == name) {
+                self.source.wrong(&at, Kind::Duplicate { name: name.clone() });
+            }
+            let dtype = table.needed(self.source, "dtype");
+            let dtype = self.dtype(&table.path, &dtype);
+            let shape = match table.take("shape") {
+                Some(field) => self.shape(&field),
+                None => {
+                    self.add(&table, "shape");
+                    Shape::any()
+                }
+            };
+            let description = table.string(self.source, "description");
+            let internal_name = table.string(self.source, "internal_name");
+            let other = self.source.rest(table);
+            ports.push(Port { name, dtype, shape, description, internal_name, other });
+        }
+        ports
+    }
+
+    fn dtype(&mut self, path: &str, name: &str) -> DataType {
+        let at = format!("{path}.dtype");
+        DataType::from_name(name).unwrap_or_else(|| {
+            if self.source.places.contains_key(&at) {
+                let expected = format!("one of {}", DataType::names());
+                self.source.wrong(&at, Kind::Value { found: name.to_owned(), expected });
+            }
+            DataType::Float32
+        })
+    }
+
+    fn shape(&mut self, field: &Field<'_, 't>) -> Shape {
+        match field.value.get_ref() {
+            DeValue::String(symbol) => Shape::Symbol(self.symbol(field, symbol)),
+            DeValue::Array(_) => {
+                let items = self.source.list(field);
+                let dimensions = items.iter().map(|item| match item.value.get_ref() {
+                    DeValue::String(symbol) => Dimension::Symbol(self.symbol(item, symbol)),
+                    _ => Dimension::Size(self.source.number(item).unwrap_or_default()),
+                });
+                Shape::Dimensions(dimensions.collect())
+            }
+            other => {
+                let expected = "a symbol or a list of symbols and integers";
+                let found = format!("a {}", other.type_str());
+                self.source.wrong(&field.path, Kind::Type { found, expected });
+                Shape::any()
+            }
+        }
+    }
+
+    fn symbol(&mut self, field: &Field<'_, 't>, symbol: &str) -> String {
+        if symbol.is_empty() {
+            let (found, expected) = (String::new(), "a symbol of at least one character".to_owned());
+            self.source.wrong(&field.path, Kind::Value { found, expected });
+        }
+        symbol.to_owned()
+    }
+
+    fn references(&mut self, field: &Field<'_, 't>) -> References {
+        let Some(table) = self.source.table(field) else { return References::default() };
+        let references = table
+            .fields
+            .iter()
+            .filter_map(|(name, field)| Some((name.clone(), self.source.string(field)?)))
+            .collect();
+        References(references)
+    }
+
+    fn self_test(&mut self, table: &mut Table<'_, 't>) -> SelfTest {
+        let inputs = table.take("inputs");
+        if inputs.is_none() {
+            table.missing(self.source, "inputs");
+        }
+        SelfTest {
+            name: table.string(self.source, "name"),
+            description: table.string(self.source, "description"),
+            inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
+            expected_out: table.take("expected_out").map(|field| self.references(&field)),
+            other: self.source.rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
+        }
+    }
+
+    fn example(&mut self, table: &mut Table<'_, 't>) -> Example {
+        let inputs = table.take("inputs");
+        if inputs.is_none() {
+            table.missing(self.source, "inputs");
+        }
+        let sample_out = table.take("sample_out");
+        if sample_out.is_none() {
+            self.add(table, "sample_out");
+        }
+        Example {
+            name: table.string(self.source, "name"),
+            description: table.string(self.source, "description"),
+            inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
+            sample_out: sample_out.map(|field| self.references(&field)).unwrap_or_default(),
+            other: self.source.rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
+        }
+    }
+
+    fn runner(&mut self, table: &mut Table<'_, 't>) -> Runner {
+        let name = table.needed(self.source, "runner_name");
+        let framework = table.needed(self.source, "required_framework_version");
+        let at = "runner.required_framework_version";
+        if self.source.places.contains_key(at) && semver::VersionReq::parse(&framework).is_err() {
+            let expected = "a semver requirement such as =2.0".to_owned();
+            self.source.wrong(at, Kind::Value { found: framework.clone(), expected });
+        }
+        let mut runner = Runner::new(&name, &framework, 1);
+        match table.take("runner_compat_version") {
+            Some(field) => runner.runner_compat_version = self.source.number(&field).unwrap_or(1),
+            None => self.add(table, "runner_compat_version"),
+        }
+        if let Some(opts) = table.take("opts").and_then(|field| self.source.table(&field)) {
+            for (_, field) in &opts.fields {
+                let found = match field.value.get_ref() {
+                    DeValue::Datetime(_) => "a date",
+                    DeValue::Array(_) => "a list",
+                    DeValue::Table(_) => "a table",
+                    _ => continue,
+                };
+                let expected = "an integer, a float, a string or a boolean";
+                self.source.wrong(&field.path, Kind::Type { found: found.to_owned(), expected });
+            }
+            runner.opts = self.source.rest(opts);
+        }
+        let rest = std::mem::replace(table, Table { path: String::new(), fields: Vec::new() });
+        runner.other = self.source.rest(rest);
+        runner
+    }
+}
+
+/// Whether `text` is a whole http or https URL.
+pub(crate) fn is_url(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}

@@ -1,0 +1,191 @@
+//! What is wrong with a document, and where.
+
+use std::fmt;
+
+/// A place in a text document, both counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+impl Place {
+    /// The place of a byte of `text`.
+    pub(crate) fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
+        Self {
+            line: before.matches('\n').count().saturating_add(1),
+            column: before.get(start..).unwrap_or_default().chars().count().saturating_add(1),
+        }
+    }
+}
+
+/// One thing that is wrong with a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The document's path in the carton.
+    pub document: String,
+    /// Where in the document; `None` where it was made by a program or something is missing as a whole.
+    pub place: Option<Place>,
+    /// The key, such as `input[0].dtype`; empty for the document itself.
+    pub key: String,
+    /// What is wrong.
+    pub kind: Kind,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.document)?;
+        if let Some(Place { line, column }) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": ")?;
+        if !self.key.is_empty() {
+            write!(f, "{} ", self.key.escape_debug())?;
+        }
+        write!(f, "{}", self.kind)
+    }
+}
+
+/// All that is wrong with a document, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            write!(f, "{}{problem}", if index == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+/// The kinds of problems. Their texts go on from the key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The text is none of the document's language.
+    #[error("cannot be parsed: {0}")]
+    Syntax(String),
+    /// A field that must be there.
+    #[error("is missing")]
+    Missing,
+    /// A field of the wrong type.
+    #[error("is {found}, expected {expected}")]
+    Type {
+        /// What is there, with its article.
+        found: String,
+        /// What should be there, with its article.
+        expected: &'static str,
+    },
+    /// A value that is none of those allowed.
+    #[error("is `{}`, expected {expected}", found.escape_debug())]
+    Value {
+        /// The value.
+        found: String,
+        /// What is allowed.
+        expected: String,
+    },
+    /// A text that is too long.
+    #[error("has {found} characters, at most {limit} are allowed")]
+    TooLong {
+        /// Its length in characters.
+        found: usize,
+        /// The most there may be.
+        limit: usize,
+    },
+    /// A name that stands for two things.
+    #[error("is `{}`, which stands here a second time", name.escape_debug())]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// A symbol that is a shape and a size.
+    #[error("uses the symbol `{}` for a whole shape and for one dimension", symbol.escape_debug())]
+    SymbolKinds {
+        /// The symbol.
+        symbol: String,
+    },
+    /// A symbol that does not resolve to one value.
+    #[error("resolves the symbol `{}` to {found}, and to {first} before", symbol.escape_debug())]
+    SymbolValues {
+        /// The symbol.
+        symbol: String,
+        /// The value that it had first.
+        first: String,
+        /// The value that it has here.
+        found: String,
+    },
+    /// Something that is referred to and not there.
+    #[error("refers to `{}`, which is not there", target.escape_debug())]
+    Reference {
+        /// What is referred to.
+        target: String,
+    },
+    /// A name that is declared nowhere.
+    #[error("names `{}`, which is no {what} of the model", name.escape_debug())]
+    Undeclared {
+        /// The name.
+        name: String,
+        /// `input` or `output`.
+        what: &'static str,
+    },
+    /// Tests or examples of a model whose inputs and outputs are not told.
+    #[error("needs inputs and outputs to be specified")]
+    Unspecified,
+    /// A tensor of another dtype than the input or output that it stands for.
+    #[error("is the tensor `{}` of {found}, expected {expected}", tensor.escape_debug())]
+    Dtype {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        found: &'static str,
+        /// The dtype of the input or output.
+        expected: &'static str,
+    },
+    /// A tensor of another shape than the input or output that it stands for.
+    #[error("is the tensor `{}` of shape {found}, expected {expected}", tensor.escape_debug())]
+    Shape {
+        /// The tensor.
+        tensor: String,
+        /// Its shape.
+        found: String,
+        /// The shape of the input or output.
+        expected: String,
+    },
+    /// A file of another length than its tensor.
+    #[error("is `{}` of {found} bytes, dtype and shape ask for {expected}", file.escape_debug())]
+    Bytes {
+        /// The file.
+        file: String,
+        /// Its length in bytes.
+        found: u64,
+        /// The length in bytes that dtype and shape ask for.
+        expected: String,
+    },
+    /// A string tensor's file with another number of strings.
+    #[error("is `{}` of {found} strings, the shape asks for {expected}", file.escape_debug())]
+    Strings {
+        /// The file.
+        file: String,
+        /// How many strings it holds.
+        found: u64,
+        /// How many the shape asks for.
+        expected: u64,
+    },
+    /// A nested tensor inside of a nested one.
+    #[error("names `{}`, which is nested itself", name.escape_debug())]
+    Nested {
+        /// The inner tensor.
+        name: String,
+    },
+    /// Lines out of order.
+    #[error("comes before `{}`, but stands behind it", other.escape_debug())]
+    Order {
+        /// The path of the line before.
+        other: String,
+    },
+}

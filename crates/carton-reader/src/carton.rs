@@ -1,0 +1,388 @@
+//! A `.carton` or an unpacked folder: what is in it, and the ways to its bytes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+
+use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_inside};
+use mapped::MappedFile;
+use sha2::{Digest, Sha256};
+use torch_import::Container;
+use zip_index::{Index, Method};
+
+use crate::entry::Expected;
+use crate::{Entry, EntryReader, Error, Result};
+
+/// The folder of the model.
+pub const MODEL: &str = "model/";
+/// The most bytes of a document that are read: a MANIFEST of 100,000 long paths has a tenth of it.
+const DOCUMENT: u64 = 256 << 20;
+/// Bytes of a link's target, at most: what Linux allows for a path.
+const TARGET: u64 = 4096;
+/// What the system writes beside a folder's files for its own use.
+const LITTER: &[&str] = &[".DS_Store", "Thumbs.db"];
+
+/// An open carton. Nothing but its directory, MANIFEST and LINKS has been read.
+#[derive(Debug)]
+pub struct Carton {
+    path: PathBuf,
+    /// `None` for a folder.
+    zip: Option<MappedFile>,
+    entries: BTreeMap<String, Entry>,
+    manifest: Option<Manifest>,
+    manifest_hash: Option<[u8; 32]>,
+    links: Links,
+}
+
+impl Carton {
+    /// Opens the `.carton` or the folder at `path`. A folder need not have a MANIFEST.
+    ///
+    /// # Errors
+    /// When it cannot be read, its zip directory is damaged or ambiguous, an entry's path leads out of
+    /// it, MANIFEST or LINKS do not follow the specification, or a file is in neither of the two.
+    pub fn open(path: &Path) -> Result<Self> {
+        let (zip, entries) = if path.is_dir() {
+            (None, folder(path)?)
+        } else {
+            let file = MappedFile::open(path)?;
+            let entries = zipped(&file)?;
+            (Some(file), entries)
+        };
+        let links = Links::default();
+        let mut carton = Self { path: path.to_owned(), zip, entries, manifest: None, manifest_hash: None, links };
+        if carton.entries.contains_key(Links::PATH) {
+            carton.links = Links::parse(&carton.text(Links::PATH)?)?;
+        }
+        if carton.entries.contains_key(Manifest::PATH) {
+            let text = carton.text(Manifest::PATH)?;
+            carton.manifest_hash = Some(Sha256::digest(text.as_bytes()).into());
+            carton.manifest = Some(Manifest::parse(&text)?);
+        } else if carton.zip.is_some() {
+            return Err(Error::Missing { path: Manifest::PATH.to_owned() });
+        }
+        Ok(carton)
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a zip file, not a folder.
+    pub fn is_packed(&self) -> bool {
+        self.zip.is_some()
+    }
+
+    /// Bytes of the zip file; 0 for a folder.
+    pub fn len(&self) -> u64 {
+        self.zip.as_ref().map_or(0, MappedFile::len)
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The files that are there, MANIFEST and LINKS among them, sorted by path.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// When it is not there; the error says whether LINKS knows it.
+    pub fn entry(&self, path: &str) -> Result<&Entry> {
+        if let Some(entry) = self.entries.get(path) {
+            return Ok(entry);
+        }
+        let path = path.to_owned();
+        let hash = self.manifest.as_ref().and_then(|manifest| manifest.hash(&path));
+        match hash {
+            Some(hash) if !self.links.urls(&hash).is_empty() => Err(Error::Elsewhere { path }),
+            _ => Err(Error::Missing { path }),
+        }
+    }
+
+    /// MANIFEST; a folder may have none.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    /// The SHA-256 of MANIFEST, which is called the model's hash.
+    pub fn manifest_hash(&self) -> Option<[u8; 32]> {
+        self.manifest_hash
+    }
+
+    /// LINKS; empty where there is none.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Paths and hashes of the files that MANIFEST lists and that are not there.
+    pub fn absent(&self) -> Vec<(String, [u8; 32])> {
+        let lines = self.manifest.iter().flat_map(Manifest::lines);
+        lines
+            .filter(|(path, _)| !self.entries.contains_key(*path))
+            .map(|(path, hash)| (path.to_owned(), hash))
+            .collect()
+    }
+
+    /// The bytes of the file at `path`, checked as they are read.
+    ///
+    /// # Errors
+    /// When it is not there, or MANIFEST does not list it.
+    pub fn read(&self, path: &str) -> Result<EntryReader<'_>> {
+        let entry = self.entry(path)?;
+        let known = [Manifest::PATH, Links::PATH].contains(&path) || entry.link;
+        let mut expected = Expected { crc: entry.place.as_ref().map(|(_, crc)| *crc), sha256: None };
+        if let Some(manifest) = self.manifest.as_ref().filter(|_| !known) {
+            let hash = manifest.hash(path).ok_or_else(|| Error::Unlisted { path: path.to_owned() })?;
+            expected.sha256 = Some(hash);
+        }
+        self.source(entry, expected)
+    }
+
+    fn source(&self, entry: &Entry, expected: Expected) -> Result<EntryReader<'_>> {
+        if let Some(file) = &self.zip {
+            return EntryReader::zipped(file, entry, expected);
+        }
+        let path = self.path.join(&entry.path);
+        let io = |reason| Error::Io { path: path.clone(), reason };
+        if entry.link {
+            let target = std::fs::read_link(&path).map_err(io)?;
+            return Ok(EntryReader::link(target.into_os_string().into_encoded_bytes(), entry));
+        }
+        Ok(EntryReader::file(File::open(&path).map_err(io)?, entry, expected))
+    }
+
+    /// The text of a document at `path`, checked.
+    ///
+    /// # Errors
+    /// When it is not there, too large for a document, damaged, or no UTF-8.
+    pub fn text(&self, path: &str) -> Result<String> {
+        let entry = self.entry(path)?;
+        if entry.len > DOCUMENT {
+            return Err(Error::Large { path: path.to_owned(), found: entry.len, limit: DOCUMENT });
+        }
+        let mut bytes = Vec::new();
+        self.read(path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(path, error))?;
+        String::from_utf8(bytes).map_err(|_| Error::Text { path: path.to_owned() })
+    }
+
+    /// An error of this crate that came through `Read`, or one of the system.
+    pub(crate) fn unwrapped(&self, path: &str, error: io::Error) -> Error {
+        match error.downcast::<Error>() {
+            Ok(error) => error,
+            Err(reason) => Error::Io { path: self.path.join(path), reason },
+        }
+    }
+
+    /// carton.toml.
+    ///
+    /// # Errors
+    /// When it is not there, damaged, or does not follow the specification.
+    pub fn config(&self) -> Result<Parsed<Config>> {
+        Ok(Config::parse(&self.text(Config::PATH)?)?)
+    }
+
+    /// `tensor_data/index.toml`, compared with its files; empty where there is none.
+    ///
+    /// # Errors
+    /// When it is damaged or does not follow the specification.
+    pub fn tensor_index(&self) -> Result<Parsed<TensorIndex>> {
+        match self.entry(TensorIndex::PATH) {
+            Err(Error::Missing { .. }) => {
+                Ok(Parsed { document: TensorIndex::default(), added: carton_format::Problems::default() })
+            }
+            _ => Ok(TensorIndex::parse(&self.text(TensorIndex::PATH)?, &|path| self.file_len(path))?),
+        }
+    }
+
+    fn file_len(&self, path: &str) -> FileLen {
+        match self.entry(path) {
+            Ok(entry) => FileLen::Bytes(entry.len),
+            Err(Error::Elsewhere { .. }) => FileLen::Unknown,
+            Err(_) => FileLen::Missing,
+        }
+    }
+
+    /// Whether there is a file at `path`, here or elsewhere.
+    pub fn has(&self, path: &str) -> bool {
+        self.file_len(path) != FileLen::Missing
+    }
+
+    /// The file that the link `entry` leads to.
+    ///
+    /// # Errors
+    /// When it leads out of `model/`, to nothing, or to another link.
+    pub fn link_target(&self, entry: &Entry) -> Result<String> {
+        let mut target = Vec::new();
+        let reader = self.source(entry, Expected { crc: None, sha256: None })?;
+        reader.take(TARGET).read_to_end(&mut target).map_err(|error| self.unwrapped(&entry.path, error))?;
+        let target = String::from_utf8_lossy(&target).into_owned();
+        resolve_link(&entry.path, &target)
+            .filter(|resolved| match self.entry(resolved) {
+                Ok(found) => !found.link,
+                Err(error) => matches!(error, Error::Elsewhere { .. }),
+            })
+            .ok_or(Error::Link { path: entry.path.clone(), target })
+    }
+
+    /// The checkpoint or TorchScript archive at `path`, such as `model/model.pt`. A stored one is mapped
+    /// in place: its tensors are views of the carton itself, and nothing is hashed. A compressed one is
+    /// decompressed into a temporary file first, and checked.
+    ///
+    /// # Errors
+    /// When it is not there, damaged, or of no format that holds tensors.
+    pub fn model(&self, path: &str) -> Result<Container> {
+        let mut path = path.to_owned();
+        if self.entry(&path)?.link {
+            path = self.link_target(self.entry(&path)?)?;
+        }
+        let entry = self.entry(&path)?;
+        let file = match (&entry.place, entry.method) {
+            (None, _) => MappedFile::open(&self.path.join(&path))?,
+            (Some((range, _)), Method::Stored) => {
+                MappedFile::part(&self.path, range.start as u64..range.end as u64)?
+            }
+            _ => self.spilled(&path)?,
+        };
+        Container::of(file).map_err(|reason| Error::Model { path, reason })
+    }
+
+    fn spilled(&self, path: &str) -> Result<MappedFile> {
+        let mut out = tempfile::tempfile().map_err(Error::Spill)?;
+        self.copy(path, &mut out)?;
+        Ok(MappedFile::of(&out, &self.path)?)
+    }
+
+    /// Copies the file at `path` to `out`, checked.
+    ///
+    /// # Errors
+    /// When it is not there or damaged, or `out` refuses.
+    pub fn copy(&self, path: &str, out: &mut dyn io::Write) -> Result<()> {
+        let mut reader = self.read(path)?;
+        loop {
+            let bytes = reader.fill_buf().map_err(|error| self.unwrapped(path, error))?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let len = bytes.len();
+            out.write_all(bytes).map_err(Error::Spill)?;
+            reader.consume(len);
+        }
+    }
+
+    /// Where the data of the file at `path` lie in the zip file, compressed as they are, and their CRC-32
+    /// once decompressed.
+    pub fn packed(&self, path: &str) -> Option<(&MappedFile, std::ops::Range<usize>, u32)> {
+        let (range, crc) = self.entries.get(path)?.place.clone()?;
+        Some((self.zip.as_ref()?, range, crc))
+    }
+}
+
+/// Where the link at `path` leads, when that is inside `model/`.
+pub fn resolve_link(path: &str, target: &str) -> Option<String> {
+    if target.is_empty() || target.starts_with('/') || !path.starts_with(MODEL) {
+        return None;
+    }
+    let mut parts: Vec<&str> = path.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            // `model` itself stays.
+            ".." if parts.len() > 1 => {
+                parts.pop();
+            }
+            ".." => return None,
+            other => parts.push(other),
+        }
+    }
+    let resolved = parts.join("/");
+    (is_inside(&resolved) && resolved.starts_with(MODEL)).then_some(resolved)
+}
+
+fn zipped(file: &MappedFile) -> Result<BTreeMap<String, Entry>> {
+    let index = Index::read(file).map_err(Error::Zip)?;
+    let mut entries = BTreeMap::new();
+    for entry in index.entries {
+        // Folders have entries of their own in many zip files, never in Carton's.
+        let is_folder = entry.len == 0 && entry.name.ends_with('/');
+        let path = if is_folder { entry.name.trim_end_matches('/') } else { &entry.name };
+        if !is_inside(path) {
+            return Err(Error::Path { path: entry.name });
+        }
+        if is_folder {
+            continue;
+        }
+        let path = entry.name;
+        let entry = Entry {
+            path: path.clone(),
+            len: entry.len,
+            packed_len: entry.data.len() as u64,
+            method: entry.method,
+            link: entry.link,
+            place: Some((entry.data, entry.crc)),
+        };
+        if entry.link && !path.starts_with(MODEL) {
+            return Err(Error::Link { path, target: String::new() });
+        }
+        entries.insert(path, entry);
+    }
+    Ok(entries)
+}
+
+/// The files below `root`, with a stack of its own; links are not followed.
+fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
+    let mut entries = BTreeMap::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let at = root.join(&folder);
+        let io = |reason| Error::Io { path: at.clone(), reason };
+        for item in at.read_dir().map_err(io)? {
+            let item = item.map_err(io)?;
+            let name = item.file_name();
+            let shown = item.path().display().to_string();
+            let name = name.to_str().ok_or(Error::Path { path: shown })?;
+            if LITTER.contains(&name) {
+                continue;
+            }
+            let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+            if !is_inside(&path) {
+                return Err(Error::Path { path });
+            }
+            let kind = item.metadata().map_err(io)?;
+            if kind.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let len = kind.len();
+            let link = kind.is_symlink();
+            if !link && !kind.is_file() {
+                return Err(Error::Path { path });
+            }
+            let method = Method::Stored;
+            entries.insert(path.clone(), Entry { path, len, packed_len: len, method, link, place: None });
+        }
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_stay_inside() {
+        let resolve = |path, target| resolve_link(path, target);
+        assert_eq!(resolve("model/a", "b").as_deref(), Some("model/b"));
+        assert_eq!(resolve("model/sub/a", "../b/./c").as_deref(), Some("model/b/c"));
+        for target in ["../b", "/etc/passwd", "", "../../etc/passwd", "sub/../../b", ".."] {
+            assert_eq!(resolve("model/a", target), None, "{target}");
+        }
+        assert_eq!(resolve("misc/a", "b"), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! What can stand between a carton and its bytes.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What is wrong with a carton, and where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be mapped.
+    #[error(transparent)]
+    Map(#[from] mapped::Error),
+    /// The zip file is damaged or ambiguous.
+    #[error("damaged zip file: {0}")]
+    Zip(zip_index::Error),
+    /// A document does not follow the specification.
+    #[error(transparent)]
+    Format(#[from] carton_format::Error),
+    /// The model cannot be read.
+    #[error("`{}`: {reason}", path.escape_debug())]
+    Model {
+        /// Its path in the carton.
+        path: String,
+        /// Why.
+        reason: torch_import::Error,
+    },
+    /// A folder cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// A file that is missing.
+    #[error("there is no `{}` in the carton", path.escape_debug())]
+    Missing {
+        /// Its path in the carton.
+        path: String,
+    },
+    /// A file that is left out and can be fetched.
+    #[error("`{}` is not in the carton, LINKS says where to fetch it: `torch2carton resolve`", path.escape_debug())]
+    Elsewhere {
+        /// Its path in the carton.
+        path: String,
+    },
+    /// A path that leads out of the carton or means different things on different systems.
+    #[error("`{}` is no path inside a carton", path.escape_debug())]
+    Path {
+        /// The path.
+        path: String,
+    },
+    /// A link that leads out of `model/` or to nothing.
+    #[error("the link `{}` leads to `{}`, which is no file in model/", path.escape_debug(), target.escape_debug())]
+    Link {
+        /// The link's path in the carton.
+        path: String,
+        /// What it says.
+        target: String,
+    },
+    /// An entry that is compressed in a way that cartons do not know.
+    #[error("`{}` is compressed with method {method}, cartons know 0, 8 and 93", path.escape_debug())]
+    Method {
+        /// Its path in the carton.
+        path: String,
+        /// The number of the method.
+        method: u16,
+    },
+    /// An entry's data cannot be decompressed.
+    #[error("`{}` cannot be decompressed: {reason}", path.escape_debug())]
+    Decompress {
+        /// Its path in the carton.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// An entry of another length than the directory says.
+    #[error("`{}` has {found} bytes{}, the directory says {expected}", path.escape_debug(), if *more { " or more" } else { "" })]
+    Length {
+        /// Its path in the carton.
+        path: String,
+        /// How many there are.
+        found: u64,
+        /// Whether there may be more.
+        more: bool,
+        /// How many there should be.
+        expected: u64,
+    },
+    /// An entry's checksum is wrong.
+    #[error("`{}` is damaged: its CRC-32 is {found:08x}, the zip file says {expected:08x}", path.escape_debug())]
+    Checksum {
+        /// Its path in the carton.
+        path: String,
+        /// The CRC-32 of its bytes.
+        found: u32,
+        /// The CRC-32 in the zip directory.
+        expected: u32,
+    },
+    /// A file's hash is wrong.
+    #[error("`{}` is damaged: its SHA-256 is {found}, MANIFEST says {expected}", path.escape_debug())]
+    Hash {
+        /// Its path in the carton.
+        path: String,
+        /// The hash of its bytes.
+        found: String,
+        /// The hash in MANIFEST.
+        expected: String,
+    },
+    /// A file that MANIFEST does not list.
+    #[error("`{}` is not listed in MANIFEST", path.escape_debug())]
+    Unlisted {
+        /// Its path in the carton.
+        path: String,
+    },
+    /// A document that is too large to be one.
+    #[error("`{}` has {found} bytes, more than the {limit} that a document may have", path.escape_debug())]
+    Large {
+        /// Its path in the carton.
+        path: String,
+        /// Its bytes.
+        found: u64,
+        /// The most that are read.
+        limit: u64,
+    },
+    /// A document that is no text.
+    #[error("`{}` is no UTF-8 text", path.escape_debug())]
+    Text {
+        /// Its path in the carton.
+        path: String,
+    },
+    /// A name that the tensor index does not know.
+    #[error("there is no tensor `{}` in tensor_data/index.toml", name.escape_debug())]
+    NoTensor {
+        /// The name.
+        name: String,
+    },
+    /// A temporary file cannot be written.
+    #[error("cannot decompress into a temporary file: {0}")]
+    Spill(io::Error),
+}

@@ -1,0 +1,66 @@
+//! The tensors of `tensor_data/`.
+
+use std::io::Read;
+
+use carton_format::{DataType, Strings, TensorSpec};
+use tensor::{Dtype, Storage, Tensor};
+
+use crate::{Carton, Error, Result};
+
+/// A tensor's elements.
+#[derive(Debug)]
+pub enum TensorData {
+    /// Numbers, in C order.
+    Numbers(Tensor<'static>),
+    /// Strings, in C order.
+    Strings {
+        /// The shape, in elements.
+        shape: Vec<u64>,
+        /// The elements.
+        data: Vec<String>,
+    },
+    /// The names of the tensors that a ragged one is made of.
+    Nested(Vec<String>),
+}
+
+impl Carton {
+    /// The tensor of `tensor_data/` that is called `name`, read and checked.
+    ///
+    /// # Errors
+    /// When there is none, or its file is damaged.
+    pub fn tensor(&self, name: &str) -> Result<TensorData> {
+        let index = self.tensor_index()?.document;
+        let spec = index.find(name).ok_or_else(|| Error::NoTensor { name: name.to_owned() })?;
+        self.tensor_data(spec)
+    }
+
+    /// The elements of `spec`, read and checked.
+    ///
+    /// # Errors
+    /// When its file is damaged.
+    pub fn tensor_data(&self, spec: &TensorSpec) -> Result<TensorData> {
+        let (dtype, shape, file) = match spec {
+            TensorSpec::Nested { inner, .. } => return Ok(TensorData::Nested(inner.clone())),
+            TensorSpec::Array { dtype, shape, file, .. } => (*dtype, shape, file),
+        };
+        let path = format!("tensor_data/{file}");
+        if dtype == DataType::String {
+            let expected = spec.numel().unwrap_or(u64::MAX);
+            let data = Strings::parse(&path, &self.text(&path)?, expected)?.data;
+            return Ok(TensorData::Strings { shape: shape.clone(), data });
+        }
+        let mut bytes = Vec::new();
+        self.read(&path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(&path, error))?;
+        let dtype = Dtype::from_name(dtype.name()).unwrap_or(Dtype::UInt8);
+        // The index was compared with the file's length, so the products fit.
+        let mut stride = vec![0; shape.len()];
+        let mut step = 1_u64;
+        for (stride, size) in stride.iter_mut().zip(shape).rev() {
+            *stride = step;
+            step = step.saturating_mul(*size);
+        }
+        let tensor = Tensor::new(dtype, shape.clone(), stride, 0, Storage::owned(bytes));
+        let tensor = tensor.map_err(|reason| Error::Model { path, reason: reason.into() })?;
+        Ok(TensorData::Numbers(tensor))
+    }
+}

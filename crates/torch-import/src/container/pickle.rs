@@ -1,0 +1,42 @@
+//! A pickle alone in its file, protocols 0 to 5.
+
+use mapped::MappedFile;
+use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
+
+use super::{Bytes, Container, Format};
+use crate::Result;
+
+/// So many instructions that run are no coincidence in a text or a picture.
+const CONVINCING: usize = 8;
+
+/// Whether a file starts with a pickle. Protocols 2 and up say so; older ones have no magic number, so
+/// their first instructions are run: they find what they need on the stack, and end with STOP or go on.
+pub(crate) fn recognises(bytes: &[u8]) -> bool {
+    let mut machine = Machine::new(Limits::default());
+    for (index, instruction) in Reader::new(bytes).enumerate() {
+        let Ok(instruction) = instruction else { return false };
+        if matches!(instruction, Instruction { opcode: Opcode::Proto, .. }) && index == 0 {
+            return true;
+        }
+        match machine.step(instruction) {
+            Ok(Some(_)) => return true,
+            Ok(None) if index >= CONVINCING => return true,
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+pub(super) fn open(file: MappedFile) -> Result<Container> {
+    let mut reader = Reader::new(file.bytes());
+    // What is wrong with it is said by those who read it for its objects.
+    let whole = reader.by_ref().all(|instruction| instruction.is_ok());
+    let left = file.len().saturating_sub(reader.offset());
+    let mut notes = Vec::new();
+    if whole && left > 0 {
+        notes.push(format!("{left} bytes follow the pickle and are not read; trace --pickle 1 shows what they are"));
+    }
+    let pickle = Bytes::Mapped(0..file.bytes().len());
+    Ok(Container { notes, pickle_record: "pickle".to_owned(), ..Container::new(file, Format::Pickle, pickle) })
+}

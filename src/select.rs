@@ -1,0 +1,181 @@
+//! Which of a checkpoint's tensors are converted, and under which names.
+
+use anyhow::{Result, bail};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use tensor::Tensor;
+use torch_import::{Checkpoint, Compound, CompoundKind};
+
+use crate::cli::{self, Usage};
+use crate::terminal::{bytes, count};
+
+/// Keys under which training scripts keep the weights beside what else they save.
+const WEIGHTS: &[&str] = &["state_dict", "model_state_dict", "model", "module", "ema"];
+/// What wrappers put before every name.
+const WRAPPERS: &[&str] = &["module.", "_orig_mod."];
+
+/// The tensors to convert.
+pub(crate) struct Selected<'a> {
+    pub(crate) tensors: Vec<(String, Tensor<'a>)>,
+    /// Those that the tensors are parts of, by name.
+    pub(crate) compounds: Vec<(String, Compound<'a>)>,
+    /// What the user should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Applies `--key`, `--include`, `--exclude` and `--strip-prefix`, or finds the weights by itself.
+pub(crate) fn select<'a>(args: &cli::Select, checkpoint: &Checkpoint<'a>) -> Result<Selected<'a>> {
+    let mut notes = Vec::new();
+    let key = match &args.key {
+        Some(key) => key.clone(),
+        None => key_of_weights(checkpoint, &mut notes)?.unwrap_or_default(),
+    };
+    let rules = Rules {
+        key,
+        include: globs(&args.include)?,
+        exclude: globs(&args.exclude)?,
+        strip: args.strip_prefix.clone().unwrap_or_default(),
+    };
+    let kept = |(name, tensor): &(String, Tensor<'a>)| Some((rules.name(name)?, tensor.clone()));
+    let tensors: Vec<(String, Tensor<'a>)> = checkpoint.tensors.iter().filter_map(kept).collect();
+    let named = checkpoint.compounds.iter();
+    let compounds: Vec<(String, Compound<'a>)> =
+        named.filter_map(|named| Some((rules.name(&named.name)?, named.compound.clone()))).collect();
+    for (name, compound) in &compounds {
+        if let CompoundKind::Meta { what } = &compound.kind {
+            bail!("tensor `{name}` has no data: it is {what}; leave it out with --exclude '{name}'");
+        }
+    }
+    if tensors.is_empty() {
+        bail!(nothing_left(args, checkpoint));
+    }
+    if args.strip_prefix.is_none()
+        && let Some(wrapper) =
+            WRAPPERS.iter().find(|wrapper| tensors.iter().all(|(name, _)| name.starts_with(**wrapper)))
+    {
+        notes.push(format!("every name starts with `{wrapper}`; --strip-prefix {wrapper} removes it"));
+    }
+    Ok(Selected { tensors, compounds, notes })
+}
+
+fn nothing_left(args: &cli::Select, checkpoint: &Checkpoint<'_>) -> String {
+    match &args.key {
+        _ if checkpoint.tensors.is_empty() => "there are no tensors in it".to_owned(),
+        Some(key) => format!("no tensor lies under `{key}`, or none that --include and --exclude leave"),
+        None => "--include and --exclude leave no tensor".to_owned(),
+    }
+}
+
+struct Rules {
+    key: String,
+    include: Option<GlobSet>,
+    exclude: Option<GlobSet>,
+    strip: String,
+}
+
+impl Rules {
+    /// The name that a tensor gets; `None` when it is left out.
+    fn name(&self, name: &str) -> Option<String> {
+        let below = match self.key.as_str() {
+            "" => name,
+            key if name == key => "",
+            key => name.strip_prefix(key)?.strip_prefix('.')?,
+        };
+        if self.include.as_ref().is_some_and(|globs| !globs.is_match(below))
+            || self.exclude.as_ref().is_some_and(|globs| globs.is_match(below))
+        {
+            return None;
+        }
+        let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
+        Some(if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() })
+    }
+}
+
+fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        let glob = Glob::new(pattern);
+        set.add(glob.map_err(|error| Usage(format!("`{pattern}` is no pattern: {}", error.kind())))?);
+    }
+    Ok(Some(set.build()?))
+}
+
+/// The key of the root that holds the weights, when exactly one of the usual ones holds tensors.
+fn key_of_weights(checkpoint: &Checkpoint<'_>, notes: &mut Vec<String>) -> Result<Option<String>> {
+    let mut sizes: Vec<(&str, u64, u64)> = Vec::new();
+    for (index, (_, tensor)) in checkpoint.tensors.iter().enumerate() {
+        let top = checkpoint.top(index).unwrap_or_default();
+        match sizes.iter_mut().find(|(key, ..)| *key == top) {
+            Some((_, tensors, nbytes)) => {
+                *tensors = tensors.saturating_add(1);
+                *nbytes = nbytes.saturating_add(tensor.nbytes());
+            }
+            None => sizes.push((top, 1, tensor.nbytes())),
+        }
+    }
+    let (weights, others): (Vec<_>, Vec<_>) = sizes.iter().partition(|(key, ..)| WEIGHTS.contains(key));
+    match weights.as_slice() {
+        [] => Ok(None),
+        [(key, tensors, _)] => {
+            let mut note = format!("using key `{key}` ({} tensors)", grouped(*tensors));
+            let mut left_out = others.iter().map(|(key, tensors, nbytes)| {
+                let place = if key.is_empty() { "beside it".to_owned() } else { format!("under `{key}`") };
+                format!("{} ({}) {place}", grouped(*tensors), bytes(*nbytes))
+            });
+            if let Some(first) = left_out.next() {
+                let rest: String = left_out.map(|part| format!(", {part}")).collect();
+                note.push_str(&format!("; left out {first}{rest}; --key '' keeps everything"));
+            }
+            notes.push(note);
+            Ok(Some((*key).to_owned()))
+        }
+        several => {
+            let list: Vec<String> = several
+                .iter()
+                .map(|(key, tensors, nbytes)| {
+                    format!("`{key}` ({} tensors, {})", count(*tensors), bytes(*nbytes))
+                })
+                .collect();
+            bail!(
+                "several keys hold weights: {}; choose one with --key, or keep everything with --key ''",
+                list.join(", ")
+            )
+        }
+    }
+}
+
+/// A number with its thousands apart, such as `1,372`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && digits.len().saturating_sub(index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(grouped(686), "686");
+        assert_eq!(grouped(1372), "1,372");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn keys_end_at_dots() {
+        let rules = Rules { key: "a".to_owned(), include: None, exclude: None, strip: "m.".to_owned() };
+        assert_eq!(rules.name("a.m.w").as_deref(), Some("w"));
+        assert_eq!(rules.name("a.w").as_deref(), Some("w"));
+        assert_eq!(rules.name("a").as_deref(), Some("tensor"));
+        assert_eq!(rules.name("ab.w"), None);
+    }
+}

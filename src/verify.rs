@@ -1,0 +1,204 @@
+//! `torch2carton verify`: every hash, every checksum, every rule; optionally every tensor's bits.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use anyhow::{Context, Result, bail};
+use carton_format::sha256_to_hex;
+use carton_reader::{Carton, Error, Report};
+use mapped::{Blob, Sink, Window};
+use serde_json::json;
+use tensor::Tensor;
+use torch_import::{Checkpoint, Container};
+
+use crate::beside::file_name;
+use crate::cli;
+use crate::repack::counted;
+use crate::terminal::{self, Progress, bytes, safe};
+
+/// Version of the object that `--json` prints.
+const SCHEMA_VERSION: u32 = 1;
+/// Where a converted checkpoint lies in its carton.
+const MODEL_PT: &str = "model/model.pt";
+/// Windows that wait for the comparison, at most.
+const QUEUE: usize = 4;
+
+pub(crate) fn run(args: &cli::Verify, quiet: bool) -> Result<()> {
+    let file = &args.file;
+    let carton = match Carton::open(file) {
+        Ok(carton) => carton,
+        // Nothing was read, so nothing is known of it.
+        Err(error @ (Error::Map(_) | Error::Io { .. })) => return Err(error.into()),
+        Err(error) => {
+            let problems = match &error {
+                Error::Format(carton_format::Error::Document(problems)) => {
+                    problems.0.iter().map(|problem| (problem.document.clone(), problem.to_string())).collect()
+                }
+                error => vec![(String::new(), error.to_string())],
+            };
+            return print(args, None, &Report::default(), &problems, None);
+        }
+    };
+    let total = carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
+    let report = {
+        let progress = Mutex::new(Progress::new(&file_name(file), total, quiet || args.json));
+        carton.verify(&|done| {
+            // Who comes while another tells is told of next time.
+            if let Ok(mut progress) = progress.try_lock() {
+                progress.set(done);
+            }
+        })
+    };
+    let mut findings: Vec<(String, String)> =
+        report.findings.iter().map(|finding| (finding.entry.clone(), finding.what.clone())).collect();
+    let mut compared = None;
+    if let Some(checkpoint) = &args.against {
+        let against = against(&carton, checkpoint);
+        let (count, differences) = against.with_context(|| checkpoint.display().to_string())?;
+        findings.extend(differences.into_iter().map(|what| (MODEL_PT.to_owned(), what)));
+        compared = Some(count);
+    }
+    let printed = print(args, Some(&carton), &report, &findings, compared);
+    if printed.is_ok() && !quiet && !args.json {
+        report.notes.iter().for_each(terminal::note);
+        let tensors = compared.map_or_else(String::new, |count| format!(", {count} tensors bit-equal"));
+        let mut err = anstream::stderr().lock();
+        writeln!(
+            err,
+            "{}: {} files, {}, all hashes are right{tensors}",
+            safe(file.display()),
+            report.files,
+            bytes(report.bytes)
+        )?;
+    }
+    printed
+}
+
+fn print(
+    args: &cli::Verify,
+    carton: Option<&Carton>,
+    report: &Report,
+    findings: &[(String, String)],
+    compared: Option<usize>,
+) -> Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.json {
+        let hash = carton.and_then(Carton::manifest_hash).map(|hash| sha256_to_hex(&hash));
+        let findings: Vec<_> =
+            findings.iter().map(|(entry, what)| json!({ "entry": entry, "what": what })).collect();
+        let object = json!({
+            "schema_version": SCHEMA_VERSION,
+            "ok": findings.is_empty(),
+            "manifest_sha256": hash,
+            "files": report.files,
+            "bytes": report.bytes,
+            "tensors_compared": compared,
+            "findings": findings,
+            "notes": report.notes,
+        });
+        writeln!(out, "{object:#}")?;
+    } else {
+        for (_, what) in findings {
+            writeln!(out, "{}", safe(what))?;
+        }
+    }
+    out.flush()?;
+    if !findings.is_empty() {
+        bail!("{}: {}", args.file.display(), counted(findings.len()));
+    }
+    Ok(())
+}
+
+/// Compares the tensors of the model with those of the checkpoint that it was made of: how many there
+/// are, and what differs.
+fn against(carton: &Carton, checkpoint: &Path) -> Result<(usize, Vec<String>)> {
+    let source = Container::open(checkpoint)?;
+    let expected = Checkpoint::read(&source)?;
+    let model = carton.model(MODEL_PT)?;
+    let found = Checkpoint::read(&model).with_context(|| MODEL_PT.to_owned())?;
+    let mut by_name: HashMap<&str, &Tensor<'_>> =
+        found.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let mut differences = Vec::new();
+    for (name, tensor) in &expected.tensors {
+        // A checkpoint that is one tensor calls it nothing; the module calls it `tensor`.
+        let shown = if name.is_empty() { "tensor" } else { name };
+        match by_name.remove(shown) {
+            None => differences.push(format!("tensor `{}` is missing", shown.escape_debug())),
+            Some(other) => differences.extend(
+                difference(tensor, other)?.map(|what| format!("tensor `{}` {what}", shown.escape_debug())),
+            ),
+        }
+    }
+    let mut more: Vec<&str> = by_name.into_keys().collect();
+    more.sort_unstable();
+    differences.extend(
+        more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())),
+    );
+    Ok((expected.tensors.len(), differences))
+}
+
+/// What tells two tensors apart; `None` when every bit is equal.
+fn difference(expected: &Tensor<'_>, found: &Tensor<'_>) -> Result<Option<String>> {
+    if expected.dtype() != found.dtype() {
+        return Ok(Some(format!("has dtype {}, the checkpoint {}", found.dtype(), expected.dtype())));
+    }
+    if expected.shape() != found.shape() {
+        return Ok(Some(format!("has shape {:?}, the checkpoint {:?}", found.shape(), expected.shape())));
+    }
+    let equal = std::thread::scope(|scope| -> io::Result<bool> {
+        let (windows, received) = sync_channel(QUEUE);
+        let sent = scope.spawn(move || {
+            let mut sender = Send { windows };
+            expected.gathered().write_to(&mut sender)
+        });
+        let mut compare = Compare { received, window: None, taken: 0, equal: true };
+        found.gathered().write_to(&mut compare)?;
+        let equal = compare.equal;
+        drop(compare);
+        match sent.join() {
+            // Whoever compares stops at the first difference.
+            Ok(Err(error)) if equal => Err(error),
+            _ => Ok(equal),
+        }
+    })?;
+    Ok((!equal).then(|| "has other elements than in the checkpoint".to_owned()))
+}
+
+struct Send<'a> {
+    windows: std::sync::mpsc::SyncSender<Window<'a>>,
+}
+
+impl<'a> Sink<'a> for Send<'a> {
+    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+        self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+struct Compare<'a> {
+    received: Receiver<Window<'a>>,
+    window: Option<Window<'a>>,
+    taken: usize,
+    equal: bool,
+}
+
+impl<'b> Sink<'b> for Compare<'_> {
+    fn write(&mut self, window: Window<'b>) -> io::Result<()> {
+        let mut bytes: &[u8] = &window;
+        while !bytes.is_empty() && self.equal {
+            if self.window.as_ref().is_none_or(|window| self.taken >= window.len()) {
+                self.taken = 0;
+                self.window = self.received.recv().ok();
+            }
+            let other = self.window.as_ref().and_then(|window| window.get(self.taken..)).unwrap_or_default();
+            let len = other.len().min(bytes.len());
+            let (now, rest) = bytes.split_at(len);
+            self.equal = len > 0 && other.get(..len) == Some(now);
+            self.taken = self.taken.saturating_add(len);
+            bytes = rest;
+        }
+        Ok(())
+    }
+}
