@@ -215,7 +215,11 @@ pub(crate) fn subclass<'a>(
             compound.shape
         ),
         Some((module, name)) => {
-            format!("a {}.{}, which keeps its data in its attributes", module.escape_debug(), name.escape_debug())
+            format!(
+                "a {}.{}, which keeps its data in its attributes",
+                module.escape_debug(),
+                name.escape_debug()
+            )
         }
         None => "a tensor of a class without a name".to_owned(),
     };
@@ -228,7 +232,11 @@ const SIGNS_MAX: u64 = 256 << 20;
 
 /// The tensor with signs flipped: those of all numbers for `neg`, of imaginary parts for `conj`. It gets
 /// a storage of its own, laid out as before.
-pub(crate) fn with_signs<'a>(tensor: &Tensor<'a>, conj: bool, neg: bool) -> std::result::Result<Tensor<'a>, String> {
+pub(crate) fn with_signs<'a>(
+    tensor: &Tensor<'a>,
+    conj: bool,
+    neg: bool,
+) -> std::result::Result<Tensor<'a>, String> {
     struct Collect(Vec<u8>);
     impl<'a> Sink<'a> for Collect {
         fn write(&mut self, window: Window<'a>) -> io::Result<()> {

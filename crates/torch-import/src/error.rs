@@ -27,7 +27,7 @@ pub enum Error {
         reason: pickle_vm::Error,
     },
     /// Another kind of file.
-    #[error("{what}, not a PyTorch zip checkpoint{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
+    #[error("{what}, not a PyTorch checkpoint{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
     Format {
         /// What the file is instead, with its article.
         what: &'static str,

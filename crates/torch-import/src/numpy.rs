@@ -13,7 +13,11 @@ use crate::{Container, Result};
 
 /// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of what is no
 /// number.
-pub(crate) fn array<'a>(container: &'a Container, heap: &Heap<'a>, id: ObjectId) -> Result<Option<Tensor<'a>>> {
+pub(crate) fn array<'a>(
+    container: &'a Container,
+    heap: &Heap<'a>,
+    id: ObjectId,
+) -> Result<Option<Tensor<'a>>> {
     let state = heap.instance(id).and_then(|instance| instance.state().last().copied());
     let Some(&[_, shape, dtype, fortran, data]) = state.and_then(|state| heap.items(state)) else {
         return Err(bad(heap, id, "its state is not that of an array"));
@@ -54,7 +58,9 @@ fn tensor<'a>(
         .and_then(|shape| shape.iter().map(|size| u64::try_from(heap.int(*size)?).ok()).collect());
     let Some(shape) = shape else { return Err(bad(heap, id, "its shape is no tuple of natural numbers")) };
     let Some(data) = bytes(heap, parts.data) else { return Err(bad(heap, id, "its data are no bytes")) };
-    let stride = if parts.fortran { strides(shape.iter()) } else {
+    let stride = if parts.fortran {
+        strides(shape.iter())
+    } else {
         let mut stride = strides(shape.iter().rev());
         stride.reverse();
         stride

@@ -65,7 +65,8 @@ impl<'h> StorageRef<'h> {
                 let Some(&[key, offset, numel]) = heap.items(view) else {
                     return Err(fail("the view is no tuple of a key, an offset and a size".to_owned()));
                 };
-                let (offset, size) = (number(offset, "the view's offset")?, number(numel, "the view's size")?);
+                let (offset, size) =
+                    (number(offset, "the view's offset")?, number(numel, "the view's size")?);
                 if offset.checked_add(size).is_none_or(|end| end > whole) {
                     return Err(fail(format!(
                         "a view of {size} elements at {offset} of a storage that has {whole}"

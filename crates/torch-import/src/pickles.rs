@@ -36,7 +36,10 @@ impl Pickles {
             drop(file);
             let container = Box::new(Container::open(path)?);
             if container.format() == Format::Safetensors {
-                return Err(Error::Format { what: "a safetensors file", hint: "it holds no pickle; inspect lists its tensors" });
+                return Err(Error::Format {
+                    what: "a safetensors file",
+                    hint: "it holds no pickle; inspect lists its tensors",
+                });
             }
             return Ok(Self { source: Source::Container(container), root: 0 });
         }

@@ -67,7 +67,9 @@ impl Function {
             )
             | ("torch.nn.parameter", "Parameter" | "Buffer")
             | ("torch.autograd.variable", "Variable") => Self::Wrapper,
-            ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => Self::FromType,
+            ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => {
+                Self::FromType
+            }
             ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
             ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
             ("torch._utils", "_rebuild_nested_tensor") => Self::Nested,
@@ -95,7 +97,8 @@ impl Function {
 
 /// `FloatTensor` and its like.
 fn is_tensor_class(name: &str) -> bool {
-    name.strip_suffix("Tensor").is_some_and(|dtype| Dtype::from_storage_class(&format!("{dtype}Storage")).is_some())
+    name.strip_suffix("Tensor")
+        .is_some_and(|dtype| Dtype::from_storage_class(&format!("{dtype}Storage")).is_some())
 }
 
 /// What a rebuild made.
@@ -201,7 +204,8 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
                 }
                 let args = self.heap.items(args).unwrap_or_default();
                 if function == Function::WrapperSubclass {
-                    return compound::subclass(self, id, Some(class), args).map(|it| Some(Rebuilt::Compound(it)));
+                    return compound::subclass(self, id, Some(class), args)
+                        .map(|it| Some(Rebuilt::Compound(it)));
                 }
                 self.call(function, id, args, inner)?
             }
@@ -214,7 +218,9 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
             }
             // Arrays of objects and of text are values, not tensors.
             Function::NumpyArray => numpy::array(self.container, self.heap, id)?.map(Rebuilt::Strided),
-            Function::NumpyBuffer => numpy::buffer(self.container, self.heap, id, args)?.map(Rebuilt::Strided),
+            Function::NumpyBuffer => {
+                numpy::buffer(self.container, self.heap, id, args)?.map(Rebuilt::Strided)
+            }
             Function::Unread => return Err(self.bad(id, "it is not read")),
         })
     }
@@ -273,7 +279,12 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// The storage of a reference, each once.
-    fn stored(&mut self, id: ObjectId, reference: StorageRef<'h>, dtype: Option<Dtype>) -> Result<Storage<'a>> {
+    fn stored(
+        &mut self,
+        id: ObjectId,
+        reference: StorageRef<'h>,
+        dtype: Option<Dtype>,
+    ) -> Result<Storage<'a>> {
         let seen_as = dtype.or(reference.dtype).unwrap_or(Dtype::UInt8);
         let known = self.storages.get(reference.identity());
         let storage = match known {
@@ -325,7 +336,11 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     /// The tensor with the conj and neg bits of its metadata applied to its values.
     fn resolved(&self, id: ObjectId, tensor: Tensor<'a>, metadata: ObjectId) -> Result<Tensor<'a>> {
         let Some(entries) = self.heap.entries(metadata) else {
-            return if self.heap.is_none(metadata) { Ok(tensor) } else { Err(self.bad(id, "its metadata are no dict")) };
+            return if self.heap.is_none(metadata) {
+                Ok(tensor)
+            } else {
+                Err(self.bad(id, "its metadata are no dict"))
+            };
         };
         let (mut conj, mut neg) = (false, false);
         for (key, value) in entries {
@@ -335,7 +350,11 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
                 _ => return Err(self.bad(id, "its metadata hold more than conj and neg")),
             }
         }
-        if conj || neg { compound::with_signs(&tensor, conj, neg).map_err(|reason| self.bad(id, &reason)) } else { Ok(tensor) }
+        if conj || neg {
+            compound::with_signs(&tensor, conj, neg).map_err(|reason| self.bad(id, &reason))
+        } else {
+            Ok(tensor)
+        }
     }
 
     /// A `torch.dtype`, which the pickle names as a global.

@@ -14,6 +14,8 @@ pub(super) struct Chain<'b> {
     /// Where `bytes` start in the file, for messages.
     start: usize,
     at: usize,
+    /// Whether they end where the file ends.
+    to_the_end: bool,
     /// What the bytes are, for messages.
     record: &'b str,
 }
@@ -22,7 +24,8 @@ impl<'b> Chain<'b> {
     /// Stands before the first byte of `range` of the file.
     pub(super) fn new(file: &'b [u8], range: Range<usize>, record: &'b str) -> Self {
         let start = range.start;
-        Self { bytes: file.get(range).unwrap_or_default(), start, at: 0, record }
+        let to_the_end = range.end == file.len();
+        Self { bytes: file.get(range).unwrap_or_default(), start, at: 0, to_the_end, record }
     }
 
     /// Bytes from the start of the file to the next thing that is read.
@@ -42,10 +45,7 @@ impl<'b> Chain<'b> {
     /// Reads the pickle that stands here, called `what`.
     pub(super) fn pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
         let pickle = pickle_vm::load(self.rest()).map_err(|reason| {
-            if matches!(
-                reason.kind,
-                ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline
-            ) {
+            if matches!(reason.kind, ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline) {
                 self.cut_short(what, None)
             } else {
                 let record = format!("{what}, from byte {} on", self.offset());
@@ -67,8 +67,10 @@ impl<'b> Chain<'b> {
     pub(super) fn count(&mut self, what: &str) -> Result<u64> {
         let offset = self.offset();
         let number = self.number(what)?;
-        u64::try_from(number)
-            .map_err(|_| Error::Layout { record: self.record.to_owned(), reason: format!("{what} is {number} at byte {offset}") })
+        u64::try_from(number).map_err(|_| Error::Layout {
+            record: self.record.to_owned(),
+            reason: format!("{what} is {number} at byte {offset}"),
+        })
     }
 
     /// The next `len` bytes, called `what`, as a range of the file.
@@ -89,11 +91,15 @@ impl<'b> Chain<'b> {
         self.bytes.get(within(range.start)..within(range.end)).unwrap_or_default()
     }
 
-    /// The file ends before the end of `what`.
+    /// The bytes end before the end of `what`.
     pub(super) fn cut_short(&self, what: &str, missing: Option<u64>) -> Error {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
         let end = self.start.saturating_add(self.bytes.len());
-        Error::Cut { reason: format!("{} ends at byte {end}, within {what}{missing}", self.record) }
+        if self.to_the_end {
+            Error::Cut { reason: format!("{} ends at byte {end}, within {what}{missing}", self.record) }
+        } else {
+            self.unexpected(format!("it ends at byte {end}, within {what}{missing}"))
+        }
     }
 
     /// Something other than what PyTorch writes.

@@ -68,10 +68,18 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     let storages = storages(&mut chain, &references)?;
     let mut notes = Vec::new();
     if chain.left() > 0 {
-        notes.push(format!("{} bytes follow the last storage; PyTorch does not read them either", chain.left()));
+        notes.push(format!(
+            "{} bytes follow the last storage; PyTorch does not read them either",
+            chain.left()
+        ));
     }
     let pickle_record = format!("root object at byte {start}");
-    Ok(Container { storages, notes, pickle_record, ..Container::new(file, Format::Legacy, Bytes::Mapped(pickle)) })
+    Ok(Container {
+        pickle_record,
+        storages,
+        notes,
+        ..Container::new(file, Format::Legacy, Bytes::Mapped(pickle))
+    })
 }
 
 /// What the persistent ids say of each storage.
@@ -104,8 +112,9 @@ fn explained<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<
 fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<HashMap<String, Record>> {
     let mut storages = HashMap::with_capacity(references.len());
     // From here on the size of the file is known.
-    let lens = references.iter().map(|reference| reference.nbytes()?.checked_add(8));
-    let needed = lens.fold(Some(0_u64), |sum, len| sum?.checked_add(len?));
+    let needed = references
+        .iter()
+        .try_fold(0_u64, |sum, reference| sum.checked_add(reference.nbytes()?.checked_add(8)?));
     if needed.is_none_or(|needed| needed > chain.left()) {
         let missing = needed.map(|needed| needed.saturating_sub(chain.left()));
         return Err(chain.cut_short("the storages", missing));

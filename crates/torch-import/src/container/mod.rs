@@ -188,7 +188,8 @@ impl Container {
     /// # Errors
     /// None that [`open`](Self::open) has not told already.
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor<'_>)>> {
-        let tensor = |(name, view): &(String, safetensors::View)| Ok((name.clone(), view.tensor(&self.file)?));
+        let tensor =
+            |(name, view): &(String, safetensors::View)| Ok((name.clone(), view.tensor(&self.file)?));
         self.direct.iter().map(tensor).collect()
     }
 
@@ -209,8 +210,7 @@ impl Container {
     pub(crate) fn load(&self) -> Result<Pickle<'_>> {
         // The tensors of a safetensors file come without a root object: they are in an empty dict.
         let bytes = if self.format == Format::Safetensors { b"}." } else { self.pickle() };
-        pickle_vm::load(bytes)
-            .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
+        pickle_vm::load(bytes).map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
     }
 
     /// The order of the bytes in the storages' numbers.
@@ -269,7 +269,9 @@ impl Container {
         let at = |n: u64| record.range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
         let checksum = record.crc.map(|crc| Checksum { crc, record: name });
         let storage = file
-            .and_then(|file| Storage::mapped(file, at(within.start)..at(within.end), checksum.filter(|_| whole)))
+            .and_then(|file| {
+                Storage::mapped(file, at(within.start)..at(within.end), checksum.filter(|_| whole))
+            })
             .ok_or_else(too_short)?;
         Ok(storage.with_byte_order(self.byte_order, dtype.component_size()))
     }

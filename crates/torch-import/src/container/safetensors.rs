@@ -55,13 +55,19 @@ pub(super) struct View {
 impl View {
     pub(super) fn tensor<'a>(&self, file: &'a MappedFile) -> Result<Tensor<'a>> {
         // `open` compared the range with the file.
-        let storage = Storage::mapped(file, self.range.clone(), None).unwrap_or_else(|| Storage::owned(Vec::new()));
-        let mut stride: Vec<u64> = self.shape.iter().rev().scan(1_u64, |next, size| {
-            let stride = *next;
-            // PyTorch's strides of tensors without elements.
-            *next = next.saturating_mul((*size).max(1));
-            Some(stride)
-        }).collect();
+        let storage =
+            Storage::mapped(file, self.range.clone(), None).unwrap_or_else(|| Storage::owned(Vec::new()));
+        let mut stride: Vec<u64> = self
+            .shape
+            .iter()
+            .rev()
+            .scan(1_u64, |next, size| {
+                let stride = *next;
+                // PyTorch's strides of tensors without elements.
+                *next = next.saturating_mul((*size).max(1));
+                Some(stride)
+            })
+            .collect();
         stride.reverse();
         Ok(Tensor::new(self.dtype, self.shape.clone(), stride, 0, storage)?)
     }
@@ -82,13 +88,17 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     let bytes = file.bytes();
     let len = header_len(bytes).unwrap_or_default();
     if len > MAX_HEADER {
-        return Err(damaged(format!("it has {len} bytes, more than the {MAX_HEADER} that the format allows")));
+        return Err(damaged(format!(
+            "it has {len} bytes, more than the {MAX_HEADER} that the format allows"
+        )));
     }
     // At most MAX_HEADER.
     let start = LENGTH.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
     let Some(text) = bytes.get(LENGTH..start) else {
         let missing = start.saturating_sub(bytes.len());
-        return Err(Error::Cut { reason: format!("it ends within its header of {len} bytes and {missing} of them are missing") });
+        return Err(Error::Cut {
+            reason: format!("it ends within its header of {len} bytes and {missing} of them are missing"),
+        });
     };
     let Header { metadata, tensors } =
         serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
@@ -158,7 +168,9 @@ fn view(info: &Info, start: usize) -> Result<View, String> {
     let mut shape = info.shape.clone();
     if *packed > 1 {
         match shape.last_mut() {
-            Some(last) if last.is_multiple_of(*packed) => *last = last.checked_div(*packed).unwrap_or_default(),
+            Some(last) if last.is_multiple_of(*packed) => {
+                *last = last.checked_div(*packed).unwrap_or_default()
+            }
             _ => return Err(format!("shape {:?} of {} does not end in whole bytes", info.shape, info.dtype)),
         }
     }

@@ -61,7 +61,11 @@ const OTHERS: &[Other] = &[
         what: "an HDF5 file",
         hint: "Keras and PyTables write these; load it in Python and save its arrays with `torch.save`",
     },
-    Other { recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"), what: "a 7z archive", hint: UNPACK },
+    Other {
+        recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"),
+        what: "a 7z archive",
+        hint: UNPACK,
+    },
     Other { recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), what: "a RAR archive", hint: UNPACK },
     Other { recognises: |bytes| bytes.starts_with(b"\x1f\x8b"), what: "a gzip file", hint: UNPACK },
     Other { recognises: |bytes| bytes.starts_with(b"BZh"), what: "a bzip2 file", hint: UNPACK },
@@ -79,9 +83,6 @@ const OTHERS: &[Other] = &[
     },
 ];
 
-/// A pickle alone has the weakest marks: the last to be tried.
-const PICKLE: Readable = Readable { recognises: pickle::recognises, open: pickle::open };
-
 /// Opens `file` as what it is.
 ///
 /// # Errors
@@ -91,8 +92,9 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         return (format.open)(file);
     }
     refuse_others(file.bytes())?;
-    if (PICKLE.recognises)(file.bytes()) {
-        return (PICKLE.open)(file);
+    // A pickle alone has the weakest marks.
+    if pickle::recognises(file.bytes()) {
+        return Ok(pickle::open(file));
     }
     let hint = if is_text(file.bytes()) { "it is a text; a failed download leaves such files" } else { "" };
     Err(Error::Format { what: "a file of an unknown kind", hint })
@@ -127,16 +129,13 @@ fn is_zip(bytes: &[u8]) -> bool {
 /// A msgpack map whose first key is a short text: a small map's byte or that of one with a 16 bit length, then a
 /// text's.
 fn is_flax(bytes: &[u8]) -> bool {
-    let key = match bytes {
-        [0x81..=0x8f, key @ ..] | [0xde, _, _, key @ ..] => key,
-        _ => return false,
-    };
+    let ([0x81..=0x8f, key @ ..] | [0xde, _, _, key @ ..]) = bytes else { return false };
     let text = match key {
         [len @ 0xa1..=0xbf, text @ ..] => text.get(..usize::from(len & 0x1f)),
         [0xd9, len, text @ ..] => text.get(..usize::from(*len)),
         _ => None,
     };
-    text.is_some_and(|text| text.iter().all(|byte| byte.is_ascii_graphic()))
+    text.is_some_and(|text| text.iter().all(u8::is_ascii_graphic))
 }
 
 /// A protocol buffer whose first field is the small number `ir_version`, its second the text

@@ -67,7 +67,10 @@ impl Members {
             if range.end > bytes.len() {
                 let missing = (range.end as u64).saturating_sub(bytes.len() as u64);
                 return Err(Error::Cut {
-                    reason: format!("it ends within member `{}` and {missing} bytes are missing", name.escape_debug()),
+                    reason: format!(
+                        "it ends within member `{}` and {missing} bytes are missing",
+                        name.escape_debug()
+                    ),
                 });
             }
             if members.iter().any(|(other, _)| *other == name) {
@@ -83,7 +86,8 @@ impl Members {
 
     fn find(&self, name: &str) -> Option<Range<usize>> {
         // `tar c .` writes `./pickle`.
-        let mut found = self.0.iter().filter(|(member, _)| member.strip_prefix("./").unwrap_or(member) == name);
+        let mut found =
+            self.0.iter().filter(|(member, _)| member.strip_prefix("./").unwrap_or(member) == name);
         found.next().map(|(_, range)| range.clone())
     }
 
@@ -118,8 +122,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let dtype = storage_dtype(heap, class).map_err(|reason| chain.unexpected(reason))?;
         let shown = key.escape_debug().to_string();
         let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
-        let storage =
-            StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
+        let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
         let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
         records.insert(key.clone(), Record { inflated: false, range, crc: None });
         if references.insert(key, storage).is_some() {
@@ -137,10 +140,15 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         };
         let (key, root) = (chain.key(heap, key)?, chain.key(heap, root)?);
         let shown = key.escape_debug().to_string();
-        let natural = |id| natural(heap, id).ok_or_else(|| chain.unexpected(format!("view `{shown}` has no offset or size")));
+        let natural = |id| {
+            natural(heap, id).ok_or_else(|| chain.unexpected(format!("view `{shown}` has no offset or size")))
+        };
         let (offset, numel) = (natural(offset)?, natural(numel)?);
         let Some(storage) = references.get(&root).filter(|storage| storage.view.is_none()) else {
-            return Err(chain.unexpected(format!("view `{shown}` is one of storage `{}`, which is not there", root.escape_debug())));
+            return Err(chain.unexpected(format!(
+                "view `{shown}` is one of storage `{}`, which is not there",
+                root.escape_debug()
+            )));
         };
         if offset.checked_add(numel).is_none_or(|end| end > storage.numel) {
             return Err(chain.unexpected(format!(
@@ -172,14 +180,21 @@ fn read_tensors(
         let (key, storage) = (chain.key(heap, key)?, chain.key(heap, storage)?);
         let shown = key.escape_debug().to_string();
         let Some(storage) = storages.get(&storage) else {
-            return Err(chain.unexpected(format!("tensor `{shown}` is one of storage `{}`, which is not there", storage.escape_debug())));
+            return Err(chain.unexpected(format!(
+                "tensor `{shown}` is one of storage `{}`, which is not there",
+                storage.escape_debug()
+            )));
         };
         // Four bytes, and four that hold whatever was there.
         let dims = chain.number("a number of dimensions")? & 0xffff_ffff;
         if dims > MAX_DIMS {
-            return Err(chain.unexpected(format!("tensor `{shown}` has {dims} dimensions, more than {MAX_DIMS}")));
+            return Err(
+                chain.unexpected(format!("tensor `{shown}` has {dims} dimensions, more than {MAX_DIMS}"))
+            );
         }
-        let mut numbers = |what: &str| -> Result<Vec<u64>> { (0..dims).map(|_| chain.count(&format!("{what} of tensor `{shown}`"))).collect() };
+        let mut numbers = |what: &str| -> Result<Vec<u64>> {
+            (0..dims).map(|_| chain.count(&format!("{what} of tensor `{shown}`"))).collect()
+        };
         let shape = numbers("a size")?;
         let stride = numbers("a stride")?;
         let offset = chain.count(&format!("the storage offset of tensor `{shown}`"))?;
@@ -190,7 +205,12 @@ fn read_tensors(
     }
     // A pickle may name a storage itself: all of its elements.
     for (key, storage) in storages {
-        let whole = PersistentTensor { shape: vec![storage.len()], stride: vec![1], offset: 0, storage: storage.clone() };
+        let whole = PersistentTensor {
+            shape: vec![storage.len()],
+            stride: vec![1],
+            offset: 0,
+            storage: storage.clone(),
+        };
         tensors.entry(key.clone()).or_insert(whole);
     }
     Ok(tensors)

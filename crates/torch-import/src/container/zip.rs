@@ -16,9 +16,9 @@ const PICKLE: &str = "data.pkl";
 
 pub(super) fn open(file: MappedFile) -> Result<Container> {
     let index = Index::read(&file).map_err(|error| match error {
-        zip_index::Error::NoEnd { len } => Error::Cut {
-            reason: format!("a zip archive of {len} bytes without the directory at its end"),
-        },
+        zip_index::Error::NoEnd { len } => {
+            Error::Cut { reason: format!("a zip archive of {len} bytes without the directory at its end") }
+        }
         error => Error::Zip(error),
     })?;
     let root = root(&index)?;
@@ -87,12 +87,12 @@ fn root(index: &Index) -> Result<&str> {
 
 /// Archives without a `data.pkl` that are known: the end of one of their entries, what they are, what to do.
 const OTHERS: &[(&str, &str, &str)] = &[
+    ("carton.toml", "a carton", "it is converted already; pass the checkpoint that it was made from"),
     (
-        "carton.toml",
-        "a carton",
-        "it is converted already; pass the checkpoint that it was made from",
+        "MAR-INF/MANIFEST.json",
+        "a TorchServe archive (.mar)",
+        "unpack it with `unzip`, then pass the checkpoint in it",
     ),
-    ("MAR-INF/MANIFEST.json", "a TorchServe archive (.mar)", "unpack it with `unzip`, then pass the checkpoint in it"),
     (
         "archive_format",
         "an exported program (.pt2)",
@@ -108,11 +108,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "a TorchScript archive of PyTorch 1.0 to 1.2",
         "load it in Python with `torch.jit.load` and save it with `torch.jit.save`",
     ),
-    (
-        "model.weights.h5",
-        "a Keras model",
-        "load it in Python and save its arrays with `torch.save`",
-    ),
+    ("model.weights.h5", "a Keras model", "load it in Python and save its arrays with `torch.save`"),
     (
         ".npy",
         "a NumPy archive (.npz)",
