@@ -54,10 +54,11 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
         let notes = container.notes().iter().chain(&selected.notes).chain(&converted.notes);
         notes.for_each(terminal::note);
         if values.is_some() {
-            terminal::note(format!(
-                "{} values kept in {VALUES} (--no-values leaves them out)",
-                checkpoint.values.len()
-            ));
+            let kept = match checkpoint.values.len() {
+                0 => "how the parts of a tensor belong together is".to_owned(),
+                values => format!("{values} values"),
+            };
+            terminal::note(format!("{kept} kept in {VALUES} (--no-values leaves it out)"));
         }
         summary(&target, &selected.tensors, &converted, &misc, &written, start.elapsed())?;
     }
@@ -70,6 +71,9 @@ fn check(args: &cli::Convert) -> Result<()> {
     let found = args.short_description.as_ref().map_or(0, |text| text.chars().count());
     if found > carton_format::SHORT_DESCRIPTION_MAX {
         bail!(Usage(carton_format::Error::ShortDescription { found }.to_string()));
+    }
+    if args.name.as_ref().is_some_and(String::is_empty) {
+        bail!(Usage("--name: a model's name cannot be empty".to_owned()));
     }
     if !file.exists() && !file.is_symlink() {
         if let Some(command) = meant(file) {
@@ -169,7 +173,7 @@ fn misc(args: &cli::Convert) -> Result<Vec<Misc>> {
 
 /// A LLaMA where the checkpoint has its tensors and a params.json beside it; else its weights.
 fn converted<'a>(args: &cli::Convert, tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
-    let params = folder(&args.file).join("params.json");
+    let params = args.file.with_file_name("params.json");
     if !torchscript::is_llama(tensors)
         || !params.is_file()
         || (args.single && beside::shard(&args.file).is_some())

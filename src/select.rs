@@ -1,8 +1,11 @@
 //! Which of a checkpoint's tensors are converted, and under which names.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use anyhow::{Result, bail};
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use tensor::Tensor;
+use tensor::{StorageId, Tensor};
 use torch_import::{Checkpoint, Compound, CompoundKind};
 
 use crate::cli::{self, Usage};
@@ -36,7 +39,8 @@ pub(crate) fn select<'a>(args: &cli::Select, checkpoint: &Checkpoint<'a>) -> Res
         strip: args.strip_prefix.clone().unwrap_or_default(),
     };
     let kept = |(name, tensor): &(String, Tensor<'a>)| Some((rules.name(name)?, tensor.clone()));
-    let tensors: Vec<(String, Tensor<'a>)> = checkpoint.tensors.iter().filter_map(kept).collect();
+    let mut tensors: Vec<(String, Tensor<'a>)> = checkpoint.tensors.iter().filter_map(kept).collect();
+    cut_to_spans(&mut tensors, &mut notes);
     let named = checkpoint.compounds.iter();
     let compounds: Vec<(String, Compound<'a>)> =
         named.filter_map(|named| Some((rules.name(&named.name)?, named.compound.clone()))).collect();
@@ -55,6 +59,46 @@ pub(crate) fn select<'a>(args: &cli::Select, checkpoint: &Checkpoint<'a>) -> Res
         notes.push(format!("every name starts with `{wrapper}`; --strip-prefix {wrapper} removes it"));
     }
     Ok(Selected { tensors, compounds, notes })
+}
+
+/// Storages whose unused ends are larger than this are cut.
+const WORTH_CUTTING: u64 = 4096;
+
+/// A slice drags its whole storage along: what no kept tensor touches at a storage's ends is left behind.
+fn cut_to_spans(tensors: &mut [(String, Tensor<'_>)], notes: &mut Vec<String>) {
+    let mut spans: HashMap<StorageId, Range<u64>> = HashMap::new();
+    for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.numel() > 0) {
+        let span = tensor.span();
+        let whole = spans.entry(tensor.storage().id()).or_insert_with(|| span.clone());
+        *whole = whole.start.min(span.start)..whole.end.max(span.end);
+    }
+    let mut parts = HashMap::new();
+    let mut saved = 0_u64;
+    for (_, tensor) in tensors {
+        let storage = tensor.storage();
+        let Some(span) = spans.get(&storage.id()) else { continue };
+        let unused = storage.len().saturating_sub(span.end.saturating_sub(span.start));
+        if unused < WORTH_CUTTING {
+            continue;
+        }
+        let part = parts.entry(storage.id()).or_insert_with(|| {
+            saved = saved.saturating_add(unused);
+            storage.slice(span.clone())
+        });
+        let before = span.start.checked_div(tensor.dtype().size()).unwrap_or_default();
+        // Where an empty tensor starts means nothing, and may be behind the cut.
+        let start = if tensor.numel() == 0 { before } else { tensor.storage_offset() };
+        let offset = start.saturating_sub(before);
+        let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
+        if let Some(part) = part.clone()
+            && let Ok(cut) = Tensor::new(tensor.dtype(), shape, stride, offset, part)
+        {
+            *tensor = cut;
+        }
+    }
+    if saved > 0 {
+        notes.push(format!("{} of storages that no tensor touches stay behind", bytes(saved)));
+    }
 }
 
 fn nothing_left(args: &cli::Select, checkpoint: &Checkpoint<'_>) -> String {

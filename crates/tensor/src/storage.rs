@@ -70,6 +70,20 @@ impl<'a> Storage<'a> {
         Ok((Self { inner: Arc::new(Inner::Concat(concat)), swap: 1 }, shape))
     }
 
+    /// A part of the storage, in bytes, as a storage of its own that starts and ends at components;
+    /// `None` when `range` is not inside it, or its bytes do not lie in one place.
+    pub fn slice(&self, range: Range<u64>) -> Option<Self> {
+        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+        let part = match &*self.inner {
+            Inner::Mapped { file, range: whole, .. } if range.end <= whole.len() => {
+                Self::mapped(file, shift(&range, whole.start), None)?
+            }
+            Inner::Owned(bytes) => Self::owned(bytes.get(range)?.to_vec()),
+            _ => return None,
+        };
+        Some(Self { swap: self.swap, ..part })
+    }
+
     /// The same storage, its bytes read as components of `component_size` bytes in `order`.
     #[must_use]
     pub fn with_byte_order(mut self, order: ByteOrder, component_size: u64) -> Self {

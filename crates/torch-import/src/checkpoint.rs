@@ -182,8 +182,13 @@ impl<'a> Walk<'a, '_> {
             Some(Rebuilt::Strided(tensor)) => self.found(self.name(), tensor),
             Some(Rebuilt::Compound(compound)) => self.found_compound(compound),
             None => {
-                let children = children::of(self.heap, id).filter(|children| !children.is_empty());
-                if let Some(children) = children {
+                let children = children::of(self.heap, id);
+                // An empty dict or list is a value; a module without parameters is nothing.
+                let is_empty = children.as_ref().is_some_and(Vec::is_empty);
+                if is_empty && self.heap.instance(id).is_some() {
+                    return Ok(None);
+                }
+                if let Some(children) = children.filter(|_| !is_empty) {
                     if self.open.insert(id) {
                         return Ok(Some(Level { id, children: children.into_iter() }));
                     }

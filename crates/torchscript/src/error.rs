@@ -70,7 +70,7 @@ pub enum Error {
     Zip(#[from] std::io::Error),
     /// `params.json` is no JSON, or a value in it has another type than it should.
     #[error("params.json: {0}")]
-    Params(#[from] serde_json::Error),
+    Params(serde_json::Error),
     /// `params.json` lacks what cannot be told from the shapes.
     #[error("params.json has no `{key}`, which the shapes do not tell")]
     MissingParam {

@@ -57,7 +57,7 @@ impl LlamaParams {
     /// # Errors
     /// When it is no JSON, a value has the wrong type or is no size, or a key makes another model of it.
     pub fn from_json(text: &str) -> Result<Self> {
-        let params: Self = serde_json::from_str(text)?;
+        let params: Self = serde_json::from_str(text).map_err(Error::Params)?;
         let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
         let other = params.others.iter().find(|(key, value)| {
             !off(value) && OTHER_MODELS.iter().any(|beginning| key.starts_with(beginning))
