@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use crate::cli_carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
+
 const EXAMPLES: &str = "\
 Examples:
   torch2carton consolidated.00.pth           write consolidated.00.carton beside it
@@ -56,10 +58,20 @@ impl Color {
 pub(crate) enum Command {
     /// Convert a checkpoint into a carton (the default)
     Convert(Convert),
-    /// List the tensors of a checkpoint
+    /// List the tensors of a checkpoint, or what is in a carton
     Inspect(Inspect),
     /// Print the instructions of a checkpoint's pickle
     Trace(Trace),
+    /// Check every hash and every rule of a carton
+    Verify(Verify),
+    /// Make a carton of a folder
+    Pack(Pack),
+    /// Write the files of a carton into a folder
+    Unpack(Unpack),
+    /// Move files out of a carton, to be fetched when they are needed
+    Shrink(Shrink),
+    /// Fetch the files that a carton leaves out
+    Resolve(Resolve),
     /// Print a shell completion script
     Completions {
         /// The shell
@@ -114,6 +126,9 @@ pub(crate) struct Convert {
     /// A file to take along in misc/; may be given many times
     #[arg(long, value_name = "FILE")]
     pub(crate) misc: Vec<PathBuf>,
+    /// Fields for carton.toml; the options here win over them
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) select: Select,
 }
@@ -145,7 +160,7 @@ Examples:
   torch2carton inspect --json model.pt | jq '.tensors[].name'
   torch2carton inspect --json --sha256 model.pt > before.json")]
 pub(crate) struct Inspect {
-    /// The checkpoint
+    /// The checkpoint or carton
     pub(crate) file: PathBuf,
     /// Print one JSON object
     #[arg(long)]

@@ -16,7 +16,10 @@ use zip_layout::Content;
 use crate::beside::{self, Misc, Shard, file_name, folder};
 use crate::cli::{self, Usage};
 use crate::inspect::Totals;
+use crate::merge;
+use crate::repack;
 use crate::output::{self, Output};
+use crate::refusals;
 use crate::select::select;
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, safe};
 use crate::values::{self, hex};
@@ -68,6 +71,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
 /// What can be said before the file is opened.
 fn check(args: &cli::Convert) -> Result<()> {
     let file = &args.file;
+    refusals::address(file)?;
     let found = args.short_description.as_ref().map_or(0, |text| text.chars().count());
     if found > carton_format::SHORT_DESCRIPTION_MAX {
         bail!(Usage(carton_format::Error::ShortDescription { found }.to_string()));
@@ -201,13 +205,23 @@ fn small_text(path: &Path) -> Result<String> {
 fn config(args: &cli::Convert, converted: &Converted<'_>) -> Result<Config> {
     let mut config = Config::new(Runner::new("torchscript", "=2.0", 1));
     config.model_name = Some(model_name(args));
-    config.short_description = args.short_description.clone();
-    config.model_description = args.description.clone();
-    config.license = args.license.clone();
-    config.repository = args.repository.clone();
-    config.homepage = args.homepage.clone();
     config.inputs = converted.inputs.iter().map(port).collect::<Result<_>>()?;
     config.outputs = converted.outputs.iter().map(port).collect::<Result<_>>()?;
+    if let Some(file) = &args.config {
+        config = merge::merged(&config, file)?;
+    }
+    for (field, given) in [
+        (&mut config.model_name, &args.name),
+        (&mut config.short_description, &args.short_description),
+        (&mut config.model_description, &args.description),
+        (&mut config.license, &args.license),
+        (&mut config.repository, &args.repository),
+        (&mut config.homepage, &args.homepage),
+    ] {
+        if given.is_some() {
+            field.clone_from(given);
+        }
+    }
     Ok(config)
 }
 
@@ -243,7 +257,13 @@ fn write(
     values: Option<&str>,
     quiet: bool,
 ) -> Result<Written> {
-    let config = config(args, converted)?.to_toml()?;
+    let config = config(args, converted)?;
+    let has = |path: &str| misc.iter().any(|(name, _)| path.strip_prefix("misc/") == Some(name));
+    let problems = config.check(&TensorIndex::default(), &has);
+    if !problems.0.is_empty() {
+        return Err(repack::refused(args.config.as_deref().unwrap_or(target), &problems));
+    }
+    let config = config.to_toml()?;
     let index = TensorIndex::default().to_toml()?;
     let maps: Vec<(String, MappedFile)> = misc
         .iter()

@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 use tensor::{StorageId, Tensor};
 use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound};
 
-use crate::cli;
+use crate::{cli, refusals};
+use crate::inspect_carton;
 use crate::terminal::{BOLD, DIM, bytes, count, safe};
 use crate::values::{self, hex};
 
@@ -22,6 +23,10 @@ const EXPANDED_BYTES: u64 = 1 << 30;
 const EXPANDED_TIMES: u64 = 16;
 
 pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
+    refusals::address(&args.file)?;
+    if inspect_carton::is_carton(&args.file) {
+        return inspect_carton::run(&args.file, args.json);
+    }
     let container = Container::open(&args.file).with_context(|| path(args))?;
     let checkpoint = Checkpoint::read(&container).with_context(|| path(args))?;
     let rows = rows(&checkpoint, args.sha256).with_context(|| path(args))?;

@@ -2,13 +2,25 @@
 
 mod beside;
 mod cli;
+mod cli_carton;
 mod convert;
+mod fetch;
 mod inspect;
+mod inspect_carton;
+mod merge;
+mod npy;
 mod output;
+mod pack;
+mod refusals;
+mod repack;
+mod resolve;
 mod select;
+mod shrink;
 mod terminal;
 mod trace;
+mod unpack;
 mod values;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -23,6 +35,11 @@ fn main() -> ExitCode {
         Command::Convert(args) => convert::run(&args, cli.quiet),
         Command::Inspect(args) => inspect::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Verify(args) => verify::run(&args, cli.quiet),
+        Command::Pack(args) => pack::run(&args, cli.quiet),
+        Command::Unpack(args) => unpack::run(&args, cli.quiet),
+        Command::Shrink(args) => shrink::run(&args, cli.quiet),
+        Command::Resolve(args) => resolve::run(&args, cli.quiet),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "torch2carton", &mut std::io::stdout());
             Ok(())

@@ -46,7 +46,9 @@ pub(crate) fn run(args: &cli::Unpack, quiet: bool) -> Result<()> {
     if !quiet {
         let absent = carton.absent().len();
         if absent > 0 {
-            terminal::note(format!("{absent} files are not in the carton: `torch2carton resolve` fetches them"));
+            terminal::note(format!(
+                "{absent} files are not in the carton: `torch2carton resolve` fetches them"
+            ));
         }
         let mut err = anstream::stderr().lock();
         writeln!(err, "{}: {} files, {}", safe(root.display()), entries.len(), bytes(total))?;
@@ -86,7 +88,9 @@ fn prepared(root: &Path, entry: &str) -> Result<PathBuf> {
         match path.symlink_metadata() {
             Ok(kind) if kind.is_dir() => {}
             Ok(_) => bail!("cannot write into {}: it is no folder", path.display()),
-            Err(_) => std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?,
+            Err(_) => {
+                std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?
+            }
         }
     }
     Ok(path)

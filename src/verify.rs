@@ -134,9 +134,8 @@ fn against(carton: &Carton, checkpoint: &Path) -> Result<(usize, Vec<String>)> {
     }
     let mut more: Vec<&str> = by_name.into_keys().collect();
     more.sort_unstable();
-    differences.extend(
-        more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())),
-    );
+    differences
+        .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
     Ok((expected.tensors.len(), differences))
 }
 

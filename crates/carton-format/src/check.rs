@@ -22,7 +22,13 @@ impl Config {
             let sides = [("inputs", Some(&test.inputs)), ("expected_out", test.expected_out.as_ref())];
             for (side, references) in sides {
                 let Some(references) = references else { continue };
-                checker.references(&format!("{path}.{side}"), references, side == "inputs", false, &mut symbols);
+                checker.references(
+                    &format!("{path}.{side}"),
+                    references,
+                    side == "inputs",
+                    false,
+                    &mut symbols,
+                );
             }
         }
         for (index, example) in self.examples.iter().enumerate() {
@@ -88,7 +94,9 @@ impl Checker<'_> {
                     (Some(tensor), Some(port)) => self.fits(&key, tensor, port, symbols),
                     _ => {}
                 }
-            } else if let Some(file) = target.strip_prefix('@').filter(|_| misc && target.starts_with(MISC_REFERENCE)) {
+            } else if let Some(file) =
+                target.strip_prefix('@').filter(|_| misc && target.starts_with(MISC_REFERENCE))
+            {
                 if !(self.has)(file) {
                     self.wrong(&key, Kind::Reference { target: target.clone() });
                 }
@@ -162,7 +170,8 @@ impl Checker<'_> {
 /// What stands behind each `@misc/` of a Markdown text.
 fn misc_links(text: &str) -> impl Iterator<Item = &str> {
     text.split(MISC_REFERENCE).skip(1).map(|rest| {
-        let ends = |c: char| c.is_whitespace() || matches!(c, ')' | ']' | '>' | '<' | '"' | '\'' | '`' | '|' | '*');
+        let ends =
+            |c: char| c.is_whitespace() || matches!(c, ')' | ']' | '>' | '<' | '"' | '\'' | '`' | '|' | '*');
         rest.split(ends).next().unwrap_or_default()
     })
 }

@@ -92,7 +92,10 @@ impl<'t> Source<'t> {
                 return Some(parsed);
             }
             let found = number.as_str().to_owned();
-            self.wrong(&field.path, Kind::Value { found, expected: "a number from 0 to 2^63 - 1".to_owned() });
+            self.wrong(
+                &field.path,
+                Kind::Value { found, expected: "a number from 0 to 2^63 - 1".to_owned() },
+            );
             return None;
         }
         self.wrong_type(field, "an integer");

@@ -30,8 +30,8 @@ mod tensor_data;
 
 pub use check::{MISC_REFERENCE, TENSOR_REFERENCE};
 pub use config::{
-    Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SHORT_DESCRIPTION_MAX, SPEC_VERSION,
-    SelfTest, Shape,
+    Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SHORT_DESCRIPTION_MAX,
+    SPEC_VERSION, SelfTest, Shape,
 };
 pub use links::Links;
 pub use manifest::{Manifest, sha256_from_hex, sha256_to_hex};

@@ -57,7 +57,8 @@ impl Links {
         if table.is_none() {
             root.missing(&mut source, "urls");
         }
-        let fields = table.and_then(|field| source.table(&field)).map(|table| table.fields).unwrap_or_default();
+        let fields =
+            table.and_then(|field| source.table(&field)).map(|table| table.fields).unwrap_or_default();
         for (key, field) in fields {
             let hash = sha256_from_hex(&key);
             if hash.is_none() {
@@ -89,7 +90,8 @@ impl Links {
             version: u64,
             urls: toml::Table,
         }
-        let urls = self.urls.iter().map(|(hash, urls)| (sha256_to_hex(hash), toml::Value::from(urls.clone())));
+        let urls =
+            self.urls.iter().map(|(hash, urls)| (sha256_to_hex(hash), toml::Value::from(urls.clone())));
         toml::to_string(&Document { version: VERSION, urls: urls.collect() })
             .map_err(|error| Error::Print { document: LINKS, reason: error.to_string() })
     }

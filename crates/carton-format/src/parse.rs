@@ -38,7 +38,8 @@ impl Config {
     /// A symbol is a shape or a size, not both.
     fn symbols(&self, source: &mut Source<'_>) {
         let ports = || {
-            let inputs = self.inputs.iter().enumerate().map(|(index, port)| (format!("input[{index}]"), port));
+            let inputs =
+                self.inputs.iter().enumerate().map(|(index, port)| (format!("input[{index}]"), port));
             inputs.chain(self.outputs.iter().enumerate().map(|(i, port)| (format!("output[{i}]"), port)))
         };
         let is_shape = |symbol: &str| {
@@ -236,7 +237,9 @@ impl<'t> Reader<'_, 't> {
             description: table.string(self.source, "description"),
             inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
             expected_out: table.take("expected_out").map(|field| self.references(&field)),
-            other: self.source.rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
+            other: self
+                .source
+                .rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
         }
     }
 
@@ -254,7 +257,9 @@ impl<'t> Reader<'_, 't> {
             description: table.string(self.source, "description"),
             inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
             sample_out: sample_out.map(|field| self.references(&field)).unwrap_or_default(),
-            other: self.source.rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
+            other: self
+                .source
+                .rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
         }
     }
 

@@ -13,7 +13,7 @@ pub struct Place {
 
 impl Place {
     /// The place of a byte of `text`.
-    pub(crate) fn of(text: &str, offset: usize) -> Self {
+    pub fn of(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
         Self {

@@ -267,7 +267,11 @@ impl Strings {
             let file = path.rsplit('/').next().unwrap_or(path).to_owned();
             source.wrong(&field.path, Kind::Strings { file, found, expected });
         }
-        if source.problems.is_empty() { Ok(Self { data }) } else { Err(Error::Document(source.into_problems())) }
+        if source.problems.is_empty() {
+            Ok(Self { data })
+        } else {
+            Err(Error::Document(source.into_problems()))
+        }
     }
 }
 

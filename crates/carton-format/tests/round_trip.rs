@@ -42,7 +42,8 @@ fn what_the_client_needs_is_filled_in_and_told() {
                 required_framework_version = '*'\n";
     let parsed = Config::parse(text).expect("it is right");
     let added: Vec<_> = parsed.added.0.iter().map(|problem| problem.key.as_str()).collect();
-    let expected = ["spec_version", "output[0].shape", "example[0].sample_out", "runner.runner_compat_version"];
+    let expected =
+        ["spec_version", "output[0].shape", "example[0].sample_out", "runner.runner_compat_version"];
     assert_eq!(added, expected);
     let again = Config::parse(&parsed.document.to_toml().expect("TOML holds it")).expect("it is right");
     assert_eq!(again.added.0, []);
@@ -95,7 +96,8 @@ opts = { a = 1, b = [1] }
 
 #[test]
 fn references_are_followed() {
-    let index = TensorIndex::parse(INDEX, &|path| FileLen::Bytes(if path.ends_with("x0.bin") { 12 } else { 80 }));
+    let index =
+        TensorIndex::parse(INDEX, &|path| FileLen::Bytes(if path.ends_with("x0.bin") { 12 } else { 80 }));
     let index = index.expect("it is right").document;
     let text = r#"
 spec_version = 1
@@ -147,7 +149,10 @@ fn tests_need_inputs_and_outputs() {
                 required_framework_version = '*'\nrunner_compat_version = 1\n";
     let config = Config::parse(text).expect("by itself it is right").document;
     let found = config.check(&TensorIndex::default(), &|_| false);
-    assert_eq!(found.0[0].to_string(), "carton.toml:2:1: self_test[0] needs inputs and outputs to be specified");
+    assert_eq!(
+        found.0[0].to_string(),
+        "carton.toml:2:1: self_test[0] needs inputs and outputs to be specified"
+    );
 }
 
 #[test]

@@ -50,7 +50,8 @@ impl Carton {
             (Some(file), entries)
         };
         let links = Links::default();
-        let mut carton = Self { path: path.to_owned(), zip, entries, manifest: None, manifest_hash: None, links };
+        let mut carton =
+            Self { path: path.to_owned(), zip, entries, manifest: None, manifest_hash: None, links };
         if carton.entries.contains_key(Links::PATH) {
             carton.links = Links::parse(&carton.text(Links::PATH)?)?;
         }
@@ -62,6 +63,16 @@ impl Carton {
             return Err(Error::Missing { path: Manifest::PATH.to_owned() });
         }
         Ok(carton)
+    }
+
+    /// Opens the folder at `path` without its MANIFEST and LINKS: its files are what they are.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a path in it is none for a carton.
+    pub fn open_unlisted(path: &Path) -> Result<Self> {
+        let entries = folder(path)?;
+        let (path, links) = (path.to_owned(), Links::default());
+        Ok(Self { path, zip: None, entries, manifest: None, manifest_hash: None, links })
     }
 
     /// The path that was opened.

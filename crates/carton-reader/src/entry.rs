@@ -123,9 +123,8 @@ impl<'c> EntryReader<'c> {
     fn advance(&mut self) -> io::Result<()> {
         self.taken = 0;
         let chunk = std::mem::replace(&mut self.chunk, Chunk::Bytes(Vec::new(), 0));
-        let decompress = |error: io::Error| {
-            bad(Error::Decompress { path: self.path.clone(), reason: error.to_string() })
-        };
+        let decompress =
+            |error: io::Error| bad(Error::Decompress { path: self.path.clone(), reason: error.to_string() });
         self.chunk = match &mut self.source {
             Source::Stored(windows) => match windows.take()? {
                 Some(window) => Chunk::Window(window),

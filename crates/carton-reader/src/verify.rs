@@ -72,12 +72,7 @@ impl Carton {
         report
     }
 
-    fn hash(
-        &self,
-        entry: &Entry,
-        done: &AtomicU64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
+    fn hash(&self, entry: &Entry, done: &AtomicU64, progress: &(dyn Fn(u64) + Sync)) -> Result<(), Error> {
         let mut reader = self.read(&entry.path)?;
         loop {
             let len = reader.fill_buf().map_err(|error| self.unwrapped(&entry.path, error))?.len();
@@ -106,7 +101,9 @@ impl Carton {
                     Err(error) => report.found(&entry.path, &error),
                     Ok(target) if manifest.hash(&target) != listed => report.say(
                         &entry.path,
-                        format!("MANIFEST has another hash for the link than for `{target}`, to which it leads"),
+                        format!(
+                            "MANIFEST has another hash for the link than for `{target}`, to which it leads"
+                        ),
                     ),
                     Ok(_) => {}
                 }
