@@ -94,8 +94,7 @@ pub(crate) fn shard(path: &Path) -> Option<Shard> {
         .max()
         .unwrap_or_default()
         .max(numbering.number);
-    (last > 0)
-        .then(|| Shard { number: numbering.number.saturating_add(1), of: last.saturating_add(1) })
+    (last > 0).then(|| Shard { number: numbering.number.saturating_add(1), of: last.saturating_add(1) })
 }
 
 /// What a name of a numbered file says: `consolidated.03.pth`, `pytorch_model-00002-of-00003.bin`.

@@ -10,6 +10,7 @@ pub(crate) use crate::cli_carton::{Compression, Pack, Resolve, Shrink, Unpack, V
 const EXAMPLES: &str = "\
 Examples:
   torch2carton consolidated.00.pth           write consolidated.00.carton beside it
+  torch2carton llama-3.1-70b/                merge the shards in a folder
   torch2carton model.pt -o out.carton        choose the output
   torch2carton inspect model.pt              list the tensors
   torch2carton inspect --json model.pt       the same for a program
@@ -82,9 +83,12 @@ pub(crate) enum Command {
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   torch2carton consolidated.00.pth
+  torch2carton consolidated.0*.pth -o llama.carton
   torch2carton resnet.pth --name resnet50 --license Apache-2.0 --misc labels.txt
   torch2carton model.pt -o /models/model.carton --no-clobber
 
+A folder stands for the checkpoint at its top level, in one file or in many:
+safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
 A checkpoint with LLaMA's tensors and a params.json beside it becomes a model:
 tokens in, logits out. Any other becomes a module that returns its tensors.
 The carton takes along what lies beside the checkpoint of: params.json,
@@ -94,8 +98,9 @@ special_tokens_map.json, vocab.json, merges.txt, chat_template.jinja, LICENSE*."
 #[derive(Args, Debug)]
 #[command(after_help = CONVERT_EXAMPLES)]
 pub(crate) struct Convert {
-    /// The checkpoint
-    pub(crate) file: PathBuf,
+    /// The checkpoint; the folder it lies in, or its shards
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
     /// Where to write the carton [default: beside the checkpoint]
     #[arg(short, long, value_name = "CARTON")]
     pub(crate) output: Option<PathBuf>,
@@ -160,9 +165,10 @@ Examples:
   torch2carton inspect --json model.pt | jq '.tensors[].name'
   torch2carton inspect --json --sha256 model.pt > before.json")]
 pub(crate) struct Inspect {
-    /// The checkpoint or carton
-    pub(crate) file: PathBuf,
-    /// Print one JSON object
+    /// Checkpoints or cartons, each on its own; a folder stands for the checkpoint in it
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print one JSON object a file
     #[arg(long)]
     pub(crate) json: bool,
     /// Hash the elements of each tensor (C order, little-endian)

@@ -9,7 +9,6 @@ use carton_format::{Config, DataType, Dimension, Port, Runner, Shape, TensorInde
 use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
 use tensor::Tensor;
-use torch_import::{Checkpoint, Container};
 use torchscript::{Converted, LlamaParams};
 use zip_layout::Content;
 
@@ -17,10 +16,11 @@ use crate::beside::{self, Misc, Shard, file_name, folder};
 use crate::cli::{self, Usage};
 use crate::inspect::Totals;
 use crate::merge;
-use crate::repack;
 use crate::output::{self, Output};
 use crate::refusals;
+use crate::repack;
 use crate::select::select;
+use crate::sources::{self, Sources};
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, safe};
 use crate::values::{self, hex};
 
@@ -38,23 +38,21 @@ const PARAMS_MAX: u64 = 16 << 20;
 pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let start = Instant::now();
     check(args)?;
-    let container = Container::open(&args.file).with_context(|| shown(&args.file))?;
-    let target = args
-        .output
-        .clone()
-        .unwrap_or_else(|| args.file.with_file_name(format!("{}.carton", stem(&args.file))));
-    let misc = misc(args)?;
-    let inputs: Vec<&Path> =
-        std::iter::once(args.file.as_path()).chain(misc.iter().map(|(_, path)| path.as_path())).collect();
+    let sources = Sources::find(&args.files, args.single)?;
+    let containers = sources.open()?;
+    let file = sources.path.as_path();
+    let target = args.output.clone().unwrap_or_else(|| file.with_file_name(format!("{}.carton", stem(file))));
+    let misc = misc(args, file)?;
+    let inputs: Vec<&Path> = sources.inputs().chain(misc.iter().map(|(_, path)| path.as_path())).collect();
     output::check(&target, &inputs, args.no_clobber)?;
 
-    let checkpoint = Checkpoint::read(&container).with_context(|| shown(&args.file))?;
-    let selected = select(&args.select, &checkpoint).with_context(|| shown(&args.file))?;
+    let (checkpoint, read_notes) = sources.read(&containers)?;
+    let selected = select(&args.select, &checkpoint).with_context(|| shown(file))?;
     let values = if args.select.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
-    let converted = converted(args, &selected.tensors).with_context(|| shown(&args.file))?;
-    let written = write(args, &target, &converted, &misc, values.as_deref(), quiet)?;
+    let converted = converted(args, &sources, &selected.tensors).with_context(|| shown(file))?;
+    let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
-        let notes = container.notes().iter().chain(&selected.notes).chain(&converted.notes);
+        let notes = read_notes.iter().chain(&selected.notes).chain(&converted.notes);
         notes.for_each(terminal::note);
         if values.is_some() {
             let kept = match checkpoint.values.len() {
@@ -70,8 +68,8 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
 
 /// What can be said before the file is opened.
 fn check(args: &cli::Convert) -> Result<()> {
-    let file = &args.file;
-    refusals::address(file)?;
+    let Some(file) = args.files.first() else { bail!(Usage("which file?".to_owned())) };
+    args.files.iter().try_for_each(|file| refusals::address(file))?;
     let found = args.short_description.as_ref().map_or(0, |text| text.chars().count());
     if found > carton_format::SHORT_DESCRIPTION_MAX {
         bail!(Usage(carton_format::Error::ShortDescription { found }.to_string()));
@@ -88,27 +86,7 @@ fn check(args: &cli::Convert) -> Result<()> {
         }
         bail!("there is no file {}", file.display());
     }
-    if file.is_dir() {
-        bail!(
-            "{} is a folder; name the checkpoint in it, such as `torch2carton {}`",
-            file.display(),
-            file.join("model.pth").display()
-        );
-    }
-    if let Some(shard) = beside::shard(file)
-        && !args.single
-    {
-        bail!(lone_shard(file, shard));
-    }
     Ok(())
-}
-
-fn lone_shard(file: &Path, Shard { number, of }: Shard) -> String {
-    format!(
-        "{} is shard {number} of {of}: --single converts this file alone; merging with `torch2carton .` \
-         is not there yet",
-        file_name(file)
-    )
 }
 
 /// The subcommand that a mistyped word resembles.
@@ -138,14 +116,14 @@ fn stem(path: &Path) -> String {
 }
 
 /// `--name`, else the stem, else for stems that say nothing the folder's name.
-fn model_name(args: &cli::Convert) -> String {
+fn model_name(args: &cli::Convert, file: &Path) -> String {
     if let Some(name) = &args.name {
         return name.clone();
     }
-    let stem = stem(&args.file);
+    let stem = stem(file);
     let generic =
         GENERIC.contains(&stem.as_str()) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start));
-    let folder = std::path::absolute(folder(&args.file)).ok();
+    let folder = std::path::absolute(folder(file)).ok();
     let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     match folder {
         Some(folder) if generic => folder,
@@ -154,7 +132,7 @@ fn model_name(args: &cli::Convert) -> String {
 }
 
 /// The files for `misc/`: those beside the checkpoint and those that were asked for, which win.
-fn misc(args: &cli::Convert) -> Result<Vec<Misc>> {
+fn misc(args: &cli::Convert, file: &Path) -> Result<Vec<Misc>> {
     let mut asked: Vec<Misc> = Vec::new();
     for path in &args.misc {
         if !path.is_file() {
@@ -167,7 +145,7 @@ fn misc(args: &cli::Convert) -> Result<Vec<Misc>> {
         }
         asked.push((name.to_owned(), path.clone()));
     }
-    let beside = beside::misc(&args.file).with_context(|| shown(folder(&args.file)))?;
+    let beside = beside::misc(file).with_context(|| shown(folder(file)))?;
     let beside = beside.into_iter().filter(|(name, _)| !asked.iter().any(|(other, _)| other == name));
     let mut all: Vec<Misc> = beside.collect();
     all.extend(asked);
@@ -176,11 +154,15 @@ fn misc(args: &cli::Convert) -> Result<Vec<Misc>> {
 }
 
 /// A LLaMA where the checkpoint has its tensors and a params.json beside it; else its weights.
-fn converted<'a>(args: &cli::Convert, tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
-    let params = args.file.with_file_name("params.json");
+fn converted<'a>(
+    args: &cli::Convert,
+    sources: &Sources,
+    tensors: &[(String, Tensor<'a>)],
+) -> Result<Converted<'a>> {
+    let params = sources.path.with_file_name("params.json");
     if !torchscript::is_llama(tensors)
         || !params.is_file()
-        || (args.single && beside::shard(&args.file).is_some())
+        || (args.single && sources.is_single() && beside::shard(&sources.path).is_some())
     {
         return Ok(torchscript::weights(tensors)?);
     }
@@ -189,7 +171,7 @@ fn converted<'a>(args: &cli::Convert, tensors: &[(String, Tensor<'a>)]) -> Resul
         if args.single {
             return Ok(torchscript::weights(tensors)?);
         }
-        bail!(lone_shard(&args.file, Shard { number: 1, of }));
+        bail!(sources::lone_shard(&sources.path, Shard { number: 1, of }));
     }
     Ok(torchscript::llama(tensors, &llama)?)
 }
@@ -202,9 +184,9 @@ fn small_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| shown(path))
 }
 
-fn config(args: &cli::Convert, converted: &Converted<'_>) -> Result<Config> {
+fn config(args: &cli::Convert, file: &Path, converted: &Converted<'_>) -> Result<Config> {
     let mut config = Config::new(Runner::new("torchscript", "=2.0", 1));
-    config.model_name = Some(model_name(args));
+    config.model_name = Some(model_name(args, file));
     config.inputs = converted.inputs.iter().map(port).collect::<Result<_>>()?;
     config.outputs = converted.outputs.iter().map(port).collect::<Result<_>>()?;
     if let Some(file) = &args.config {
@@ -251,13 +233,14 @@ fn port(port: &torchscript::Port) -> Result<Port> {
 
 fn write(
     args: &cli::Convert,
+    file: &Path,
     target: &Path,
     converted: &Converted<'_>,
     misc: &[Misc],
     values: Option<&str>,
     quiet: bool,
 ) -> Result<Written> {
-    let config = config(args, converted)?;
+    let config = config(args, file, converted)?;
     let has = |path: &str| misc.iter().any(|(name, _)| path.strip_prefix("misc/") == Some(name));
     let problems = config.check(&TensorIndex::default(), &has);
     if !problems.0.is_empty() {

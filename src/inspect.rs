@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use mapped::{Blob, Sink, Window};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tensor::{StorageId, Tensor};
 use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound};
 
-use crate::{cli, refusals};
+use crate::beside::file_name;
 use crate::inspect_carton;
-use crate::terminal::{BOLD, DIM, bytes, count, safe};
+use crate::sources::Sources;
+use crate::terminal::{self, BOLD, DIM, bytes, count, safe};
 use crate::values::{self, hex};
+use crate::{cli, refusals};
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
@@ -23,43 +26,84 @@ const EXPANDED_BYTES: u64 = 1 << 30;
 const EXPANDED_TIMES: u64 = 16;
 
 pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
-    refusals::address(&args.file)?;
-    if inspect_carton::is_carton(&args.file) {
-        return inspect_carton::run(&args.file, args.json);
+    let several = args.files.len() > 1;
+    let mut failed = 0_usize;
+    for (index, file) in args.files.iter().enumerate() {
+        match inspect(args, file, index) {
+            Err(error) if several && !terminal::is_broken_pipe(&error) => {
+                terminal::error(&error);
+                failed = failed.saturating_add(1);
+            }
+            done => done?,
+        }
     }
-    let container = Container::open(&args.file).with_context(|| path(args))?;
-    let checkpoint = Checkpoint::read(&container).with_context(|| path(args))?;
-    let rows = rows(&checkpoint, args.sha256).with_context(|| path(args))?;
+    if failed > 0 {
+        bail!("{failed} of {} cannot be read", args.files.len());
+    }
+    Ok(())
+}
+
+fn inspect(args: &cli::Inspect, file: &PathBuf, index: usize) -> Result<()> {
+    refusals::address(file)?;
+    if inspect_carton::is_carton(file) {
+        return inspect_carton::run(file, args.json);
+    }
+    // Here a shard stands for itself.
+    let sources = Sources::find(std::slice::from_ref(file), true)?;
+    let containers = sources.open()?;
+    let (checkpoint, notes) = sources.read(&containers)?;
+    let rows = rows(&checkpoint, args.sha256).with_context(|| file.display().to_string())?;
+    let several = args.files.len() > 1;
     if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        json(&mut out, &container, &checkpoint, &rows, args.all)?;
+        let head = head(several.then_some(file.as_path()), &containers);
+        json(&mut out, &head, &checkpoint, &rows, args.all)?;
         out.flush()?;
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
+        if several {
+            let gap = if index == 0 { "" } else { "\n" };
+            writeln!(out, "{gap}{BOLD}{}{BOLD:#}", safe(file.display()))?;
+        }
         table(&mut out, &rows)?;
         if args.all {
             list_values(&mut out, &checkpoint)?;
         }
-        totals(&mut out, &container, &checkpoint, rows.len())?;
+        totals(&mut out, &containers, &checkpoint, rows.len())?;
+        notes.iter().try_for_each(|note| writeln!(out, "{DIM}{:<12}{DIM:#}{}", "note", safe(note)))?;
         out.flush()?;
     }
     Ok(())
 }
 
-fn path(args: &cli::Inspect) -> String {
-    args.file.display().to_string()
+/// The format of the files, which are alike in a set.
+fn format(containers: &[Container]) -> &'static str {
+    containers.first().map_or("", |container| container.format().name())
+}
+
+/// The first members of the object that `--json` prints: which file, of several that were asked for, and
+/// which files, of a checkpoint that has several.
+fn head(file: Option<&Path>, containers: &[Container]) -> String {
+    let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
+    let file = file.map(|file| format!("\"file\": {}, ", serde_json::json!(file.display().to_string())));
+    let files = (names.len() > 1).then(|| format!("\"files\": {}, ", serde_json::json!(names)));
+    format!(
+        "\"schema_version\": {SCHEMA_VERSION}, {}\"format\": \"{}\", {}",
+        file.unwrap_or_default(),
+        format(containers),
+        files.unwrap_or_default()
+    )
 }
 
 /// One object, a tensor a line.
 fn json(
     out: &mut dyn Write,
-    container: &Container,
+    head: &str,
     checkpoint: &Checkpoint<'_>,
     rows: &[Row<'_>],
     all: bool,
 ) -> io::Result<()> {
-    let format = container.format().name();
-    write!(out, "{{\"schema_version\": {SCHEMA_VERSION}, \"format\": \"{format}\", \"tensors\": [")?;
+    write!(out, "{{{head}\"tensors\": [")?;
     for (index, row) in rows.iter().enumerate() {
         write!(out, "{}", if index == 0 { "\n" } else { ",\n" })?;
         serde_json::to_writer(&mut *out, row)?;
@@ -287,7 +331,7 @@ fn list_values(out: &mut dyn Write, checkpoint: &Checkpoint<'_>) -> io::Result<(
 
 fn totals(
     out: &mut dyn Write,
-    container: &Container,
+    containers: &[Container],
     checkpoint: &Checkpoint<'_>,
     tensors: usize,
 ) -> io::Result<()> {
@@ -300,9 +344,11 @@ fn totals(
         [] => format!("{} known, 0 unknown", known.len()),
         names => format!("{} known, {} unknown: {}", known.len(), names.len(), names.join(", ")),
     };
+    let files = if containers.len() > 1 { format!(", {} files", containers.len()) } else { String::new() };
+    let len = containers.iter().fold(0, |sum: u64, container| sum.saturating_add(container.len()));
     writeln!(out)?;
     for (label, value) in [
-        ("container", format!("{}, {}", container.format().name(), bytes(container.len()))),
+        ("container", format!("{}{files}, {}", format(containers), bytes(len))),
         ("tensors", tensors.to_string()),
         ("parameters", count(summary.parameters)),
         ("bytes", dtypes.join(", ")),
@@ -315,7 +361,7 @@ fn totals(
         let n = checkpoint.left_out;
         writeln!(out, "{DIM}{:<12}{DIM:#}{n} tensors lie where state_dict() does not look", "left out")?;
     }
-    container.notes().iter().try_for_each(|note| writeln!(out, "{DIM}{:<12}{DIM:#}{}", "note", safe(note)))
+    Ok(())
 }
 
 /// Sums over the tensors of a checkpoint. A tensor that stands under several names counts once.

@@ -16,6 +16,7 @@ mod repack;
 mod resolve;
 mod select;
 mod shrink;
+mod sources;
 mod terminal;
 mod trace;
 mod unpack;

@@ -1,7 +1,7 @@
 //! What paths on the command line mean: a file, the files of a folder that hold a checkpoint together, or
 //! such files by name.
 //!
-//! Facts: the names that Meta's `llama-models`, Hugging Face's `transformers`, Lightning and DeepSpeed give
+//! Facts: the names that Meta's `llama-models`, Hugging Face's `transformers`, Lightning and `DeepSpeed` give
 //! their files.
 
 mod folder;
@@ -111,7 +111,7 @@ impl Sources {
             if let [(a, first), (b, second)] = pair
                 && a.number == b.number
             {
-                bail!("{} and {} are both shard {}", first.display(), second.display(), a.shown());
+                bail!("{} and {} have one number, {}", first.display(), second.display(), a.number);
             }
         }
         let last = members.last().map_or(0, |(numbering, _)| numbering.number);
@@ -165,8 +165,11 @@ impl Sources {
             }
             Kind::ModelParallel => {
                 let params = beside(&self.path, "params.json");
-                let sizes =
-                    if params.is_file() { ModelSizes::from_json(&document(&params)?)? } else { ModelSizes::default() };
+                let sizes = if params.is_file() {
+                    ModelSizes::from_json(&document(&params)?)?
+                } else {
+                    ModelSizes::default()
+                };
                 torch_import::model_parallel(shards, &sizes)
             }
         };
@@ -222,7 +225,11 @@ fn no_set(paths: &[PathBuf]) -> String {
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 fn beside(path: &Path, name: &str) -> PathBuf {

@@ -11,7 +11,17 @@ use crate::beside::Numbering;
 pub(super) const INDEX: &str = ".index.json";
 /// What the name of a checkpoint ends in.
 const EXTENSIONS: &[&str] = &[
-    ".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".th", ".torch", ".pkl", ".pickle", ".pth.tar", ".pt.tar",
+    ".safetensors",
+    ".bin",
+    ".pth",
+    ".pt",
+    ".ckpt",
+    ".th",
+    ".torch",
+    ".pkl",
+    ".pickle",
+    ".pth.tar",
+    ".pt.tar",
 ];
 /// What lies beside a checkpoint and belongs to its training.
 const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "rng_state"];
@@ -138,11 +148,13 @@ impl Listing {
                 continue;
             }
             let sources = Sources::indexed(&self.folder.join(index))?;
-            let members: Vec<String> = sources.files.iter().map(|path| crate::beside::file_name(path)).collect();
+            let members: Vec<String> =
+                sources.files.iter().map(|path| crate::beside::file_name(path)).collect();
             listed.extend(members.iter().cloned());
             candidates.push(Candidate { path: self.folder.join(index), members, kind: CandidateKind::Index });
         }
-        let rest: Vec<&str> = self.checkpoints().filter(|name| !listed.iter().any(|file| file == name)).collect();
+        let rest: Vec<&str> =
+            self.checkpoints().filter(|name| !listed.iter().any(|file| file == name)).collect();
         let mut sets: Vec<(String, Vec<String>)> = Vec::new();
         for name in &rest {
             let Some(set) = Numbering::of(name).map(|numbering| numbering.set()) else { continue };
@@ -162,7 +174,9 @@ impl Listing {
         };
         let alone = || rest.iter().filter(|name| Numbering::of(name).is_none());
         candidates.extend(
-            alone().filter(|name| name.ends_with(".safetensors") || **name == "pytorch_model.bin").map(|name| file(name)),
+            alone()
+                .filter(|name| name.ends_with(".safetensors") || **name == "pytorch_model.bin")
+                .map(|name| file(name)),
         );
         if candidates.is_empty() {
             candidates.extend(alone().map(|name| file(name)));
@@ -225,7 +239,9 @@ impl Listing {
 }
 
 fn is_checkpoint(name: &str) -> bool {
-    !name.starts_with('.') && EXTENSIONS.iter().any(|extension| name.ends_with(extension)) && !is_training(name)
+    !name.starts_with('.')
+        && EXTENSIONS.iter().any(|extension| name.ends_with(extension))
+        && !is_training(name)
 }
 
 fn is_training(name: &str) -> bool {
