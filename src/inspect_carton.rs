@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use carton_format::{Config, Port, sha256_to_hex};
 use carton_reader::{Carton, Method};
 use mapped::MappedFile;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use torch_import::Checkpoint;
 
 use crate::repack::told;
-use crate::terminal::{BOLD, DIM, bytes, safe};
+use crate::terminal::{self, BOLD, DIM, bytes, safe};
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
@@ -34,15 +34,20 @@ pub(crate) fn is_carton(path: &Path) -> bool {
 pub(crate) fn run(path: &Path, as_json: bool) -> Result<()> {
     let carton = Carton::open(path).map_err(|error| told(path, error))?;
     let config = carton.config().map_err(|error| told(path, error))?.document;
-    let tensors = tensors(&carton).with_context(|| format!("{}: {MODEL_PT}", path.display()))?;
+    // Another runner's model may be of another format.
+    let (tensors, unread) = match tensors(&carton) {
+        Ok(tensors) => (tensors, None),
+        Err(error) => (Vec::new(), Some(format!("no tensors are listed: {error:#}"))),
+    };
     if as_json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        writeln!(out, "{:#}", object(&carton, &config, &tensors)?)?;
+        writeln!(out, "{:#}", object(&carton, &config, &tensors, unread.as_deref())?)?;
         out.flush()?;
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
         print(&mut out, &carton, &config, &tensors)?;
         out.flush()?;
+        unread.iter().for_each(terminal::note);
     }
     Ok(())
 }
@@ -71,7 +76,7 @@ fn compression(method: Method) -> String {
     }
 }
 
-fn object(carton: &Carton, config: &Config, tensors: &[Row]) -> Result<Value> {
+fn object(carton: &Carton, config: &Config, tensors: &[Row], unread: Option<&str>) -> Result<Value> {
     let files: Vec<Value> = carton
         .entries()
         .map(|entry| {
@@ -105,6 +110,7 @@ fn object(carton: &Carton, config: &Config, tensors: &[Row]) -> Result<Value> {
         "files": files,
         "absent": absent,
         "tensors": tensors,
+        "notes": unread.into_iter().collect::<Vec<_>>(),
     }))
 }
 

@@ -108,7 +108,11 @@ pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
 
 /// A hash in 64 lower-case hex digits.
 pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
-    sha256.iter().map(|byte| format!("{byte:02x}")).collect()
+    use fmt::Write;
+    sha256.iter().fold(String::with_capacity(64), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("memory takes any text");
+        hex
+    })
 }
 
 /// The file's text, with a final line break.

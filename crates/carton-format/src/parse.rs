@@ -163,12 +163,11 @@ impl<'t> Reader<'_, 't> {
             }
             let dtype = table.needed(self.source, "dtype");
             let dtype = self.dtype(&table.path, &dtype);
-            let shape = match table.take("shape") {
-                Some(field) => self.shape(&field),
-                None => {
-                    self.add(&table, "shape");
-                    Shape::any()
-                }
+            let shape = if let Some(field) = table.take("shape") {
+                self.shape(&field)
+            } else {
+                self.add(&table, "shape");
+                Shape::any()
             };
             let description = table.string(self.source, "description");
             let internal_name = table.string(self.source, "internal_name");

@@ -238,8 +238,8 @@ fn tensor<'t>(
         }
     }
     let other = source.rest(table);
-    let fine = source.problems.len() == before;
-    known.filter(|_| fine).map(|dtype| TensorSpec::Array { name, dtype, shape, file, other })
+    let is_right = source.problems.len() == before;
+    known.filter(|_| is_right).map(|dtype| TensorSpec::Array { name, dtype, shape, file, other })
 }
 
 /// The file of a string tensor: its elements in C order.
