@@ -1,5 +1,6 @@
 //! `torch2carton inspect` of a carton: what it says of itself, its files, its tensors.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -64,7 +65,22 @@ fn tensors(carton: &Carton) -> Result<Vec<Row>> {
     let row = |(name, tensor): &(String, tensor::Tensor<'_>)| {
         (name.clone(), tensor.dtype().to_string(), tensor.shape().to_vec(), tensor.nbytes())
     };
-    Ok(checkpoint.tensors.iter().map(row).collect())
+    Ok(once(&checkpoint.tensors).map(row).collect())
+}
+
+/// The tensors of a module without the index in which a module of weights lists them again.
+pub(crate) fn once<'t, 'a>(
+    tensors: &'t [(String, tensor::Tensor<'a>)],
+) -> impl Iterator<Item = &'t (String, tensor::Tensor<'a>)> {
+    let is_index = |name: &str| name.starts_with("__tensors__");
+    let views: HashSet<_> =
+        tensors.iter().filter(|(name, _)| !is_index(name)).map(|(_, tensor)| view(tensor)).collect();
+    tensors.iter().filter(move |(name, tensor)| !is_index(name) || !views.contains(&view(tensor)))
+}
+
+/// Equal for tensors that are the same elements.
+fn view<'t>(tensor: &'t tensor::Tensor<'_>) -> (tensor::StorageId, u64, &'t [u64], &'t [u64]) {
+    (tensor.storage().id(), tensor.storage_offset(), tensor.shape(), tensor.stride())
 }
 
 fn compression(method: Method) -> String {

@@ -16,6 +16,7 @@ use torch_import::{Checkpoint, Container};
 
 use crate::beside::file_name;
 use crate::cli;
+use crate::inspect_carton::once;
 use crate::repack::counted;
 use crate::terminal::{self, Progress, bytes, safe};
 
@@ -120,7 +121,7 @@ fn against(carton: &Carton, checkpoint: &Path) -> Result<(usize, Vec<String>)> {
     let model = carton.model(MODEL_PT)?;
     let found = Checkpoint::read(&model).with_context(|| MODEL_PT.to_owned())?;
     let mut by_name: HashMap<&str, &Tensor<'_>> =
-        found.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        once(&found.tensors).map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let mut differences = Vec::new();
     for (name, tensor) in &expected.tensors {
         // A checkpoint that is one tensor calls it nothing; the module calls it `tensor`.

@@ -27,6 +27,24 @@ async def read_info(path):
     }
 
 
+async def read_whole(path):
+    """What `info` leaves out: options, tests and examples, each tensor as [dtype, nested list]."""
+    info = await cartonml.get_model_info(path)
+
+    async def read(value):
+        if isinstance(value, cartonml.LazyLoadedTensor):
+            array = await value.get()
+            return [array.dtype.kind, array.tolist()]
+        return hashlib.sha256(await value.read()).hexdigest()
+
+    async def all_of(values):
+        return {name: await read(value) for name, value in (values or {}).items()}
+
+    tests = [[t.name, t.description, await all_of(t.inputs), await all_of(t.expected_out)] for t in info.self_tests]
+    examples = [[e.name, e.description, await all_of(e.inputs), await all_of(e.sample_out)] for e in info.examples]
+    return {"tests": tests, "examples": examples, "opts": info.runner.opts}
+
+
 async def load_and_infer(path, inputs, outputs, times):
     """Load with the installed runner and infer `times` times; inputs and outputs are npz files."""
     model = await cartonml.load(path)
@@ -37,6 +55,7 @@ async def load_and_infer(path, inputs, outputs, times):
 
 serve({
     "info": lambda **request: asyncio.run(read_info(**request)),
+    "whole": lambda **request: asyncio.run(read_whole(**request)),
     "infer": lambda **request: asyncio.run(load_and_infer(**request)),
     "versions": lambda: {"python": sys.version.split()[0]},
 })

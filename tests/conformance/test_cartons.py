@@ -1,0 +1,190 @@
+"""Cartons that were packed: the real client agrees, and size costs nothing where nothing is read."""
+
+import hashlib
+import json
+import os
+import struct
+import time
+import zlib
+
+import pytest
+from carton_file import Carton
+from program import refuse, succeed, torch2carton
+
+TOML = """
+spec_version = 1
+model_name = "everything"
+short_description = "All that the format knows."
+model_description = "With a picture: ![cat](@misc/cat.png)"
+license = "MIT OR Apache-2.0"
+repository = "https://example.org/repository"
+homepage = "https://example.org/"
+note = "unknown, and kept"
+
+[[input]]
+name = "x"
+dtype = "float32"
+shape = ["batch", 3]
+description = "numbers"
+internal_name = "scope/x:0"
+
+[[input]]
+name = "words"
+dtype = "string"
+shape = "*"
+
+[[output]]
+name = "y"
+dtype = "float64"
+shape = ["batch", 2]
+
+[[output]]
+name = "scalar"
+dtype = "uint64"
+shape = []
+
+[[self_test]]
+name = "first"
+description = "it runs"
+inputs = { x = "@tensor_data/x", words = "@tensor_data/words" }
+expected_out = { y = "@tensor_data/y", scalar = "@tensor_data/scalar" }
+
+[[example]]
+name = "second"
+inputs = { x = "@misc/cat.png", words = "@tensor_data/words" }
+sample_out = { y = "@misc/out.bin" }
+
+[runner]
+runner_name = "torchscript"
+required_framework_version = "=2.0"
+runner_compat_version = 1
+
+[runner.opts]
+threads = 4
+scale = 0.5
+mode = "x"
+fast = true
+"""
+
+TENSORS = {  # descr and shape of the .npy file, its bytes, what the client reads
+    "x": ("<f4", "(2, 3)", struct.pack("<6f", *range(6)), ["f", [[0, 1, 2], [3, 4, 5]]]),
+    "y": (">f8", "(2, 2)", struct.pack(">4d", 1.5, 2, 3, 4), ["f", [[1.5, 2], [3, 4]]]),
+    "scalar": ("<u8", "()", struct.pack("<Q", 2**63), ["u", 2**63]),
+    "words": ("<U2", "(2,)", "a\0bc".encode("utf-32-le"), ["U", ["a", "bc"]]),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for path, data in {"carton.toml": TOML.encode(), "model/model.pt": b"weights" * 20_000, "misc/cat.png": b"cat",
+                       "misc/out.bin": os.urandom(5000), "misc/folder/a=b.txt": b"equals"}.items():
+        file = tmp_path / "everything" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    for name, (descr, shape, data, _) in TENSORS.items():
+        header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+        (tmp_path / f"{name}.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data)
+    return tmp_path / "everything"
+
+
+def pack(folder, compression):
+    carton = folder.with_name(f"{compression}.carton")
+    tensors = [word for name in TENSORS for word in ("--tensor", f"{name}={folder.parent / name}.npy")]
+    succeed("pack", folder, "-o", carton, "--compression", compression, *tensors)
+    return carton
+
+
+@pytest.mark.parametrize("compression", ["stored", "deflate", "zstd"])
+def test_the_client_reads_everything(compression, folder, carton_client):
+    path = pack(folder, compression)
+    carton = Carton(path)
+    assert carton.manifest == carton.true_manifest() if compression != "zstd" else True  # Python has no zstd in zip files
+    info = carton_client.ask("info", path=str(path))
+    assert info["model_name"] == "everything" and info["license"] == "MIT OR Apache-2.0"
+    assert info["short_description"] == "All that the format knows."
+    assert info["model_description"] == "With a picture: ![cat](@misc/cat.png)"
+    assert (info["repository"], info["homepage"]) == ("https://example.org/repository", "https://example.org/")
+    assert info["inputs"][0] == {"name": "x", "dtype": "float32", "shape": ["batch", 3]}
+    assert [(o["name"], o["dtype"], o["shape"]) for o in info["outputs"]] == [("y", "float64", ["batch", 2]), ("scalar", "uint64", [])]
+    misc = {str(f.relative_to(folder / "misc")): hashlib.sha256(f.read_bytes()).hexdigest()
+            for f in (folder / "misc").rglob("*") if f.is_file()}
+    assert info["misc"] == misc
+    whole = carton_client.ask("whole", path=str(path))
+    value = {name: read for name, (*_, read) in TENSORS.items()}
+    assert whole["tests"] == [["first", "it runs", {k: value[k] for k in ("x", "words")}, {k: value[k] for k in ("y", "scalar")}]]
+    assert whole["examples"] == [["second", None, {"x": misc["cat.png"], "words": value["words"]}, {"y": misc["out.bin"]}]]
+    assert whole["opts"] == {"threads": 4, "scale": 0.5, "mode": "x", "fast": True}
+
+
+def test_each_compression_is_the_same_model(folder):
+    hashes = set()
+    for compression in ("stored", "deflate", "zstd", "auto"):
+        path = pack(folder, compression)
+        report = json.loads(succeed("verify", "--json", path).stdout)
+        assert report["ok"] and report["findings"] == []
+        hashes.add(report["manifest_sha256"])
+    assert len(hashes) == 1
+    succeed("unpack", path, "-C", folder.with_name("unpacked"))
+    refuse("unpack", path, "-C", folder.with_name("unpacked"))
+    succeed("pack", folder.with_name("unpacked"), "-o", path)
+    assert hashlib.sha256(Carton(folder.with_name("stored.carton")).manifest).hexdigest() in hashes
+    assert json.loads(succeed("verify", "--json", path).stdout)["manifest_sha256"] in hashes
+
+
+def test_conversions_verify_against_their_checkpoint(case):
+    for kind in ("dtypes", "views"):
+        made = case(kind)
+        outcome = torch2carton("verify", made.carton_path, "--against", made.checkpoint)
+        assert outcome.status == 0, f"{kind}: {outcome}"
+
+
+def sparse_carton(path, checkpoint):
+    """A carton around a sparse checkpoint, its holes kept, its hash in MANIFEST none of it."""
+    files = {"carton.toml": b'[runner]\nrunner_name = "torchscript"\nrequired_framework_version = "=2.0"\n'}
+    hashes = {"carton.toml": hashlib.sha256(files["carton.toml"]).hexdigest(), "model/model.pt": "0" * 64}
+    files["MANIFEST"] = "".join(f"{name}={value}\n" for name, value in hashes.items()).encode()
+    central, size = b"", checkpoint.stat().st_size
+    with open(path, "wb") as out, open(checkpoint, "rb") as source:
+        for name in ("carton.toml", "model/model.pt", "MANIFEST"):
+            raw, at, data = name.encode(), out.tell(), files.get(name)
+            length = size if data is None else len(data)
+            wide, crc = struct.pack("<HHQQ", 1, 16, length, length), zlib.crc32(data or b"")
+            out.write(struct.pack("<4sHHHHHIIIHH", b"PK\3\4", 45, 0, 0, 0, 33, crc, 2**32 - 1, 2**32 - 1, len(raw), len(wide)) + raw + wide)
+            start = out.tell()
+            if data is None:
+                end = 0
+                while end < size:
+                    try:
+                        begin = os.lseek(source.fileno(), end, os.SEEK_DATA)
+                    except OSError:
+                        break  # only holes are left
+                    end = os.lseek(source.fileno(), begin, os.SEEK_HOLE)
+                    out.seek(start + begin)
+                    out.write(os.pread(source.fileno(), end - begin, begin))
+                out.seek(start + size)
+            else:
+                out.write(data)
+            wide = struct.pack("<HHQQQ", 1, 24, length, length, at)
+            central += struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 45, 45, 0, 0, 0, 33, crc, 2**32 - 1, 2**32 - 1, len(raw),
+                                   len(wide), 0, 0, 0, 0, 2**32 - 1) + raw + wide
+        at = out.tell()
+        out.write(central + struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 3, 3, len(central), at))
+        out.write(struct.pack("<4sIQI", b"PK\6\7", 0, at + len(central), 1))
+        out.write(struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 3, 3, len(central), 2**32 - 1, 0))
+
+
+def test_the_tensors_of_139_gb_are_mapped_in_place(tmp_path, table):
+    from conftest import SHARED
+    tool = SHARED / "tools/make_sparse_pth.py"
+    if not tool.is_file():
+        pytest.skip("there is no maker of sparse checkpoints beside the checkout")
+    import subprocess
+    import sys
+    checkpoint, path = tmp_path / "big.pth", tmp_path / "big.carton"
+    subprocess.run([sys.executable, tool, checkpoint, "--llama", "--size", "139G"], check=True, capture_output=True)
+    sparse_carton(path, checkpoint)
+    start = time.monotonic()
+    listed = json.loads(succeed("inspect", "--json", path).stdout)
+    seconds = time.monotonic() - start
+    assert sum(tensor["nbytes"] for tensor in listed["tensors"]) > 100e9
+    table(f"inspect of a sparse carton of {path.stat().st_size / 1e9:.0f} GB, {len(listed['tensors'])} tensors: {seconds * 1000:.0f} ms")
