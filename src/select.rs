@@ -164,13 +164,13 @@ fn key_of_weights(checkpoint: &Checkpoint<'_>, notes: &mut Vec<String>) -> Resul
         [] => Ok(None),
         [(key, tensors, _)] => {
             let mut note = format!("using key `{key}` ({} tensors)", grouped(*tensors));
-            let mut left_out = others.iter().map(|(key, tensors, nbytes)| {
+            let left_out = others.iter().map(|(key, tensors, nbytes)| {
                 let place = if key.is_empty() { "beside it".to_owned() } else { format!("under `{key}`") };
                 format!("{} ({}) {place}", grouped(*tensors), bytes(*nbytes))
             });
-            if let Some(first) = left_out.next() {
-                let rest: String = left_out.map(|part| format!(", {part}")).collect();
-                note.push_str(&format!("; left out {first}{rest}; --key '' keeps everything"));
+            let left_out: Vec<String> = left_out.collect();
+            if !left_out.is_empty() {
+                note = format!("{note}; left out {}; --key '' keeps everything", left_out.join(", "));
             }
             notes.push(note);
             Ok(Some((*key).to_owned()))

@@ -12,7 +12,7 @@ fn checkpoints_are_refused() {
             Some(0) => "read\n".to_owned(),
             _ => transcript(&output).replace(&format!("{input}: "), ""),
         };
-        texts += &format!("{}\n  {text}", input.trim_start_matches("hostile/"));
+        texts.extend([input.trim_start_matches("hostile/"), "\n  ", &text]);
     }
     insta::assert_snapshot!(texts);
 }
