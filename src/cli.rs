@@ -56,6 +56,7 @@ impl Color {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them in a run")]
 pub(crate) enum Command {
     /// Convert a checkpoint into a carton (the default)
     Convert(Convert),

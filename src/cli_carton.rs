@@ -24,7 +24,7 @@ pub(crate) struct Pack {
     /// How to compress files; auto stores what does not shrink
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     pub(crate) compression: Compression,
-    /// An array to put into tensor_data/; may be given many times
+    /// An array for the folder of tensors; may be given many times
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub(crate) tensor: Vec<String>,
 }

@@ -40,7 +40,9 @@ pub(crate) fn merged(config: &Config, path: &Path) -> Result<Config> {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(Value::Array(ports)), Value::Array(over)) if NAMED.contains(&key.as_str()) => {
-                over.into_iter().for_each(|port| by_name(ports, port));
+                for port in over {
+                    by_name(ports, port);
+                }
             }
             (Some(Value::Array(there)), Value::Array(over)) if GROWING.contains(&key.as_str()) => {
                 there.extend(over);

@@ -151,27 +151,24 @@ fn sources(root: &Path, carton: &Carton, entries: &[&Entry]) -> Result<Vec<(Stri
     plain.map(map).collect::<Result<Vec<_>>>().with_context(|| root.display().to_string())
 }
 
-/// Each link, what it says, and the hash of the file that it leads to.
-fn links(
-    carton: &Carton,
-    entries: &[&Entry],
-    sources: &[(String, MappedFile)],
-) -> Result<Vec<(String, Vec<u8>, [u8; 32])>> {
+/// A link's path, what it says, and the hash of the file that it leads to.
+type Link = (String, Vec<u8>, [u8; 32]);
+
+fn links(carton: &Carton, entries: &[&Entry], sources: &[(String, MappedFile)]) -> Result<Vec<Link>> {
     let mut hashes: HashMap<String, [u8; 32]> = HashMap::new();
     let mut links = Vec::new();
     for entry in entries.iter().filter(|entry| entry.link) {
         let leads_to = carton.link_target(entry)?;
-        let sha256 = match hashes.get(&leads_to) {
-            Some(sha256) => *sha256,
-            None => {
-                let map = sources.iter().find(|(path, _)| *path == leads_to).map(|(_, map)| map);
-                let map = map.with_context(|| format!("`{leads_to}` is not packed"))?;
-                let mut hash = Hasher(Sha256::new());
-                map.write_to(&mut hash)?;
-                let sha256 = hash.0.finalize().into();
-                hashes.insert(leads_to, sha256);
-                sha256
-            }
+        let sha256 = if let Some(sha256) = hashes.get(&leads_to) {
+            *sha256
+        } else {
+            let map = sources.iter().find(|(path, _)| *path == leads_to).map(|(_, map)| map);
+            let map = map.with_context(|| format!("`{leads_to}` is not packed"))?;
+            let mut hash = Hasher(Sha256::new());
+            map.write_to(&mut hash)?;
+            let sha256 = hash.0.finalize().into();
+            hashes.insert(leads_to, sha256);
+            sha256
         };
         let mut target = Vec::new();
         carton.copy(&entry.path, &mut target)?;

@@ -33,15 +33,12 @@ pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
     }
     // Without a cache the files wait beside the output, and go away with this.
     let scratch;
-    let cache = match &args.cache {
-        Some(cache) => {
-            std::fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
-            cache.as_path()
-        }
-        None => {
-            scratch = tempfile::Builder::new().prefix(".torch2carton-").tempdir_in(folder(&args.output))?;
-            scratch.path()
-        }
+    let cache = if let Some(cache) = &args.cache {
+        std::fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
+        cache.as_path()
+    } else {
+        scratch = tempfile::Builder::new().prefix(".torch2carton-").tempdir_in(folder(&args.output))?;
+        scratch.path()
     };
     let rules = Rules { allow_http: args.allow_http };
     let mut fetched = Vec::with_capacity(absent.len());

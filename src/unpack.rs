@@ -89,7 +89,7 @@ fn prepared(root: &Path, entry: &str) -> Result<PathBuf> {
             Ok(kind) if kind.is_dir() => {}
             Ok(_) => bail!("cannot write into {}: it is no folder", path.display()),
             Err(_) => {
-                std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?
+                std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
             }
         }
     }

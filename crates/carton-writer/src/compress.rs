@@ -45,8 +45,8 @@ impl Compressed {
     ///
     /// # Errors
     /// When the blob cannot be read or the temporary file cannot be written.
-    pub fn of<'a>(
-        blob: &dyn Blob<'a>,
+    pub fn of(
+        blob: &dyn Blob<'_>,
         compression: Compression,
         folder: &Path,
         progress: &mut dyn FnMut(u64),

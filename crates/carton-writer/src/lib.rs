@@ -84,6 +84,11 @@ impl<'b, 'a> Carton<'b, 'a> {
         Self { files, absent: Vec::new(), links: None }
     }
 
+    /// Whether there are no files in it.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.absent.is_empty()
+    }
+
     /// MANIFEST with the hashes of what is left out, and zeros for the rest.
     fn manifest(&self) -> Result<Manifest, Error> {
         let mut manifest = Manifest::default();
