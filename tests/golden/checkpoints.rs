@@ -11,25 +11,54 @@ fn tensor_lists() {
 }
 
 #[test]
+fn tensor_lists_of_other_files() {
+    for input in ["plain.safetensors", "bare.pkl"] {
+        let input = format!("checkpoints/{input}");
+        let listing = transcript(&torch2carton(["inspect", &input]));
+        insta::assert_snapshot!(snapshot_name("inspect", &input.replace('.', "-")), listing);
+    }
+}
+
+#[test]
 fn tensor_lists_for_programs() {
-    for name in ["llama_tiny/consolidated.00", "views", "tied", "big_endian"] {
+    for name in ["llama_tiny/consolidated.00", "views", "tied", "big_endian", "legacy_views", "tar_view"] {
         let input = format!("checkpoints/{name}.pth");
         let listing = transcript(&torch2carton(["inspect", "--json", "--sha256", &input]));
         insta::assert_snapshot!(snapshot_name("json", &input), listing);
     }
 }
 
+fn hashes(input: &str) -> Vec<serde_json::Value> {
+    let output = torch2carton(["inspect", "--json", "--sha256", input]);
+    let listing: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let tensors = listing["tensors"].as_array().expect("a list of tensors").clone();
+    tensors.into_iter().map(|tensor| tensor["sha256"].clone()).collect()
+}
+
 #[test]
 fn big_endian_values_are_the_same() {
-    let hashes = |input: &str| {
-        let output = torch2carton(["inspect", "--json", "--sha256", input]);
-        let listing: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let tensors = listing["tensors"].as_array().expect("a list of tensors").clone();
-        tensors.into_iter().map(|tensor| tensor["sha256"].clone()).collect::<Vec<_>>()
-    };
     let plain = hashes("checkpoints/plain.pth");
     assert!(!plain.is_empty());
-    assert_eq!(plain, hashes("checkpoints/big_endian.pth"));
-    assert_eq!(plain, hashes("checkpoints/deflated.pth"));
-    assert_eq!(plain, hashes("checkpoints/crc_zero.pth"));
+    for same in ["big_endian", "deflated", "crc_zero"] {
+        assert_eq!(plain, hashes(&format!("checkpoints/{same}.pth")));
+    }
+}
+
+#[test]
+fn values_are_the_same_in_every_container() {
+    let legacy = hashes("checkpoints/legacy.pth");
+    assert_eq!(legacy.len(), 2);
+    for same in ["legacy_protocol_0.pth", "legacy_protocol_5.pth", "tar.pth", "plain.safetensors"] {
+        assert_eq!(legacy, hashes(&format!("checkpoints/{same}")), "{same}");
+    }
+}
+
+#[test]
+fn addresses_are_answered() {
+    for subcommand in ["convert", "inspect", "trace"] {
+        let output = torch2carton([subcommand, "s3://bucket/model.pth"]);
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains("s3://bucket/model.pth is not a local path; first: `aws s3 cp"), "{text}");
+    }
 }

@@ -19,6 +19,7 @@ import zipfile
 from pathlib import Path
 
 import hostile
+import other_containers
 from raw_zip import DEFLATED, Entry, archive
 
 HERE = Path(__file__).resolve().parent
@@ -175,6 +176,8 @@ def make(folder, with_torch):
 
         warnings.simplefilter("ignore")
         (folder / "checkpoints").mkdir()
+        for name, data in other_containers.CHECKPOINTS.items():
+            (folder / "checkpoints" / name).write_bytes(data)
         checkpoints(torch, folder / "checkpoints")
         print(f"made with torch {torch.__version__}", file=sys.stderr)
 

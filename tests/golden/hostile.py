@@ -5,6 +5,7 @@
 
 import struct
 
+import other_containers
 import pickles as p
 from raw_zip import DEFLATED, Entry, archive
 
@@ -186,7 +187,14 @@ PICKLES = {
         "NOT refused by the machine: REDUCE of os.system is recorded, and never called"),
 }
 
-FILES = ZIPS | TENSORS | PICKLES
+OTHER_ZIPS = {
+    "npz.pth": (archive([Entry("x.npy", b"\x93NUMPY")]), "a NumPy archive"),
+    "mar.pth": (archive([Entry("MAR-INF/MANIFEST.json", b"{}"), Entry("model.pt", b"")]), "a TorchServe archive"),
+    "pt2.pth": (archive([Entry("x/archive_format", b"pt2"), Entry("x/models/model.json", b"{}")]), "an exported program"),
+    "zipped.pth": (archive([Entry("best/model.pth", b"")]), "a checkpoint in a zip archive"),
+}
+
+FILES = ZIPS | TENSORS | PICKLES | OTHER_ZIPS | other_containers.HOSTILE
 
 
 def index():

@@ -24,3 +24,11 @@ fn the_whole_pickle_is_counted() {
     let summary = torch2carton(["trace", "--summary", "checkpoints/llama_tiny/consolidated.00.pth"]);
     insta::assert_snapshot!(transcript(&summary));
 }
+
+#[test]
+fn legacy_checkpoints_and_tars_are_traced_at_their_root() {
+    for name in ["legacy", "legacy_protocol_5", "legacy_views", "tar"] {
+        let walk = torch2carton(["trace", "--lines", &format!("checkpoints/{name}.pth")]);
+        insta::assert_snapshot!(format!("walk-{name}"), transcript(&walk));
+    }
+}

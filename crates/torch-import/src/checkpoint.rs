@@ -84,7 +84,7 @@ impl<'a> Checkpoint<'a> {
         };
         walk.run(pickle.root)?;
         let left_out = walk.count_left_out();
-        let Walk { tensors, compounds, values, .. } = walk;
+        let Walk { tensors, compounds, mut values, .. } = walk;
         refuse_duplicates(heap, &tensors)?;
         let root_is_dict = children::is_dict(heap, pickle.root);
         let top = |found: &Found<'_>| match found.path.first() {
@@ -93,7 +93,12 @@ impl<'a> Checkpoint<'a> {
         };
         let mut tops: Vec<Option<usize>> = tensors.iter().map(top).collect();
         let mut tensors: Vec<_> = tensors.into_iter().map(|found| (found.name, found.tensor)).collect();
-        tensors.extend(container.tensors()?);
+        let direct = container.tensors()?;
+        if !direct.is_empty() {
+            // There is no pickle: the root is an empty dict that stands in.
+            values.clear();
+        }
+        tensors.extend(direct);
         tops.resize(tensors.len(), None);
         let globals = Global::all(heap);
         Ok(Self { tensors, compounds, values, globals, left_out, tops, pickle })

@@ -143,13 +143,12 @@ fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
     if end > available {
         let missing = end.saturating_sub(available);
         let past = |info: &Info| info.data_offsets.1 > available;
-        let count = tensors.iter().filter(|(_, info)| past(info)).count();
         let mut cut: Vec<&(String, Info)> = tensors.iter().filter(|(_, info)| past(info)).collect();
         cut.sort_by_key(|(_, info)| info.data_offsets);
         let first = cut.first().map_or("", |(name, _)| name);
         return Err(Error::Cut {
             reason: format!(
-                "its header describes {end} bytes of tensors and {missing} of them are missing ({count} tensors, first `{}`)",
+                "its header describes {end} bytes of tensors and {missing} of them are missing, from tensor `{}` on",
                 first.escape_debug()
             ),
         });
