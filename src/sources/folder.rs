@@ -53,6 +53,15 @@ enum CandidateKind {
 }
 
 impl Candidate {
+    /// What a person sees of it.
+    fn shown(&self) -> String {
+        match (self.members.as_slice(), self.kind) {
+            (_, CandidateKind::Index | CandidateKind::File) => crate::beside::file_name(&self.path),
+            ([first, .., last], CandidateKind::Set) => format!("{first} to {last}"),
+            (members, CandidateKind::Set) => members.join(", "),
+        }
+    }
+
     /// Whether all of its files are of this extension.
     fn is_of(&self, extension: &str) -> bool {
         self.members.iter().all(|name| name.ends_with(extension))
@@ -73,8 +82,8 @@ pub(super) fn find(folder: &Path) -> Result<Sources> {
                 several.iter().partition(|candidate| candidate.is_of(".safetensors"));
             match safe.as_slice() {
                 [one] if others.iter().all(|other| other.is_of(".bin")) => {
-                    let names: Vec<String> = others.iter().map(|other| listing.shown(other)).collect();
-                    notes.push(format!("using {}, not {}", listing.shown(one), names.join(" or ")));
+                    let names: Vec<String> = others.iter().map(|other| other.shown()).collect();
+                    notes.push(format!("using {}, not {}", one.shown(), names.join(" or ")));
                     *one
                 }
                 _ => bail!(listing.tie(several)),
@@ -190,15 +199,6 @@ impl Listing {
         let others: Vec<&str> = self.checkpoints().filter(|name| !taken(name)).collect();
         let verb = if others.len() == 1 { "is" } else { "are" };
         (!others.is_empty()).then(|| format!("{} {verb} left alone", others.join(", ")))
-    }
-
-    /// What a person sees of a candidate.
-    fn shown(&self, candidate: &Candidate) -> String {
-        match (candidate.members.as_slice(), candidate.kind) {
-            (_, CandidateKind::Index | CandidateKind::File) => crate::beside::file_name(&candidate.path),
-            ([first, .., last], CandidateKind::Set) => format!("{first} to {last}"),
-            (members, CandidateKind::Set) => members.join(", "),
-        }
     }
 
     fn tie(&self, candidates: &[Candidate]) -> String {
