@@ -1,0 +1,5 @@
+//! Any bytes are a pickle or an error, whichever way they are read.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| torch2carton_fuzz::check(bytes));
