@@ -174,7 +174,7 @@ fn folders_that_make_no_carton() {
         let (status, text) = run(root, &["pack", "everything", "-o", "x.carton"]);
         assert_eq!(status, Some(1), "{what}: {text}");
         assert!(!root.join("x.carton").exists());
-        *texts += &format!("--- {what}\n{text}");
+        texts.extend(["--- ", what, "\n", &text]);
     };
     write(folder.join("notes.txt"), "");
     refused(&mut texts, "a file that has no place");
@@ -395,7 +395,7 @@ fn downloads_that_are_refused() {
     for (what, allow, answer) in answers {
         let (status, text) = resolved(answer, allow);
         assert_eq!(status, Some(1), "{what}: {text}");
-        texts += &format!("--- {what}\n{text}");
+        texts.extend(["--- ", what, "\n", &text]);
     }
     insta::assert_snapshot!(texts);
 }

@@ -6,12 +6,14 @@ use mapped::{Blob, MappedFile, OwnedBlob, Sink, WINDOW, Window};
 use zip_index::Index;
 use zip_layout::{Content, Entry, ZipWriter};
 
+static ZEROS: &[u8; WINDOW] = &[0; WINDOW];
+
 struct File(std::fs::File);
 
 impl<'a> Sink<'a> for File {
     fn write(&mut self, window: Window<'a>) -> io::Result<()> {
         assert!(window.len() <= WINDOW, "a window of {} bytes", window.len());
-        if *window == [0; WINDOW] {
+        if *window == *ZEROS {
             // A hole on the disk reads the same.
             return self.0.seek_relative(i64::try_from(WINDOW).expect("a window"));
         }

@@ -168,7 +168,7 @@ fn view(info: &Info, start: usize) -> Result<View, String> {
     if *packed > 1 {
         match shape.last_mut() {
             Some(last) if last.is_multiple_of(*packed) => {
-                *last = last.checked_div(*packed).unwrap_or_default()
+                *last = last.checked_div(*packed).unwrap_or_default();
             }
             _ => return Err(format!("shape {:?} of {} does not end in whole bytes", info.shape, info.dtype)),
         }
