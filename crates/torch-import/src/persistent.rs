@@ -38,7 +38,13 @@ impl<'h> StorageRef<'h> {
     pub(crate) fn read(heap: &'h Heap<'_>, id: ObjectId) -> Result<Self> {
         let offset = heap.offset(id);
         let fail = |reason: String| Error::PersistentId { offset, reason };
-        let Some(fields) = heap.persistent(id).and_then(|pid| heap.items(pid)) else {
+        let pid = heap.persistent(id);
+        if pid.and_then(|pid| heap.text(pid)).is_some_and(|text| text.starts_with("('")) {
+            let why =
+                "protocol 0 writes it as text, which PyTorch does not load either; save it with protocol 2";
+            return Err(fail(why.to_owned()));
+        }
+        let Some(fields) = pid.and_then(|pid| heap.items(pid)) else {
             return Err(fail(format!("expected a storage, found {}", heap.get(id).type_name())));
         };
         let (fields_of_root, view) = match fields {
