@@ -1,6 +1,7 @@
 //! How fast a pickle is read: `cargo bench -p pickle-vm`, or with `-- FILE` for a pickle of one's own.
 //!
-//! Without a file it writes what `torch.save` writes for 100,000 tensors (PyTorch 2.15, protocol 2).
+//! CPython's own machine, written in C, reads the same bytes where there is a `python3`. Without a file the bench
+//! writes what `torch.save` writes for 100,000 tensors (PyTorch 2.15, protocol 2).
 
 #![expect(clippy::print_stdout, reason = "figures are what a bench is for")]
 #![expect(clippy::cast_precision_loss, reason = "figures of three digits")]
@@ -8,6 +9,8 @@
 #[path = "../tests/common/checkpoint.rs"]
 mod checkpoint;
 
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use checkpoint::checkpoint;
@@ -29,7 +32,36 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     report("reader", &bytes, pickle.opcodes, || Reader::new(&bytes).try_for_each(|i| i.map(|_| ())));
     report("machine", &bytes, pickle.opcodes, || load(&bytes).map(|_| ()));
+    if let Some(seconds) = cpython(&bytes) {
+        print("CPython", &bytes, pickle.opcodes, seconds);
+    }
     Ok(())
+}
+
+/// The best of five times that CPython's C unpickler takes, with classes and storages that do nothing.
+fn cpython(bytes: &[u8]) -> Option<f64> {
+    const PROGRAM: &str = "
+import io, pickle, sys, time
+class Unpickler(pickle.Unpickler):
+    def find_class(self, module, name): return dict if name == 'OrderedDict' else lambda *args: None
+    def persistent_load(self, pid): return None
+data = sys.stdin.buffer.read()
+def run():
+    start = time.perf_counter()
+    Unpickler(io.BytesIO(data)).load()
+    return time.perf_counter() - start
+print(min(run() for _ in range(5)))
+";
+    let mut child = Command::new("python3")
+        .args(["-c", PROGRAM])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    child.stdin.take()?.write_all(bytes).ok()?;
+    let output = child.wait_with_output().ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }
 
 /// Prints the best of forty runs, which is the one that the machine disturbed least.
@@ -40,6 +72,10 @@ fn report(name: &str, bytes: &[u8], opcodes: u64, run: impl Fn() -> pickle_vm::R
         start.elapsed()
     };
     let best = (0..40).map(time).min().unwrap_or(Duration::MAX).as_secs_f64();
+    print(name, bytes, opcodes, best);
+}
+
+fn print(name: &str, bytes: &[u8], opcodes: u64, best: f64) {
     let (megabytes, millions) = (bytes.len() as f64 / 1e6, opcodes as f64 / 1e6);
     println!("{name:8} {:8.1} MB/s, {:6.1} M opcodes/s, {best:.4} s", megabytes / best, millions / best);
 }

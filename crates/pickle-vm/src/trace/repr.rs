@@ -88,21 +88,38 @@ pub(crate) fn float(out: &mut dyn Write, value: f64) -> fmt::Result {
     if value.is_infinite() {
         return out.write_str(if value > 0.0 { "inf" } else { "-inf" });
     }
-    let scientific = format!("{value:e}");
+    let shortest = format!("{value:e}");
+    // Between two shortest strings that are equally near, Python takes the even one, as exact rounding does.
+    let places = shortest.bytes().take_while(|&byte| byte != b'e').filter(u8::is_ascii_digit).count();
+    let rounded = format!("{value:.*e}", places.saturating_sub(1));
+    let scientific = if rounded.parse() == Ok(value) { rounded } else { shortest };
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>() {
-        Ok(exponent @ -4..16) => {
-            let fixed = format!("{value}");
-            out.write_str(&fixed)?;
-            // Digits beyond the point are there unless the value is whole.
-            if exponent < 0 || fixed.contains('.') { Ok(()) } else { out.write_str(".0") }
-        }
+        Ok(exponent @ -4..16) => fixed(out, digits, exponent),
         Ok(exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             write!(out, "{digits}e{sign}{:02}", exponent.unsigned_abs())
         }
         Err(_) => Err(fmt::Error),
     }
+}
+
+/// Writes `d.ddd` times ten to the power of an exponent from -4 to 15 without the exponent.
+fn fixed(out: &mut dyn Write, digits: &str, exponent: i32) -> fmt::Result {
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
+    out.write_str(sign)?;
+    let mut digits = digits.chars().filter(char::is_ascii_digit);
+    if exponent < 0 {
+        out.write_str("0.")?;
+        (1..exponent.unsigned_abs()).try_for_each(|_| out.write_char('0'))?;
+        return digits.try_for_each(|digit| out.write_char(digit));
+    }
+    for _ in 0..=exponent {
+        out.write_char(digits.next().unwrap_or('0'))?;
+    }
+    out.write_char('.')?;
+    out.write_char(digits.next().unwrap_or('0'))?;
+    digits.try_for_each(|digit| out.write_char(digit))
 }
 
 /// Python takes double quotes only where the text has single ones and no double ones.
@@ -177,6 +194,9 @@ mod tests {
             (0.00012, "0.00012"),
             (0.00001, "1e-05"),
             (5e-324, "5e-324"),
+            (-5_846_371_216_317_177.0 / 4.0, "-1461592804079294.2"),
+            (0.000_3, "0.0003"),
+            (1234.5, "1234.5"),
             (f64::NEG_INFINITY, "-inf"),
             (-f64::NAN, "nan"),
         ] {
