@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// Which of the [`Limits`] was exceeded.
+/// Which of the [`Limits`] was exceeded. (Where it is too deep, a walk leaves out what is below.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
@@ -40,8 +40,6 @@ pub enum Limit {
     Memo,
     /// [`Limits::text`].
     Text,
-    /// [`Limits::depth`].
-    Depth,
 }
 
 impl fmt::Display for Limit {
@@ -51,7 +49,6 @@ impl fmt::Display for Limit {
             Limit::Objects => "objects",
             Limit::Memo => "memo entries",
             Limit::Text => "bytes of text",
-            Limit::Depth => "levels of nesting",
         })
     }
 }

@@ -140,25 +140,15 @@ fn trim(line: &[u8]) -> &[u8] {
     line.get(start..end).unwrap_or_default()
 }
 
-/// The digits, where underscores stand singly between them.
+/// The digits, where each underscore stands between two of them.
 fn without_underscores(digits: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !digits.contains(&b'_') {
         return Some(Cow::Borrowed(digits));
     }
-    let mut parts = digits.split(|&byte| byte == b'_').peekable();
-    let mut out = Vec::new();
-    while let Some(part) = parts.next() {
-        let before = out.last().is_none_or(u8::is_ascii_digit);
-        let after = part.first().is_some_and(u8::is_ascii_digit);
-        if out.is_empty() && part.is_empty() || !before || !after && !out.is_empty() || part.is_empty() {
-            return None;
-        }
-        if parts.peek().is_some() && !part.last().is_some_and(u8::is_ascii_digit) {
-            return None;
-        }
-        out.extend_from_slice(part);
-    }
-    Some(Cow::Owned(out))
+    let is_digit = |at: Option<usize>| at.and_then(|at| digits.get(at)).is_some_and(u8::is_ascii_digit);
+    let mut underscores = digits.iter().enumerate().filter(|&(_, &byte)| byte == b'_');
+    let between = underscores.all(|(at, _)| is_digit(at.checked_sub(1)) && is_digit(at.checked_add(1)));
+    between.then(|| Cow::Owned(digits.iter().copied().filter(|&byte| byte != b'_').collect()))
 }
 
 #[cfg(test)]

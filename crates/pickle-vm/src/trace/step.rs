@@ -11,9 +11,10 @@ use super::render::{Extent, Renderer};
 use super::{Annotate, Options, Out, TraceError, View, json, repr};
 use crate::error::{Error, ErrorKind};
 use crate::heap::Heap;
-use crate::machine::{Machine, Pickle};
+use crate::machine::Machine;
 use crate::object::ObjectId;
 use crate::opcode::Opcode;
+use crate::pickle::Pickle;
 use crate::reader::{Arg, Instruction, Reader};
 
 /// How much of the machine is printed where not all of it is: objects of the frame, frames of the metastack and

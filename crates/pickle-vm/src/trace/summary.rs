@@ -7,8 +7,9 @@ use std::io;
 use super::{Out, repr};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
-use crate::machine::{Machine, Pickle};
+use crate::machine::Machine;
 use crate::opcode::Opcode;
+use crate::pickle::Pickle;
 use crate::reader::Reader;
 
 /// Counts over one pickle.

@@ -1,0 +1,133 @@
+//! A whole pickle: from its bytes to its objects in one call.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::heap::Heap;
+use crate::limits::Limits;
+use crate::machine::Machine;
+use crate::object::ObjectId;
+use crate::reader::Reader;
+
+/// A pickle that was read to its end.
+#[derive(Clone, Debug)]
+pub struct Pickle<'p> {
+    /// Its objects.
+    pub heap: Heap<'p>,
+    /// The object that STOP left.
+    pub root: ObjectId,
+    /// Its length in bytes, STOP included: the next pickle of a chain starts there.
+    pub len: u64,
+    /// How many instructions it has.
+    pub opcodes: u64,
+    /// How many entries its memo ended with.
+    pub memo_len: usize,
+}
+
+/// Reads the pickle that these bytes start with, under the default [`Limits`].
+///
+/// # Errors
+///
+/// Says what is wrong with the pickle, and where.
+pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
+    load_with(bytes, &Limits::default())
+}
+
+/// Reads the pickle that these bytes start with.
+///
+/// # Errors
+///
+/// Says what is wrong with the pickle, and where, or which limit it exceeds.
+pub fn load_with<'p>(bytes: &'p [u8], limits: &Limits) -> Result<Pickle<'p>> {
+    let mut reader = Reader::new(bytes);
+    let mut machine = Machine::new(*limits);
+    while let Some(instruction) = reader.next() {
+        if let Some(root) = machine.step(instruction?)? {
+            return Ok(machine.finish(root, reader.offset()));
+        }
+    }
+    Err(Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::object::Construction;
+
+    use super::*;
+
+    fn error(bytes: &[u8]) -> String {
+        load(bytes).expect_err("these bytes are no pickle").to_string()
+    }
+
+    #[test]
+    fn objects_are_memoised_before_they_are_filled() {
+        let pickle = load(b"\x80\x02]q\x00h\x00\x85q\x01a.").expect("CPython reads it");
+        let list = pickle.heap.items(pickle.root).expect("the root is a list");
+        let tuple = pickle.heap.items(list[0]).expect("its item is a tuple");
+        assert_eq!(tuple, [pickle.root]);
+        assert_eq!((pickle.len, pickle.opcodes, pickle.memo_len), (12, 8, 2));
+    }
+
+    #[test]
+    fn calls_are_recorded_with_what_is_done_to_their_result() {
+        let bytes = b"\x80\x02ccollections\nOrderedDict\n)RK\x01K\x02sK\x03a}b.";
+        let pickle = load(bytes).expect("every opcode suits its operands");
+        let instance = pickle.heap.instance(pickle.root).expect("the root is an instance");
+        assert_eq!(pickle.heap.global(instance.callable), Some(("collections", "OrderedDict")));
+        assert_eq!(pickle.heap.items(instance.args), Some(&[][..]));
+        assert_eq!(instance.how, Construction::Reduce);
+        let [(key, value)] = instance.items() else { panic!("SETITEM set one item") };
+        assert_eq!((pickle.heap.int(*key), pickle.heap.int(*value)), (Some(1), Some(2)));
+        assert_eq!(pickle.heap.int(instance.appends()[0]), Some(3));
+        assert_eq!(pickle.heap.entries(instance.state()[0]), Some(&[][..]));
+        assert_eq!(pickle.heap.offset(instance.callable), 2);
+    }
+
+    #[test]
+    fn build_on_a_global_is_kept() {
+        let pickle = load(b"cm\nf\n}b.").expect("functions have attributes");
+        let recorded = pickle.heap.recorded(pickle.root).expect("BUILD was recorded");
+        assert_eq!(recorded.state().len(), 1);
+    }
+
+    #[test]
+    fn frames_end_at_their_mark() {
+        assert_eq!(error(b"K\x01(R."), "stack underflow at offset 0x3 (REDUCE)");
+        assert_eq!(error(b"]K\x01(a."), "stack underflow at offset 0x4 (APPEND)");
+        assert_eq!(error(b"(."), "stack underflow at offset 0x1 (STOP)");
+        assert_eq!(error(b"t."), "no mark on the stack at offset 0x0 (TUPLE)");
+        // POP of an empty frame takes its mark, as in CPython.
+        assert!(load(b"N(0.").is_ok());
+    }
+
+    #[test]
+    fn operands_of_the_wrong_kind_are_named() {
+        assert_eq!(error(b"}NR."), "expected tuple, found None at offset 0x2 (REDUCE)");
+        assert_eq!(error(b"]K\x01K\x02s."), "expected dict, found list at offset 0x5 (SETITEM)");
+        assert_eq!(error(b"}K\x01a."), "expected list, found dict at offset 0x3 (APPEND)");
+        assert_eq!(error(b"](K\x01\x90."), "expected set, found list at offset 0x4 (ADDITEMS)");
+        assert_eq!(error(b"]}b."), "expected instance, found list at offset 0x2 (BUILD)");
+        assert_eq!(error(b"}(K\x01u."), "odd number of items at offset 0x4 (SETITEMS)");
+        assert_eq!(error(b"K\x01K\x02\x93."), "expected str, found int at offset 0x4 (STACK_GLOBAL)");
+        assert_eq!(error(b"\x80\x06."), "unsupported protocol 6 at offset 0x0 (PROTO)");
+        assert_eq!(error(b"\x82\x00."), "extension code 0 is not positive at offset 0x0 (EXT1)");
+        assert_eq!(error(b"h\x07."), "memo key 7 has never been stored into at offset 0x0 (BINGET)");
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let limits = Limits { opcodes: 2, ..Limits::default() };
+        let error = load_with(b"NNN.", &limits).expect_err("four opcodes are more than two");
+        assert_eq!(error.to_string(), "more than 2 opcodes at offset 0x2 (NONE)");
+        let limits = Limits { objects: 1, ..Limits::default() };
+        let error = load_with(b"]].", &limits).expect_err("two lists are more than one object");
+        assert_eq!(error.to_string(), "more than 1 objects at offset 0x1 (EMPTY_LIST)");
+    }
+
+    #[test]
+    fn a_chain_of_pickles_is_read_one_by_one() {
+        let chain = b"K\x01.K\x02.";
+        let first = load(chain).expect("the first pickle");
+        let second = load(&chain[3..]).expect("the second pickle");
+        assert_eq!(first.len, 3);
+        assert_eq!(second.heap.int(second.root), Some(2));
+    }
+}
