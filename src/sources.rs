@@ -265,7 +265,7 @@ mod tests {
              for f in *.pth; do torch2carton \"$f\"; done"
         );
         let text = no_set(&paths(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth"]));
-        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and x y/d.pth are not"), "{text}");
+        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 1 more are not"), "{text}");
         assert!(text.contains("for f in 'x y'/*.pth;"), "{text}");
         let text = no_set(&paths(&["a.pth", "b c.bin"]));
         assert!(text.contains("for f in a.pth 'b c.bin';"), "{text}");
