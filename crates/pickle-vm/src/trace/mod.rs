@@ -1,6 +1,6 @@
 //! What a listing prints: each instruction, what it does, and stack, metastack and memo after it.
 //!
-//! Three doors: [`write()`] runs the machine and shows every step, for people or as JSON lines; [`dis`] lists the
+//! Three doors: [`write()`] runs the machine and shows every step, for people or as JSON lines; [`dis()`] lists the
 //! instructions as `python3 -m pickletools` does; [`Summary`] counts. All of them stream: they hold the machine, or
 //! less, and never the listing. Whatever comes from the pickle is escaped, so that no control character in it reaches a
 //! terminal.
