@@ -49,13 +49,16 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let (checkpoint, read_notes) = sources.read(&containers)?;
     let selected = select(&args.select, &checkpoint).with_context(|| shown(file))?;
     let values = if args.select.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
+    let value_count = checkpoint.values.len();
+    // The objects of a pickle can take more memory than all that follows.
+    drop(checkpoint);
     let converted = converted(args, &sources, &selected.tensors).with_context(|| shown(file))?;
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
         let notes = read_notes.iter().chain(&selected.notes).chain(&converted.notes);
         notes.for_each(terminal::note);
         if values.is_some() {
-            let kept = match checkpoint.values.len() {
+            let kept = match value_count {
                 0 => "how the parts of a tensor belong together is".to_owned(),
                 values => format!("{values} values"),
             };

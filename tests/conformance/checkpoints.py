@@ -182,7 +182,7 @@ def training_run():
     """Tensors two levels down, an optimizer's integer keys, plain values everywhere."""
     return {
         "epoch": 12,
-        "model": {"encoder": {"weight": random(2, 3).float(), "bias": random(2).float()}, "scale": torch.tensor(2.0)},
+        "network": {"encoder": {"weight": random(2, 3).float(), "bias": random(2).float()}, "scale": torch.tensor(2.0)},
         "optimizer": {
             "state": {0: {"step": torch.tensor(10.0), "exp_avg": random(2, 3).float()}, 1: {"exp_avg": random(2).float()}},
             "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.999), "params": [0, 1], "foreach": None}],

@@ -43,7 +43,7 @@ def test_siblings_and_output_follow_the_path_as_typed(saved, tmp_path):
     (snapshot / "config.json").write_text("{}")
     succeed(snapshot / "weights.pth")
     carton = Carton(snapshot / "weights.carton")
-    assert carton.toml["model_name"] == "weights" and list(carton.misc()) == ["config.json"]
+    assert carton.toml["model_name"] == "weights" and sorted(carton.misc()) == ["checkpoint.json", "config.json"]
     assert listing(tmp_path / "store") == ["3f2a9c"]
 
 
