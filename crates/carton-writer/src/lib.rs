@@ -2,7 +2,7 @@
 //! on a second thread.
 //!
 //! The floor is SHA-256 of the largest file, since one file's hash is serial; the checksum, the copy
-//! and the write happen beside it. In flight are at most [`QUEUE`] windows of 1 MiB.
+//! and the write happen beside it. In flight are at most `QUEUE` windows of 1 MiB.
 //!
 //! Facts: the Carton v1 specification. Its zip entries are stored where [`Compressed`] is not asked for,
 //! and data start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive whose own records are so aligned can be mapped
