@@ -7,5 +7,6 @@ mod carton_tools;
 mod cartons;
 mod checkpoints;
 mod hostile;
+mod pickles;
 mod program;
 mod walk;
