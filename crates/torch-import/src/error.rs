@@ -150,18 +150,6 @@ pub enum Error {
         /// The path of the second.
         second: String,
     },
-    /// Tensors inside objects that are no dicts, lists or tuples.
-    #[error("{count} tensors lie inside `{class}`, first at offset 0x{offset:x}: {what} is not read yet")]
-    Hidden {
-        /// How many.
-        count: usize,
-        /// The first one's class or function.
-        class: String,
-        /// Where the first one is made, in the pickle.
-        offset: u64,
-        /// What is not read.
-        what: &'static str,
-    },
     /// Containers nest deeper, or are shared more often, than any real checkpoint's.
     #[error("more than {limit} {what} at offset 0x{offset:x}")]
     Limit {
