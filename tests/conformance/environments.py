@@ -17,6 +17,7 @@ from pathlib import Path
 
 PYTEST, NUMPY, SAFETENSORS = "pytest==9.2.0", "numpy==2.4.6", "safetensors==0.8.0"
 META_REFERENCE = "llama-models==0.3.0"  # Meta's model.py; installed without its dependencies, fairscale is stubbed
+TRANSFORMERS = "transformers==5.23.0"  # Hugging Face's models; the newest when this was written
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ TORCH = "torch==2.15.0"  # the newest when this was written
 NEWEST = Recipe(
     name="newest torch",
     pythons=(),
-    steps=((TORCH, NUMPY, SAFETENSORS, PYTEST, "tomli; python_version < '3.11'"), ("--no-deps", META_REFERENCE)),
-    fallback=(("torch", "numpy", "safetensors", "pytest", "tomli; python_version < '3.11'"), ("--no-deps", META_REFERENCE)),
-    imports="import torch, numpy, safetensors, pytest, llama_models",
+    steps=((TORCH, NUMPY, SAFETENSORS, TRANSFORMERS, PYTEST, "tomli; python_version < '3.11'"), ("--no-deps", META_REFERENCE)),
+    fallback=(("torch", "numpy", "safetensors", "transformers", "pytest", "tomli; python_version < '3.11'"),
+              ("--no-deps", META_REFERENCE)),
+    imports="import torch, numpy, safetensors, pytest, llama_models, transformers",
     gigabytes=8,
 )
 OLD = Recipe(
