@@ -204,10 +204,10 @@ pub(crate) struct Trace {
     #[arg(long, group = "view")]
     pub(crate) json: bool,
     /// Abbreviate nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["summary", "dis"])]
     pub(crate) full: bool,
     /// Stop after so many opcodes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["summary", "dis"])]
     pub(crate) limit: Option<u64>,
     /// The pickle to trace, counted from 0, where several follow one another
     #[arg(long, value_name = "N")]
