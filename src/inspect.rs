@@ -1,10 +1,10 @@
 //! `torch2carton inspect`: the tensors of a checkpoint, for people and for programs.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use foldhash::{HashMap, HashMapExt};
 use mapped::{Blob, Sink, Window};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -73,6 +73,12 @@ fn inspect(args: &cli::Inspect, file: &PathBuf, index: usize) -> Result<()> {
         notes.iter().try_for_each(|note| writeln!(out, "{DIM}{:<12}{DIM:#}{}", "note", safe(note)))?;
         out.flush()?;
     }
+    if !several {
+        // The process is about to end, and to free a million objects one by one takes a tenth of its time.
+        std::mem::forget(rows);
+        std::mem::forget(checkpoint);
+        std::mem::forget(containers);
+    }
     Ok(())
 }
 
@@ -104,9 +110,12 @@ fn json(
     all: bool,
 ) -> io::Result<()> {
     write!(out, "{{{head}\"tensors\": [")?;
+    let mut line = Vec::new();
     for (index, row) in rows.iter().enumerate() {
-        write!(out, "{}", if index == 0 { "\n" } else { ",\n" })?;
-        serde_json::to_writer(&mut *out, row)?;
+        line.clear();
+        line.extend_from_slice(if index == 0 { b"\n" } else { b",\n" });
+        serde_json::to_writer(&mut line, row)?;
+        out.write_all(&line)?;
     }
     let globals: Vec<String> = checkpoint.globals.iter().map(ToString::to_string).collect();
     write!(out, "\n], \"globals\": ")?;
@@ -137,7 +146,7 @@ struct Row<'c> {
     layout: Option<&'c str>,
     /// Of a quantized tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    quantizer: Option<serde_json::Value>,
+    quantizer: Option<Box<serde_json::Value>>,
     #[serde(skip_serializing_if = "Hash::is_not_asked")]
     sha256: Hash,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,7 +172,8 @@ impl Hash {
 
 /// A row a tensor, in the file's order; a quantized tensor has one row, a sparse one and its parts one each.
 fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>> {
-    let mut rows = Rows { storages: HashMap::new(), sha256, done: Vec::new() };
+    let room = checkpoint.tensors.len();
+    let mut rows = Rows { storages: HashMap::with_capacity(room), sha256, done: Vec::with_capacity(room) };
     let mut compounds = checkpoint.compounds.iter().peekable();
     let mut tensors = checkpoint.tensors.iter().enumerate();
     loop {
@@ -227,7 +237,7 @@ impl<'c> Rows<'c> {
             self.strided(name, integers)?;
             if let Some(row) = self.done.last_mut() {
                 row.dtype = compound.dtype.name();
-                row.quantizer = Some(serde_json::json!({ "scheme": scheme, "axis": axis }));
+                row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
             }
             return Ok(());
         }

@@ -39,6 +39,9 @@ pub enum Error {
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
+    file: File,
+    /// Where the mapping starts in the file, in bytes.
+    start: u64,
     /// `None` for an empty file, which mmap(2) refuses.
     map: Option<Mmap>,
 }
@@ -67,7 +70,7 @@ impl MappedFile {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         let len = file.metadata().map_err(io)?.len();
         let map = if len == 0 { None } else { Some(map(file, 0, None).map_err(io)?) };
-        Ok(Self { path: path.to_owned(), map })
+        Ok(Self { path: path.to_owned(), file: file.try_clone().map_err(io)?, start: 0, map })
     }
 
     /// Maps the bytes of `range` of the file at `path`, as if they were a file of their own.
@@ -83,7 +86,7 @@ impl MappedFile {
         }
         let size = usize::try_from(len).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
         let map = if len == 0 { None } else { Some(map(&file, range.start, Some(size)).map_err(io)?) };
-        Ok(Self { path: path.to_owned(), map })
+        Ok(Self { path: path.to_owned(), file, start: range.start, map })
     }
 
     /// The path as it was given.
@@ -104,6 +107,29 @@ impl MappedFile {
     /// Whether the file has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes().is_empty()
+    }
+
+    /// Copies the bytes from `offset` on to `buffer` and returns how many there were, fewer only at the
+    /// end. It maps no page: a look at a mapped byte brings in up to 2 MiB around it, and small reads far
+    /// apart would fill memory.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.len().saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let buffer = buffer.get_mut(..len).unwrap_or_default();
+        let mut done = 0;
+        while let Some(rest @ [_, ..]) = buffer.get_mut(done..) {
+            let at = self.start.saturating_add(offset).saturating_add(done as u64);
+            match read_at(&self.file, rest, at) {
+                Ok(0) => break,
+                Ok(n) => done = done.saturating_add(n),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
     }
 
     /// Brings the pages of `range` (bytes) into memory.
@@ -131,6 +157,16 @@ impl MappedFile {
             release(map, range);
         }
     }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
 #[cfg(target_os = "linux")]
@@ -195,6 +231,11 @@ mod tests {
         std::fs::write(&path, &bytes).expect("the temporary folder is writable");
         let part = MappedFile::part(&path, 5000..90_001).expect("within the file");
         part.populate(1..80_000).expect("within the part");
+        let mut read = [0; 100];
+        assert_eq!(part.read_at(7, &mut read).expect("readable"), 100);
+        assert_eq!(read, bytes[5007..5107]);
+        assert_eq!(part.read_at(part.len() - 10, &mut read).expect("readable"), 10);
+        assert_eq!(part.read_at(u64::MAX, &mut read).expect("readable"), 0);
         part.release(1..80_000);
         assert_eq!(part.bytes(), &bytes[5000..90_001]);
         assert!(MappedFile::part(&path, 5000..5000).expect("nothing").is_empty());

@@ -95,7 +95,7 @@ impl<'a> Tensor<'a> {
         if end > storage.len() {
             return Err(Error::Bounds { shape, stride, offset, needed: end, available: storage.len() });
         }
-        Ok(Self { dtype, dims: [shape, stride].concat().into(), offset, storage })
+        Ok(Self { dtype, dims: shape.into_iter().chain(stride).collect(), offset, storage })
     }
 
     /// The number of dimensions.

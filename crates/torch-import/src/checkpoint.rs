@@ -3,8 +3,7 @@
 //! A name is the path to a tensor, its parts joined by dots: dict keys, attributes, and indices of lists
 //! and tuples. A tensor that is the root itself has the empty name.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::Tensor;
 
@@ -185,7 +184,7 @@ impl<'a> Walk<'a, '_> {
             rebuilt.map_err(|error| Error::Tensor { name: self.name(), reason: Box::new(error) })?;
         match rebuilt {
             Some(Rebuilt::Strided(tensor)) => self.found(self.name(), tensor),
-            Some(Rebuilt::Compound(compound)) => self.found_compound(compound),
+            Some(Rebuilt::Compound(compound)) => self.found_compound(*compound),
             None => {
                 let children = children::of(self.heap, id);
                 // An empty dict or list is a value; a module without parameters is nothing.

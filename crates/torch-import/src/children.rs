@@ -3,8 +3,7 @@
 //! Facts: `Module.state_dict` in `torch/nn/modules/module.py`, `copyreg._reconstructor`,
 //! `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::key::{self, Key};
@@ -143,8 +142,9 @@ fn set_items<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<&'h [ObjectId]> {
 
 /// A dict keeps a key's first place and its last value.
 fn last_of_each_key(heap: &Heap<'_>, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Children {
-    let mut places: HashMap<Key<'_>, usize> = HashMap::new();
-    let mut children: Children = Vec::new();
+    let room = entries.size_hint().0;
+    let mut places: HashMap<Key<'_>, usize> = HashMap::with_capacity(room);
+    let mut children: Children = Vec::with_capacity(room);
     for (key, value) in entries {
         let place = *places.entry(Key::of(heap, key)).or_insert(children.len());
         match children.get_mut(place) {

@@ -20,7 +20,7 @@ pub(crate) struct StorageRef<'h> {
     pub(crate) key: Cow<'h, str>,
     pub(crate) numel: u64,
     /// The part of it that is meant; `None` for the whole.
-    pub(crate) view: Option<StorageView<'h>>,
+    pub(crate) view: Option<Box<StorageView<'h>>>,
 }
 
 /// A part of a storage, which PyTorch loads as a storage of its own over the same bytes: a tensor's
@@ -78,7 +78,7 @@ impl<'h> StorageRef<'h> {
                         "a view of {size} elements at {offset} of a storage that has {whole}"
                     )));
                 }
-                Some(StorageView { key: text(key)?, offset, numel: size })
+                Some(Box::new(StorageView { key: text(key)?, offset, numel: size }))
             }
         };
         Ok(Self { dtype, key, numel: whole, view })

@@ -4,8 +4,8 @@
 //! elements.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
+use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
@@ -105,7 +105,8 @@ fn is_tensor_class(name: &str) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) enum Rebuilt<'a> {
     Strided(Tensor<'a>),
-    Compound(Compound<'a>),
+    /// Boxed since it is rare, and large.
+    Compound(Box<Compound<'a>>),
 }
 
 /// Rebuilds tensors, each once: tensors of one object share it, tensors of one storage key share its
@@ -119,7 +120,9 @@ pub(crate) struct Rebuilder<'a, 'h> {
 
 impl<'a, 'h> Rebuilder<'a, 'h> {
     pub(crate) fn new(container: &'a Container, heap: &'h Heap<'a>) -> Self {
-        Self { container, heap, done: HashMap::new(), storages: HashMap::new() }
+        // Most storages are used, most of them by one tensor.
+        let room = container.storages_len();
+        Self { container, heap, done: HashMap::with_capacity(room), storages: HashMap::with_capacity(room) }
     }
 
     /// Whether the instance `id` was given its meaning.
@@ -165,6 +168,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     ) -> Result<Option<Rebuilt<'a>>> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
+        let made = |compound| Some(Rebuilt::Compound(Box::new(compound)));
         Ok(match function {
             Function::Tensor => strided(self.view(id, args, None, None)?),
             Function::TensorV2 => strided(self.view(id, args, None, args.get(6))?),
@@ -204,18 +208,15 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
                 }
                 let args = self.heap.items(args).unwrap_or_default();
                 if function == Function::WrapperSubclass {
-                    return compound::subclass(self, id, Some(class), args)
-                        .map(|it| Some(Rebuilt::Compound(it)));
+                    return compound::subclass(self, id, Some(class), args).map(made);
                 }
                 self.call(function, id, args, inner)?
             }
-            Function::Sparse => Some(Rebuilt::Compound(compound::sparse(self, id, args)?)),
-            Function::Quantized => Some(Rebuilt::Compound(compound::quantized(self, id, args)?)),
-            Function::Nested => Some(Rebuilt::Compound(compound::nested(self, id, args)?)),
-            Function::Meta => Some(Rebuilt::Compound(compound::meta(self, id, args)?)),
-            Function::WrapperSubclass => {
-                Some(Rebuilt::Compound(compound::subclass(self, id, args.first().copied(), args)?))
-            }
+            Function::Sparse => made(compound::sparse(self, id, args)?),
+            Function::Quantized => made(compound::quantized(self, id, args)?),
+            Function::Nested => made(compound::nested(self, id, args)?),
+            Function::Meta => made(compound::meta(self, id, args)?),
+            Function::WrapperSubclass => made(compound::subclass(self, id, args.first().copied(), args)?),
             // Arrays of objects and of text are values, not tensors.
             Function::NumpyArray => numpy::array(self.container, self.heap, id)?.map(Rebuilt::Strided),
             Function::NumpyBuffer => {

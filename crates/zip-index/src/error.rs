@@ -21,6 +21,14 @@ pub enum Error {
         /// Where, in bytes from the file's start.
         offset: u64,
     },
+    /// The system cannot read a local header.
+    #[error("cannot read the local header at offset 0x{offset:x}: {reason}")]
+    Unread {
+        /// Where it starts, in bytes from the file's start.
+        offset: u64,
+        /// What the system said.
+        reason: String,
+    },
     /// Two records tell different things.
     #[error("{what} is {found} at offset 0x{offset:x}, expected {expected}")]
     Disagreement {

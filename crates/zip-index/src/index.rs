@@ -2,14 +2,11 @@
 
 use std::ops::Range;
 
+use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 
 use crate::record::{End, Header, Method};
 use crate::{Error, Result};
-
-/// Local headers lie between the data, each on pages of its own. After so many of them their pages are
-/// given back: where the page cache holds huge pages, each header maps 2 MiB.
-const RELEASE_AFTER: usize = 16;
 
 /// One file in the zip file.
 #[derive(Clone, Debug)]
@@ -55,16 +52,16 @@ impl Index {
                 offset: end.offset,
             });
         }
-        let mut entries = Vec::new();
+        // A line of the directory has 46 bytes at least, so no number makes this larger than the file.
+        let room = end.entries.min(end.directory_len / 46);
+        let mut lines = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
         let mut offset = limit;
         while offset < end.offset {
-            let central = Header::central(bytes, offset)?;
-            entries.push(entry(bytes, &central, limit)?);
-            offset = offset.saturating_add(central.span);
-            if entries.len().is_multiple_of(RELEASE_AFTER) {
-                file.release(0..bytes.len());
-            }
+            let line = Header::central(bytes, offset)?;
+            offset = offset.saturating_add(line.span);
+            lines.push(line);
         }
+        let entries = checked(file, &lines, limit)?;
         file.release(0..bytes.len());
         for (what, expected, found) in [
             ("the number of entries", end.entries, entries.len() as u64),
@@ -85,14 +82,71 @@ impl Index {
     }
 }
 
+/// The entries of the directory's lines, each compared with its local header.
+fn checked(file: &MappedFile, lines: &[Header<'_>], limit: u64) -> Result<Vec<Entry>> {
+    /// So many headers are read in less time than a thread starts in.
+    const FEW: usize = 4096;
+    let check = |lines: &[Header<'_>]| -> Result<Vec<Entry>> {
+        let mut locals = LocalHeaders { file, block: Vec::new(), start: 0 };
+        lines.iter().map(|line| entry(&mut locals, line, limit)).collect()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = lines.len().div_ceil(threads).max(FEW);
+    if lines.len() <= share {
+        return check(lines);
+    }
+    let parts: Result<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
+        let running: Vec<_> = lines.chunks(share).map(|part| scope.spawn(move || check(part))).collect();
+        // In the directory's order, so that the first error is always the same.
+        let done = running.into_iter().map(|part| part.join().expect("`check` returns its errors"));
+        done.collect()
+    });
+    Ok(parts?.into_iter().flatten().collect())
+}
+
+/// Reads local headers, which lie between the data, without mapping the pages they lie on.
+struct LocalHeaders<'f> {
+    file: &'f MappedFile,
+    /// Bytes of the file from `start` on: the headers of small entries lie close together.
+    block: Vec<u8>,
+    start: u64,
+}
+
+impl LocalHeaders<'_> {
+    /// What is read at once where headers lie close together, and where they do not.
+    const BLOCK: usize = 4 << 10;
+    const ALONE: usize = 160;
+
+    fn at(&mut self, offset: u64) -> Result<Header<'_>> {
+        let span = self.bytes(offset, Header::LOCAL_MIN)?;
+        let span = Header::local_span(span).ok_or(Error::NoRecord { record: Header::LOCAL, offset })?;
+        Header::local(self.bytes(offset, span)?, offset)
+    }
+
+    /// Bytes from `offset` on: at least `len` of them, if the file has so many.
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        let from = |start: u64| offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
+        let has = |from: usize| self.block.get(from..).is_some_and(|rest| rest.len() >= len);
+        if !from(self.start).is_some_and(has) {
+            let close = from(self.start).is_some_and(|from| from < Self::BLOCK);
+            self.block.resize(len.max(if close { Self::BLOCK } else { Self::ALONE }), 0);
+            self.start = offset;
+            let read = self.file.read_at(offset, &mut self.block);
+            let read = read.map_err(|reason| Error::Unread { offset, reason: reason.to_string() })?;
+            self.block.truncate(read);
+        }
+        Ok(from(self.start).and_then(|from| self.block.get(from..)).unwrap_or_default())
+    }
+}
+
 /// One entry, its local header compared with its line in the directory.
-fn entry(bytes: &[u8], central: &Header<'_>, limit: u64) -> Result<Entry> {
+fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
     let name = || central.display_name();
     let offset = central.local_offset;
     if offset >= limit {
         return Err(Error::PastEnd { name: name(), end: offset, limit });
     }
-    let local = Header::local(bytes, offset)?;
+    let local = locals.at(offset)?;
     if local.name != central.name {
         return Err(Error::Renamed { central: name(), local: local.display_name(), offset });
     }
@@ -162,17 +216,11 @@ fn refuse_overlaps(entries: &[Entry]) -> Result<()> {
 }
 
 fn refuse_duplicates(entries: &[Entry]) -> Result<()> {
-    let mut by_name: Vec<&Entry> = entries.iter().collect();
-    by_name.sort_by(|a, b| a.name.cmp(&b.name).then(a.header_offset.cmp(&b.header_offset)));
-    for pair in by_name.windows(2) {
-        if let [first, second] = pair
-            && first.name == second.name
-        {
-            return Err(Error::Duplicate {
-                name: first.name.clone(),
-                first: first.header_offset,
-                second: second.header_offset,
-            });
+    let mut offsets: HashMap<&str, u64> = HashMap::with_capacity(entries.len());
+    for entry in entries {
+        if let Some(other) = offsets.insert(&entry.name, entry.header_offset) {
+            let (first, second) = (other.min(entry.header_offset), other.max(entry.header_offset));
+            return Err(Error::Duplicate { name: entry.name.clone(), first, second });
         }
     }
     Ok(())

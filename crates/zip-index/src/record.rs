@@ -162,15 +162,28 @@ pub(crate) struct Header<'a> {
 
 impl<'a> Header<'a> {
     pub(crate) fn central(bytes: &'a [u8], offset: u64) -> Result<Self> {
-        Self::parse(bytes, offset, true).ok_or(Error::NoRecord { record: "directory entry", offset })
+        let parsed = from(bytes, offset).and_then(|bytes| Self::parse(bytes, true));
+        parsed.ok_or(Error::NoRecord { record: "directory entry", offset })
     }
 
+    /// What an error calls a local header.
+    pub(crate) const LOCAL: &'static str = "local header";
+    /// Bytes of a local header without its name and extra field, whose lengths are its last two numbers.
+    pub(crate) const LOCAL_MIN: usize = 30;
+
+    /// The local header that `bytes` start with; `offset` is its place in the file.
     pub(crate) fn local(bytes: &'a [u8], offset: u64) -> Result<Self> {
-        Self::parse(bytes, offset, false).ok_or(Error::NoRecord { record: "local header", offset })
+        Self::parse(bytes, false).ok_or(Error::NoRecord { record: Self::LOCAL, offset })
     }
 
-    fn parse(bytes: &'a [u8], offset: u64, central: bool) -> Option<Self> {
-        let whole = from(bytes, offset)?;
+    /// Bytes of the local header that `bytes` start with.
+    pub(crate) fn local_span(bytes: &[u8]) -> Option<usize> {
+        let mut lengths = Fields(bytes.get(Self::LOCAL_MIN.checked_sub(4)?..)?);
+        let name_and_extra = usize::from(lengths.u16()?).checked_add(lengths.u16()?.into())?;
+        name_and_extra.checked_add(Self::LOCAL_MIN)
+    }
+
+    fn parse(whole: &'a [u8], central: bool) -> Option<Self> {
         let mut fields = Fields(whole);
         fields.signature(if central { *b"PK\x01\x02" } else { *b"PK\x03\x04" })?;
         fields.take(if central { 2 + 2 } else { 2 })?; // versions

@@ -6,8 +6,8 @@
 //! whatever `sys_info` says: PyTorch does not look. Bytes an element come from the persistent ids.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
+use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 

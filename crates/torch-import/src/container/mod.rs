@@ -10,10 +10,10 @@ pub(crate) mod sniff;
 mod tar;
 mod zip;
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
+use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
@@ -223,6 +223,11 @@ impl Container {
         let start = bytes.as_ptr().addr().checked_sub(self.file.bytes().as_ptr().addr())?;
         let range = start..start.checked_add(bytes.len())?;
         Storage::mapped(&self.file, range, None)
+    }
+
+    /// How many storages the file has.
+    pub(crate) fn storages_len(&self) -> usize {
+        self.storages.len()
     }
 
     /// The path in the archive of the storage called `key`.

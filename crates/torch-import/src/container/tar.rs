@@ -8,10 +8,10 @@
 //! shape, stride and storage offset. The pickle's persistent ids are keys.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::Cursor;
 use std::ops::Range;
 
+use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::Heap;
 
@@ -156,7 +156,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
                 storage.numel
             )));
         }
-        let view = Some(StorageView { key: Cow::Owned(key.clone()), offset, numel });
+        let view = Some(Box::new(StorageView { key: Cow::Owned(key.clone()), offset, numel }));
         let storage = StorageRef { view, ..storage.clone() };
         if references.insert(key, storage).is_some() {
             return Err(chain.unexpected(format!("storage `{shown}` is there twice")));

@@ -3,8 +3,7 @@
 //! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`,
 //! `consolidated` or anything else; records that are not named here are left alone.
 
-use std::collections::HashMap;
-
+use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use tensor::ByteOrder;
 use zip_index::{Entry, Index, Method};

@@ -113,7 +113,11 @@ impl<'a> Merged<'a> {
 ///
 /// # Errors
 /// When two files hold one tensor, or the index says something else than the files.
-pub fn union<'a>(shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Merged<'a>, ShardError> {
+pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Merged<'a>, ShardError> {
+    if index.is_none() && shards.len() == 1 {
+        // The tensors of one file differ in name already.
+        return shards.pop().map(|shard| Merged::new(shard.checkpoint)).ok_or_else(empty);
+    }
     let mut holder: HashMap<String, String> = HashMap::new();
     let mut merged: Option<Merged<'a>> = None;
     for Shard { file, mut checkpoint } in shards {
