@@ -87,11 +87,13 @@ Examples:
   torch2carton consolidated.0*.pth -o llama.carton
   torch2carton resnet.pth --name resnet50 --license Apache-2.0 --misc labels.txt
   torch2carton model.pt -o /models/model.carton --no-clobber
+  torch2carton llama/consolidated.00.pth --n-heads 32 --rope-theta 10000 --norm-eps 1e-5
 
 A folder stands for the checkpoint at its top level, in one file or in many:
 safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
-A checkpoint with LLaMA's tensors and a params.json beside it becomes a model:
-tokens in, logits out. Any other becomes a module that returns its tensors.
+A LLaMA in Meta's files with params.json, or a LLaMA, Mistral or Qwen2 in Hugging
+Face's with config.json, becomes a model: tokens in, logits out. Any other
+becomes a module that returns its tensors, and the summary says why.
 The carton takes along what lies beside the checkpoint of: params.json,
 config.json, generation_config.json, tokenizer.model, tokenizer*.json,
 special_tokens_map.json, vocab.json, merges.txt, chat_template.jinja, LICENSE*.";
@@ -136,7 +138,59 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) model: Model,
+    #[command(flatten)]
     pub(crate) select: Select,
+}
+
+/// What becomes of the tensors, and what is known of the model beside them.
+#[derive(Args, Debug)]
+pub(crate) struct Model {
+    /// What the module is: a model of this architecture, or only the weights; auto goes by params.json,
+    /// config.json and the tensors' names
+    #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = arch)]
+    pub(crate) arch: Arch,
+    /// Heads of queries, where no params.json or config.json says so
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) n_heads: Option<u64>,
+    /// Base of the positions' wavelengths: 10000 in Llama 1 and 2, 500000 in Llama 3
+    #[arg(long, value_name = "NUMBER", value_parser = positive)]
+    pub(crate) rope_theta: Option<f64>,
+    /// Stretch long wavelengths: 8 in Llama 3.1, 32 in Llama 3.2
+    #[arg(long, value_name = "FACTOR", value_parser = positive)]
+    pub(crate) rope_factor: Option<f64>,
+    /// Epsilon of the norms, such as 1e-5
+    #[arg(long, value_name = "NUMBER", value_parser = positive)]
+    pub(crate) norm_eps: Option<f64>,
+    /// Take tensors along that the model has no use for
+    #[arg(long)]
+    pub(crate) keep_extra: bool,
+}
+
+/// `--arch`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arch {
+    Auto,
+    Weights,
+    /// The name of an architecture.
+    Named(String),
+}
+
+fn arch(text: &str) -> Result<Arch, String> {
+    match text {
+        "auto" => Ok(Arch::Auto),
+        "weights" => Ok(Arch::Weights),
+        name if torchscript::architectures().any(|known| known == name) => Ok(Arch::Named(name.to_owned())),
+        _ => {
+            let known: Vec<&str> = torchscript::architectures().collect();
+            Err(format!("expected auto, {} or weights", known.join(", ")))
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 /// Which tensors, under which names.

@@ -9,11 +9,11 @@ use carton_format::{Config, DataType, Dimension, Port, Runner, Shape, TensorInde
 use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
 use tensor::Tensor;
-use torchscript::{Converted, LlamaParams};
+use torchscript::{About, Asked, Converted, Fact};
 use zip_layout::Content;
 
 use crate::beside::{self, Misc, Shard, file_name, folder};
-use crate::cli::{self, Usage};
+use crate::cli::{self, Arch, Usage};
 use crate::inspect::Totals;
 use crate::merge;
 use crate::output::{self, Output};
@@ -32,8 +32,8 @@ const EXTENSIONS: &[&str] =
     &["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "tar", "model", "safetensors", "torch", "zip"];
 /// Where the values that are no tensors travel.
 const VALUES: &str = "misc/checkpoint.json";
-/// More than any params.json has.
-const PARAMS_MAX: u64 = 16 << 20;
+/// More than any params.json or config.json has.
+const DOCUMENT_MAX: u64 = 16 << 20;
 
 pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let start = Instant::now();
@@ -156,33 +156,90 @@ fn misc(args: &cli::Convert, file: &Path) -> Result<Vec<Misc>> {
     Ok(all)
 }
 
-/// A LLaMA where the checkpoint has its tensors and a params.json beside it; else its weights.
+/// The module that `--arch` asks for: a model, or the weights and the reason why not a model.
 fn converted<'a>(
     args: &cli::Convert,
     sources: &Sources,
     tensors: &[(String, Tensor<'a>)],
 ) -> Result<Converted<'a>> {
-    let params = sources.path.with_file_name("params.json");
-    if !torchscript::is_llama(tensors)
-        || !params.is_file()
-        || (args.single && sources.is_single() && beside::shard(&sources.path).is_some())
-    {
-        return Ok(torchscript::weights(tensors)?);
+    let auto = args.model.arch == Arch::Auto;
+    let weights = |why: &str| -> Result<Converted<'a>> {
+        Ok(Converted { why: Some(why.to_owned()), ..torchscript::weights(tensors)? })
+    };
+    let alone = args.single && sources.is_single();
+    if auto && alone && beside::shard(&sources.path).is_some() {
+        return weights(ONE_SHARD);
     }
-    let llama = LlamaParams::from_json(&small_text(&params)?).with_context(|| shown(&params))?;
-    if let Some(of) = torchscript::shard_of(tensors, &llama) {
-        if args.single {
-            return Ok(torchscript::weights(tensors)?);
+    let result = match &args.model.arch {
+        Arch::Weights => return Ok(torchscript::weights(tensors)?),
+        Arch::Auto => torchscript::auto(tensors, &about(args, &sources.path)?),
+        Arch::Named(name) => torchscript::model(name, tensors, &about(args, &sources.path)?),
+    };
+    match result {
+        Err(torchscript::Error::Shard { .. }) if auto && alone => weights(ONE_SHARD),
+        Err(torchscript::Error::Shard { of }) if sources.is_single() => {
+            let of = usize::try_from(of).unwrap_or(usize::MAX);
+            bail!(sources::lone_shard(&sources.path, Shard { number: 1, of }))
         }
-        bail!(sources::lone_shard(&sources.path, Shard { number: 1, of }));
+        Err(error) if error.is_of_a_model() => bail!("{error}; {}", remedy(&error, sources)),
+        result => Ok(result?),
     }
-    Ok(torchscript::llama(tensors, &llama)?)
+}
+
+const ONE_SHARD: &str = "one shard of several";
+
+/// What lies beside the checkpoint, and what is said on the command line.
+fn about(args: &cli::Convert, path: &Path) -> Result<About> {
+    let text = |name: &str| {
+        let path = path.with_file_name(name);
+        path.is_file().then(|| small_text(&path)).transpose()
+    };
+    let model = &args.model;
+    Ok(About {
+        params: text("params.json")?,
+        config: text("config.json")?,
+        adapter: text("adapter_config.json")?,
+        asked: Asked {
+            n_heads: model.n_heads,
+            rope_theta: model.rope_theta,
+            rope_factor: model.rope_factor,
+            norm_eps: model.norm_eps,
+        },
+        keep_extra: model.keep_extra,
+    })
+}
+
+/// What to do about a model that does not come together.
+fn remedy(error: &torchscript::Error, sources: &Sources) -> String {
+    const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
+    match error {
+        torchscript::Error::Missing { facts, queries, .. } => {
+            let say = |fact: &Fact| match fact {
+                Fact::Heads => format!(" --n-heads {}", probable_heads(*queries)),
+                Fact::RopeTheta => " --rope-theta 10000".to_owned(),
+                Fact::NormEps => " --norm-eps 1e-5".to_owned(),
+            };
+            let flags: String = facts.iter().map(say).collect();
+            let command = format!("torch2carton {}{flags}", sources.typed());
+            format!("say it, with this model's own numbers: `{command}`; {WEIGHTS}")
+        }
+        torchscript::Error::UnexpectedTensors { .. } => {
+            format!("--keep-extra takes them along, --exclude leaves them out, {WEIGHTS}")
+        }
+        _ => WEIGHTS.to_owned(),
+    }
+}
+
+/// Heads of the sizes that models have most often.
+fn probable_heads(queries: u64) -> u64 {
+    let sizes = [128, 64, 32, 16, 8, 4, 2].into_iter().filter(|size| queries.is_multiple_of(*size));
+    sizes.filter_map(|size| queries.checked_div(size)).find(|heads| *heads > 1).unwrap_or(1)
 }
 
 fn small_text(path: &Path) -> Result<String> {
     let len = path.metadata().with_context(|| shown(path))?.len();
-    if len > PARAMS_MAX {
-        bail!("{}: {} is more than a params.json has", shown(path), bytes(len));
+    if len > DOCUMENT_MAX {
+        bail!("{}: {} is more than such a file has", shown(path), bytes(len));
     }
     std::fs::read_to_string(path).with_context(|| shown(path))
 }
@@ -231,7 +288,10 @@ fn port(port: &torchscript::Port) -> Result<Port> {
         torchscript::Dim::Size(size) => Dimension::Size(*size),
     });
     let shape = Shape::Dimensions(dimensions.collect());
-    Ok(Port { description: port.description.clone(), ..Port::new(&port.name, dtype, shape) })
+    let description = port.description.as_ref();
+    let description =
+        description.map(|text| if port.optional { format!("optional: {text}") } else { text.clone() });
+    Ok(Port { description, ..Port::new(&port.name, dtype, shape) })
 }
 
 fn write(
@@ -295,13 +355,18 @@ fn summary(
     if !beside::has_tokenizer(misc) {
         taken.push_str("; no tokenizer found (add one with --misc FILE)");
     }
-    let ports = |ports: &[torchscript::Port]| match ports {
-        many if many.len() > 4 => format!("{} tensors", many.len()),
-        few => few.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", "),
+    let ports = |ports: &[torchscript::Port]| {
+        let names = ports.iter().filter(|port| !port.optional).map(|port| port.name.as_str());
+        match names.collect::<Vec<_>>() {
+            many if many.len() > 4 => format!("{} tensors", many.len()),
+            few => few.join(", "),
+        }
     };
+    let why = converted.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let kind = format!("{}{why}", converted.kind);
     let kind = match converted.inputs.as_slice() {
-        [] => format!("{}: returns {}", converted.kind, ports(&converted.outputs)),
-        inputs => format!("{}: {} -> {}", converted.kind, ports(inputs), ports(&converted.outputs)),
+        [] => format!("{kind}: returns {}", ports(&converted.outputs)),
+        inputs => format!("{kind}: {} -> {}", ports(inputs), ports(&converted.outputs)),
     };
     let parameters = Totals::of(tensors).parameters;
     let mut err = anstream::stderr().lock();

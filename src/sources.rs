@@ -178,6 +178,14 @@ impl Sources {
         Ok((merged.checkpoint, notes))
     }
 
+    /// What one types to name the checkpoint.
+    pub(crate) fn typed(&self) -> String {
+        quoted(match self.kind {
+            Kind::Single => &self.path,
+            _ => folder(&self.path),
+        })
+    }
+
     /// Whether the checkpoint is one file of its own.
     pub(crate) fn is_single(&self) -> bool {
         self.kind == Kind::Single

@@ -62,7 +62,7 @@ class Carton(Zip):
 
     def is_llama(self):
         """Whether the module takes tokens, by the carton's own description."""
-        return [i["name"] for i in self.toml.get("input", [])] == ["tokens"]
+        return [i["name"] for i in self.toml.get("input", [])][:1] == ["tokens"]
 
 
 def without_colour(text):

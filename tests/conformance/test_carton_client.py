@@ -5,7 +5,7 @@ import json
 
 import pytest
 from carton_file import Carton
-from checkpoints import LLAMA_PARAMS, WEIGHTS
+from checkpoints import LLAMA_PARAMS, VOCAB, WEIGHTS
 from program import succeed
 
 DESCRIPTION = "A *small* model.\n\nWith \"quotes\", a back\\slash, ünïcode and 🦙."
@@ -15,8 +15,13 @@ def test_llama(case, carton_client):
     made = case("llama_float32", params=LLAMA_PARAMS)
     info = carton_client.ask("info", path=str(made.carton_path))
     assert info["model_name"] == made.folder.name  # a generic stem: the folder names the model
-    assert info["inputs"] == [{"name": "tokens", "dtype": "int64", "shape": ["batch", "seq"]}]
-    assert [(o["name"], o["dtype"]) for o in info["outputs"]] == [("logits", "float32")]
+    cache = lambda name, tokens: {"name": name, "dtype": "float32", "shape": [2, "batch", tokens, 4, 16]}
+    scalar = lambda name: {"name": name, "dtype": "int64", "shape": []}
+    assert info["inputs"] == [
+        {"name": "tokens", "dtype": "int64", "shape": ["batch", "seq"]}, scalar("last_only"), scalar("use_cache"),
+        cache("past_key", "past"), cache("past_value", "past")]
+    logits = {"name": "logits", "dtype": "float32", "shape": ["batch", "seq", VOCAB]}
+    assert info["outputs"] == [logits, cache("present_key", "total"), cache("present_value", "total")]
     assert info["runner"] == {"name": "torchscript", "framework": "=2.0", "compat": 1, "opts": None}
     assert info["misc"] == {"params.json": hashlib.sha256((made.folder / "params.json").read_bytes()).hexdigest()}
 

@@ -125,7 +125,8 @@ def test_forward_takes_and_returns_a_dict_of_tensors(case, torch):
 
 def test_the_carton_describes_tokens_and_logits(case):
     toml = case("llama_float32", params=LLAMA_PARAMS).carton.toml
-    (tokens,), (logits,) = toml["input"], toml["output"]
+    (tokens, *more), (logits, *cache) = toml["input"], toml["output"]
+    assert all(port["description"].startswith("optional: ") for port in more + cache)
     assert (tokens["name"], tokens["dtype"]) == ("tokens", "int64")
     assert (logits["name"], logits["dtype"]) == ("logits", "float32")
     assert len(tokens["shape"]) == 2 and all(isinstance(d, str) for d in tokens["shape"])

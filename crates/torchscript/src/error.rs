@@ -68,18 +68,39 @@ pub enum Error {
     /// The archive cannot be laid out.
     #[error("model.pt: {0}")]
     Zip(#[from] std::io::Error),
-    /// `params.json` is no JSON, or a value in it has another type than it should.
-    #[error("params.json: {0}")]
-    Params(serde_json::Error),
-    /// `params.json` lacks what cannot be told from the shapes.
-    #[error("params.json has no `{key}`, which the shapes do not tell")]
-    MissingParam {
-        /// The key.
-        key: &'static str,
+    /// `params.json` or `config.json` is no JSON, or a value in it has another type than it should.
+    #[error("{file}: {error}")]
+    Document {
+        /// The document.
+        file: &'static str,
+        /// What is wrong with it.
+        error: serde_json::Error,
     },
-    /// A value in `params.json` that no LLaMA has.
-    #[error("params.json: `{key}` is {found}, expected {expected}")]
+    /// Neither the document nor the shapes tell what a model needs.
+    #[error("{}", untold(file, *there, facts))]
+    Missing {
+        /// The document that should tell.
+        file: &'static str,
+        /// Whether the document is there.
+        there: bool,
+        /// What is missing.
+        facts: Vec<Fact>,
+        /// Elements of all query heads together.
+        queries: u64,
+    },
+    /// A document lacks a key that goes with another one.
+    #[error("{file}: there is no `{key}`")]
+    MissingKey {
+        /// The document.
+        file: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// A value in a document that no model of this architecture has, or not with these tensors.
+    #[error("{file}: `{key}` is {found}, expected {expected}")]
     Param {
+        /// The document.
+        file: &'static str,
         /// The key.
         key: String,
         /// The value, as JSON prints it.
@@ -87,27 +108,61 @@ pub enum Error {
         /// What it should be.
         expected: String,
     },
-    /// A key in `params.json` that makes another model of it than this LLaMA.
-    #[error("params.json: `{}` changes the result, and this LLaMA does not know it", key.escape_debug())]
+    /// A key in a document that makes another model of it.
+    #[error("{file}: `{}` changes the result, and no forward here knows it", key.escape_debug())]
     UnknownParam {
+        /// The document.
+        file: &'static str,
         /// The key.
         key: String,
     },
-    /// A tensor that a LLaMA needs is not there.
-    #[error("there is no tensor `{name}`, which a LLaMA of {n_layers} layers has")]
+    /// Sizes were asked for, and this is only weights.
+    #[error("this is no model that runs: {why}")]
+    NoModel {
+        /// Why not.
+        why: String,
+    },
+    /// An architecture that is none of ours.
+    #[error("there is no architecture `{}` here", name.escape_debug())]
+    Architecture {
+        /// Its name.
+        name: String,
+    },
+    /// Tensors whose names are not those of the architecture.
+    #[error("this is no {architecture}: there is no tensor `{name}`")]
+    Misnamed {
+        /// The architecture.
+        architecture: &'static str,
+        /// A tensor that it has.
+        name: String,
+    },
+    /// An architecture whose tensors do not say all that a `config.json` says.
+    #[error("there is no config.json, and the shapes do not tell all of {architecture}")]
+    NoConfig {
+        /// The architecture.
+        architecture: &'static str,
+    },
+    /// One of several model-parallel shards.
+    #[error("these are the shapes of one of {of} shards")]
+    Shard {
+        /// How many there are.
+        of: u64,
+    },
+    /// A tensor that a model needs is not there.
+    #[error("there is no tensor `{name}`, which a model of {n_layers} layers has")]
     MissingTensor {
         /// The tensor.
         name: String,
-        /// Layers, by `params.json` or else by the tensors' names.
+        /// Layers, by the document or else by the tensors' names.
         n_layers: u64,
     },
-    /// Tensors that this LLaMA has no use for.
-    #[error("no part of this LLaMA: {}", few(names))]
+    /// Tensors that this model has no use for.
+    #[error("no part of this model: {}", few(names))]
     UnexpectedTensors {
         /// Their names.
         names: Vec<String>,
     },
-    /// A tensor's shape disagrees with `params.json`.
+    /// A tensor's shape disagrees with the document.
     #[error("tensor `{tensor}`: shape {found:?}, expected {expected:?} by {why}")]
     Shape {
         /// The tensor.
@@ -119,9 +174,9 @@ pub enum Error {
         /// What the expectation follows from.
         why: String,
     },
-    /// A LLaMA's weight that is no floating-point number.
+    /// A model's weight that is no floating-point number.
     #[error(
-        "tensor `{tensor}`: {dtype}, expected float32, float16, bfloat16 or float64 in a LLaMA that runs"
+        "tensor `{tensor}`: {dtype}, expected float32, float16, bfloat16 or float64 in a model that runs"
     )]
     NotFloat {
         /// The tensor.
@@ -131,8 +186,76 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether only the `forward` of a model is at fault: the tensors alone can be converted.
+    pub fn is_of_a_model(&self) -> bool {
+        match self {
+            Self::Document { .. }
+            | Self::Missing { .. }
+            | Self::MissingKey { .. }
+            | Self::Param { .. }
+            | Self::UnknownParam { .. }
+            | Self::NoModel { .. }
+            | Self::Architecture { .. }
+            | Self::Misnamed { .. }
+            | Self::NoConfig { .. }
+            | Self::Shard { .. }
+            | Self::MissingTensor { .. }
+            | Self::UnexpectedTensors { .. }
+            | Self::Shape { .. }
+            | Self::NotFloat { .. } => true,
+            Self::Duplicate { .. }
+            | Self::Reserved { .. }
+            | Self::Dtype { .. }
+            | Self::MixedDtypes { .. }
+            | Self::Outside { .. }
+            | Self::TooLarge { .. }
+            | Self::Pickle(_)
+            | Self::Zip(_) => false,
+        }
+    }
+}
+
+/// What shapes do not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The number of query heads.
+    Heads,
+    /// The base of the wavelengths of positions.
+    RopeTheta,
+    /// The epsilon of the norms.
+    NormEps,
+}
+
+impl Fact {
+    /// Its key in `file`.
+    fn key(self, file: &str) -> &'static str {
+        let metas = file == "params.json";
+        match self {
+            Self::Heads if metas => "n_heads",
+            Self::Heads => "num_attention_heads",
+            Self::RopeTheta => "rope_theta",
+            Self::NormEps if metas => "norm_eps",
+            Self::NormEps => "rms_norm_eps",
+        }
+    }
+}
+
+fn untold(file: &str, there: bool, facts: &[Fact]) -> String {
+    let keys: Vec<String> = facts.iter().map(|fact| format!("`{}`", fact.key(file))).collect();
+    let keys = match keys.as_slice() {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        keys => keys.join(", "),
+    };
+    if there {
+        format!("{file} has no {keys}, which the shapes do not tell")
+    } else {
+        format!("there is no {file}, and the shapes do not tell {keys}")
+    }
+}
+
 /// The first few of many names.
-fn few(names: &[String]) -> String {
+pub(crate) fn few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut out: Vec<String> =
         names.iter().take(SHOWN).map(|name| format!("`{}`", name.escape_debug())).collect();

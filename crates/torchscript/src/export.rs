@@ -38,5 +38,5 @@ pub(crate) fn port(name: &str, tensor: &Tensor<'_>) -> Result<Port> {
         let parts = if pairs { ", as real and imaginary parts" } else { "" };
         format!("{} in the checkpoint{parts}", tensor.dtype())
     });
-    Ok(Port { name: name.to_owned(), dtype, shape, description })
+    Ok(Port { name: name.to_owned(), dtype, shape, description, optional: false })
 }

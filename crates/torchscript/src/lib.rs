@@ -2,8 +2,8 @@
 //!
 //! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes
 //! (`code/`), and one record of bytes a storage (`data/`). [`weights`] makes one that hands any
-//! checkpoint's tensors out by name, [`llama`] one that runs. Both keep the tensors under their own
-//! names with their dtypes, shapes, strides and shared storages.
+//! checkpoint's tensors out by name, [`model`] one that runs, and [`auto`] whichever fits. All keep the
+//! tensors under their own names with their dtypes, shapes, strides and shared storages.
 //!
 //! ```
 //! use tensor::{Dtype, Storage, Tensor};
@@ -29,9 +29,9 @@ mod record;
 mod source;
 
 pub use archive::Archive;
-pub use code::llama::{LlamaParams, is_llama, llama, shard_of};
 pub use code::weights::weights;
-pub use error::{Error, Result};
+pub use code::{About, Asked, architectures, auto, model};
+pub use error::{Error, Fact, Result};
 pub use record::Record;
 
 use tensor::Dtype;
@@ -49,6 +49,8 @@ pub struct Converted<'a> {
     pub notes: Vec<String>,
     /// What the module is.
     pub kind: Kind,
+    /// Why [`auto`] made weights of it.
+    pub why: Option<String>,
 }
 
 /// What a module is.
@@ -58,14 +60,19 @@ pub enum Kind {
     /// Tensors by name.
     Weights,
     /// Tokens in, logits out.
-    Llama,
+    Model {
+        /// What a person calls the architecture, such as `llama`.
+        name: &'static str,
+        /// The class of the module, such as `Llama`.
+        class: &'static str,
+    },
 }
 
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Weights => "weights",
-            Self::Llama => "llama",
+            Self::Model { name, .. } => name,
         })
     }
 }
@@ -81,6 +88,8 @@ pub struct Port {
     pub shape: Vec<Dim>,
     /// What it is, where the name does not say it.
     pub description: Option<String>,
+    /// Whether it may be left out.
+    pub optional: bool,
 }
 
 /// One dimension of a [`Port`].

@@ -19,6 +19,11 @@ use crate::{Error, Result};
 /// The qualified name of the file that holds all classes, `code/__torch__/torch2carton.py`.
 pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
 
+/// The types of containers, as the text and the pickle name them.
+const TENSORS: &str = "Dict[str, Tensor]";
+const LIST: &str = "List[Tensor]";
+const INTS: &str = "List[int]";
+
 /// A module that was added to a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModuleId(usize);
@@ -33,13 +38,14 @@ pub(crate) enum Value {
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// In the `state_dict`, among the module's parameters.
+    /// In the `state_dict`.
     Parameter(TensorId),
-    /// In the `state_dict`, behind the module's parameters.
-    Buffer(TensorId),
     Module(ModuleId),
     /// All tensors of the list by name, not in the `state_dict`.
     Tensors,
+    /// Some tensors of the list, not in the `state_dict`.
+    List(Vec<TensorId>),
+    Ints(Vec<i64>),
 }
 
 /// What a class declares of an attribute.
@@ -49,9 +55,10 @@ enum Type {
     Int,
     Float,
     Parameter,
-    Buffer,
     Module(ClassId),
     Tensors,
+    List,
+    Ints,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,8 +132,9 @@ impl Tree {
             Value::Int(_) => Type::Int,
             Value::Float(_) => Type::Float,
             Value::Parameter(_) => Type::Parameter,
-            Value::Buffer(_) => Type::Buffer,
             Value::Tensors => Type::Tensors,
+            Value::List(_) => Type::List,
+            Value::Ints(_) => Type::Ints,
             Value::Module(id) => Type::Module(self.module(*id).class),
         }
     }
@@ -157,13 +165,11 @@ impl Tree {
         let (name, class) = (self.class_name(id), self.class(id));
         writeln!(out, "class {name}(Module):")?;
         // What stands in neither list is no part of the state_dict.
-        for (list, members) in [("__parameters__", Type::Parameter), ("__buffers__", Type::Buffer)] {
-            write!(out, "  {list} = [")?;
-            for (attribute, _) in class.attributes.iter().filter(|(_, kind)| *kind == members) {
-                write!(out, "{}, ", quoted(attribute))?;
-            }
-            writeln!(out, "]")?;
+        write!(out, "  __parameters__ = [")?;
+        for (attribute, _) in class.attributes.iter().filter(|(_, kind)| *kind == Type::Parameter) {
+            write!(out, "{}, ", quoted(attribute))?;
         }
+        writeln!(out, "]\n  __buffers__ = []")?;
         for (attribute, kind) in &class.attributes {
             if is_identifier(attribute) {
                 write!(out, "  {attribute} : ")?;
@@ -174,8 +180,10 @@ impl Tree {
                 Type::Bool => writeln!(out, "bool"),
                 Type::Int => writeln!(out, "int"),
                 Type::Float => writeln!(out, "float"),
-                Type::Parameter | Type::Buffer => writeln!(out, "Tensor"),
-                Type::Tensors => writeln!(out, "Dict[str, Tensor]"),
+                Type::Parameter => writeln!(out, "Tensor"),
+                Type::Tensors => writeln!(out, "{TENSORS}"),
+                Type::List => writeln!(out, "{LIST}"),
+                Type::Ints => writeln!(out, "{INTS}"),
                 Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
             }?;
         }
@@ -254,22 +262,45 @@ impl Objects<'_, '_> {
             Value::Bool(value) => self.pickler.bool(*value),
             Value::Int(value) => self.pickler.int(*value),
             Value::Float(value) => self.pickler.float(*value),
-            Value::Parameter(id) | Value::Buffer(id) => self.tensor(*id)?,
+            Value::Parameter(id) => self.tensor(*id)?,
             Value::Module(_) => unreachable!("`data_pkl` opens modules itself"),
-            Value::Tensors => {
-                self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
-                self.pickler.empty_dict();
-                self.pickler.mark();
-                for (i, (name, _)) in self.tensors.iter().enumerate() {
-                    self.pickler.text(name)?;
-                    self.tensor(TensorId(i))?;
+            Value::Tensors => self.tagged(TENSORS, |objects| {
+                objects.pickler.empty_dict();
+                objects.pickler.mark();
+                for (i, (name, _)) in objects.tensors.iter().enumerate() {
+                    objects.pickler.text(name)?;
+                    objects.tensor(TensorId(i))?;
                 }
-                self.pickler.setitems();
-                self.pickler.text("Dict[str, Tensor]")?;
-                self.pickler.tuple2();
-                self.pickler.reduce();
-            }
+                objects.pickler.setitems();
+                Ok(())
+            })?,
+            Value::List(ids) => self.tagged(LIST, |objects| {
+                objects.pickler.empty_list();
+                objects.pickler.mark();
+                ids.iter().try_for_each(|id| objects.tensor(*id))?;
+                objects.pickler.appends();
+                Ok(())
+            })?,
+            Value::Ints(numbers) => self.tagged(INTS, |objects| {
+                objects.pickler.empty_list();
+                objects.pickler.mark();
+                for number in numbers {
+                    objects.pickler.int(*number);
+                }
+                objects.pickler.appends();
+                Ok(())
+            })?,
         }
+        Ok(())
+    }
+
+    /// A container, whose elements torch would otherwise take for `Any`.
+    fn tagged(&mut self, tag: &str, container: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
+        container(self)?;
+        self.pickler.text(tag)?;
+        self.pickler.tuple2();
+        self.pickler.reduce();
         Ok(())
     }
 

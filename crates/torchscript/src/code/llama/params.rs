@@ -1,4 +1,4 @@
-//! `params.json`, and what it and the shapes together say of a LLaMA.
+//! Meta's `params.json`.
 //!
 //! Facts: `ModelArgs` and `FeedForward` in Meta's `llama-models` 0.3.0 (`models/llama3/args.py`, `model.py`);
 //! `head_dim` and `hidden_dim` are Mistral's, `rope_scaling_factor` is of Meta's newer files.
@@ -9,6 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::Tensor;
 
+use crate::code::Asked;
+use crate::code::decoder::rope::{Rope, Scaling, THETA};
+use crate::code::decoder::{Biases, META, Said, Windows};
 use crate::{Error, Result};
 
 /// Keys that say nothing about the result.
@@ -33,7 +36,7 @@ const SCALED_BY_32: &[(u64, u64)] = &[(2048, 16), (3072, 28)];
 
 /// What `params.json` says of a model. Every value may be missing.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct LlamaParams {
+pub(in crate::code) struct LlamaParams {
     dim: Option<u64>,
     n_layers: Option<u64>,
     n_heads: Option<u64>,
@@ -55,53 +58,111 @@ impl LlamaParams {
     /// Reads the text of a `params.json`.
     ///
     /// # Errors
-    /// When it is no JSON, a value has the wrong type or is no size, or a key makes another model of it.
-    pub fn from_json(text: &str) -> Result<Self> {
-        let params: Self = serde_json::from_str(text).map_err(Error::Params)?;
+    /// When it is no JSON, a value has the wrong type, or a key makes another model of it.
+    pub(in crate::code) fn from_json(text: &str) -> Result<Self> {
+        let params: Self =
+            serde_json::from_str(text).map_err(|error| Error::Document { file: META.file, error })?;
         let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
         let other = params.others.iter().find(|(key, value)| {
             !off(value) && OTHER_MODELS.iter().any(|beginning| key.starts_with(beginning))
         });
         if let Some((key, _)) = other {
-            return Err(Error::UnknownParam { key: key.clone() });
+            return Err(Error::UnknownParam { file: META.file, key: key.clone() });
         }
+        params.check()?;
+        Ok(params)
+    }
+
+    /// What is said where there is no `params.json`.
+    pub(in crate::code) fn of_heads(head_dim: Option<u64>) -> Self {
+        Self { head_dim, ..Self::default() }
+    }
+
+    /// Whether the values can be sizes.
+    fn check(&self) -> Result<()> {
         for (key, size) in [
-            ("dim", params.dim),
-            ("n_layers", params.n_layers),
-            ("n_heads", params.n_heads),
-            ("n_kv_heads", params.n_kv_heads),
-            ("head_dim", params.head_dim),
-            ("hidden_dim", params.hidden_dim),
-            ("multiple_of", params.multiple_of),
+            ("dim", self.dim),
+            ("n_layers", self.n_layers),
+            ("n_heads", self.n_heads),
+            ("n_kv_heads", self.n_kv_heads),
+            ("head_dim", self.head_dim),
+            ("hidden_dim", self.hidden_dim),
+            ("multiple_of", self.multiple_of),
         ] {
             if size == Some(0) {
                 return Err(wrong(key, &0, "at least 1"));
             }
         }
         for (key, number) in [
-            ("ffn_dim_multiplier", params.ffn_dim_multiplier),
-            ("norm_eps", params.norm_eps),
-            ("rope_theta", params.rope_theta),
-            ("rope_scaling_factor", params.rope_scaling_factor),
+            ("ffn_dim_multiplier", self.ffn_dim_multiplier),
+            ("norm_eps", self.norm_eps),
+            ("rope_theta", self.rope_theta),
+            ("rope_scaling_factor", self.rope_scaling_factor),
         ] {
             if let Some(number) = number.filter(|number| *number <= 0.0) {
                 return Err(wrong(key, &number, "more than 0"));
             }
         }
-        Ok(params)
-    }
-
-    /// Elements of all query heads together; `dim` is the width of the model.
-    pub(super) fn attention_width(&self, dim: u64) -> Option<u64> {
-        match self.head_dim {
-            None => Some(dim),
-            Some(head_dim) => self.n_heads?.checked_mul(head_dim),
+        // -1 is Llama 2's word for "the tokenizer knows".
+        match self.vocab_size.filter(|vocab| *vocab != -1 && *vocab <= 0) {
+            Some(vocab) => Err(wrong("vocab_size", &vocab, "a size, or -1")),
+            None => Ok(()),
         }
     }
 
-    /// Keys that were not looked at.
-    pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
-        self.others.keys().map(String::as_str).filter(|key| !IGNORED.contains(key))
+    /// Puts what a person says in place of what the document says.
+    pub(in crate::code) fn ask(&mut self, asked: &Asked) {
+        self.n_heads = asked.n_heads.or(self.n_heads);
+        self.rope_theta = asked.rope_theta.or(self.rope_theta);
+        self.norm_eps = asked.norm_eps.or(self.norm_eps);
+        if asked.rope_factor.is_some() {
+            (self.use_scaled_rope, self.rope_scaling_factor) = (Some(true), asked.rope_factor);
+        }
+    }
+
+    /// The number of model-parallel shards, when the shapes are those of one of several: its attention has
+    /// one of so many parts of the width that is asked for.
+    pub(in crate::code) fn shard_of(&self, tensors: &HashMap<&str, &Tensor<'_>>) -> Option<u64> {
+        let shape = |part: usize| match tensors.get(META.part(0, part).as_str())?.shape() {
+            [rows, columns] => Some((*rows, *columns)),
+            _ => None,
+        };
+        // wq is cut across its rows, wo across its columns; the other dimension of each is the model's.
+        let (part, dim) = shape(0)?;
+        let whole = match self.head_dim {
+            None => dim,
+            Some(head_dim) => self.n_heads?.checked_mul(head_dim)?,
+        };
+        let of = whole.checked_div(part)?;
+        let exact = of.checked_mul(part)? == whole && shape(3)? == (dim, part);
+        (exact && of > 1).then_some(of)
+    }
+
+    /// The same in a decoder's words.
+    pub(in crate::code) fn said(&self, tensors: &HashMap<&str, &Tensor<'_>>) -> Said {
+        let dim = tensors.get(META.part(0, 0).as_str()).and_then(|wq| wq.shape().get(1).copied());
+        let dim = self.dim.or(dim);
+        let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));
+        let factor = || self.rope_scaling_factor.unwrap_or(if by_32 { 32.0 } else { 8.0 });
+        let unused = self.others.keys().filter(|key| !IGNORED.contains(&key.as_str()));
+        Said {
+            dim,
+            n_layers: self.n_layers,
+            n_heads: self.n_heads,
+            n_kv_heads: self.n_kv_heads,
+            head_dim: self.head_dim,
+            hidden: dim.and_then(|dim| self.hidden(dim)),
+            vocab: self.vocab_size.and_then(|vocab| u64::try_from(vocab).ok()),
+            norm_eps: self.norm_eps.unwrap_or(1e-5),
+            rope: Rope {
+                theta: self.rope_theta.unwrap_or(THETA),
+                scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::by(factor())),
+            },
+            tied: true,
+            windows: Windows::default(),
+            biases: Biases::default(),
+            notes: unused.map(|key| format!("{}: `{}` is not used", META.file, key.escape_debug())).collect(),
+        }
     }
 
     /// The width of the feed-forward layers, as Meta's code computes it from `dim`.
@@ -124,81 +185,7 @@ impl LlamaParams {
 }
 
 fn wrong(key: &str, found: &impl ToString, expected: impl Into<String>) -> Error {
-    Error::Param { key: key.to_owned(), found: found.to_string(), expected: expected.into() }
-}
-
-/// A LLaMA whose params and shapes agree.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Config {
-    pub(super) dim: u64,
-    pub(super) n_layers: u64,
-    pub(super) n_heads: u64,
-    pub(super) n_kv_heads: u64,
-    pub(super) head_dim: u64,
-    pub(super) hidden: u64,
-    pub(super) vocab: u64,
-    pub(super) norm_eps: f64,
-    pub(super) rope_theta: f64,
-    /// The factor by which long wavelengths are stretched.
-    pub(super) rope_factor: Option<f64>,
-}
-
-impl Config {
-    /// What `params` say, and what they leave open and the shapes tell.
-    pub(super) fn new(params: &LlamaParams, tensors: &HashMap<&str, &Tensor<'_>>) -> Result<Self> {
-        let layers =
-            tensors.keys().filter_map(|name| layer_of(name)).max().map_or(0, |n| n.saturating_add(1));
-        let n_layers = params.n_layers.unwrap_or(layers);
-        if n_layers != layers {
-            return Err(wrong("n_layers", &n_layers, format!("{layers}, the checkpoint's layers")));
-        }
-        let size = |name: &str, dimension: usize| {
-            let tensor = tensors.get(name);
-            tensor
-                .and_then(|tensor| tensor.shape().get(dimension).copied())
-                .ok_or_else(|| Error::MissingTensor { name: name.to_owned(), n_layers })
-        };
-        let dim = params.dim.map_or_else(|| size("tok_embeddings.weight", 1), Ok)?;
-        let n_heads = params.n_heads.ok_or(Error::MissingParam { key: "n_heads" })?;
-        let head_dim = params.head_dim.or_else(|| dim.checked_div(n_heads)).unwrap_or(0);
-        if params.head_dim.is_none() && head_dim.checked_mul(n_heads) != Some(dim) {
-            return Err(wrong("n_heads", &n_heads, format!("a divisor of dim {dim}")));
-        }
-        if head_dim == 0 || !head_dim.is_multiple_of(2) {
-            return Err(wrong("head_dim", &head_dim, "an even size, whose halves are rotated"));
-        }
-        let wk =
-            || size("layers.0.attention.wk.weight", 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
-        let n_kv_heads = params.n_kv_heads.map_or_else(wk, Ok)?;
-        if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
-            return Err(wrong("n_kv_heads", &n_kv_heads, format!("a divisor of n_heads {n_heads}")));
-        }
-        let w1 = || size("layers.0.feed_forward.w1.weight", 0);
-        // -1 is Llama 2's word for "the tokenizer knows".
-        let vocab = match params.vocab_size {
-            None | Some(-1) => size("tok_embeddings.weight", 0)?,
-            Some(vocab) => u64::try_from(vocab).map_err(|_| wrong("vocab_size", &vocab, "a size, or -1"))?,
-        };
-        let by_32 = SCALED_BY_32.contains(&(dim, n_layers));
-        let factor = || params.rope_scaling_factor.unwrap_or(if by_32 { 32.0 } else { 8.0 });
-        Ok(Self {
-            dim,
-            n_layers,
-            n_heads,
-            n_kv_heads,
-            head_dim,
-            hidden: params.hidden(dim).map_or_else(w1, Ok)?,
-            vocab,
-            norm_eps: params.norm_eps.unwrap_or(1e-5),
-            rope_theta: params.rope_theta.unwrap_or(10_000.0),
-            rope_factor: params.use_scaled_rope.unwrap_or(false).then(factor),
-        })
-    }
-}
-
-/// The number of the layer that a tensor belongs to.
-fn layer_of(name: &str) -> Option<u64> {
-    name.strip_prefix("layers.")?.split('.').next()?.parse().ok()
+    Error::Param { file: META.file, key: key.to_owned(), found: found.to_string(), expected: expected.into() }
 }
 
 #[cfg(test)]
@@ -230,7 +217,7 @@ mod tests {
         );
         assert_eq!(
             error(r#"{"moe": {"num_experts": 8}}"#),
-            "params.json: `moe` changes the result, and this LLaMA does not know it"
+            "params.json: `moe` changes the result, and no forward here knows it"
         );
         assert!(error("{").starts_with("params.json: EOF while parsing"));
         assert!(error(r#"{"dim": "64"}"#).starts_with("params.json: invalid type"));
