@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
     let bytes = match path {
         Some(path) => std::fs::read(path)?,
-        None => checkpoint(100_000)?,
+        None => checkpoint(100_000, 64)?,
     };
     let before = peak_memory();
     let pickle = load(&bytes)?;

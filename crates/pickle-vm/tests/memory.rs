@@ -74,7 +74,7 @@ fn case(name: &str) -> (Vec<u8>, u64) {
     match CASES.iter().find(|case| case.0 == name) {
         Some((_, start, middle, end)) => (repeated(start, middle, end), 64),
         None if name == "scattered memo keys" => (scattered(), 64),
-        None => (checkpoint(30_000).expect("names are short"), 8),
+        None => (checkpoint(30_000, 64).expect("names are short"), 8),
     }
 }
 

@@ -4,9 +4,9 @@
 
 use pickle_vm::Writer;
 
-/// A state dict of `count` matrices.
-pub(crate) fn checkpoint(count: u32) -> pickle_vm::Result<Vec<u8>> {
-    let mut out = Writer::new();
+/// A state dict of `count` square matrices of `side` by `side` elements.
+pub(crate) fn checkpoint(count: u32, side: u8) -> pickle_vm::Result<Vec<u8>> {
+    let (side, mut out) = (i64::from(side), Writer::new());
     out.empty_dict();
     out.put()?;
     out.mark();
@@ -42,12 +42,12 @@ pub(crate) fn checkpoint(count: u32) -> pickle_vm::Result<Vec<u8>> {
             out.text("cpu")?;
             remember(&mut out, &mut shared)?;
         }
-        out.int(4096);
+        out.int(side.saturating_mul(side));
         out.tuple();
         out.put()?;
         out.binpersid();
         out.int(0);
-        for [left, right] in [[64, 64], [64, 1]] {
+        for [left, right] in [[side, side], [side, 1]] {
             out.int(left);
             out.int(right);
             out.tuple2();
