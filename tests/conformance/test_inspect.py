@@ -1,18 +1,12 @@
-"""`inspect --json` says what torch says, of the suite's checkpoints, the golden ones and real files of other projects.
+"""`inspect --json` says what torch says, of the suite's checkpoints and the golden ones."""
 
-Beyond zip checkpoints whose root is a dict, and real files in other containers that hold tensors, nothing is promised
-yet: there the check is reported as `not yet`, with the container's kind, unless it passes already. A panic or a signal is a failure everywhere.
-"""
-
-import csv
 import hashlib
 import json
-import re
 
 import pytest
 from checkpoints import WEIGHTS
-from conftest import GOLDEN, SHARED
-from program import succeed, torch2carton
+from conftest import GOLDEN
+from program import succeed
 from sparse import needs_sparse, sparse
 
 FIELDS = "name dtype shape stride storage_offset storage nbytes".split()
@@ -39,82 +33,9 @@ def test_own_checkpoints(kind, saver, request, tmp_path):
     assert_agrees(path, torch)
 
 
-NOT_A_DICT = {"bare_tensor.pth"}
-
-
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("checkpoints/**/*.pth")), ids=lambda p: str(p.relative_to(GOLDEN / "checkpoints")))
 def test_golden_checkpoints(path, newest):
-    if path.name in NOT_A_DICT:
-        not_yet("a root that is no dict", lambda: assert_agrees(path, newest, trusted=True), path)
-    else:
-        assert_agrees(path, newest, trusted=True)
-
-
-def not_yet(what, check, path):
-    """Passing already is welcome, failing in words is expected; a panic or a signal fails."""
-    outcome = torch2carton("inspect", "--json", "--sha256", path)  # asserts that nothing panicked
-    assert outcome.status in (0, 1), outcome
-    try:
-        assert outcome.status == 0, outcome.stderr.strip().splitlines()[-1]
-        check()
-    except AssertionError as why:
-        pytest.xfail(f"not yet: {what}: {str(why).splitlines()[0][:200]}")
-
-
-def corpus():
-    """A row of PROVENANCE.tsv for every real file: where it is, its container, its pickle's protocol and globals."""
-    listed = SHARED / "corpus/PROVENANCE.tsv"
-    if not listed.is_file():
-        return []
-    with open(listed, newline="") as rows:
-        return list(csv.DictReader(rows, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
-PROMISED = re.compile(r"torch\._utils\._rebuild_(tensor_v2|parameter)|torch\.\w+Storage|collections\.OrderedDict|torch\.Size")
-
-
-OTHER_CONTAINERS = {"legacy", "tar", "safetensors"}  # where the collectors found tensors
-
-
-def beyond(row, root):
-    """What it is about a real file that nothing is promised for yet, or None."""
-    if row["container"] != "zip":
-        return row["container"]
-    if row["pickle_protocols"] != "2":
-        return f"zip, pickle protocol {row['pickle_protocols']}"
-    others = [g for g in row["globals"].split(",") if g and not PROMISED.fullmatch(g)]
-    if others:
-        return f"zip with {others[0]}"
-    return None if root in ("dict", "OrderedDict") else "zip whose root is no dict"
-
-
-@pytest.mark.skipif(not corpus(), reason="there is no ../shared/corpus")
-@pytest.mark.parametrize("row", corpus(), ids=lambda row: row["file"])
-def test_real_files(row, newest):
-    path = SHARED / "corpus" / row["file"]
-    expected = json.loads((SHARED / f"corpus/expected/{row['file']}.json").read_text())
-    if row["container"] in OTHER_CONTAINERS and expected["tensors"]:
-        assert_expected(path, expected)
-        if expected.get("weights_only_true") == "ok":
-            assert_agrees(path, newest)
-        return
-    loads = row["container"] == "zip" and expected.get("weights_only_true") == "ok"
-    what = beyond(row, newest.ask("describe_checkpoint", path=str(path), trusted=False)["root"] if loads else None)
-    if what:
-        not_yet(what, lambda: assert_expected(path, expected), path)
-    else:
-        assert_agrees(path, newest)
-        assert_expected(path, expected)
-
-
-def assert_expected(path, expected):
-    """The same against what torch said when the file was collected: a second witness."""
-    got = inspect(path, "--sha256")["tensors"]
-    assert sorted(t["name"] for t in got) == sorted(expected["tensors"])
-    for tensor in got:
-        wanted = expected["tensors"][tensor["name"]]
-        for field in {"dtype", "shape", "stride", "storage_offset", "nbytes", "sha256"} & set(wanted):
-            assert tensor[field] == wanted[field], f"{tensor['name']}: {field}"
+    assert_agrees(path, newest, trusted=True)
 
 
 def test_the_contract(saved):
