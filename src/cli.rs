@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Print the instructions of a checkpoint's pickle
     Trace(Trace),
+    /// Say what a file would do to whoever unpickles it
+    Scan(Scan),
     /// Check every hash and every rule of a carton
     Verify(Verify),
     /// Make a carton of a folder
@@ -99,6 +101,7 @@ config.json, generation_config.json, tokenizer.model, tokenizer*.json,
 special_tokens_map.json, vocab.json, merges.txt, chat_template.jinja, LICENSE*.";
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(after_help = CONVERT_EXAMPLES)]
 pub(crate) struct Convert {
     /// The checkpoint; the folder it lies in, or its shards
@@ -134,6 +137,12 @@ pub(crate) struct Convert {
     /// A file to take along in misc/; may be given many times
     #[arg(long, value_name = "FILE")]
     pub(crate) misc: Vec<PathBuf>,
+    /// Convert a file whose pickle names globals that run code, such as os.system; they stay names
+    #[arg(long)]
+    pub(crate) allow_dangerous: bool,
+    /// Refuse a file whose pickle names globals that are not known, too
+    #[arg(long, conflicts_with = "allow_dangerous")]
+    pub(crate) deny_unknown: bool,
     /// Fields for carton.toml; the options here win over them
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
@@ -266,6 +275,47 @@ pub(crate) struct Trace {
     /// The pickle to trace, counted from 0, where several follow one another
     #[arg(long, value_name = "N")]
     pub(crate) pickle: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[command(after_help = "\
+Examples:
+  torch2carton scan model.pt
+  torch2carton scan downloads/                           every file below a folder
+  torch2carton scan --json *.pth | jq -c 'select(.verdict != \"clean\") | .file'
+  torch2carton scan --deny-unknown model.pt              for files of strangers
+
+Every pickle in a file is read: those that PyTorch reads, those that follow one
+another, those in byte strings inside pickles, those hidden in an archive, and
+of a damaged one what stands before the damage. Nothing is executed.
+
+A global is a class or function that a pickle names. `known` ones make tensors
+and plain data. `dangerous` ones run code, start programs, reach for attributes,
+or use files or the network: findings, with the instruction that calls them.
+`unknown` are all others, mostly classes of the program that saved the file.
+They are listed, and are findings with --deny-unknown: whoever loads the file
+imports their modules. Irregular archives, trailing bytes and hidden pickles are
+findings too, since two readers may see two different things in them.
+
+Exit status: 0 clean, 1 findings, 2 something was not scanned, or bad usage.
+A file that cannot be read to its end is never clean.")]
+pub(crate) struct Scan {
+    /// Files, or folders of them
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print one JSON object a line, for each file
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Count unknown globals as findings
+    #[arg(long)]
+    pub(crate) deny_unknown: bool,
+    /// List known globals too, and the calls of all that are not
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Compare the checksums of all records, which reads the whole file; else only those of pickles
+    #[arg(long)]
+    pub(crate) checksums: bool,
 }
 
 /// A mistake of the person who types, for which the exit status is 2.

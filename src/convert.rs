@@ -9,6 +9,7 @@ use carton_format::{Config, DataType, Dimension, Port, Runner, Shape, TensorInde
 use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
 use tensor::Tensor;
+use torch_import::{Checkpoint, Risk};
 use torchscript::{About, Asked, Converted, Fact};
 use zip_layout::Content;
 
@@ -46,7 +47,9 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let inputs: Vec<&Path> = sources.inputs().chain(misc.iter().map(|(_, path)| path.as_path())).collect();
     output::check(&target, &inputs, args.no_clobber)?;
 
-    let (checkpoint, read_notes) = sources.read(&containers)?;
+    let (checkpoint, read_notes) =
+        sources.read(&containers, &|file, checkpoint| judge(args, file, checkpoint))?;
+    let kept_names = unknown_globals(&checkpoint, file);
     let selected = select(&args.select, &checkpoint).with_context(|| shown(file))?;
     let values = if args.select.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
     let value_count = checkpoint.values.len();
@@ -55,11 +58,12 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let converted = converted(args, &sources, &selected.tensors).with_context(|| shown(file))?;
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
-        let notes = read_notes.iter().chain(&selected.notes).chain(&converted.notes);
+        let notes = read_notes.iter().chain(&kept_names).chain(&selected.notes).chain(&converted.notes);
         notes.for_each(terminal::note);
         if values.is_some() {
             let kept = match value_count {
                 0 => "how the parts of a tensor belong together is".to_owned(),
+                1 => "1 value".to_owned(),
                 values => format!("{values} values"),
             };
             terminal::note(format!("{kept} kept in {VALUES} (--no-values leaves it out)"));
@@ -67,6 +71,53 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
         summary(&target, &selected.tensors, &converted, &misc, &written, start.elapsed())?;
     }
     Ok(())
+}
+
+/// Refuses a checkpoint that would run code where Python loads it. Here nothing runs; but whoever is sent such
+/// a file should know.
+fn judge(args: &cli::Convert, file: &Path, checkpoint: &Checkpoint<'_>) -> Result<()> {
+    let of = |risk: Risk| checkpoint.globals.iter().filter(move |global| global.risk() == risk);
+    let path = sources::quoted(file);
+    if let Some(global) = of(Risk::Dangerous).next()
+        && !args.allow_dangerous
+    {
+        bail!(
+            "{}: its pickle names `{global}` at offset 0x{:x}, which can run code where Python loads it; \
+             `torch2carton scan {path}` shows what calls it, --allow-dangerous converts without running it",
+            shown(file),
+            global.offset
+        );
+    }
+    if let Some(global) = of(Risk::Unknown).next()
+        && args.deny_unknown
+    {
+        bail!(
+            "{}: its pickle names `{global}` at offset 0x{:x}, which is not known (--deny-unknown); \
+             `torch2carton scan {path}` lists all that it names",
+            shown(file),
+            global.offset
+        );
+    }
+    Ok(())
+}
+
+/// A note on the globals that are kept as names.
+fn unknown_globals(checkpoint: &Checkpoint<'_>, file: &Path) -> Option<String> {
+    const SHOWN: usize = 3;
+    let names = checkpoint.globals.iter().filter(|global| global.risk() != Risk::Known);
+    let names: Vec<String> = names.map(ToString::to_string).collect();
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let subject = match names.len() {
+        0 => return None,
+        1 => "1 global that is not known stays a name and runs".to_owned(),
+        many => format!("{many} globals that are not known stay names and run"),
+    };
+    let first = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
+    let path = sources::quoted(file);
+    Some(format!("{subject} nothing: {first}{more}; `torch2carton scan {path}` lists them"))
 }
 
 /// What can be said before the file is opened.

@@ -9,7 +9,7 @@ use mapped::{Blob, Sink, Window};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tensor::{StorageId, Tensor};
-use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound};
+use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound, Risk};
 
 use crate::beside::file_name;
 use crate::inspect_carton;
@@ -51,7 +51,7 @@ fn inspect(args: &cli::Inspect, file: &PathBuf, index: usize) -> Result<()> {
     // Here a shard stands for itself.
     let sources = Sources::find(std::slice::from_ref(file), true)?;
     let containers = sources.open()?;
-    let (checkpoint, notes) = sources.read(&containers)?;
+    let (checkpoint, notes) = sources.read(&containers, &|_, _| Ok(()))?;
     let rows = rows(&checkpoint, args.sha256).with_context(|| file.display().to_string())?;
     let several = args.files.len() > 1;
     if args.json {
@@ -120,6 +120,10 @@ fn json(
     let globals: Vec<String> = checkpoint.globals.iter().map(ToString::to_string).collect();
     write!(out, "\n], \"globals\": ")?;
     serde_json::to_writer(&mut *out, &globals)?;
+    let risks: serde_json::Map<String, serde_json::Value> =
+        checkpoint.globals.iter().map(|global| (global.to_string(), global.risk().name().into())).collect();
+    write!(out, ", \"risks\": ")?;
+    serde_json::to_writer(&mut *out, &risks)?;
     if all {
         write!(out, ", \"values\": [")?;
         for (index, value) in checkpoint.values.iter().enumerate() {
@@ -348,12 +352,7 @@ fn totals(
     let summary = Totals::of(&checkpoint.tensors);
     let dtypes: Vec<String> =
         summary.bytes_by_dtype.iter().map(|(dtype, n)| format!("{dtype} {}", bytes(*n))).collect();
-    let (known, unknown): (Vec<_>, Vec<_>) = checkpoint.globals.iter().partition(|global| global.is_known());
-    let unknown_names: Vec<String> = unknown.iter().map(safe).collect();
-    let globals = match unknown_names.as_slice() {
-        [] => format!("{} known, 0 unknown", known.len()),
-        names => format!("{} known, {} unknown: {}", known.len(), names.len(), names.join(", ")),
-    };
+    let globals = globals(checkpoint);
     let files = if containers.len() > 1 { format!(", {} files", containers.len()) } else { String::new() };
     let len = containers.iter().fold(0, |sum: u64, container| sum.saturating_add(container.len()));
     writeln!(out)?;
@@ -372,6 +371,23 @@ fn totals(
         writeln!(out, "{DIM}{:<12}{DIM:#}{n} tensors lie where state_dict() does not look", "left out")?;
     }
     Ok(())
+}
+
+/// The globals by risk: how many are known, and the names of the others.
+fn globals(checkpoint: &Checkpoint<'_>) -> String {
+    let of = |risk: Risk| -> Vec<String> {
+        checkpoint.globals.iter().filter(|global| global.risk() == risk).map(safe).collect()
+    };
+    let mut parts = vec![format!("{} known", of(Risk::Known).len())];
+    for risk in [Risk::Unknown, Risk::Dangerous] {
+        let names = of(risk);
+        if names.is_empty() {
+            parts.extend((risk == Risk::Unknown).then(|| "0 unknown".to_owned()));
+        } else {
+            parts.push(format!("{} {}: {}", names.len(), risk.name(), names.join(", ")));
+        }
+    }
+    parts.join(", ")
 }
 
 /// Sums over the tensors of a checkpoint. A tensor that stands under several names counts once.

@@ -14,6 +14,7 @@ mod pack;
 mod refusals;
 mod repack;
 mod resolve;
+mod scan;
 mod select;
 mod shrink;
 mod sources;
@@ -36,6 +37,14 @@ fn main() -> ExitCode {
         Command::Convert(args) => convert::run(&args, cli.quiet),
         Command::Inspect(args) => inspect::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Scan(args) => match scan::run(&args, cli.quiet) {
+            Ok(outcome) => return outcome.exit_code(),
+            Err(error) if terminal::is_broken_pipe(&error) => Ok(()),
+            Err(error) => {
+                terminal::error(&error);
+                return ExitCode::from(2);
+            }
+        },
         Command::Verify(args) => verify::run(&args, cli.quiet),
         Command::Pack(args) => pack::run(&args, cli.quiet),
         Command::Unpack(args) => unpack::run(&args, cli.quiet),

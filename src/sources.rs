@@ -145,14 +145,20 @@ impl Sources {
         self.files.iter().map(|path| Container::open(path).with_context(|| shown(path))).collect()
     }
 
-    /// Reads the files as one checkpoint; and what there is to say of them, as sentences.
-    pub(crate) fn read<'c>(&self, containers: &'c [Container]) -> Result<(Checkpoint<'c>, Vec<String>)> {
+    /// Reads the files as one checkpoint, each once `judge` lets it pass; and what there is to say of them, as
+    /// sentences.
+    pub(crate) fn read<'c>(
+        &self,
+        containers: &'c [Container],
+        judge: &dyn Fn(&Path, &Checkpoint<'_>) -> Result<()>,
+    ) -> Result<(Checkpoint<'c>, Vec<String>)> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
         let mut shards = Vec::with_capacity(containers.len());
         for container in containers {
             let file = file_name(container.path());
             let checkpoint = Checkpoint::read(container).with_context(|| shown(container.path()))?;
+            judge(container.path(), &checkpoint)?;
             let said = container.notes().iter();
             notes.extend(said.map(|note| if several { format!("{file}: {note}") } else { note.clone() }));
             shards.push(Shard { file, checkpoint });
@@ -230,7 +236,7 @@ fn no_set(paths: &[PathBuf]) -> String {
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -2,7 +2,7 @@
 """Makes the inputs of the golden tests: checkpoints/ with real PyTorch, hostile/ byte by byte.
 
     generate.py               both (needs torch; made with 2.15.0)
-    generate.py --hostile     hostile/ only (needs nothing but Python)
+    generate.py --hostile     hostile/ and malicious/ only (needs nothing but Python)
     generate.py --check       writes nothing; exit status 1 when a file in the tree differs from what would be made
 
 The values are exact binary fractions computed from their index, and torch.save is deterministic, so the same torch
@@ -19,6 +19,7 @@ import zipfile
 from pathlib import Path
 
 import hostile
+import malicious
 import other_containers
 from raw_zip import DEFLATED, Entry, archive
 
@@ -167,10 +168,11 @@ def big_endian(records, widths):
 
 
 def make(folder, with_torch):
-    (folder / "hostile").mkdir()
-    for name, (data, _) in hostile.FILES.items():
-        (folder / "hostile" / name).write_bytes(data)
-    (folder / "hostile/README.md").write_text(hostile.index())
+    for part, made in (("hostile", hostile), ("malicious", malicious)):
+        (folder / part).mkdir()
+        for name, (data, _) in made.FILES.items():
+            (folder / part / name).write_bytes(data)
+        (folder / part / "README.md").write_text(made.index())
     if with_torch:
         import torch
 
@@ -191,7 +193,7 @@ def main():
     arguments.add_argument("--hostile", action="store_true")
     arguments.add_argument("--check", action="store_true")
     options = arguments.parse_args()
-    parts = ["hostile"] if options.hostile else ["hostile", "checkpoints"]
+    parts = ["hostile", "malicious"] if options.hostile else ["hostile", "malicious", "checkpoints"]
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         make(scratch, "checkpoints" in parts)

@@ -9,4 +9,5 @@ mod checkpoints;
 mod hostile;
 mod pickles;
 mod program;
+mod scan;
 mod walk;

@@ -82,7 +82,7 @@ def tar_tensor(key, root, dims, numbers):
         f"<iI{len(numbers)}q", dims, 0xDEADBEEF, *numbers)
 
 
-def tar(root=None, storages=None, views=None, tensors=None, leave_out=()):
+def tar(root=None, storages=None, views=None, tensors=None, leave_out=(), sys_info=None):
     if storages is None:
         storages = [described(p.integer(100 + i), p.text("cpu"), p.name("torch", cls)) + stored(numel(shape), data)
                     for i, (cls, _, shape, data) in enumerate(PLAIN.values())]
@@ -92,10 +92,11 @@ def tar(root=None, storages=None, views=None, tensors=None, leave_out=()):
                    for i, (_, _, shape, _) in enumerate(PLAIN.values())]
     root = root or p.dictionary({name: p.text(str(200 + i)) + p.BINPERSID for i, name in enumerate(PLAIN)})
     members = {
-        "sys_info": pickle.dumps(SYS_INFO, 2),
+        "sys_info": sys_info or pickle.dumps(SYS_INFO, 2),
         "pickle": p.pickle(root),
         "tensors": p.pickle(p.integer(len(tensors))) + b"".join(tensors),
-        "storages": p.pickle(p.integer(len(storages))) + b"".join(storages) + pickle.dumps(views, 2),
+        "storages": p.pickle(p.integer(len(storages))) + b"".join(storages)
+        + (views if isinstance(views, bytes) else pickle.dumps(views, 2)),
     }
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:

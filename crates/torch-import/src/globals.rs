@@ -1,8 +1,10 @@
-//! The globals that checkpoints name, and which of them are known.
+//! The globals that checkpoints name.
 
 use std::collections::HashSet;
 
 use pickle_vm::Heap;
+
+use crate::Risk;
 
 /// A class or function that the pickle names. It was neither imported nor called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,17 +18,9 @@ pub struct Global {
 }
 
 impl Global {
-    /// Whether it is one that this crate gives a meaning to.
-    pub fn is_known(&self) -> bool {
-        match self.module.as_str() {
-            "torch" => tensor::Dtype::from_storage_class(&self.name).is_some(),
-            "torch._utils" => {
-                matches!(self.name.as_str(), "_rebuild_tensor" | "_rebuild_tensor_v2")
-                    || matches!(self.name.as_str(), "_rebuild_parameter" | "_rebuild_parameter_with_state")
-            }
-            "collections" => matches!(self.name.as_str(), "OrderedDict" | "defaultdict"),
-            _ => false,
-        }
+    /// What it would risk to load it with Python's own unpickler.
+    pub fn risk(&self) -> Risk {
+        Risk::of(&self.module, &self.name)
     }
 
     /// All globals of a pickle, each once, in the order in which it first names them.

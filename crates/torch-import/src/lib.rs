@@ -29,6 +29,8 @@ mod numpy;
 mod persistent;
 mod pickles;
 mod rebuild;
+mod risk;
+mod scan;
 mod shards;
 
 pub use annotate::{annotate, count_tensors};
@@ -38,4 +40,6 @@ pub use container::{Container, Format};
 pub use error::{Error, Result};
 pub use globals::Global;
 pub use pickles::Pickles;
+pub use risk::Risk;
+pub use scan::{Call, Finding, Scan, ScannedPickle, Use};
 pub use shards::{Index, Merged, ModelSizes, Shard, ShardError, model_parallel, union};

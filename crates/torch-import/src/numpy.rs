@@ -130,7 +130,7 @@ pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]
 }
 
 /// `_codecs.encode(text, 'latin1')`: text whose characters are the bytes, in protocols 0 to 2.
-fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
+pub(crate) fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     let instance = heap.instance(id)?;
     let ("_codecs", "encode") = heap.global(instance.callable)? else { return None };
     let text = heap.text(*heap.items(instance.args)?.first()?)?;

@@ -141,12 +141,16 @@ impl LocalHeaders<'_> {
 
 /// One entry, its local header compared with its line in the directory.
 fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
-    let name = || central.display_name();
     let offset = central.local_offset;
     if offset >= limit {
-        return Err(Error::PastEnd { name: name(), end: offset, limit });
+        return Err(Error::PastEnd { name: central.display_name(), end: offset, limit });
     }
-    let local = locals.at(offset)?;
+    compared(central, &locals.at(offset)?, limit)
+}
+
+/// The entry of which two headers say the same.
+pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> Result<Entry> {
+    let (name, offset) = (|| central.display_name(), central.local_offset);
     if local.name != central.name {
         return Err(Error::Renamed { central: name(), local: local.display_name(), offset });
     }
@@ -194,7 +198,7 @@ fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Res
 }
 
 /// Whether a path would leave the folder that the archive is unpacked into.
-fn leads_out(name: &str) -> bool {
+pub(crate) fn leads_out(name: &str) -> bool {
     name.starts_with('/') || name.split(['/', '\\']).any(|part| part == "..")
 }
 

@@ -9,7 +9,9 @@
 mod error;
 mod index;
 mod record;
+mod survey;
 
 pub use error::{Error, Result};
 pub use index::{Entry, Index};
 pub use record::Method;
+pub use survey::{Oddity, Survey};

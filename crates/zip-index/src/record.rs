@@ -77,21 +77,37 @@ pub(crate) struct End {
     pub(crate) directory_len: u64,
     /// Where the first end record starts: the directory reaches up to here.
     pub(crate) offset: u64,
+    /// Where the last end record starts, which closes the file.
+    pub(crate) record: u64,
 }
 
 impl End {
+    /// Bytes of the last end record without its comment.
+    pub(crate) const LEN: u64 = Self::RECORD as u64;
+    const RECORD: usize = 22;
+
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
-        const RECORD: usize = 22;
         let len = bytes.len() as u64;
         // The record's comment is at most 65,535 bytes and ends the file.
-        let first = bytes.len().saturating_sub(RECORD.saturating_add(usize::from(u16::MAX)));
-        let at = (first..=bytes.len().saturating_sub(RECORD)).rev().find(|at| {
+        let first = bytes.len().saturating_sub(Self::RECORD.saturating_add(usize::from(u16::MAX)));
+        let at = (first..=bytes.len().saturating_sub(Self::RECORD)).rev().find(|at| {
             let record = bytes.get(*at..).unwrap_or_default();
             let comment = record.get(20..22).and_then(|c| c.try_into().ok()).map(u16::from_le_bytes);
             record.starts_with(b"PK\x05\x06")
-                && comment.is_some_and(|comment| record.len() == RECORD.saturating_add(usize::from(comment)))
+                && comment
+                    .is_some_and(|comment| record.len() == Self::RECORD.saturating_add(usize::from(comment)))
         });
-        let at = at.ok_or(Error::NoEnd { len })? as u64;
+        Self::at(bytes, at.ok_or(Error::NoEnd { len })? as u64)
+    }
+
+    /// What the last record with the signature says, whatever follows it.
+    pub(crate) fn last(bytes: &[u8]) -> Option<Self> {
+        let at = bytes.windows(4).rposition(|window| window == b"PK\x05\x06")?;
+        Self::at(bytes, at as u64).ok()
+    }
+
+    fn at(bytes: &[u8], at: u64) -> Result<Self> {
+        let len = bytes.len() as u64;
         let (disks, end) = Self::parse(bytes, at).ok_or(Error::NoEnd { len })?;
         let Some((wide_offset, wide_disks)) = at.checked_sub(20).and_then(|at| locator(bytes, at)) else {
             return if disks == 0 { Ok(end) } else { Err(Error::Disks) };
@@ -110,7 +126,7 @@ impl End {
                 return Err(Error::Disagreement { what, expected: value, found: narrow, offset: at });
             }
         }
-        Ok(wide)
+        Ok(Self { record: at, ..wide })
     }
 
     fn parse(bytes: &[u8], offset: u64) -> Option<(u64, Self)> {
@@ -121,7 +137,7 @@ impl End {
         let entries = u64::from(fields.u16()?);
         let directory_len = fields.u32()?;
         let directory_offset = fields.u32()?;
-        Some((disks, Self { entries, directory_offset, directory_len, offset }))
+        Some((disks, Self { entries, directory_offset, directory_len, offset, record: offset }))
     }
 
     fn parse_wide(bytes: &[u8], offset: u64) -> Option<Self> {
@@ -131,7 +147,7 @@ impl End {
         let entries = fields.u64()?;
         let directory_len = fields.u64()?;
         let directory_offset = fields.u64()?;
-        Some(Self { entries, directory_offset, directory_len, offset })
+        Some(Self { entries, directory_offset, directory_len, offset, record: offset })
     }
 }
 

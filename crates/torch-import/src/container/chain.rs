@@ -18,6 +18,8 @@ pub(super) struct Chain<'b> {
     to_the_end: bool,
     /// What the bytes are, for messages.
     record: &'b str,
+    /// Where the pickles are that were read, in bytes from the start of the file.
+    pickles: Vec<Range<usize>>,
 }
 
 impl<'b> Chain<'b> {
@@ -25,7 +27,8 @@ impl<'b> Chain<'b> {
     pub(super) fn new(file: &'b [u8], range: Range<usize>, record: &'b str) -> Self {
         let start = range.start;
         let to_the_end = range.end == file.len();
-        Self { bytes: file.get(range).unwrap_or_default(), start, at: 0, to_the_end, record }
+        let bytes = file.get(range).unwrap_or_default();
+        Self { bytes, start, at: 0, to_the_end, record, pickles: Vec::new() }
     }
 
     /// Bytes from the start of the file to the next thing that is read.
@@ -52,8 +55,15 @@ impl<'b> Chain<'b> {
                 Error::Pickle { record, reason }
             }
         })?;
+        let start = self.offset();
         self.at = self.at.saturating_add(usize::try_from(pickle.len).unwrap_or(usize::MAX));
+        self.pickles.push(start..self.offset());
         Ok(pickle)
+    }
+
+    /// Where the pickles are that were read.
+    pub(super) fn pickles(self) -> Vec<Range<usize>> {
+        self.pickles
     }
 
     /// Reads a signed number of eight bytes, little-endian, called `what`.

@@ -13,9 +13,9 @@ use crate::{Error, Result};
 const RATIO: u64 = 1032;
 
 /// Inflates a small record into memory. Its allocation grows with what is really there.
-pub(super) fn to_memory(file: &MappedFile, entry: &Entry) -> Result<Vec<u8>> {
+pub(crate) fn to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    copy(file, entry, &mut bytes)?;
+    copy(stored, entry, &mut bytes, &mut || {})?;
     Ok(bytes)
 }
 
@@ -32,7 +32,8 @@ pub(super) fn spill<'e>(
     let mut out = tempfile::tempfile().map_err(Error::Spill)?;
     for entry in deflated {
         let mut sums = Sums { out: &mut out, crc: crc32fast::Hasher::new() };
-        copy(file, entry, &mut sums)?;
+        let stored = file.bytes().get(entry.data.clone()).unwrap_or_default();
+        copy(stored, entry, &mut sums, &mut || file.release(entry.data.clone()))?;
         let found = sums.crc.finalize();
         if checksums && found != entry.crc {
             return Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found });
@@ -41,14 +42,14 @@ pub(super) fn spill<'e>(
     Ok(Some(MappedFile::of(&out, file.path())?))
 }
 
-fn copy(file: &MappedFile, entry: &Entry, out: &mut dyn Write) -> Result<()> {
+/// Inflates the bytes of an entry; `read` is called when a window of them was.
+fn copy(compressed: &[u8], entry: &Entry, out: &mut dyn Write, read: &mut dyn FnMut()) -> Result<()> {
     let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
     match entry.method {
         Method::Deflated | Method::Stored => {}
         Method::Zstd => return Err(fail("zstd is no method of PyTorch's archives".to_owned())),
         Method::Other(number) => return Err(fail(format!("compression method {number} is not read"))),
     }
-    let compressed = file.bytes().get(entry.data.clone()).unwrap_or_default();
     if entry.len > (compressed.len() as u64).saturating_mul(RATIO).saturating_add(RATIO) {
         return Err(fail(format!("{} bytes cannot hold {}", compressed.len(), entry.len)));
     }
@@ -57,14 +58,14 @@ fn copy(file: &MappedFile, entry: &Entry, out: &mut dyn Write) -> Result<()> {
     let mut window = vec![0; WINDOW];
     let mut len = 0_u64;
     loop {
-        let read = match decoder.read(&mut window) {
+        let count = match decoder.read(&mut window) {
             Ok(0) => break,
-            Ok(read) => read,
+            Ok(count) => count,
             Err(error) => return Err(fail(error.to_string())),
         };
-        len = len.saturating_add(read as u64);
-        out.write_all(window.get(..read).unwrap_or_default()).map_err(Error::Spill)?;
-        file.release(entry.data.clone());
+        len = len.saturating_add(count as u64);
+        out.write_all(window.get(..count).unwrap_or_default()).map_err(Error::Spill)?;
+        read();
     }
     if len == entry.len {
         Ok(())

@@ -16,7 +16,7 @@ use super::{Bytes, Container, Format, Record};
 use crate::persistent::{StorageRef, module_class};
 use crate::{Error, Result};
 
-const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
+pub(crate) const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const VERSION: i64 = 1001;
 /// Magic number, protocol version and system information come before a legacy file's root object.
 pub(crate) const ROOT: usize = 3;

@@ -2,12 +2,12 @@
 //! name.
 
 mod chain;
-mod inflate;
+pub(crate) mod inflate;
 pub(crate) mod legacy;
-mod pickle;
+pub(crate) mod pickle;
 mod safetensors;
 pub(crate) mod sniff;
-mod tar;
+pub(crate) mod tar;
 mod zip;
 
 use std::ops::Range;
@@ -72,6 +72,8 @@ pub struct Container {
     storages: HashMap<String, Record>,
     /// Of a 0.1 checkpoint: the tensors by their persistent ids.
     described: HashMap<String, PersistentTensor>,
+    /// The pickles beside the one that holds the root object, and the record of each.
+    more_pickles: Vec<(&'static str, Range<usize>)>,
     /// Of a safetensors file: the tensors in the header's order.
     direct: Vec<(String, safetensors::View)>,
     metadata: Vec<(String, String)>,
@@ -126,6 +128,7 @@ impl Container {
             constants_pickle: None,
             storages: HashMap::new(),
             described: HashMap::new(),
+            more_pickles: Vec::new(),
             direct: Vec::new(),
             metadata: Vec::new(),
             byte_order: ByteOrder::Little,
@@ -171,6 +174,11 @@ impl Container {
             Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
             Bytes::Owned(bytes) => bytes,
         }
+    }
+
+    /// Of a 0.1 checkpoint the pickles between its numbers: which record each is in, and its place in the file.
+    pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
+        &self.more_pickles
     }
 
     /// The pickle `constants.pkl` of a TorchScript archive.

@@ -2,21 +2,22 @@
 
 use mapped::MappedFile;
 
-use super::{Container, legacy, pickle, safetensors, tar, zip};
+use super::{Container, Format, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
 /// A container that is read.
 struct Readable {
+    format: Format,
     recognises: fn(&[u8]) -> bool,
     open: fn(MappedFile) -> Result<Container>,
 }
 
 /// What is read, in the order in which it is tried: what is told by the most bytes comes first.
 const FORMATS: &[Readable] = &[
-    Readable { recognises: is_zip, open: zip::open },
-    Readable { recognises: legacy::recognises, open: legacy::open },
-    Readable { recognises: tar::recognises, open: tar::open },
-    Readable { recognises: safetensors::recognises, open: safetensors::open },
+    Readable { format: Format::Zip, recognises: is_zip, open: zip::open },
+    Readable { format: Format::Legacy, recognises: legacy::recognises, open: legacy::open },
+    Readable { format: Format::Tar, recognises: tar::recognises, open: tar::open },
+    Readable { format: Format::Safetensors, recognises: safetensors::recognises, open: safetensors::open },
 ];
 
 /// A file that is recognised and not read.
@@ -96,8 +97,19 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     if pickle::recognises(file.bytes()) {
         return Ok(pickle::open(file));
     }
-    let hint = if is_text(file.bytes()) { "it is a text; a failed download leaves such files" } else { "" };
-    Err(Error::Format { what: "a file of an unknown kind", hint })
+    Err(unknown(file.bytes()))
+}
+
+/// The format of a file by its content; an archive with code is a zip archive here.
+pub(crate) fn format(bytes: &[u8]) -> Option<Format> {
+    let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);
+    found.or_else(|| (refuse_others(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle))
+}
+
+/// What there is to say of a file that nothing recognises.
+pub(crate) fn unknown(bytes: &[u8]) -> Error {
+    let hint = if is_text(bytes) { "it is a text; a failed download leaves such files" } else { "" };
+    Error::Format { what: "a file of an unknown kind", hint }
 }
 
 /// Refuses what is no checkpoint and is known to be something else.
@@ -112,6 +124,11 @@ pub(crate) fn refuse_others(bytes: &[u8]) -> Result<()> {
         Some(Other { what, hint, .. }) => Err(Error::Format { what, hint }),
         None => Ok(()),
     }
+}
+
+/// Whether a record of an archive is itself an archive, an array or a pickle; its first bytes tell.
+pub(crate) fn holds_something(bytes: &[u8]) -> bool {
+    is_zip(bytes) || bytes.starts_with(b"\x93NUMPY") || legacy::recognises(bytes) || pickle::recognises(bytes)
 }
 
 /// Whether the pickles of a file follow one another from its first byte, as those of a bare pickle and of

@@ -40,21 +40,27 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         Ok::<_, Error>(Chain::new(bytes, range, name))
     });
     let mut storages = storages?;
+    let mut tensors = tensors?;
     let (records, references) = read_storages(&mut storages)?;
-    let described = read_tensors(&mut tensors?, &references)?;
+    let described = read_tensors(&mut tensors, &references)?;
+    let more_pickles = [(STORAGES, storages), (TENSORS, tensors)].into_iter();
+    let more_pickles =
+        more_pickles.flat_map(|(name, chain)| chain.pickles().into_iter().map(move |range| (name, range)));
+    let more_pickles = more_pickles.collect();
     Ok(Container {
         storages: records,
         described,
+        more_pickles,
         pickle_record: PICKLE.to_owned(),
         ..Container::new(file, Format::Tar, Bytes::Mapped(pickle))
     })
 }
 
 /// What lies in the archive, and where.
-struct Members(Vec<(String, Range<usize>)>);
+pub(crate) struct Members(pub(crate) Vec<(String, Range<usize>)>);
 
 impl Members {
-    fn read(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
         let damaged = |error: std::io::Error| Error::Tar(error.to_string());
         let mut members: Vec<(String, Range<usize>)> = Vec::new();
         let mut archive = ::tar::Archive::new(Cursor::new(bytes));

@@ -133,7 +133,7 @@ fn other(index: &Index) -> Error {
 fn read_whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Bytes> {
     let bytes = match entry.method {
         Method::Stored => Bytes::Mapped(entry.data.clone()),
-        _ => Bytes::Owned(inflate::to_memory(file, entry)?),
+        _ => Bytes::Owned(inflate::to_memory(slice(file, &Bytes::Mapped(entry.data.clone())), entry)?),
     };
     let found = crc32fast::hash(slice(file, &bytes));
     if checksums && found != entry.crc {

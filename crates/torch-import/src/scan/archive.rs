@@ -1,0 +1,173 @@
+//! Archives: zip as `torch.save` writes it or anything else does, and the tar of PyTorch 0.1.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use flate2::read::DeflateDecoder;
+use zip_index::{Entry, Method, Survey};
+
+use super::{Item, Scanner, numpy_objects};
+use crate::container::{inflate, sniff, tar};
+
+/// What PyTorch itself unpickles, by the ends of the records' names.
+const PICKLES: [&str; 5] =
+    ["data.pkl", "constants.pkl", ".debug_pkl", "bytecode.pkl", "mobile_debug_handles.pkl"];
+/// So many bytes tell what a record is.
+const PEEK: u64 = 512;
+
+/// Whether bytes end as a zip archive does: readers look for its directory from there.
+pub(super) fn is_archive(bytes: &[u8]) -> bool {
+    Survey::ends_as_zip(bytes)
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn archive(&mut self, record: &str, bytes: &'a [u8], depth: usize) {
+        let survey = Survey::of(bytes);
+        let place = if record.is_empty() { String::new() } else { format!("{record}: ") };
+        for oddity in survey.oddities {
+            if oddity.kind == "cut" {
+                self.scan.missed.push(format!("{place}{}", oddity.text));
+                continue;
+            }
+            self.find(oddity.kind, format!("{place}{}", oddity.text));
+        }
+        if survey.cut {
+            self.scan.missed.push(format!("{place}more entries than are looked at"));
+        }
+        let roots: Vec<&Entry> =
+            survey.entries.iter().filter(|entry| is_named(&entry.name, "data.pkl")).collect();
+        if let [first, second, ..] = roots.as_slice()
+            && first.name != second.name
+        {
+            let (first, second) = (first.name.escape_debug(), second.name.escape_debug());
+            self.find("roots", format!("{place}`{first}` and `{second}` are both the root of a checkpoint"));
+        }
+        let is_checkpoint = !roots.is_empty();
+        let sums = survey.entries.iter().any(|entry| entry.crc != 0);
+        if !sums && !survey.entries.is_empty() {
+            self.scan.notes.push(format!("{place}the archive carries no checksums"));
+        }
+        for entry in &survey.entries {
+            let name = entry.name.escape_debug();
+            let shown = if record.is_empty() { format!("`{name}`") } else { format!("{record}, `{name}`") };
+            self.entry(shown, entry, bytes, (is_checkpoint, sums, depth));
+        }
+    }
+
+    fn entry(&mut self, record: String, entry: &Entry, bytes: &'a [u8], within: (bool, bool, usize)) {
+        let (is_checkpoint, sums, depth) = within;
+        let stored = bytes.get(entry.data.clone()).unwrap_or_default();
+        if stored.is_empty() {
+            return;
+        }
+        let read = PICKLES.iter().any(|end| is_named(&entry.name, end));
+        let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+        let pickle = read || matches!(extension.as_deref(), Some("pkl" | "pickle"));
+        if !matches!(entry.method, Method::Stored | Method::Deflated) {
+            return self.scan.missed.push(format!("{record}: its compression is not read"));
+        }
+        if sums && (pickle || self.checksums) {
+            self.compare(&record, entry, stored);
+        }
+        if !pickle && !sniff::holds_something(&peek(stored, entry.method)) {
+            return;
+        }
+        let content = match entry.method {
+            Method::Stored => Cow::Borrowed(stored),
+            _ => match inflate::to_memory(stored, entry) {
+                Ok(bytes) => Cow::Owned(bytes),
+                // What there is of it is scanned all the same.
+                Err(error) => {
+                    self.find("damaged", error.to_string());
+                    Cow::Owned(peek_more(stored))
+                }
+            },
+        };
+        if content.starts_with(b"\x93NUMPY") {
+            let bytes = match &content {
+                Cow::Borrowed(bytes) => numpy_objects(bytes).map(Cow::Borrowed),
+                Cow::Owned(bytes) => numpy_objects(bytes).map(|objects| Cow::Owned(objects.to_vec())),
+            };
+            let Some(bytes) = bytes else { return };
+            return self.work.push_back(Item {
+                record,
+                bytes,
+                depth: depth.saturating_add(1),
+                expected: true,
+            });
+        }
+        let expected = read || !is_checkpoint;
+        self.work.push_back(Item { record, bytes: content, depth: depth.saturating_add(1), expected });
+    }
+
+    fn compare(&mut self, record: &str, entry: &Entry, stored: &[u8]) {
+        let found = crc(stored, entry.method);
+        if found != entry.crc {
+            let expected = entry.crc;
+            self.find(
+                "checksum",
+                format!("the CRC-32 of {record} is {found:08x}, the archive says {expected:08x}"),
+            );
+        }
+    }
+
+    /// A tar archive: its members; what lies between the numbers of a 0.1 checkpoint comes with its container.
+    pub(super) fn tar(&mut self, bytes: &'a [u8]) {
+        match tar::Members::read(bytes) {
+            Ok(members) => {
+                for (name, range) in members.0 {
+                    let bytes = bytes.get(range).unwrap_or_default();
+                    let bare = name.strip_prefix("./").unwrap_or(&name);
+                    let expected = matches!(bare, "pickle" | "sys_info");
+                    if expected || (!matches!(bare, "storages" | "tensors") && sniff::holds_something(bytes))
+                    {
+                        let record = format!("`{}`", name.escape_debug());
+                        self.work.push_back(Item { record, bytes: bytes.into(), depth: 1, expected });
+                    }
+                }
+            }
+            Err(error) => self.scan.missed.push(error.to_string()),
+        }
+    }
+}
+
+/// Whether an entry has this name in any folder.
+fn is_named(entry: &str, name: &str) -> bool {
+    entry
+        .strip_suffix(name)
+        .is_some_and(|root| root.is_empty() || root.ends_with('/') || name.starts_with('.'))
+}
+
+/// The first bytes of a record.
+fn peek(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
+    if method != Method::Deflated {
+        return Cow::Borrowed(stored);
+    }
+    let mut start = Vec::new();
+    // A record that does not inflate has no first bytes.
+    let _ = DeflateDecoder::new(stored).take(PEEK).read_to_end(&mut start);
+    Cow::Owned(start)
+}
+
+/// The CRC-32 of a record's content, or of what a damaged one inflates to.
+fn crc(stored: &[u8], method: Method) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    if method == Method::Stored {
+        sum.update(stored);
+        return sum.finalize();
+    }
+    let mut decoder = DeflateDecoder::new(stored);
+    let mut window = vec![0; mapped::WINDOW];
+    while let Ok(count @ 1..) = decoder.read(&mut window) {
+        sum.update(window.get(..count).unwrap_or_default());
+    }
+    sum.finalize()
+}
+
+/// What a damaged record inflates to before it ends.
+fn peek_more(stored: &[u8]) -> Vec<u8> {
+    const MOST: u64 = 64 << 20;
+    let mut start = Vec::new();
+    let _ = DeflateDecoder::new(stored).take(MOST).read_to_end(&mut start);
+    start
+}

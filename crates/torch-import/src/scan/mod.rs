@@ -1,0 +1,336 @@
+//! What a file would do to whoever loads it with Python's own unpickler: every pickle in it, and what they name
+//! and call.
+//!
+//! Unlike the readers of checkpoints, this does not stop at what is wrong: damage and ambiguity are what a scan
+//! looks for. What it cannot read to the end it says.
+//!
+//! Facts: `torch/serialization.py` of PyTorch 2.15, `caffe2/serialize/inline_container.cc`, `Lib/pickle.py`.
+
+mod archive;
+mod pickle;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::path::Path;
+
+use mapped::MappedFile;
+
+use crate::container::{legacy, sniff};
+use crate::{Container, Error, Format, Global, Result, Risk};
+
+/// Pickles that lie in pickles, and archives in archives, are scanned down to here.
+const MAX_DEPTH: usize = 8;
+/// Pickles that follow one another in one record.
+const PICKLES_MAX: usize = 1 << 16;
+/// Findings of one file that are kept.
+const FINDINGS_MAX: usize = 1 << 12;
+/// Records may share bytes: so many times the file's bytes are read, and this many more.
+const TIMES: u64 = 8;
+const BYTES: u64 = 16 << 20;
+
+/// What was found in a file.
+#[derive(Clone, Debug, Default)]
+pub struct Scan {
+    /// What the file is, such as `zip`.
+    pub format: &'static str,
+    /// How many pickles were read.
+    pub count: usize,
+    /// Those that name globals or could not be read to their end.
+    pub pickles: Vec<ScannedPickle>,
+    /// What is irregular about the file.
+    pub findings: Vec<Finding>,
+    /// What was not scanned, and why, as clauses.
+    pub missed: Vec<String>,
+    /// What is worth saying and harmless, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// One pickle of a file.
+#[derive(Clone, Debug)]
+pub struct ScannedPickle {
+    /// The record that holds it, such as `archive/data.pkl`.
+    pub record: String,
+    /// Where it starts, in bytes from the start of the record.
+    pub offset: u64,
+    /// What it names.
+    pub uses: Vec<Use>,
+    /// Why it could not be read to its end.
+    pub error: Option<pickle_vm::Error>,
+}
+
+/// A global, and what is done with it.
+#[derive(Clone, Debug)]
+pub struct Use {
+    /// The global, with the place in the pickle that names it first.
+    pub global: Global,
+    /// Its risk.
+    pub risk: Risk,
+    /// What calls it or is given it, the first few; none of known globals.
+    pub calls: Vec<Call>,
+    /// How many more there are.
+    pub more: usize,
+    /// Whether it stands behind the error that ends the pickle, where Python would not come.
+    pub behind: bool,
+}
+
+/// An instruction that calls a global, or hands it to something else.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The name of the opcode, such as `REDUCE`.
+    pub opcode: &'static str,
+    /// Where it stands in the pickle.
+    pub offset: u64,
+    /// The call in Python's notation, cut short.
+    pub text: String,
+}
+
+/// An irregularity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The kind, in one word for programs.
+    pub kind: &'static str,
+    /// What it is, as a clause.
+    pub text: String,
+}
+
+impl Scan {
+    /// Scans the file at `path`. With `checksums`, the checksums of all records of an archive are compared, which
+    /// reads the whole file; else only those of pickles.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is of a kind that holds no pickles and is not known to be harmless.
+    pub fn file(path: &Path, checksums: bool) -> Result<Self> {
+        let file = MappedFile::open(path)?;
+        let bytes = file.bytes();
+        let format = match sniff::format(bytes) {
+            Some(format) => format.name(),
+            None if bytes.starts_with(b"PK") || archive::is_archive(bytes) => "zip",
+            None if is_numpy(bytes) => "npy",
+            None => {
+                sniff::refuse_others(bytes)?;
+                return Err(sniff::unknown(bytes));
+            }
+        };
+        let scan = Self { format, ..Self::default() };
+        let budget = file.len().saturating_mul(TIMES).saturating_add(BYTES);
+        let mut scanner = Scanner { scan, checksums, budget, work: VecDeque::new() };
+        scanner.root(bytes);
+        while let Some(item) = scanner.work.pop_front() {
+            scanner.item(item);
+        }
+        let mut scan = scanner.scan;
+        if matches!(sniff::format(bytes), Some(Format::Legacy | Format::Tar | Format::Safetensors)) {
+            scan.around(&file, path);
+        }
+        Ok(scan)
+    }
+
+    /// What the reader of checkpoints says of the file around its pickles.
+    fn around(&mut self, file: &MappedFile, path: &Path) {
+        match Container::open(path) {
+            Ok(container) => {
+                for (record, range) in container.more_pickles() {
+                    let bytes = file.bytes().get(range.clone()).unwrap_or_default();
+                    let found = pickle::run(bytes);
+                    self.count = self.count.saturating_add(1);
+                    self.keep(record, range.start as u64, found.uses, found.error);
+                }
+                let trailing = container.notes().iter().filter(|note| note.contains("follow"));
+                let found = trailing.map(|note| Finding { kind: "trailing", text: note.clone() });
+                self.findings.extend(found);
+            }
+            // Its members were looked at, each by itself.
+            Err(Error::Format { .. }) => {}
+            Err(error) => {
+                let text = error.to_string();
+                if !self.missed.contains(&text) {
+                    self.missed.push(text);
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, record: &str, offset: u64, uses: Vec<Use>, error: Option<pickle_vm::Error>) {
+        if !uses.is_empty() || error.is_some() {
+            self.pickles.push(ScannedPickle { record: record.to_owned(), offset, uses, error });
+        }
+    }
+
+    /// All globals of all pickles.
+    pub fn uses(&self) -> impl Iterator<Item = (&ScannedPickle, &Use)> {
+        self.pickles.iter().flat_map(|pickle| pickle.uses.iter().map(move |found| (pickle, found)))
+    }
+
+    /// Whether every pickle was read to its end.
+    pub fn is_whole(&self) -> bool {
+        self.missed.is_empty() && self.pickles.iter().all(|pickle| pickle.error.is_none())
+    }
+}
+
+/// Bytes that are to be scanned, and what they are called.
+struct Item<'a> {
+    record: String,
+    bytes: Cow<'a, [u8]>,
+    depth: usize,
+    /// Whether a pickle is what belongs there.
+    expected: bool,
+}
+
+struct Scanner<'a> {
+    scan: Scan,
+    checksums: bool,
+    /// Bytes that may still be read.
+    budget: u64,
+    work: VecDeque<Item<'a>>,
+}
+
+impl<'a> Scanner<'a> {
+    /// The file itself: it may be two things at once.
+    fn root(&mut self, bytes: &'a [u8]) {
+        let format = sniff::format(bytes);
+        let ends_as_zip = archive::is_archive(bytes) && !bytes.starts_with(b"PK");
+        if ends_as_zip {
+            self.find("polyglot", "the file ends as a zip archive and starts as something else".to_owned());
+        }
+        let pickle = |record: &str, bytes: &'a [u8]| Item {
+            record: record.to_owned(),
+            bytes: bytes.into(),
+            depth: 0,
+            expected: true,
+        };
+        match format {
+            // An archive behind a pickle is looked at with the pickle.
+            Some(Format::Pickle | Format::Legacy) => return self.work.push_back(pickle("pickle", bytes)),
+            Some(Format::Tar) => self.tar(bytes),
+            _ => self.work.extend(numpy_objects(bytes).map(|objects| pickle("objects", objects))),
+        }
+        if ends_as_zip || bytes.starts_with(b"PK") {
+            self.archive("", bytes, 0);
+        }
+    }
+
+    fn item(&mut self, item: Item<'a>) {
+        let Item { record, bytes, depth, expected } = item;
+        if depth > MAX_DEPTH {
+            return self.scan.missed.push(format!("{record}: it lies deeper than {MAX_DEPTH} levels"));
+        }
+        match bytes {
+            Cow::Borrowed(bytes) => {
+                if archive::is_archive(bytes) {
+                    self.archive(&record, bytes, depth);
+                }
+                if bytes.starts_with(b"PK") || is_numpy(bytes) {
+                    return;
+                }
+                let nested = self.stream(&record, bytes, expected);
+                self.nested(&record, nested, depth);
+            }
+            Cow::Owned(bytes) if archive::is_archive(&bytes) => {
+                self.scan
+                    .missed
+                    .push(format!("{record}: a compressed archive in an archive; unpack it and scan that"));
+            }
+            Cow::Owned(bytes) => {
+                let nested = self.stream(&record, &bytes, expected);
+                let nested = nested.into_iter().map(|(at, bytes)| (at, Cow::Owned(bytes.into_owned())));
+                self.nested(&record, nested.collect(), depth);
+            }
+        }
+    }
+
+    fn nested(&mut self, record: &str, nested: Vec<(u64, Cow<'a, [u8]>)>, depth: usize) {
+        let depth = depth.saturating_add(1);
+        for (at, bytes) in nested {
+            let record = format!("{record}, bytes at 0x{at:x}");
+            let expected = legacy::recognises(&bytes);
+            self.work.push_back(Item { record, bytes, depth, expected });
+        }
+    }
+
+    fn find(&mut self, kind: &'static str, text: String) {
+        if self.scan.findings.len() < FINDINGS_MAX {
+            self.scan.findings.push(Finding { kind, text });
+        }
+    }
+
+    /// Reads the pickles that follow one another in `bytes`; hands back the byte strings in them that look like
+    /// pickles themselves.
+    fn stream<'b>(&mut self, record: &str, bytes: &'b [u8], expected: bool) -> Vec<(u64, Cow<'b, [u8]>)> {
+        let mut nested = Vec::new();
+        let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            if index >= PICKLES_MAX {
+                self.scan.missed.push(format!("{record}: more than {PICKLES_MAX} pickles"));
+                break;
+            }
+            let found = pickle::run(rest);
+            // Behind an error the rest is read once more.
+            let cost = if found.error.is_some() { rest.len() as u64 } else { found.read };
+            let Some(budget) = self.budget.checked_sub(cost) else {
+                self.scan
+                    .missed
+                    .push(format!("{record}: records that share bytes were read too often already"));
+                break;
+            };
+            self.budget = budget;
+            // What follows a pickle, and what stands where none belongs, is one when it names something.
+            let is_one = found.uses.iter().any(|found| !found.behind)
+                || (found.error.is_none() && (expected || index > 0));
+            let expected_here = expected && (index == 0 || legacy);
+            if !(is_one || expected_here) {
+                if index > 0 {
+                    let left = rest.len();
+                    self.find(
+                        "trailing",
+                        format!("{left} bytes that are no pickle follow the pickles of {record}"),
+                    );
+                }
+                break;
+            }
+            let offset = at as u64;
+            for text in found.oddities {
+                self.find("pickle", format!("{record}: {text}"));
+            }
+            nested.extend(
+                found.nested.into_iter().map(|(within, bytes)| (offset.saturating_add(within), bytes)),
+            );
+            let failed = found.error.is_some();
+            self.scan.count = self.scan.count.saturating_add(1);
+            self.scan.keep(record, offset, found.uses, found.error);
+            if index == 0 && !expected && record.ends_with('`') {
+                self.find("pickle", format!("{record} is a pickle where none belongs"));
+            }
+            if failed {
+                break;
+            }
+            at = at.saturating_add(usize::try_from(found.read).unwrap_or(usize::MAX));
+            legacy |= index == 0 && found.is_magic;
+            // The storages follow.
+            if legacy && index > legacy::ROOT {
+                break;
+            }
+            index = index.saturating_add(1);
+        }
+        nested
+    }
+}
+
+fn is_numpy(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x93NUMPY")
+}
+
+/// The pickle behind the header of a `.npy` file of Python objects; `None` for arrays of numbers.
+fn numpy_objects(bytes: &[u8]) -> Option<&[u8]> {
+    let (version, rest) = bytes.strip_prefix(b"\x93NUMPY")?.split_first()?;
+    let rest = rest.get(1..)?;
+    let (len, rest) = if *version == 1 {
+        let (len, rest) = rest.split_first_chunk()?;
+        (usize::from(u16::from_le_bytes(*len)), rest)
+    } else {
+        let (len, rest) = rest.split_first_chunk()?;
+        (usize::try_from(u32::from_le_bytes(*len)).ok()?, rest)
+    };
+    let (header, data) = rest.split_at_checked(len)?;
+    // The dtype of objects is `|O`, also where it is one of several fields.
+    header.windows(2).any(|pair| pair == b"O'" || pair == b"O\"").then_some(data)
+}

@@ -1,0 +1,293 @@
+//! A look at a zip file that does not stop at the first thing that is wrong.
+//!
+//! [`Index`](crate::Index) refuses what two readers may see in two ways. A scanner wants to see all of it: every
+//! entry that any reader may find, and everything that is odd about them.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::index::{Entry, compared, leads_out};
+use crate::record::{End, Header, Method};
+use crate::{Error, Result};
+
+/// More entries, or more oddities, than these are not looked at.
+const ENTRIES_MAX: usize = 1 << 20;
+const ODDITIES_MAX: usize = 1 << 10;
+/// What a data descriptor can have: with or without signature, with 32 or 64 bit sizes.
+const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
+
+/// What is in a zip file, damaged or ambiguous as it may be.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// The entries of the directory, and those that only a local header tells of.
+    pub entries: Vec<Entry>,
+    /// What is odd.
+    pub oddities: Vec<Oddity>,
+    /// Whether there was more of either than is looked at.
+    pub cut: bool,
+}
+
+/// Something odd about a zip file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oddity {
+    /// What kind of oddity, in one word for programs.
+    pub kind: &'static str,
+    /// What is odd, as a clause without full stop.
+    pub text: String,
+}
+
+impl Survey {
+    /// Looks at `bytes`, a whole zip file.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut survey = Self::default();
+        match survey.directory(bytes) {
+            Some(start) => survey.hidden(bytes, start),
+            // All that is left are local headers.
+            None => survey.unlisted(bytes, 0..bytes.len(), false),
+        }
+        survey.overlaps_and_duplicates();
+        survey
+    }
+
+    /// Whether `bytes` end as a zip file does.
+    pub fn ends_as_zip(bytes: &[u8]) -> bool {
+        End::read(bytes).is_ok()
+    }
+
+    fn odd(&mut self, kind: &'static str, text: String) {
+        if self.oddities.len() >= ODDITIES_MAX {
+            self.cut = true;
+        } else {
+            self.oddities.push(Oddity { kind, text });
+        }
+    }
+
+    /// Reads the entries of the directory; says where that starts.
+    fn directory(&mut self, bytes: &[u8]) -> Option<usize> {
+        let end = match End::read(bytes) {
+            Ok(end) => end,
+            Err(error) => {
+                self.odd(kind(&error), error.to_string());
+                let end = End::last(bytes)?;
+                let behind = (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(End::LEN);
+                self.odd("trailing", format!("{behind} bytes follow the record that ends the archive"));
+                end
+            }
+        };
+        let comment = (bytes.len() as u64).saturating_sub(end.record).saturating_sub(End::LEN);
+        if comment > 0 && self.oddities.is_empty() {
+            self.odd("comment", format!("a comment of {comment} bytes ends the archive"));
+        }
+        // Bytes in front of an archive move all that its records say; some readers move along.
+        let start = end.offset.saturating_sub(end.directory_len);
+        let moved = start.saturating_sub(end.directory_offset);
+        let start =
+            if Header::central(bytes, end.directory_offset).is_ok() { end.directory_offset } else { start };
+        let moved = if start == end.directory_offset { 0 } else { moved };
+        if moved > 0 {
+            self.odd(
+                "prepended",
+                format!("the archive starts {moved} bytes later in the file than its directory says"),
+            );
+        }
+        let mut offset = start;
+        let mut count = 0_u64;
+        while offset < end.offset
+            && let Ok(mut central) = Header::central(bytes, offset)
+        {
+            if self.entries.len() >= ENTRIES_MAX {
+                self.cut = true;
+                break;
+            }
+            central.local_offset = central.local_offset.saturating_add(moved);
+            self.listed(bytes, &central, start);
+            offset = offset.saturating_add(central.span);
+            count = count.saturating_add(1);
+        }
+        if count != end.entries {
+            self.odd(
+                "directory",
+                format!("the directory lists {count} entries, its end says {}", end.entries),
+            );
+        }
+        if offset != end.offset {
+            let (gap, at) = (end.offset.abs_diff(offset), offset);
+            self.odd("gap", format!("{gap} bytes at offset 0x{at:x} follow the directory's last entry"));
+        }
+        usize::try_from(start).ok()
+    }
+
+    /// An entry of the directory: as the strict reader has it, or with what it finds wrong.
+    fn listed(&mut self, bytes: &[u8], central: &Header<'_>, limit: u64) {
+        let offset = central.local_offset;
+        let past = || Error::PastEnd { name: central.display_name(), end: offset, limit };
+        let local = if offset < limit { local_header(bytes, offset) } else { Err(past()) };
+        let error = match local.and_then(|local| compared(central, &local, limit)) {
+            Ok(entry) => return self.entries.push(entry),
+            Err(error) => error,
+        };
+        self.odd(kind(&error), error.to_string());
+        let Ok(local) = local_header(bytes, central.local_offset) else { return };
+        let start = central.local_offset.saturating_add(local.span);
+        // The sizes of the directory and those of the local header may both be believed by someone.
+        for (header, name) in [(central, central.display_name()), (&local, local.display_name())] {
+            let Some(found) = Entry::lenient(header, name, central.local_offset, start, bytes.len()) else {
+                continue;
+            };
+            let same = |entry: &Entry| entry.name == found.name && entry.data == found.data;
+            if !(self.entries.last().is_some_and(same) || found.data.is_empty()) {
+                self.entries.push(found);
+            }
+        }
+    }
+
+    /// Looks for what lies between the entries: local headers that no directory lists, and other bytes.
+    fn hidden(&mut self, bytes: &[u8], end: usize) {
+        let mut known: Vec<Range<usize>> = self.entries.iter().map(Entry::span).collect();
+        known.sort_by_key(|range| (range.start, range.end));
+        let mut at = 0;
+        for next in known.into_iter().chain(std::iter::once(end..end)) {
+            if next.start > at {
+                self.gap(bytes, at..next.start);
+            }
+            at = at.max(next.end);
+        }
+    }
+
+    fn gap(&mut self, bytes: &[u8], range: Range<usize>) {
+        let Some(gap) = bytes.get(range.clone()) else { return };
+        let descriptor = range.start > 0
+            && DESCRIPTORS.contains(&gap.len())
+            && (gap.starts_with(b"PK\x07\x08") || matches!(gap.len(), 12 | 20));
+        if descriptor {
+            return;
+        }
+        let (len, at) = (gap.len(), range.start);
+        let place = if at == 0 { "before the first entry" } else { "that are no entry's" };
+        let kind = if at == 0 { "prepended" } else { "gap" };
+        self.odd(kind, format!("{len} bytes {place} at offset 0x{at:x}"));
+        self.unlisted(bytes, range, true);
+    }
+
+    /// Looks for local headers in a part of the file.
+    fn unlisted(&mut self, bytes: &[u8], range: Range<usize>, say: bool) {
+        let (gap, at) = (bytes.get(range.clone()).unwrap_or_default(), range.start);
+        let mut start = 0_usize;
+        while let Some(found) = find(gap.get(start..).unwrap_or_default(), b"PK\x03\x04") {
+            let offset = at.saturating_add(start).saturating_add(found);
+            start = start.saturating_add(found).saturating_add(4);
+            if self.entries.len() >= ENTRIES_MAX {
+                self.cut = true;
+                return;
+            }
+            let Ok(local) = local_header(bytes, offset as u64) else { continue };
+            let data = (offset as u64).saturating_add(local.span);
+            let name = local.display_name();
+            if say {
+                let shown = name.escape_debug();
+                self.odd("unlisted", format!("entry `{shown}` at offset 0x{offset:x} is in no directory"));
+            }
+            self.entries.extend(Entry::lenient(&local, name, offset as u64, data, range.end));
+        }
+    }
+
+    fn overlaps_and_duplicates(&mut self) {
+        // Two views of one entry overlap, and are no two entries.
+        let mut offsets = HashSet::new();
+        let entries = self.entries.iter().filter(|entry| offsets.insert(entry.header_offset));
+        let entries: Vec<Entry> = entries.cloned().collect();
+        let (overlaps, duplicates) = (overlaps(&entries), duplicates(&entries));
+        let mut said = HashSet::new();
+        for error in overlaps.into_iter().chain(duplicates) {
+            let text = error.to_string();
+            if said.insert(text.clone()) {
+                self.odd(kind(&error), text);
+            }
+        }
+        let unsafe_names: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
+        for name in unsafe_names.into_iter().filter(|name| leads_out(name)) {
+            let text = Error::Path { name }.to_string();
+            if !self.oddities.iter().any(|oddity| oddity.text == text) {
+                self.odd("path", text);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// From its header to the end of its data.
+    fn span(&self) -> Range<usize> {
+        usize::try_from(self.header_offset).unwrap_or(usize::MAX)..self.data.end
+    }
+
+    /// What a header says of an entry whose data start at `start`, cut to `limit`.
+    fn lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
+        let start = usize::try_from(start).ok().filter(|start| *start <= limit)?;
+        let method = Method::from(header.method);
+        let len = usize::try_from(header.compressed_len).unwrap_or(usize::MAX);
+        // Without sizes the data may reach up to what comes next.
+        let len = if header.has_descriptor() && len == 0 { usize::MAX } else { len };
+        Some(Self {
+            name,
+            method,
+            data: start..start.saturating_add(len).min(limit),
+            len: header.len,
+            crc: u32::try_from(header.crc).unwrap_or_default(),
+            header_offset: offset,
+            link: header.link,
+        })
+    }
+}
+
+/// The entries that share bytes with the one before them.
+fn overlaps(entries: &[Entry]) -> Vec<Error> {
+    let mut by_offset: Vec<&Entry> = entries.iter().collect();
+    by_offset.sort_by_key(|entry| entry.header_offset);
+    let overlap = |pair: &[&Entry]| match pair {
+        [first, second] if first.data.end as u64 > second.header_offset => Some(Error::Overlap {
+            first: first.name.clone(),
+            second: second.name.clone(),
+            offset: second.header_offset,
+        }),
+        _ => None,
+    };
+    by_offset.windows(2).filter_map(overlap).collect()
+}
+
+/// The entries that have the name of another one.
+fn duplicates(entries: &[Entry]) -> Vec<Error> {
+    let mut by_name: Vec<&Entry> = entries.iter().collect();
+    by_name.sort_by(|a, b| a.name.cmp(&b.name).then(a.header_offset.cmp(&b.header_offset)));
+    let duplicate = |pair: &[&Entry]| match pair {
+        [first, second] if first.name == second.name => Some(Error::Duplicate {
+            name: first.name.clone(),
+            first: first.header_offset,
+            second: second.header_offset,
+        }),
+        _ => None,
+    };
+    by_name.windows(2).filter_map(duplicate).collect()
+}
+
+fn local_header(bytes: &[u8], offset: u64) -> Result<Header<'_>> {
+    let from = usize::try_from(offset).ok().and_then(|from| bytes.get(from..));
+    Header::local(from.unwrap_or_default(), offset)
+}
+
+/// The kind of oddity that an error is.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::NoEnd { .. } => "cut",
+        Error::Disks | Error::Disagreement { .. } => "directory",
+        Error::NoRecord { .. } | Error::PastEnd { .. } | Error::Unread { .. } => "missing",
+        Error::Renamed { .. } | Error::Local { .. } => "disagreement",
+        Error::Overlap { .. } => "overlap",
+        Error::Duplicate { .. } => "duplicate",
+        Error::Path { .. } => "path",
+        Error::Encrypted { .. } => "encrypted",
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}

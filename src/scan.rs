@@ -1,0 +1,295 @@
+//! `torch2carton scan`: what a file would do to whoever loads it with Python's own unpickler.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value as Json, json};
+use torch_import::{Risk, Scan, Use};
+
+use crate::cli::{self, Usage};
+use crate::refusals;
+use crate::terminal::{BOLD, DIM, safe};
+
+/// Version of the objects that `--json` prints.
+const SCHEMA_VERSION: u32 = 1;
+
+/// What became of the files.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    clean: usize,
+    found: usize,
+    not_scanned: usize,
+    /// Files in folders that are no checkpoints by content and name.
+    others: usize,
+}
+
+impl Outcome {
+    /// 1 when there are findings; else 2 when something was not scanned to its end.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self { found: 1.., .. } => ExitCode::from(1),
+            Self { not_scanned: 1.., .. } => ExitCode::from(2),
+            _ => ExitCode::SUCCESS,
+        }
+    }
+
+    fn files(&self) -> usize {
+        self.clean.saturating_add(self.found).saturating_add(self.not_scanned)
+    }
+}
+
+pub(crate) fn run(args: &cli::Scan, quiet: bool) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut out = io::BufWriter::new(anstream::stdout().lock());
+    for path in &args.files {
+        refusals::address(path)?;
+        if !path.exists() {
+            bail!(Usage(format!("there is no file {}", path.display())));
+        }
+    }
+    for path in &args.files {
+        if path.is_dir() {
+            for file in files(path)? {
+                one(args, quiet, &file, true, &mut out, &mut outcome)?;
+            }
+        } else {
+            one(args, quiet, path, false, &mut out, &mut outcome)?;
+        }
+    }
+    if !(quiet || args.json || outcome.files() == 1 && outcome.others == 0) {
+        let Outcome { clean, found, not_scanned, others } = outcome;
+        let files = outcome.files();
+        let others = if others > 0 { format!("; {others} other files skipped") } else { String::new() };
+        writeln!(
+            out,
+            "{BOLD}{files} files: {clean} clean, {found} with findings, {not_scanned} not scanned to the end{BOLD:#}{others}"
+        )?;
+    }
+    out.flush()?;
+    Ok(outcome)
+}
+
+/// All files below a folder, sorted; links to folders are not followed.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut folders = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(next) = folders.pop() {
+        let entries = next.read_dir().with_context(|| next.display().to_string())?;
+        for entry in entries {
+            let entry = entry.with_context(|| next.display().to_string())?;
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if path.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn one(
+    args: &cli::Scan,
+    quiet: bool,
+    file: &Path,
+    in_folder: bool,
+    out: &mut dyn Write,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let scan = match Scan::file(file, args.checksums) {
+        Ok(scan) => scan,
+        // A folder holds all sorts of files; one that is called as checkpoints are is looked at again.
+        Err(torch_import::Error::Format { .. }) if in_folder && !is_called_checkpoint(file) => {
+            outcome.others = outcome.others.saturating_add(1);
+            return Ok(());
+        }
+        Err(error) => {
+            outcome.not_scanned = outcome.not_scanned.saturating_add(1);
+            let text = error.to_string();
+            if args.json {
+                writeln!(
+                    out,
+                    "{}",
+                    json!({ "schema_version": SCHEMA_VERSION, "file": file.display().to_string(), "verdict": "not scanned", "missed": [text] })
+                )?;
+            } else {
+                writeln!(out, "{BOLD}{}{BOLD:#}: not scanned: {}", safe(file.display()), safe(text))?;
+            }
+            return Ok(());
+        }
+    };
+    let verdict = Verdict::of(&scan, args.deny_unknown);
+    let count = match verdict {
+        Verdict::Clean => &mut outcome.clean,
+        Verdict::Findings => &mut outcome.found,
+        Verdict::NotScanned => &mut outcome.not_scanned,
+    };
+    *count = count.saturating_add(1);
+    if args.json {
+        writeln!(out, "{}", object(file, &scan, verdict))?;
+    } else if !(quiet && verdict == Verdict::Clean) {
+        print(args, file, &scan, verdict, out)?;
+    }
+    Ok(())
+}
+
+/// Whether a file's name says that it is a checkpoint.
+fn is_called_checkpoint(file: &Path) -> bool {
+    const EXTENSIONS: [&str; 8] = ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch"];
+    let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Clean,
+    Findings,
+    NotScanned,
+}
+
+impl Verdict {
+    fn of(scan: &Scan, deny_unknown: bool) -> Self {
+        let denied =
+            |found: &Use| found.risk == Risk::Dangerous || (deny_unknown && found.risk == Risk::Unknown);
+        if !scan.findings.is_empty() || scan.uses().any(|(_, found)| denied(found)) {
+            Self::Findings
+        } else if scan.is_whole() {
+            Self::Clean
+        } else {
+            Self::NotScanned
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Findings => "findings",
+            Self::NotScanned => "not scanned",
+        }
+    }
+}
+
+/// How many globals of a risk there are.
+fn count(scan: &Scan, risk: Risk) -> usize {
+    let names: std::collections::HashSet<(&str, &str)> = scan
+        .uses()
+        .filter(|(_, found)| found.risk == risk)
+        .map(|(_, found)| (found.global.module.as_str(), found.global.name.as_str()))
+        .collect();
+    names.len()
+}
+
+fn print(
+    args: &cli::Scan,
+    file: &Path,
+    scan: &Scan,
+    verdict: Verdict,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let [known, unknown, dangerous] =
+        [Risk::Known, Risk::Unknown, Risk::Dangerous].map(|risk| count(scan, risk));
+    let s = if scan.count == 1 { "" } else { "s" };
+    let pickles = format!("{}, {} pickle{s}", scan.format, scan.count);
+    let globals = match (dangerous, unknown) {
+        (0, 0) => format!("{known} known globals"),
+        (0, _) => format!("{known} known and {unknown} unknown globals"),
+        _ => format!("{known} known, {unknown} unknown and {dangerous} dangerous globals"),
+    };
+    let verdict = match verdict {
+        Verdict::NotScanned => "not scanned to the end",
+        verdict => verdict.name(),
+    };
+    writeln!(out, "{BOLD}{}{BOLD:#}: {verdict} ({pickles}, {globals})", safe(file.display()))?;
+    for risk in [Risk::Dangerous, Risk::Unknown, Risk::Known] {
+        if risk == Risk::Known && !args.all {
+            continue;
+        }
+        for (pickle, found) in scan.uses().filter(|(_, found)| found.risk == risk) {
+            let at =
+                if pickle.offset > 0 { format!(" from byte {} on", pickle.offset) } else { String::new() };
+            let behind = if found.behind { ", behind the error that ends it" } else { "" };
+            let Use { global, calls, more, .. } = found;
+            writeln!(
+                out,
+                "  {DIM}{:<10}{DIM:#} {} at 0x{:x} of {}{at}{behind}",
+                risk.name(),
+                safe(global),
+                global.offset,
+                safe(&pickle.record)
+            )?;
+            if risk != Risk::Dangerous && !(args.all || args.deny_unknown) {
+                continue;
+            }
+            for call in calls {
+                writeln!(out, "  {:<12} {} at 0x{:x}: {}", "", call.opcode, call.offset, safe(&call.text))?;
+            }
+            if *more > 0 {
+                writeln!(out, "  {:<12} and {more} more times", "")?;
+            }
+        }
+    }
+    for finding in &scan.findings {
+        writeln!(out, "  {DIM}{:<10}{DIM:#} {}", "irregular", safe(&finding.text))?;
+    }
+    for pickle in &scan.pickles {
+        if let Some(error) = &pickle.error {
+            writeln!(out, "  {DIM}{:<10}{DIM:#} {}: {}", "unread", safe(&pickle.record), safe(error))?;
+        }
+    }
+    for missed in &scan.missed {
+        writeln!(out, "  {DIM}{:<10}{DIM:#} {}", "unread", safe(missed))?;
+    }
+    for note in &scan.notes {
+        writeln!(out, "  {DIM}{:<10}{DIM:#} {}", "note", safe(note))?;
+    }
+    Ok(())
+}
+
+fn object(file: &Path, scan: &Scan, verdict: Verdict) -> Json {
+    let pickles: Vec<Json> = scan
+        .pickles
+        .iter()
+        .map(|pickle| {
+            let globals: Vec<Json> = pickle.uses.iter().map(global).collect();
+            json!({
+                "record": pickle.record,
+                "offset": pickle.offset,
+                "error": pickle.error.as_ref().map(ToString::to_string),
+                "globals": globals,
+            })
+        })
+        .collect();
+    let findings: Vec<Json> =
+        scan.findings.iter().map(|finding| json!({ "kind": finding.kind, "text": finding.text })).collect();
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "file": file.display().to_string(),
+        "verdict": verdict.name(),
+        "format": scan.format,
+        "pickle_count": scan.count,
+        "pickles": pickles,
+        "irregularities": findings,
+        "missed": scan.missed,
+        "notes": scan.notes,
+    })
+}
+
+fn global(found: &Use) -> Json {
+    let calls: Vec<Json> = found
+        .calls
+        .iter()
+        .map(|call| json!({ "opcode": call.opcode, "offset": call.offset, "text": call.text }))
+        .collect();
+    json!({
+        "module": found.global.module,
+        "name": found.global.name,
+        "risk": found.risk.name(),
+        "offset": found.global.offset,
+        "calls": calls,
+        "more_calls": found.more,
+        "behind_error": found.behind,
+    })
+}

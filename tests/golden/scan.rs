@@ -1,0 +1,115 @@
+//! What a scan finds: every call that is hidden in `malicious/`, and nothing in `checkpoints/`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::program::{folder, torch2carton, transcript};
+
+/// The files of a folder below `tests/golden`, sorted, without its README.
+fn files(sub: &str) -> Vec<String> {
+    let entries = folder().join(sub).read_dir().expect("the inputs are checked in");
+    let names = entries.map(|entry| entry.expect("it can be listed").path());
+    let mut names: Vec<String> = names
+        .filter(|path| path.is_file() && path.extension().is_none_or(|found| found != "md"))
+        .map(|path| format!("{sub}/{}", path.file_name().unwrap_or_default().to_string_lossy()))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_call_is_found() {
+    let mut texts = String::new();
+    for file in files("malicious") {
+        let output = torch2carton(["scan", &file]);
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        let json = torch2carton(["scan", "--json", &file]);
+        assert!(String::from_utf8_lossy(&json.stdout).contains("\"dangerous\""), "{file}");
+        texts.push_str(&transcript(&output).replace("exit status 1\n", ""));
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn checkpoints_are_clean() {
+    let output = torch2carton(["scan", "checkpoints"]);
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!(transcript(&output));
+}
+
+#[test]
+fn damage_is_a_finding_or_not_scanned() {
+    let output = torch2carton(["scan", "hostile"]);
+    assert_eq!(output.status.code(), Some(1));
+    insta::assert_snapshot!(transcript(&output));
+}
+
+#[test]
+fn exit_statuses_say_what_was_found() {
+    let status = |args: &[&str]| torch2carton([&["scan"], args].concat()).status.code();
+    assert_eq!(status(&["checkpoints/plain.pth"]), Some(0));
+    assert_eq!(status(&["pickles/python2_0.pkl"]), Some(0));
+    assert_eq!(status(&["--deny-unknown", "pickles/python2_0.pkl"]), Some(1));
+    assert_eq!(status(&["hostile/os_system.pth"]), Some(1));
+    // What breaks without a finding before is never clean.
+    assert_eq!(status(&["hostile/no_stop.pkl"]), Some(2));
+    assert_eq!(status(&["hostile/truncated.pth"]), Some(2));
+    assert_eq!(status(&["hostile/gguf.pth"]), Some(2));
+    // A finding is what counts where there are both.
+    assert_eq!(status(&["hostile/no_stop.pkl", "hostile/os_system.pth"]), Some(1));
+    assert_eq!(status(&["nothing_here.pth"]), Some(2));
+    assert_eq!(status(&["s3://bucket/model.pth"]), Some(2));
+    // The storages' checksums are compared on demand.
+    assert_eq!(status(&["hostile/bad_crc_storage.pth"]), Some(0));
+    assert_eq!(status(&["--checksums", "hostile/bad_crc_storage.pth"]), Some(1));
+}
+
+#[test]
+fn a_file_cut_anywhere_is_never_clean() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let whole = fs::read(folder().join("malicious/root.pth")).expect("it is checked in");
+    let target = scratch.path().join("cut.pth");
+    // From the first byte of the payload's name on it is told; before that it is not scanned.
+    for len in (1..whole.len()).step_by(7) {
+        fs::write(&target, &whole[..len]).expect("it can be written");
+        let code = torch2carton(["scan".as_ref(), target.as_os_str()]).status.code();
+        assert!(matches!(code, Some(1 | 2)), "{len} bytes: {code:?}");
+    }
+}
+
+#[test]
+fn the_object_for_programs() {
+    let output = torch2carton(["scan", "--json", "malicious/getattr.pkl", "malicious/wrong_crc.pth"]);
+    let lines = String::from_utf8(output.stdout).expect("UTF-8");
+    let objects: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&objects).expect("it was JSON"));
+}
+
+#[test]
+fn dangerous_globals_stop_a_conversion() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let target = scratch.path().join("out.carton").to_string_lossy().into_owned();
+    let convert = |args: &[&str]| {
+        let output = torch2carton([&["-o", target.as_str()], args].concat());
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), text)
+    };
+    let file = "hostile/os_system_beside.pth";
+    let (code, text) = convert(&[file]);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        text,
+        "error: hostile/os_system_beside.pth: its pickle names `os.system` at offset 0x8d, which can run code \
+         where Python loads it; `torch2carton scan hostile/os_system_beside.pth` shows what calls it, \
+         --allow-dangerous converts without running it\n"
+    );
+    let (code, text) = convert(&["--allow-dangerous", file]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("note: 1 global that is not known stays a name and runs nothing: os.system; "),
+        "{text}"
+    );
+    // inspect never refuses.
+    assert_eq!(torch2carton(["inspect", file]).status.code(), Some(0));
+}
