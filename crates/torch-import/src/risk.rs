@@ -137,8 +137,9 @@ const NAMES: &[(&str, &str)] = &[
     ("torch.ao.quantization.fx", "eval"),
 ];
 
-/// Bytes of a module's or a global's name; more are nobody's.
+/// Bytes of a module's or a global's name, and dots in the latter; more are nobody's.
 const LEN_MAX: usize = 512;
+const DOTS_MAX: usize = 8;
 
 /// What a name must not lead through or end in, whatever module it starts from: the ways from any module to all
 /// others, and calls that have no harmless namesakes.
@@ -169,7 +170,22 @@ fn is_dangerous(module: &str, name: &str) -> bool {
     if name.contains('.') && name.split('.').any(|part| part.starts_with("__")) {
         return true;
     }
-    // `torch` and `hub.load` are `torch.hub` and `load`.
+    if name.matches('.').count() > DOTS_MAX || is_dangerous_path(module, name) {
+        return true;
+    }
+    // A module's attributes are modules too: `torch.nn.modules.module` has `torch.hub.load`.
+    let mut rest = name;
+    while let Some((first, behind)) = rest.split_once('.') {
+        if is_dangerous_path(first, behind) {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+/// Whether a dotted name is dangerous from this module on: `torch` and `hub.load` are `torch.hub` and `load`.
+fn is_dangerous_path(module: &str, name: &str) -> bool {
     let (mut module, mut rest) = (module.to_owned(), name);
     loop {
         let (first, behind) = rest.split_once('.').unwrap_or((rest, ""));
