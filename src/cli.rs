@@ -146,6 +146,9 @@ pub(crate) struct Convert {
     /// Fields for carton.toml; the options here win over them
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
+    /// Leave out misc/checkpoint.json, which keeps the values that are no tensors
+    #[arg(long)]
+    pub(crate) no_values: bool,
     #[command(flatten)]
     pub(crate) model: Model,
     #[command(flatten)]
@@ -217,9 +220,16 @@ pub(crate) struct Select {
     /// Remove this from the start of names, such as `module.`
     #[arg(long, value_name = "PREFIX")]
     pub(crate) strip_prefix: Option<String>,
-    /// Leave out misc/checkpoint.json, which keeps the values that are no tensors
-    #[arg(long)]
-    pub(crate) no_values: bool,
+}
+
+impl Select {
+    /// Whether nothing was chosen.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.key.is_none()
+            && self.include.is_empty()
+            && self.exclude.is_empty()
+            && self.strip_prefix.is_none()
+    }
 }
 
 #[derive(Args, Debug)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::Select;
+
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,18 +44,29 @@ pub(crate) enum Compression {
 Examples:
   torch2carton verify llama.carton
   torch2carton verify llama.carton --against consolidated.00.pth
+  torch2carton verify last.carton --against last.ckpt --key ema
   torch2carton verify --json llama.carton | jq .findings
 
-Exit status: 0 all is right, 1 something is wrong.")]
+--json prints one object: schema_version (1), ok, manifest_sha256 (null where
+there is no MANIFEST), files and bytes (those whose hashes are right),
+tensors_compared (null without --against), findings (a list of {entry, what};
+entry is the path in the carton, \"\" for the zip file itself) and notes.
+Exit status: 0 all is right, 1 something is wrong, 2 bad usage.")]
 pub(crate) struct Verify {
     /// The carton, or an unpacked folder
     pub(crate) file: PathBuf,
-    /// Compare each tensor of model/model.pt with this checkpoint, bit by bit
+    /// Compare each tensor of model/model.pt bit by bit with the checkpoint that it was made of: a file or
+    /// a folder; given many times, its shards
     #[arg(long, value_name = "CHECKPOINT")]
-    pub(crate) against: Option<PathBuf>,
+    pub(crate) against: Vec<PathBuf>,
+    /// The checkpoint is one shard that was converted alone
+    #[arg(long, requires = "against")]
+    pub(crate) single: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten, next_help_heading = "What the conversion took of the checkpoint")]
+    pub(crate) select: Select,
 }
 
 #[derive(Args, Debug)]
@@ -103,7 +116,8 @@ pub(crate) struct Shrink {
 Example:
   torch2carton resolve small.carton --cache ~/.cache/torch2carton -o llama.carton
 
-Only https is fetched, and nothing from private or loopback addresses.")]
+Only https is fetched, and nothing from private or loopback addresses. Each URL of
+a file is tried in turn; a connection that breaks is taken up where it broke.")]
 pub(crate) struct Resolve {
     /// The carton
     pub(crate) file: PathBuf,
@@ -116,6 +130,12 @@ pub(crate) struct Resolve {
     /// Fetch http URLs, and those that name a private or loopback address themselves
     #[arg(long)]
     pub(crate) allow_http: bool,
+    /// Refuse files that are larger [default: half of the free space]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_size: Option<u64>,
+    /// Take a connection for broken on which nothing comes for so long
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub(crate) timeout: u64,
     /// Refuse to replace an existing carton
     #[arg(short, long)]
     pub(crate) no_clobber: bool,

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
         sources.read(&containers, &|file, checkpoint| judge(args, file, checkpoint))?;
     let kept_names = unknown_globals(&checkpoint, file);
     let selected = select(&args.select, &checkpoint).with_context(|| shown(file))?;
-    let values = if args.select.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
+    let values = if args.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
     let value_count = checkpoint.values.len();
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
@@ -355,7 +355,10 @@ fn write(
     quiet: bool,
 ) -> Result<Written> {
     let config = config(args, file, converted)?;
-    let has = |path: &str| misc.iter().any(|(name, _)| path.strip_prefix("misc/") == Some(name));
+    let has = |path: &str| {
+        let taken = misc.iter().any(|(name, _)| path.strip_prefix("misc/") == Some(name));
+        taken || (path == VALUES && values.is_some())
+    };
     let problems = config.check(&TensorIndex::default(), &has);
     if !problems.0.is_empty() {
         return Err(repack::refused(args.config.as_deref().unwrap_or(target), &problems));

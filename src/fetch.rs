@@ -25,10 +25,10 @@ use url::Url;
 
 /// Redirects that are followed, as browsers do.
 const REDIRECTS: usize = 10;
-/// How often a download goes on after a broken connection.
-const TRIES: usize = 5;
-/// A connection on which nothing comes for so long is broken.
-const STALLED: Duration = Duration::from_secs(30);
+/// How often in a row a download is taken up again without a byte more than before.
+const TRIES: u32 = 5;
+/// How long the first of these waits; each of the next waits twice as long.
+const PAUSE: Duration = Duration::from_millis(100);
 /// The encodings that the specification asks readers to know.
 const ENCODINGS: &str = "zstd, gzip, br, deflate";
 
@@ -37,6 +37,25 @@ const ENCODINGS: &str = "zstd, gzip, br, deflate";
 pub(crate) struct Rules {
     /// Whether http URLs are fetched, and those that name a private address.
     pub(crate) allow_http: bool,
+    /// A connection on which nothing comes for so long is broken.
+    pub(crate) stalled: Duration,
+    /// Which addresses are the Internet's: [`is_public`], but in tests.
+    pub(crate) is_public: fn(IpAddr) -> bool,
+    /// The most bytes that a file may have. LINKS tells no lengths, so a server could send without end.
+    pub(crate) limit: u64,
+}
+
+/// Told the bytes that are there, and how many there will be where the server says so.
+pub(crate) type Told<'t> = &'t mut dyn FnMut(u64, Option<u64>);
+
+/// Why a file did not come.
+enum Failure {
+    /// The connection broke: what is there stays, and another one goes on from it.
+    Broken(anyhow::Error),
+    /// What is there does not belong to the file, or the server cannot go on from it.
+    Anew(anyhow::Error),
+    /// This URL is of no use.
+    Useless(anyhow::Error),
 }
 
 /// Fetches the file with this hash from `url` into `out`, which may hold the beginning of it.
@@ -45,44 +64,100 @@ pub(crate) fn fetch(
     sha256: &[u8; 32],
     out: &mut File,
     rules: Rules,
-    progress: &mut dyn FnMut(u64),
+    told: Told<'_>,
 ) -> Result<()> {
-    let mut last = None;
-    for _ in 0..TRIES {
-        let (mut hash, start) = hashed(out)?;
-        let mut response = match open(url, start, rules) {
-            Ok(response) => response,
-            // A server that cannot go on from here may start again.
-            Err(error) if start > 0 && last.is_none() => {
+    let (mut tries, mut most, mut began_anew) = (0_u32, 0_u64, false);
+    loop {
+        let (hash, start) = hashed(out)?;
+        if start > 0 && <[u8; 32]>::from(hash.clone().finalize()) == *sha256 {
+            return Ok(());
+        }
+        let error = match attempt(url, sha256, out, (hash, start), rules, told) {
+            Ok(()) => return Ok(()),
+            Err(Failure::Useless(error)) => return Err(error),
+            Err(Failure::Anew(error)) => {
                 out.set_len(0)?;
-                last = Some(error);
+                if began_anew {
+                    return Err(error);
+                }
+                began_anew = true;
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(Failure::Broken(error)) => error,
         };
-        if start > 0 && !response.continues {
-            out.set_len(0)?;
-            out.rewind()?;
-            hash = Sha256::new();
+        let there = out.metadata()?.len();
+        if there > most {
+            (tries, most) = (0, there);
         }
-        let from = if response.continues { start } else { 0 };
-        match receive(&mut *response.body, out, &mut hash, from, progress) {
-            Ok(()) => {
-                let found: [u8; 32] = hash.finalize().into();
-                if found == *sha256 {
-                    return Ok(());
-                }
-                out.set_len(0)?;
-                bail!(
-                    "the file there has SHA-256 {}, expected {}",
-                    sha256_to_hex(&found),
-                    sha256_to_hex(sha256)
-                );
-            }
-            Err(error) => last = Some(error),
+        tries = tries.saturating_add(1);
+        if tries >= TRIES {
+            return Err(error);
         }
+        std::thread::sleep(PAUSE.saturating_mul(2_u32.saturating_pow(tries.saturating_sub(1))));
     }
-    Err(last.unwrap_or_else(|| anyhow::anyhow!("nothing came")))
+}
+
+/// One connection's worth of the file, behind the `start` bytes that are there and hashed.
+fn attempt(
+    url: &str,
+    sha256: &[u8; 32],
+    out: &mut File,
+    (mut hash, start): (Sha256, u64),
+    rules: Rules,
+    told: Told<'_>,
+) -> Result<(), Failure> {
+    let useless = |error: io::Error| Failure::Useless(error.into());
+    let mut response = open(url, start, rules)?;
+    let from = if response.continues { start } else { 0 };
+    if from == 0 {
+        hash = Sha256::new();
+        out.set_len(0).map_err(useless)?;
+        out.rewind().map_err(useless)?;
+    }
+    let total = response.len.map(|len| from.saturating_add(len));
+    let too_large = || {
+        let limit = rules.limit;
+        Failure::Useless(anyhow::anyhow!(
+            "{url}: the file there has more than {limit} bytes; --max-size allows them"
+        ))
+    };
+    if total.is_some_and(|total| total > rules.limit) {
+        return Err(too_large());
+    }
+    let mut buffer = vec![0; WINDOW / 8];
+    let mut done = from;
+    loop {
+        let read = match response.body.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // What is encoded and cut short looks damaged.
+            Err(error) => return Err(Failure::Broken(anyhow::Error::new(error).context(broke(url)))),
+        };
+        done = done.saturating_add(read as u64);
+        if done > rules.limit {
+            // What came is of no use to anyone.
+            out.set_len(0).map_err(useless)?;
+            return Err(too_large());
+        }
+        let came = buffer.get(..read).unwrap_or_default();
+        out.write_all(came).context("cannot write").map_err(Failure::Useless)?;
+        hash.update(came);
+        told(done, total);
+    }
+    let found: [u8; 32] = hash.finalize().into();
+    if found == *sha256 {
+        return Ok(());
+    }
+    out.set_len(0).map_err(useless)?;
+    let (found, expected) = (sha256_to_hex(&found), sha256_to_hex(sha256));
+    let error = anyhow::anyhow!("{url}: the file there has SHA-256 {found}, expected {expected}");
+    // Where bytes of another connection or another server came first, these may be the wrong ones.
+    Err(if from > 0 { Failure::Anew(error) } else { Failure::Useless(error) })
+}
+
+fn broke(url: &str) -> String {
+    format!("{url}: the connection broke")
 }
 
 /// The hash of what is there already, and its length; the file stands at its end then.
@@ -101,82 +176,92 @@ fn hashed(out: &mut File) -> io::Result<(Sha256, u64)> {
     Ok((hash, len))
 }
 
-fn receive(
-    body: &mut dyn Read,
-    out: &mut File,
-    hash: &mut Sha256,
-    start: u64,
-    progress: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let mut buffer = vec![0; WINDOW / 8];
-    let mut done = start;
-    loop {
-        let read = body.read(&mut buffer).context("the connection broke")?;
-        if read == 0 {
-            return Ok(());
-        }
-        let bytes = buffer.get(..read).unwrap_or_default();
-        out.write_all(bytes).context("cannot write")?;
-        hash.update(bytes);
-        done = done.saturating_add(read as u64);
-        progress(done);
-    }
-}
-
 struct Response {
     /// Whether the bytes go on from where they were asked for.
     continues: bool,
+    /// How many bytes will come, where that is known.
+    len: Option<u64>,
     body: Box<dyn Read>,
 }
 
 /// Asks for the bytes from `start` on, through redirects.
-fn open(url: &str, start: u64, rules: Rules) -> Result<Response> {
-    let mut url = Url::parse(url).with_context(|| format!("`{}` is no URL", url.escape_debug()))?;
+fn open(first: &str, start: u64, rules: Rules) -> Result<Response, Failure> {
+    let useless = |error: anyhow::Error| Failure::Useless(error);
+    let mut url = Url::parse(first)
+        .with_context(|| format!("`{}` is no URL", first.escape_debug()))
+        .map_err(useless)?;
     let mut private = rules.allow_http;
     for _ in 0..=REDIRECTS {
-        if url.scheme() != "https" && !(rules.allow_http && url.scheme() == "http") {
-            bail!("{url} is not https; --allow-http fetches it anyway");
+        match url.scheme() {
+            "https" => {}
+            "http" if rules.allow_http => {}
+            "http" => {
+                let text = format!("{url} is not https; --allow-http fetches it anyway");
+                return Err(useless(anyhow::anyhow!(text)));
+            }
+            _ => return Err(useless(anyhow::anyhow!("{url} is no https URL"))),
         }
-        let guard = Guard { allow_private: private, met_private: Arc::default() };
+        let guard = Guard { allow_private: private, met_private: Arc::default(), is_public: rules.is_public };
         let met_private = Arc::clone(&guard.met_private);
-        let agent = Agent::with_parts(config(), DefaultConnector::default(), guard);
+        let agent = Agent::with_parts(config(rules.stalled), DefaultConnector::default(), guard);
         let mut request = agent.get(url.as_str());
         request = if start > 0 {
             request.header("range", format!("bytes={start}-")).header("accept-encoding", "identity")
         } else {
             request.header("accept-encoding", ENCODINGS)
         };
-        let response = request.call().with_context(|| url.to_string())?;
+        let response = request.call().map_err(|error| {
+            let error = match error {
+                ureq::Error::Io(error) => anyhow::Error::new(error),
+                error => anyhow::Error::new(error),
+            };
+            let error = error.context(url.to_string());
+            // A server that answered before may do so again.
+            if start > 0 { Failure::Broken(error) } else { Failure::Useless(error) }
+        })?;
         // Only what was private from the start may lead to more of it.
         private = private && met_private.load(Ordering::Relaxed);
         let status = response.status();
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         if status.is_redirection() {
-            let location = header("location").with_context(|| format!("{url}: a redirect to nowhere"))?;
-            url = url.join(location).with_context(|| format!("{url}: a redirect to no URL"))?;
+            let location = header("location").with_context(|| format!("{url}: a redirect to nowhere"));
+            let next = location.and_then(|location| {
+                url.join(location).with_context(|| format!("{url}: a redirect to no URL"))
+            });
+            url = next.map_err(useless)?;
             continue;
         }
-        let continues = start > 0
-            && status.as_u16() == 206
-            && header("content-range").is_some_and(|range| range.starts_with(&format!("bytes {start}-")));
-        if !continues && status.as_u16() != 200 {
-            bail!("{url}: HTTP status {status}");
-        }
         let encoding = header("content-encoding").unwrap_or("identity").to_ascii_lowercase();
-        return Ok(Response { continues, body: decoded(response.into_body(), &encoding)? });
+        let is_plain = matches!(encoding.as_str(), "identity" | "");
+        let is_rest = status.as_u16() == 206
+            && is_plain
+            && header("content-range").is_some_and(|range| range.starts_with(&format!("bytes {start}-")));
+        let error = || anyhow::anyhow!("{url}: HTTP status {status}");
+        match status.as_u16() {
+            200 => {}
+            206 if start > 0 && is_rest => {}
+            // It cannot go on from here.
+            206 | 416 if start > 0 => return Err(Failure::Anew(error())),
+            _ => return Err(useless(error())),
+        }
+        let len = header("content-length").filter(|_| is_plain).and_then(|len| len.parse().ok());
+        let body = decoded(response.into_body(), &encoding);
+        let body = body.with_context(|| url.to_string()).map_err(useless)?;
+        return Ok(Response { continues: is_rest, len, body });
     }
-    bail!("{url}: more than {REDIRECTS} redirects");
+    Err(useless(anyhow::anyhow!("{url}: more than {REDIRECTS} redirects")))
 }
 
-fn config() -> ureq::config::Config {
+fn config(stalled: Duration) -> ureq::config::Config {
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)
-        .timeout_connect(Some(STALLED))
-        .timeout_recv_response(Some(STALLED))
-        .timeout_per_read(Some(STALLED))
+        .timeout_resolve(Some(stalled))
+        .timeout_connect(Some(stalled))
+        .timeout_recv_response(Some(stalled))
+        .timeout_per_read(Some(stalled))
         .user_agent(concat!("torch2carton/", env!("CARGO_PKG_VERSION")))
         .build()
 }
@@ -217,6 +302,7 @@ fn deflated(body: impl Read + 'static) -> Result<Box<dyn Read>> {
 struct Guard {
     allow_private: bool,
     met_private: Arc<AtomicBool>,
+    is_public: fn(IpAddr) -> bool,
 }
 
 impl Resolver for Guard {
@@ -227,10 +313,14 @@ impl Resolver for Guard {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let found = DefaultResolver::default().resolve(uri, config, timeout)?;
-        if let Some(address) = found.iter().find(|address| !is_public(address.ip())) {
+        if let Some(address) = found.iter().find(|address| !(self.is_public)(address.ip())) {
             self.met_private.store(true, Ordering::Relaxed);
             if !self.allow_private {
-                let text = format!("{} is a private address, from which nothing is fetched", address.ip());
+                let text = format!(
+                    "{} is a private address, from which nothing is fetched; --allow-http does where LINKS \
+                     itself names one",
+                    address.ip()
+                );
                 return Err(ureq::Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, text)));
             }
         }
@@ -239,7 +329,7 @@ impl Resolver for Guard {
 }
 
 /// Whether an address belongs to the Internet: none of the special ones of the IANA registries.
-fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
@@ -276,6 +366,47 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A server on an address of loopback that answers each request with a redirect.
+    fn redirects(address: &str, location: String) -> String {
+        use std::io::{BufRead, BufReader};
+        let listener = std::net::TcpListener::bind((address, 0)).expect("loopback");
+        let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+                lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+                let _ =
+                    write!(stream, "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+            }
+        });
+        url
+    }
+
+    #[test]
+    fn only_what_is_private_leads_to_what_is_private() {
+        // Here the Internet is what begins with 127.0.0.2: all of 127 is loopback.
+        let is_public = |address: IpAddr| address.to_string() == "127.0.0.2";
+        let limit = u64::MAX;
+        let rules = Rules { allow_http: true, stalled: Duration::from_secs(10), is_public, limit };
+        let end = redirects("127.0.0.1", "http://127.0.0.2:1/end".to_owned());
+        let private = redirects("127.0.0.1", end.clone());
+        let public = redirects("127.0.0.2", end);
+        let refused = |url: &str| {
+            let mut out = tempfile::tempfile().expect("a temporary folder");
+            let error = fetch(url, &[0; 32], &mut out, rules, &mut |_, _| {}).expect_err("nobody has it");
+            let text = format!("{error:#}");
+            let refused = text.contains("127.0.0.1 is a private address");
+            assert!(refused || text.contains("http://127.0.0.2:1/end"), "it is followed to its end: {text}");
+            refused
+        };
+        assert!(!refused(&private));
+        assert!(refused(&public), "from the Internet into a private network");
+        // Once it has left, it does not come back.
+        let back = redirects("127.0.0.1", redirects("127.0.0.2", private.clone()));
+        assert!(refused(&back));
+        assert!(!refused(&redirects("127.0.0.1", private)));
+    }
 
     #[test]
     fn private_addresses_are_known() {

@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use carton_format::{Config, Port, sha256_to_hex};
+use carton_format::{Config, Manifest, Port, TensorIndex, TensorSpec, sha256_to_hex};
 use carton_reader::{Carton, Method};
 use mapped::MappedFile;
 use serde_json::{Value, json};
 use torch_import::Checkpoint;
+use zip_index::Index;
 
 use crate::repack::told;
 use crate::terminal::{self, BOLD, DIM, bytes, safe};
@@ -27,14 +28,22 @@ pub(crate) fn is_carton(path: &Path) -> bool {
     }
     let Ok(file) = MappedFile::open(path) else { return false };
     let bytes = file.bytes();
+    if !bytes.starts_with(b"PK") {
+        return false;
+    }
+    if let Ok(index) = Index::read(&file) {
+        return [Config::PATH, Manifest::PATH].iter().all(|path| index.find(path).is_some());
+    }
+    // A damaged carton is one all the same, and its own errors say more.
     let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();
     let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
-    bytes.starts_with(b"PK") && names(Config::PATH) && names("MANIFEST")
+    names(Config::PATH) && names(Manifest::PATH)
 }
 
 pub(crate) fn run(path: &Path, as_json: bool) -> Result<()> {
     let carton = Carton::open(path).map_err(|error| told(path, error))?;
     let config = carton.config().map_err(|error| told(path, error))?.document;
+    let index = carton.tensor_index().map_err(|error| told(path, error))?.document;
     // Another runner's model may be of another format.
     let (tensors, unread) = match tensors(&carton) {
         Ok(tensors) => (tensors, None),
@@ -42,11 +51,11 @@ pub(crate) fn run(path: &Path, as_json: bool) -> Result<()> {
     };
     if as_json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        writeln!(out, "{:#}", object(&carton, &config, &tensors, unread.as_deref())?)?;
+        writeln!(out, "{:#}", object(&carton, &config, &index, &tensors, unread.as_deref())?)?;
         out.flush()?;
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
-        print(&mut out, &carton, &config, &tensors)?;
+        print(&mut out, &carton, &config, &index, &tensors)?;
         out.flush()?;
         unread.iter().for_each(terminal::note);
     }
@@ -92,7 +101,13 @@ fn compression(method: Method) -> String {
     }
 }
 
-fn object(carton: &Carton, config: &Config, tensors: &[Row], unread: Option<&str>) -> Result<Value> {
+fn object(
+    carton: &Carton,
+    config: &Config,
+    index: &TensorIndex,
+    tensors: &[Row],
+    unread: Option<&str>,
+) -> Result<Value> {
     let files: Vec<Value> = carton
         .entries()
         .map(|entry| {
@@ -126,11 +141,18 @@ fn object(carton: &Carton, config: &Config, tensors: &[Row], unread: Option<&str
         "files": files,
         "absent": absent,
         "tensors": tensors,
+        "tensor_data": serde_json::to_value(&index.tensors)?,
         "notes": unread.into_iter().collect::<Vec<_>>(),
     }))
 }
 
-fn print(out: &mut dyn Write, carton: &Carton, config: &Config, tensors: &[Row]) -> Result<()> {
+fn print(
+    out: &mut dyn Write,
+    carton: &Carton,
+    config: &Config,
+    index: &TensorIndex,
+    tensors: &[Row],
+) -> Result<()> {
     let mut field = |label: &str, value: Option<String>| match value {
         Some(value) => writeln!(
             out,
@@ -179,6 +201,20 @@ fn print(out: &mut dyn Write, carton: &Carton, config: &Config, tensors: &[Row])
             .map(|(path, _)| [safe(path), String::new(), "not here, in LINKS".to_owned(), String::new()]),
     );
     table(out, &rows)?;
+    if !index.tensors.is_empty() {
+        writeln!(out)?;
+        let mut rows: Vec<[String; 4]> = vec![["test tensor", "size", "dtype", "shape"].map(str::to_owned)];
+        rows.extend(index.tensors.iter().map(|tensor| match tensor {
+            TensorSpec::Array { name, dtype, shape, .. } => {
+                let size = tensor.nbytes().map_or_else(String::new, bytes);
+                [safe(name), size, dtype.name().to_owned(), format!("{shape:?}")]
+            }
+            TensorSpec::Nested { name, inner, .. } => {
+                [safe(name), String::new(), "nested".to_owned(), safe(format!("of {}", inner.join(", ")))]
+            }
+        }));
+        table(out, &rows)?;
+    }
     if !tensors.is_empty() {
         writeln!(out)?;
         let mut rows: Vec<[String; 4]> = vec![["tensor", "size", "dtype", "shape"].map(str::to_owned)];

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use carton_format::{Config, Place};
+use carton_format::{Config, Place, Problem, Problems, place};
 use toml::{Table, Value};
 
 use crate::repack::refused;
@@ -36,6 +36,7 @@ pub(crate) fn merged(config: &Config, path: &Path) -> Result<Config> {
             bail!("{}{place}: {}", shown(), error.message());
         }
     };
+    let given = over.clone();
     let mut base: Table = toml::from_str(&config.to_toml()?)?;
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -55,9 +56,30 @@ pub(crate) fn merged(config: &Config, path: &Path) -> Result<Config> {
     }
     match Config::parse(&toml::to_string(&base)?) {
         Ok(parsed) => Ok(parsed.document),
-        Err(carton_format::Error::Document(problems)) => Err(refused(path, &problems)),
+        Err(carton_format::Error::Document(Problems(problems))) => {
+            // They are those of the file, which nobody has seen merged.
+            let problems = problems.into_iter().map(|problem| Problem {
+                document: shown(),
+                place: place(&text, &own_key(&problem.key, &base, &given)),
+                ..problem
+            });
+            Err(refused(path, &Problems(problems.collect())))
+        }
         Err(error) => Err(error).with_context(shown),
     }
+}
+
+/// What stands at `key` after the merging, by its key in the file: `[[input]]` and `[[output]]` go by name.
+fn own_key(key: &str, merged: &Table, given: &Table) -> String {
+    let named = || {
+        let (array, rest) = key.split_once('[')?;
+        let (index, rest) = rest.split_once(']')?;
+        let ports = |table: &'_ Table| table.get(array).and_then(Value::as_array).cloned();
+        let name = ports(merged)?.get(index.parse::<usize>().ok()?)?.get("name")?.clone();
+        let index = ports(given)?.iter().position(|port| port.get("name") == Some(&name))?;
+        NAMED.contains(&array).then(|| format!("{array}[{index}]{rest}"))
+    };
+    named().unwrap_or_else(|| key.to_owned())
 }
 
 /// `[runner]` and `[runner.opts]`: two levels are all that the format has.

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use tempfile::{Builder, NamedTempFile};
+use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::beside::folder;
 use crate::terminal::bytes;
 
-/// The file that a signal's arrival removes.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The files and folders that a signal's arrival removes.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// What a shell reports for a program that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 
@@ -52,17 +52,13 @@ impl<'t> Output<'t> {
     /// Makes the temporary file beside `target`, where there is room for `needed` bytes.
     pub(crate) fn create(target: &'t Path, needed: u64) -> Result<Self> {
         let parent = folder(target);
-        let free =
-            free(parent).with_context(|| format!("cannot ask for the free space in {}", parent.display()))?;
-        if needed > free {
-            bail!("needs {} in {}, {} free", bytes(needed), parent.display(), bytes(free));
-        }
+        ask_for(needed, parent)?;
         remove_on_signal()?;
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let file = permitted(Builder::new().prefix(".torch2carton-").suffix(".partial"))
             .tempfile_in(parent)
             .with_context(|| format!("cannot write into {}", parent.display()))?;
-        *unfinished = Some(file.path().to_owned());
+        unfinished.push(file.path().to_owned());
         Ok(Self { file, target })
     }
 
@@ -74,6 +70,7 @@ impl<'t> Output<'t> {
     /// Puts the whole file in the target's place, on the disk and not only in memory.
     pub(crate) fn commit(self, no_clobber: bool) -> Result<()> {
         let shown = self.target.display();
+        let temporary = self.file.path().to_owned();
         self.file.as_file().sync_all().with_context(|| format!("cannot write {shown}"))?;
         let persisted = if no_clobber {
             self.file.persist_noclobber(self.target)
@@ -85,9 +82,55 @@ impl<'t> Output<'t> {
         if let Ok(parent) = std::fs::File::open(folder(self.target)) {
             let _ = parent.sync_all();
         }
-        *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        finished(&temporary);
         Ok(())
     }
+}
+
+/// A folder for files on their way, which goes away with this, on an error or a signal.
+pub(crate) struct Scratch(TempDir);
+
+impl Scratch {
+    /// Makes it in `parent`.
+    pub(crate) fn create(parent: &Path) -> Result<Self> {
+        remove_on_signal()?;
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = Builder::new()
+            .prefix(".torch2carton-")
+            .tempdir_in(parent)
+            .with_context(|| format!("cannot write into {}", parent.display()))?;
+        unfinished.push(folder.path().to_owned());
+        Ok(Self(folder))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        finished(self.0.path());
+    }
+}
+
+/// A signal need not remove this any more.
+fn finished(path: &Path) {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).retain(|unfinished| unfinished != path);
+}
+
+/// Refuses to begin what there is no room for.
+pub(crate) fn ask_for(needed: u64, folder: &Path) -> Result<()> {
+    let free = free(folder)?;
+    if needed > free {
+        bail!("needs {} in {}, {} free", bytes(needed), folder.display(), bytes(free));
+    }
+    Ok(())
+}
+
+/// Bytes that are free in a folder.
+pub(crate) fn free(folder: &Path) -> Result<u64> {
+    room(folder).with_context(|| format!("cannot ask for the free space in {}", folder.display()))
 }
 
 /// The permissions that the user's umask leaves, as for any file; temporary files are private otherwise.
@@ -103,25 +146,25 @@ fn permitted<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p
 }
 
 #[cfg(unix)]
-fn free(folder: &Path) -> io::Result<u64> {
+fn room(folder: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(folder)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// Elsewhere the write itself says when there is no room.
 #[cfg(not(unix))]
-fn free(_: &Path) -> io::Result<u64> {
+fn room(_: &Path) -> io::Result<u64> {
     Ok(u64::MAX)
 }
 
-/// On Ctrl-C, a hang-up or a request to end: removes the unfinished file and ends.
+/// On Ctrl-C, a hang-up or a request to end: removes what is unfinished and ends.
 #[expect(clippy::exit, reason = "a signal ends the program, whatever it was doing")]
 fn remove_on_signal() -> Result<()> {
     let handler = || {
         let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = &*unfinished {
+        for path in &*unfinished {
             // Nothing is there when the rename came first.
-            let _ = std::fs::remove_file(path);
+            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
         }
         std::process::exit(INTERRUPTED);
     };

@@ -31,6 +31,14 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     // What a MANIFEST in the folder says of its files is what they were, not what they are.
     let carton = Carton::open_unlisted(root).map_err(|error| told(root, error))?;
     output::check(&target, &[], args.no_clobber)?;
+    if let (Ok(parent), Ok(root)) = (folder(&target).canonicalize(), root.canonicalize())
+        && parent.starts_with(root)
+    {
+        bail!(
+            "the output {} lies in the folder that it is made of; choose another path with -o",
+            target.display()
+        );
+    }
     let entries = entries(root, &carton)?;
     let parsed = carton.config().map_err(|error| told(root, error))?;
     let given = given(args)?;
@@ -170,9 +178,7 @@ fn links(carton: &Carton, entries: &[&Entry], sources: &[(String, MappedFile)]) 
             hashes.insert(leads_to, sha256);
             sha256
         };
-        let mut target = Vec::new();
-        carton.copy(&entry.path, &mut target)?;
-        links.push((entry.path.clone(), target, sha256));
+        links.push((entry.path.clone(), carton.link_text(entry)?.into_bytes(), sha256));
     }
     Ok(links)
 }
@@ -193,6 +199,9 @@ fn given(args: &cli::Pack) -> Result<Vec<(String, MappedFile)>> {
         let Some((name, file)) = pair.split_once('=') else {
             bail!(Usage(format!("--tensor {pair}: expected NAME=FILE.npy")));
         };
+        if name.is_empty() {
+            bail!(Usage(format!("--tensor {pair}: expected NAME=FILE.npy")));
+        }
         if given.iter().any(|(other, _)| other == name) {
             bail!(Usage(format!("--tensor: two tensors are called {name}")));
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use carton_format::{Links, Manifest, Problems};
 use carton_reader::{Carton, Entry, Method};
 use carton_writer::{File, Written};
@@ -33,20 +33,19 @@ impl<'c> Kept<'c> {
         let path = entry.path.as_str();
         let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
         let (file, range, crc) = carton.packed(path).context("only a packed carton has entries")?;
-        let data = file.bytes().get(range.clone()).unwrap_or_default();
-        let method = match entry.method {
-            Method::Deflated => Some(zip_layout::Method::Deflated),
-            Method::Zstd => Some(zip_layout::Method::Zstd),
-            _ => None,
-        };
-        let kind = if entry.link {
-            carton.link_target(entry)?;
-            Kind::Link(data.to_vec())
-        } else if let Some(method) = method {
+        let packed = |method| -> Result<Kind> {
             carton.copy(path, &mut std::io::sink())?;
-            Kind::Packed(method, entry.len, crc)
-        } else {
-            Kind::Stored
+            Ok(Kind::Packed(method, entry.len, crc))
+        };
+        let kind = match entry.method {
+            _ if entry.link => {
+                carton.link_target(entry)?;
+                Kind::Link(carton.link_text(entry)?.into_bytes())
+            }
+            Method::Stored => Kind::Stored,
+            Method::Deflated => packed(zip_layout::Method::Deflated)?,
+            Method::Zstd => packed(zip_layout::Method::Zstd)?,
+            Method::Other(method) => bail!(carton_reader::Error::Method { path: path.to_owned(), method }),
         };
         let bytes = Storage::mapped(file, range, None).context("an entry outside of its file")?;
         Ok(Self { path, sha256, bytes, kind })
@@ -98,6 +97,18 @@ pub(crate) fn refused(path: &Path, problems: &Problems) -> anyhow::Error {
 /// How many things are wrong, in words.
 pub(crate) fn counted(n: usize) -> String {
     if n == 1 { "one thing is wrong".to_owned() } else { format!("{n} things are wrong") }
+}
+
+/// What a carton leaves out, all of which LINKS must know.
+pub(crate) fn absent(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
+    let absent = carton.absent();
+    for (path, _) in &absent {
+        if let Err(error @ carton_reader::Error::Missing { .. }) = carton.entry(path) {
+            let file = carton.path().display();
+            return Err(anyhow::Error::new(error).context(format!("{file}: LINKS does not know it")));
+        }
+    }
+    Ok(absent)
 }
 
 /// An error of the reader; the problems of a document are told one by one.

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use carton_format::sha256_to_hex;
@@ -14,7 +15,7 @@ use zip_layout::Content;
 use crate::beside::folder;
 use crate::cli;
 use crate::fetch::{self, Rules};
-use crate::output;
+use crate::output::{self, Scratch};
 use crate::repack::{self, Kept, is_bookkeeping, told};
 use crate::terminal::{self, Progress, bytes, safe};
 
@@ -25,24 +26,25 @@ pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
         bail!("{} is a folder: `torch2carton pack` makes a carton of it first", args.file.display());
     }
     output::check(&args.output, &[&args.file], args.no_clobber)?;
-    let absent = carton.absent();
-    for (path, _) in &absent {
-        if let Err(error @ carton_reader::Error::Missing { .. }) = carton.entry(path) {
-            return Err(anyhow::Error::new(error).context(format!("{}: LINKS does not know it", shown())));
-        }
-    }
+    let absent = repack::absent(&carton)?;
     // Without a cache the files wait beside the output, and go away with this.
     let scratch;
     let cache = if let Some(cache) = &args.cache {
         std::fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
         cache.as_path()
     } else {
-        scratch = tempfile::Builder::new().prefix(".torch2carton-").tempdir_in(folder(&args.output))?;
+        scratch = Scratch::create(folder(&args.output))?;
         scratch.path()
     };
-    let rules = Rules { allow_http: args.allow_http };
+    let stalled = Duration::from_secs(args.timeout);
     let mut fetched = Vec::with_capacity(absent.len());
     for (path, sha256) in &absent {
+        // What is fetched is written twice: here, and into the carton.
+        let limit = match args.max_size {
+            Some(limit) => limit,
+            None => output::free(cache)? / 2,
+        };
+        let rules = Rules { allow_http: args.allow_http, stalled, is_public: fetch::is_public, limit };
         let file = cached(&carton, path, sha256, cache, rules, quiet).with_context(shown)?;
         fetched.push((path, *sha256, MappedFile::open(&file)?));
     }
@@ -86,13 +88,12 @@ fn cached(
         }
         terminal::note(format!("{} is damaged and is fetched again", target.display()));
     }
-    let partial = cache.join(format!("{name}.partial"));
-    // A file that another process is still writing is not shared: each has the whole or starts anew.
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial)?;
+    let (mut file, partial) = partial(cache, &name)?;
     let mut failures = Vec::new();
     for url in carton.links().urls(sha256) {
         let mut progress = Progress::new(path, 0, quiet);
-        match fetch::fetch(url, sha256, &mut file, rules, &mut |done| progress.set(done)) {
+        let told = &mut |done, total| progress.set_of(done, total);
+        match fetch::fetch(url, sha256, &mut file, rules, told) {
             Ok(()) => {
                 file.sync_all()?;
                 std::fs::rename(&partial, &target)?;
@@ -101,11 +102,52 @@ fn cached(
             Err(error) => failures.push(format!("{error:#}")),
         }
     }
-    if file.metadata()?.len() == 0 {
-        // Nothing to go on from.
+    if file.metadata()?.len() == 0 || partial != shared(cache, &name) {
+        // Nothing that a later run would go on from.
         let _ = std::fs::remove_file(&partial);
     }
     bail!("cannot fetch `{}`: {}", path.escape_debug(), failures.join("; "))
+}
+
+/// Where a download waits for the run that goes on with it.
+fn shared(cache: &Path, name: &str) -> PathBuf {
+    cache.join(format!("{name}.partial"))
+}
+
+/// The file that a download goes into, and its path: the one that an earlier run left, or, while another
+/// run writes into that, one of its own.
+fn partial(cache: &Path, name: &str) -> Result<(File, PathBuf)> {
+    let path = shared(cache, name);
+    let shown = || format!("cannot write {}", path.display());
+    loop {
+        let mut options = OpenOptions::new();
+        let file =
+            options.read(true).write(true).create(true).truncate(false).open(&path).with_context(shown)?;
+        if !locked(&file) {
+            let prefix = format!("{name}.");
+            let mut own = tempfile::Builder::new();
+            let own = own.prefix(&prefix).suffix(".partial").tempfile_in(cache);
+            return own.and_then(|own| Ok(own.keep()?)).with_context(shown);
+        }
+        // Before it was locked, another run may have made a whole file of it.
+        let opened = same_file::Handle::from_file(file.try_clone()?)?;
+        if same_file::Handle::from_path(&path).is_ok_and(|there| there == opened) {
+            return Ok((file, path));
+        }
+    }
+}
+
+/// Whether the file is this run's alone, for as long as it is open.
+#[cfg(unix)]
+fn locked(file: &File) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    // A filesystem without locks is one where nobody else writes.
+    !matches!(flock(file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+#[cfg(not(unix))]
+fn locked(_: &File) -> bool {
+    true
 }
 
 fn hash(path: &Path) -> Result<[u8; 32]> {

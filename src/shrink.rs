@@ -22,7 +22,7 @@ pub(crate) fn run(args: &cli::Shrink, quiet: bool) -> Result<()> {
     std::fs::create_dir_all(&args.blobs).with_context(|| format!("cannot make {}", args.blobs.display()))?;
     let manifest = carton.manifest().context("a packed carton has a MANIFEST")?;
     let mut links = carton.links().clone();
-    let mut absent = carton.absent();
+    let mut absent = repack::absent(&carton)?;
     let mut kept = Vec::new();
     let (mut moved, mut moved_bytes) = (0_usize, 0_u64);
     for entry in carton.entries().filter(|entry| !is_bookkeeping(&entry.path)) {

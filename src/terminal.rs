@@ -102,6 +102,18 @@ impl Progress {
         Self::Bar(bar)
     }
 
+    /// `done` bytes are done of `total`, where that is known by now.
+    pub(crate) fn set_of(&mut self, done: u64, total: Option<u64>) {
+        if let Some(total) = total {
+            match self {
+                Self::Quiet => {}
+                Self::Bar(bar) => bar.set_length(total),
+                Self::Lines { total: of, .. } => *of = total,
+            }
+        }
+        self.set(done);
+    }
+
     /// `done` bytes are done.
     pub(crate) fn set(&mut self, done: u64) {
         match self {

@@ -8,7 +8,7 @@ use carton_reader::{Carton, Entry};
 
 use crate::beside::file_name;
 use crate::cli;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::repack::told;
 use crate::terminal::{self, Progress, bytes, safe};
 
@@ -28,19 +28,15 @@ pub(crate) fn run(args: &cli::Unpack, quiet: bool) -> Result<()> {
         carton.link_target(entry).map_err(|error| told(&args.file, error))?;
     }
     let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
+    output::ask_for(total, root)?;
     let mut progress = Progress::new(&file_name(&args.file), total, quiet);
-    let mut done = 0_u64;
-    // Links last: no file is written through one.
-    for entry in entries.iter().filter(|entry| !entry.link) {
-        let target = prepared(root, &entry.path)?;
-        let mut output = Output::create(&target, entry.len)?;
-        let mut counted = Counted { out: output.file(), progress: &mut progress, done };
-        carton.copy(&entry.path, &mut counted).map_err(|error| told(&args.file, error))?;
-        done = counted.done;
-        output.commit(!args.force)?;
-    }
-    for entry in entries.iter().filter(|entry| entry.link) {
-        link(&carton, entry, &prepared(root, &entry.path)?, args.force)?;
+    let mut made = Vec::new();
+    if let Err(error) = write(args, &carton, &entries, &mut progress, &mut made) {
+        // With --force, what was there before is gone, and what is new is better than nothing.
+        if !args.force {
+            remove(&made);
+        }
+        return Err(error);
     }
     drop(progress);
     if !quiet {
@@ -56,6 +52,43 @@ pub(crate) fn run(args: &cli::Unpack, quiet: bool) -> Result<()> {
     Ok(())
 }
 
+/// Writes the entries, and tells in `made` which files and folders it made.
+fn write(
+    args: &cli::Unpack,
+    carton: &Carton,
+    entries: &[&Entry],
+    progress: &mut Progress,
+    made: &mut Vec<PathBuf>,
+) -> Result<()> {
+    let root = &args.directory;
+    let mut done = 0_u64;
+    // Links last: no file is written through one.
+    for entry in entries.iter().filter(|entry| !entry.link) {
+        let target = prepared(root, &entry.path, made)?;
+        let mut output = Output::create(&target, entry.len)?;
+        let mut counted = Counted { out: output.file(), progress, done };
+        carton.copy(&entry.path, &mut counted).map_err(|error| told(&args.file, error))?;
+        done = counted.done;
+        output.commit(!args.force)?;
+        made.push(target);
+    }
+    for entry in entries.iter().filter(|entry| entry.link) {
+        let target = prepared(root, &entry.path, made)?;
+        link(carton, entry, &target, args.force)?;
+        made.push(target);
+    }
+    Ok(())
+}
+
+/// Removes what was made, the last of it first.
+fn remove(made: &[PathBuf]) {
+    for path in made.iter().rev() {
+        let is_folder = path.symlink_metadata().is_ok_and(|kind| kind.is_dir());
+        // A folder that is not empty has files of someone else.
+        let _ = if is_folder { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+    }
+}
+
 /// A folder is someone's work: nothing in it is replaced unasked.
 fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
     let there: Vec<PathBuf> = entries
@@ -65,6 +98,14 @@ fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
         .collect();
     if let Some(folder) = there.iter().find(|path| path.symlink_metadata().is_ok_and(|kind| kind.is_dir())) {
         bail!("cannot write {}: it is a folder", folder.display());
+    }
+    for entry in entries {
+        let mut folder = root.join(&entry.path);
+        while folder.pop() && folder != *root {
+            if folder.symlink_metadata().is_ok_and(|kind| !kind.is_dir()) {
+                bail!("cannot write into {}: it is no folder", folder.display());
+            }
+        }
     }
     if there.is_empty() || force {
         return Ok(());
@@ -77,7 +118,7 @@ fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
 }
 
 /// The path of an entry below `root`, its folders made. None of them may be a link: it could lead out.
-fn prepared(root: &Path, entry: &str) -> Result<PathBuf> {
+fn prepared(root: &Path, entry: &str, made: &mut Vec<PathBuf>) -> Result<PathBuf> {
     let mut path = root.to_owned();
     let mut parts = entry.split('/').peekable();
     while let Some(part) = parts.next() {
@@ -90,6 +131,7 @@ fn prepared(root: &Path, entry: &str) -> Result<PathBuf> {
             Ok(_) => bail!("cannot write into {}: it is no folder", path.display()),
             Err(_) => {
                 std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+                made.push(path.clone());
             }
         }
     }
@@ -98,14 +140,11 @@ fn prepared(root: &Path, entry: &str) -> Result<PathBuf> {
 
 #[cfg(unix)]
 fn link(carton: &Carton, entry: &Entry, path: &Path, force: bool) -> Result<()> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut target = Vec::new();
-    carton.copy(&entry.path, &mut target)?;
+    let target = carton.link_text(entry)?;
     if force && path.symlink_metadata().is_ok() {
         std::fs::remove_file(path).with_context(|| format!("cannot replace {}", path.display()))?;
     }
-    std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&target), path)
-        .with_context(|| format!("cannot link {}", path.display()))
+    std::os::unix::fs::symlink(target, path).with_context(|| format!("cannot link {}", path.display()))
 }
 
 /// Where there are no links, a copy of what the link leads to takes its place.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -12,12 +11,14 @@ use carton_reader::{Carton, Error, Report};
 use mapped::{Blob, Sink, Window};
 use serde_json::json;
 use tensor::Tensor;
-use torch_import::{Checkpoint, Container};
+use torch_import::Checkpoint;
 
 use crate::beside::file_name;
-use crate::cli;
+use crate::cli::{self, Usage};
 use crate::inspect_carton::once;
 use crate::repack::counted;
+use crate::select::select;
+use crate::sources::Sources;
 use crate::terminal::{self, Progress, bytes, safe};
 
 /// Version of the object that `--json` prints.
@@ -29,6 +30,11 @@ const QUEUE: usize = 4;
 
 pub(crate) fn run(args: &cli::Verify, quiet: bool) -> Result<()> {
     let file = &args.file;
+    if args.against.is_empty() && !args.select.is_empty() {
+        bail!(Usage(
+            "--key, --include, --exclude and --strip-prefix are about the checkpoint of --against".to_owned()
+        ));
+    }
     let carton = match Carton::open(file) {
         Ok(carton) => carton,
         // Nothing was read, so nothing is known of it.
@@ -38,13 +44,13 @@ pub(crate) fn run(args: &cli::Verify, quiet: bool) -> Result<()> {
                 Error::Format(carton_format::Error::Document(problems)) => {
                     problems.0.iter().map(|problem| (problem.document.clone(), problem.to_string())).collect()
                 }
-                error => vec![(String::new(), error.to_string())],
+                error => vec![(error.entry().unwrap_or_default().to_owned(), error.to_string())],
             };
             return print(args, None, &Report::default(), &problems, None);
         }
     };
     let total = carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
-    let report = {
+    let mut report = {
         let progress = Mutex::new(Progress::new(&file_name(file), total, quiet || args.json));
         carton.verify(&|done| {
             // Who comes while another tells is told of next time.
@@ -56,20 +62,22 @@ pub(crate) fn run(args: &cli::Verify, quiet: bool) -> Result<()> {
     let mut findings: Vec<(String, String)> =
         report.findings.iter().map(|finding| (finding.entry.clone(), finding.what.clone())).collect();
     let mut compared = None;
-    if let Some(checkpoint) = &args.against {
-        let against = against(&carton, checkpoint);
-        let (count, differences) = against.with_context(|| checkpoint.display().to_string())?;
-        findings.extend(differences.into_iter().map(|what| (MODEL_PT.to_owned(), what)));
-        compared = Some(count);
+    if !args.against.is_empty() {
+        let against = against(&carton, args)?;
+        findings.extend(against.differences.into_iter().map(|what| (MODEL_PT.to_owned(), what)));
+        report.notes.extend(against.notes);
+        compared = Some(against.compared);
     }
     let printed = print(args, Some(&carton), &report, &findings, compared);
     if printed.is_ok() && !quiet && !args.json {
         report.notes.iter().for_each(terminal::note);
+        let hashes =
+            if carton.manifest().is_some() { "all hashes are right" } else { "no hashes to compare" };
         let tensors = compared.map_or_else(String::new, |count| format!(", {count} tensors bit-equal"));
         let mut err = anstream::stderr().lock();
         writeln!(
             err,
-            "{}: {} files, {}, all hashes are right{tensors}",
+            "{}: {} files, {}, {hashes}{tensors}",
             safe(file.display()),
             report.files,
             bytes(report.bytes)
@@ -113,23 +121,32 @@ fn print(
     Ok(())
 }
 
-/// Compares the tensors of the model with those of the checkpoint that it was made of: how many there
-/// are, and what differs.
-fn against(carton: &Carton, checkpoint: &Path) -> Result<(usize, Vec<String>)> {
-    let source = Container::open(checkpoint)?;
-    let expected = Checkpoint::read(&source)?;
-    let model = carton.model(MODEL_PT)?;
-    let found = Checkpoint::read(&model).with_context(|| MODEL_PT.to_owned())?;
+/// What came of the comparison with a checkpoint.
+struct Against {
+    /// How many tensors were compared.
+    compared: usize,
+    differences: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// Compares the tensors of the model with those that a conversion takes of the checkpoint.
+fn against(carton: &Carton, args: &cli::Verify) -> Result<Against> {
+    let sources = Sources::find(&args.against, args.single)?;
+    let containers = sources.open()?;
+    let (checkpoint, mut notes) = sources.read(&containers, &|_, _| Ok(()))?;
+    let expected = select(&args.select, &checkpoint).with_context(|| sources.path.display().to_string())?;
+    notes.extend(expected.notes);
+    let shown = || args.file.display().to_string();
+    let model = carton.model(MODEL_PT).with_context(shown)?;
+    let found = Checkpoint::read(&model).with_context(|| format!("{}: {MODEL_PT}", shown()))?;
     let mut by_name: HashMap<&str, &Tensor<'_>> =
         once(&found.tensors).map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let mut differences = Vec::new();
     for (name, tensor) in &expected.tensors {
-        // A checkpoint that is one tensor calls it nothing; the module calls it `tensor`.
-        let shown = if name.is_empty() { "tensor" } else { name };
-        match by_name.remove(shown) {
-            None => differences.push(format!("tensor `{}` is missing", shown.escape_debug())),
+        match by_name.remove(name.as_str()) {
+            None => differences.push(format!("tensor `{}` is missing", name.escape_debug())),
             Some(other) => differences.extend(
-                difference(tensor, other)?.map(|what| format!("tensor `{}` {what}", shown.escape_debug())),
+                difference(tensor, other)?.map(|what| format!("tensor `{}` {what}", name.escape_debug())),
             ),
         }
     }
@@ -137,7 +154,7 @@ fn against(carton: &Carton, checkpoint: &Path) -> Result<(usize, Vec<String>)> {
     more.sort_unstable();
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
-    Ok((expected.tensors.len(), differences))
+    Ok(Against { compared: expected.tensors.len(), differences, notes })
 }
 
 /// What tells two tensors apart; `None` when every bit is equal.

@@ -1,15 +1,11 @@
 //! Cartons both ways: what is packed can be read, verified, unpacked, shrunk and resolved, and what is
 //! wrong is named.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::program::{torch2carton, transcript};
 
-const CARTON_TOML: &str = r#"spec_version = 1
+pub(crate) const CARTON_TOML: &str = r#"spec_version = 1
 model_name = "everything"
 model_description = "See @misc/cat.txt."
 [[input]]
@@ -49,17 +45,17 @@ file = "y.toml"
 inner = []
 "#;
 
-fn scratch() -> tempfile::TempDir {
+pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-fn write(path: PathBuf, bytes: impl AsRef<[u8]>) {
+pub(crate) fn write(path: PathBuf, bytes: impl AsRef<[u8]>) {
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("a temporary folder");
     std::fs::write(path, bytes).expect("a temporary folder");
 }
 
 /// A folder with everything in it.
-fn model(root: &Path) -> PathBuf {
+pub(crate) fn model(root: &Path) -> PathBuf {
     let folder = root.join("everything");
     write(folder.join("carton.toml"), CARTON_TOML);
     write(folder.join("tensor_data/index.toml"), INDEX);
@@ -74,7 +70,7 @@ fn model(root: &Path) -> PathBuf {
     folder
 }
 
-fn run(root: &Path, args: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn run(root: &Path, args: &[&str]) -> (Option<i32>, String) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_torch2carton"))
         .args(args)
         .current_dir(root)
@@ -83,13 +79,13 @@ fn run(root: &Path, args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), transcript(&output))
 }
 
-fn ok(root: &Path, args: &[&str]) -> String {
+pub(crate) fn ok(root: &Path, args: &[&str]) -> String {
     let (status, text) = run(root, args);
     assert_eq!(status, Some(0), "{args:?}: {text}");
     text
 }
 
-fn manifest(carton: &Path) -> Vec<u8> {
+pub(crate) fn manifest(carton: &Path) -> Vec<u8> {
     let mut zip =
         zip::ZipArchive::new(std::fs::File::open(carton).expect("it is there")).expect("a zip file");
     let mut bytes = Vec::new();
@@ -238,166 +234,6 @@ fn arrays_become_tensors() {
     assert_eq!(read("tensor_1.toml"), b"data = [\"miau\"]\n");
     let (status, text) = run(root, &["pack", "m", "--tensor", "x=carton.toml"]);
     assert_eq!(status, Some(1), "{text}");
-}
-
-/// What a server does with one request.
-type Answer = fn(&mut TcpStream, &[u8], &[String], usize) -> std::io::Result<()>;
-
-/// Serves `bytes` on loopback until the test ends; the address.
-fn server(bytes: Vec<u8>, answer: Answer) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let address = listener.local_addr().expect("it is bound");
-    let count = Arc::new(AtomicUsize::new(0));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (bytes, count) = (bytes.clone(), Arc::clone(&count));
-            std::thread::spawn(move || {
-                let mut stream = stream;
-                let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
-                let request: Vec<String> =
-                    lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-                let number = count.fetch_add(1, Ordering::Relaxed);
-                // Who cuts the connection leaves early.
-                let _ = answer(&mut stream, &bytes, &request, number);
-            });
-        }
-    });
-    format!("http://{address}")
-}
-
-fn whole(stream: &mut TcpStream, status: &str, headers: &str, bytes: &[u8]) -> std::io::Result<()> {
-    let len = bytes.len();
-    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n{headers}\r\n")?;
-    stream.write_all(bytes)
-}
-
-/// A shrunk carton whose one blob comes from a server; the blob is known to `answer`.
-fn resolved(answer: Answer, allow: bool) -> (Option<i32>, String) {
-    let scratch = scratch();
-    let root = scratch.path();
-    model(root);
-    ok(root, &["pack", "everything", "-o", "x.carton", "--compression", "stored", "-q"]);
-    let blob = std::fs::read(root.join("everything/model/model.pt")).expect("it was written");
-    let base = server(blob, answer);
-    let shrink = [
-        "shrink",
-        "x.carton",
-        "--base",
-        &base,
-        "--blobs",
-        "b",
-        "--min-size",
-        "20000",
-        "-o",
-        "s.carton",
-        "-q",
-    ];
-    ok(root, &shrink);
-    assert_eq!(manifest(&root.join("s.carton")), manifest(&root.join("x.carton")));
-    ok(root, &["verify", "s.carton", "-q"]);
-    let mut args = vec!["resolve", "s.carton", "-o", "r.carton", "-q"];
-    if allow {
-        args.push("--allow-http");
-    }
-    let (status, text) = run(root, &args);
-    if status == Some(0) {
-        ok(root, &["verify", "r.carton", "-q"]);
-        assert_eq!(manifest(&root.join("r.carton")), manifest(&root.join("x.carton")));
-    } else {
-        assert!(!root.join("r.carton").exists());
-    }
-    let left = root.read_dir().expect("it is there").flatten();
-    let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).collect();
-    assert!(left.is_empty(), "{left:?}");
-    (status, text.replace(&base, "http://SERVER"))
-}
-
-#[test]
-fn links_are_resolved() {
-    assert_eq!(
-        resolved(|stream, bytes, _, _| whole(stream, "200 OK", "", bytes), true),
-        (Some(0), String::new())
-    );
-}
-
-#[test]
-fn a_slow_server_is_waited_for() {
-    let slow: Answer = |stream, bytes, _, _| {
-        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len())?;
-        bytes.chunks(20_000).try_for_each(|chunk| {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            stream.write_all(chunk)
-        })
-    };
-    assert_eq!(resolved(slow, true), (Some(0), String::new()));
-}
-
-#[test]
-fn a_cut_connection_is_resumed_where_it_broke() {
-    let cut: Answer = |stream, bytes, request, number| {
-        if number == 0 {
-            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len())?;
-            return stream.write_all(&bytes[..30_000]);
-        }
-        let range = request.iter().find_map(|line| {
-            line.to_ascii_lowercase().strip_prefix("range: bytes=")?.strip_suffix('-').map(str::to_owned)
-        });
-        let start: usize = range.expect("it asks to go on").parse().expect("a number");
-        assert!(start > 0);
-        let headers = format!("Content-Range: bytes {start}-{}/{}\r\n", bytes.len() - 1, bytes.len());
-        whole(stream, "206 Partial Content", &headers, &bytes[start..])
-    };
-    assert_eq!(resolved(cut, true), (Some(0), String::new()));
-}
-
-#[test]
-fn content_encodings_are_undone() {
-    let gzip: Answer = |stream, bytes, _, _| {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(bytes)?;
-        whole(stream, "200 OK", "Content-Encoding: gzip\r\n", &encoder.finish()?)
-    };
-    let deflate: Answer = |stream, bytes, _, _| {
-        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(bytes)?;
-        whole(stream, "200 OK", "Content-Encoding: deflate\r\n", &encoder.finish()?)
-    };
-    let zstd: Answer = |stream, bytes, _, _| {
-        whole(stream, "200 OK", "Content-Encoding: zstd\r\n", &zstd::encode_all(bytes, 1)?)
-    };
-    for answer in [gzip, deflate, zstd] {
-        assert_eq!(resolved(answer, true), (Some(0), String::new()));
-    }
-}
-
-#[test]
-fn downloads_that_are_refused() {
-    let answers: [(&str, bool, Answer); 6] = [
-        ("http without --allow-http", false, |stream, bytes, _, _| whole(stream, "200 OK", "", bytes)),
-        ("404", true, |stream, _, _, _| whole(stream, "404 Not Found", "", b"gone")),
-        ("wrong content", true, |stream, bytes, _, _| {
-            let mut bytes = bytes.to_vec();
-            bytes[1000] ^= 1;
-            whole(stream, "200 OK", "", &bytes)
-        }),
-        ("cut off for good", true, |stream, bytes, _, _| {
-            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len())?;
-            stream.write_all(&bytes[..10])
-        }),
-        ("redirects without end", true, |stream, _, _, _| {
-            whole(stream, "302 Found", "Location: /again\r\n", b"")
-        }),
-        ("an unknown encoding", true, |stream, bytes, _, _| {
-            whole(stream, "200 OK", "Content-Encoding: rot13\r\n", bytes)
-        }),
-    ];
-    let mut texts = String::new();
-    for (what, allow, answer) in answers {
-        let (status, text) = resolved(answer, allow);
-        assert_eq!(status, Some(1), "{what}: {text}");
-        texts.extend(["--- ", what, "\n", &text]);
-    }
-    insta::assert_snapshot!(texts);
 }
 
 #[test]

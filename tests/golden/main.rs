@@ -6,6 +6,7 @@
 mod carton_tools;
 mod cartons;
 mod checkpoints;
+mod downloads;
 mod hostile;
 mod pickles;
 mod program;

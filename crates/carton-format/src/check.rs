@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use crate::config::ANY;
-use crate::{Config, Dimension, Kind, Port, Problem, Problems, References, Shape, TensorIndex, TensorSpec};
+use crate::{
+    Config, DataType, Dimension, Kind, Port, Problem, Problems, References, Shape, TensorIndex, TensorSpec,
+};
 
 /// What a reference to a tensor starts with.
 pub const TENSOR_REFERENCE: &str = "@tensor_data/";
@@ -14,7 +16,9 @@ impl Config {
     /// Compares the document with its carton: its tensors, and `has`, which tells whether a path such as
     /// `misc/cat.png` is there.
     pub fn check(&self, tensors: &TensorIndex, has: &dyn Fn(&str) -> bool) -> Problems {
-        let mut checker = Checker { config: self, tensors, has, problems: Vec::new() };
+        let tensors = tensors.tensors.iter().map(|tensor| (tensor.name(), tensor)).collect();
+        let (inputs, outputs) = (by_name(&self.inputs), by_name(&self.outputs));
+        let mut checker = Checker { config: self, tensors, inputs, outputs, has, problems: Vec::new() };
         for (index, test) in self.self_tests.iter().enumerate() {
             let path = format!("self_test[{index}]");
             checker.specified(&path, &test.inputs);
@@ -43,6 +47,10 @@ impl Config {
     }
 }
 
+fn by_name(ports: &[Port]) -> HashMap<&str, &Port> {
+    ports.iter().map(|port| (port.name.as_str(), port)).collect()
+}
+
 /// What the symbols resolved to so far, within one test.
 #[derive(Default)]
 struct Symbols {
@@ -52,7 +60,9 @@ struct Symbols {
 
 struct Checker<'c> {
     config: &'c Config,
-    tensors: &'c TensorIndex,
+    tensors: HashMap<&'c str, &'c TensorSpec>,
+    inputs: HashMap<&'c str, &'c Port>,
+    outputs: HashMap<&'c str, &'c Port>,
     has: &'c dyn Fn(&str) -> bool,
     problems: Vec<Problem>,
 }
@@ -78,18 +88,16 @@ impl Checker<'_> {
         misc: bool,
         symbols: &mut Symbols,
     ) {
-        let config = self.config;
-        let ports = if inputs { &config.inputs } else { &config.outputs };
         for (name, target) in &references.0 {
             let key = format!("{path}.{name}");
-            let port = ports.iter().find(|port| port.name == *name);
+            let ports = if inputs { &self.inputs } else { &self.outputs };
+            let port = ports.get(name.as_str()).copied();
             if port.is_none() && !ports.is_empty() {
                 let what = if inputs { "input" } else { "output" };
                 self.wrong(&key, Kind::Undeclared { name: name.clone(), what });
             }
             if let Some(tensor) = target.strip_prefix(TENSOR_REFERENCE) {
-                let tensors = self.tensors;
-                match (tensors.find(tensor), port) {
+                match (self.tensors.get(tensor).copied(), port) {
                     (None, _) => self.wrong(&key, Kind::Reference { target: target.clone() }),
                     (Some(tensor), Some(port)) => self.fits(&key, tensor, port, symbols),
                     _ => {}
@@ -109,14 +117,19 @@ impl Checker<'_> {
 
     /// Whether a tensor can stand for an input or output.
     fn fits(&mut self, key: &str, tensor: &TensorSpec, port: &Port, symbols: &mut Symbols) {
-        let TensorSpec::Array { name, dtype, shape, .. } = tensor else {
-            // The parts of a ragged tensor have shapes of their own.
-            return;
+        let (name, dtype, shape) = match tensor {
+            TensorSpec::Array { name, dtype, shape, .. } => (name, dtype, shape),
+            TensorSpec::Nested { inner, .. } => {
+                // The parts of a ragged tensor have shapes of their own.
+                for part in inner {
+                    if let Some(TensorSpec::Array { name, dtype, .. }) = self.tensors.get(part.as_str()) {
+                        self.dtype(key, name, *dtype, port);
+                    }
+                }
+                return;
+            }
         };
-        if *dtype != port.dtype {
-            let (found, expected) = (dtype.name(), port.dtype.name());
-            self.wrong(key, Kind::Dtype { tensor: name.clone(), found, expected });
-        }
+        self.dtype(key, name, *dtype, port);
         let differs = |symbol: &str, first: String, found: String| {
             (first != found).then(|| Kind::SymbolValues { symbol: symbol.to_owned(), first, found })
         };
@@ -153,13 +166,24 @@ impl Checker<'_> {
         }
     }
 
+    fn dtype(&mut self, key: &str, tensor: &str, dtype: DataType, port: &Port) {
+        if dtype != port.dtype {
+            let (found, expected) = (dtype.name(), port.dtype.name());
+            self.wrong(key, Kind::Dtype { tensor: tensor.to_owned(), found, expected });
+        }
+    }
+
     /// The files that the description shows.
     fn links(&mut self) {
         let Some(description) = &self.config.model_description else { return };
         for link in misc_links(description) {
             // A sentence may end behind a link.
             let bare = link.trim_end_matches(['.', ',', ';', ':', '!', '?']);
-            if !(self.has)(&format!("misc/{link}")) && !(self.has)(&format!("misc/{bare}")) {
+            // A sentence may be about the folder.
+            if !bare.is_empty()
+                && !(self.has)(&format!("misc/{link}"))
+                && !(self.has)(&format!("misc/{bare}"))
+            {
                 let kind = Kind::Reference { target: format!("{MISC_REFERENCE}{bare}") };
                 self.wrong("model_description", kind);
             }

@@ -6,17 +6,20 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::problem::{Kind, Place, Problem, Problems};
+use crate::problem::{Cursor, Kind, Place, Problem, Problems};
 
 /// Where each key of a document stands.
 pub(crate) type Places = BTreeMap<String, Place>;
 
-/// The problems of one document so far, and where its keys stand.
+/// The problems of one document so far, and where its keys stand. Places are bytes until all of them are
+/// known: to count the lines before each would take the square of a document's length.
 pub(crate) struct Source<'t> {
     pub(crate) document: String,
     pub(crate) text: &'t str,
-    pub(crate) problems: Vec<Problem>,
-    pub(crate) places: Places,
+    problems: Vec<(Option<usize>, Problem)>,
+    /// What was missing and is filled in.
+    added: Vec<(Option<usize>, Problem)>,
+    offsets: BTreeMap<String, usize>,
 }
 
 /// A value and its key path.
@@ -29,37 +32,71 @@ pub(crate) struct Field<'d, 't> {
 impl<'t> Source<'t> {
     /// The document's root, where it can be parsed at all.
     pub(crate) fn parse(document: &str, text: &'t str) -> Result<(Self, Spanned<DeTable<'t>>), Problems> {
-        let mut source =
-            Self { document: document.to_owned(), text, problems: Vec::new(), places: Places::new() };
+        let document = document.to_owned();
+        let (problems, added) = (Vec::new(), Vec::new());
+        let mut source = Self { document, text, problems, added, offsets: BTreeMap::new() };
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
             return Ok((source, table));
         }
         for error in errors {
-            let place = error.span().map(|span| Place::of(text, span.start));
-            source.push(place, "", Kind::Syntax(error.message().replace('\n', ", ")));
+            let kind = Kind::Syntax(error.message().replace('\n', ", "));
+            let problem = source.problem("", kind);
+            source.problems.push((error.span().map(|span| span.start), problem));
         }
-        Err(source.into_problems())
+        Err(placed(text, source.problems))
     }
 
-    pub(crate) fn push(&mut self, place: Option<Place>, key: &str, kind: Kind) {
-        self.problems.push(Problem { document: self.document.clone(), place, key: key.to_owned(), kind });
+    fn problem(&self, key: &str, kind: Kind) -> Problem {
+        Problem { document: self.document.clone(), place: None, key: key.to_owned(), kind }
     }
 
     /// Something is wrong with the value at `key`.
     pub(crate) fn wrong(&mut self, key: &str, kind: Kind) {
-        let place = self.places.get(key).copied();
-        self.push(place, key, kind);
+        let problem = self.problem(key, kind);
+        self.problems.push((self.offsets.get(key).copied(), problem));
     }
 
-    pub(crate) fn into_problems(mut self) -> Problems {
-        self.problems.sort_by_key(|problem| problem.place);
-        Problems(self.problems)
+    /// Something is missing in the table at `path`.
+    pub(crate) fn missing(&mut self, path: &str, key: &str) {
+        let problem = self.problem(&below(path, key), Kind::Missing);
+        self.problems.push((self.offsets.get(path).copied(), problem));
+    }
+
+    /// Something is missing in the table at `path`, and filled in.
+    pub(crate) fn add(&mut self, path: &str, key: &str) {
+        let problem = self.problem(&below(path, key), Kind::Missing);
+        self.added.push((self.offsets.get(path).copied(), problem));
+    }
+
+    /// Whether there is something at `key`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.offsets.contains_key(key)
+    }
+
+    /// How many problems there are so far.
+    pub(crate) fn count(&self) -> usize {
+        self.problems.len()
+    }
+
+    /// What was filled in, and where the keys stand.
+    ///
+    /// # Errors
+    /// All problems, in the document's order.
+    pub(crate) fn finish(self) -> Result<(Problems, Places), Problems> {
+        if !self.problems.is_empty() {
+            return Err(placed(self.text, self.problems));
+        }
+        let mut offsets: Vec<(String, usize)> = self.offsets.into_iter().collect();
+        offsets.sort_by_key(|(_, offset)| *offset);
+        let mut cursor = Cursor::new(self.text);
+        let places = offsets.into_iter().map(|(key, offset)| (key, cursor.place(offset))).collect();
+        Ok((placed(self.text, self.added), places))
     }
 
     /// Records where the field stands.
     pub(crate) fn field<'d>(&mut self, path: String, value: &'d Spanned<DeValue<'t>>) -> Field<'d, 't> {
-        self.places.insert(path.clone(), Place::of(self.text, value.span().start));
+        self.offsets.insert(path.clone(), value.span().start);
         Field { path, value }
     }
 
@@ -134,8 +171,8 @@ impl<'t> Source<'t> {
     pub(crate) fn fields<'d>(&mut self, path: &str, table: &'d DeTable<'t>) -> Table<'d, 't> {
         let fields = table.iter().map(|(key, value)| {
             let key = key.get_ref().to_string();
-            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            (key, self.field(path, value))
+            let field = self.field(below(path, &key), value);
+            (key, field)
         });
         let fields = fields.collect();
         Table { path: path.to_owned(), fields }
@@ -154,6 +191,24 @@ impl<'t> Source<'t> {
         }
         rest
     }
+}
+
+/// Where `key`, such as `input[0].dtype`, stands in a TOML text; the place of the innermost part of it that
+/// is there.
+pub fn place(text: &str, key: &str) -> Option<Place> {
+    let (table, _) = DeTable::parse_recoverable(text);
+    let mut parts = key.split('.').flat_map(|part| part.split('[')).map(|part| part.trim_end_matches(']'));
+    let mut value = table.get_ref().get(parts.next()?)?;
+    for part in parts {
+        let inner = match value.get_ref() {
+            DeValue::Table(table) => table.get(part),
+            DeValue::Array(items) => part.parse().ok().and_then(|index: usize| items.get(index)),
+            _ => None,
+        };
+        let Some(inner) = inner else { break };
+        value = inner;
+    }
+    Some(Place::of(text, value.span().start))
 }
 
 /// A table whose fields are taken out one by one.
@@ -176,14 +231,23 @@ impl<'d, 't> Table<'d, 't> {
     pub(crate) fn needed(&mut self, source: &mut Source<'t>, key: &str) -> String {
         let field = self.take(key);
         if field.is_none() {
-            self.missing(source, key);
+            source.missing(&self.path, key);
         }
         field.and_then(|field| source.string(&field)).unwrap_or_default()
     }
+}
 
-    pub(crate) fn missing(&self, source: &mut Source<'t>, key: &str) {
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        let place = source.places.get(&self.path).copied();
-        source.push(place, &path, Kind::Missing);
-    }
+/// The path of `key` in the table at `path`.
+fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Problems in the document's order, their bytes turned into places.
+fn placed(text: &str, mut problems: Vec<(Option<usize>, Problem)>) -> Problems {
+    problems.sort_by_key(|(offset, _)| *offset);
+    let mut cursor = Cursor::new(text);
+    let problems = problems
+        .into_iter()
+        .map(|(offset, problem)| Problem { place: offset.map(|offset| cursor.place(offset)), ..problem });
+    Problems(problems.collect())
 }

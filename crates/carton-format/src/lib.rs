@@ -33,6 +33,7 @@ pub use config::{
     Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SHORT_DESCRIPTION_MAX,
     SPEC_VERSION, SelfTest, Shape,
 };
+pub use fields::place;
 pub use links::Links;
 pub use manifest::{Manifest, sha256_from_hex, sha256_to_hex};
 pub use problem::{Kind, Place, Problem, Problems};

@@ -1,6 +1,9 @@
 //! `LINKS`: where files can be fetched that a carton leaves out.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use toml::Table;
 
 use crate::fields::Source;
 use crate::parse::is_url;
@@ -10,10 +13,12 @@ use crate::{Error, Kind, LINKS, sha256_from_hex, sha256_to_hex};
 const VERSION: u64 = 1;
 
 /// URLs by SHA-256. The document is no part of the manifest: it does not change the model's hash.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
     /// The URLs of each file, in the order in which they are to be tried.
-    pub urls: Vec<([u8; 32], Vec<String>)>,
+    pub urls: BTreeMap<[u8; 32], Vec<String>>,
+    /// Unknown fields.
+    pub other: Table,
 }
 
 impl Links {
@@ -22,15 +27,14 @@ impl Links {
 
     /// The URLs of the file with this hash.
     pub fn urls(&self, sha256: &[u8; 32]) -> &[String] {
-        self.urls.iter().find(|(hash, _)| hash == sha256).map_or(&[], |(_, urls)| urls.as_slice())
+        self.urls.get(sha256).map_or(&[], Vec::as_slice)
     }
 
     /// Adds a URL, behind those that are there.
     pub fn add(&mut self, sha256: [u8; 32], url: String) {
-        match self.urls.iter_mut().find(|(hash, _)| *hash == sha256) {
-            Some((_, urls)) if urls.contains(&url) => {}
-            Some((_, urls)) => urls.push(url),
-            None => self.urls.push((sha256, vec![url])),
+        let urls = self.urls.entry(sha256).or_default();
+        if !urls.contains(&url) {
+            urls.push(url);
         }
     }
 
@@ -42,7 +46,7 @@ impl Links {
         let (mut source, root) = Source::parse(LINKS, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
         match root.take("version") {
-            None => root.missing(&mut source, "version"),
+            None => source.missing("", "version"),
             Some(field) => {
                 if let Some(version) = source.number(&field)
                     && version != VERSION
@@ -55,7 +59,7 @@ impl Links {
         let mut links = Self::default();
         let table = root.take("urls");
         if table.is_none() {
-            root.missing(&mut source, "urls");
+            source.missing("", "urls");
         }
         let fields =
             table.and_then(|field| source.table(&field)).map(|table| table.fields).unwrap_or_default();
@@ -74,10 +78,12 @@ impl Links {
                 }
             }
             if let Some(hash) = hash {
-                links.urls.push((hash, urls));
+                links.urls.insert(hash, urls);
             }
         }
-        if source.problems.is_empty() { Ok(links) } else { Err(Error::Document(source.into_problems())) }
+        links.other = source.rest(root);
+        source.finish().map_err(Error::Document)?;
+        Ok(links)
     }
 
     /// The document as TOML.
@@ -88,11 +94,14 @@ impl Links {
         #[derive(Serialize)]
         struct Document {
             version: u64,
-            urls: toml::Table,
+            urls: Table,
+            #[serde(flatten)]
+            other: Table,
         }
         let urls =
             self.urls.iter().map(|(hash, urls)| (sha256_to_hex(hash), toml::Value::from(urls.clone())));
-        toml::to_string(&Document { version: VERSION, urls: urls.collect() })
+        let document = Document { version: VERSION, urls: urls.collect(), other: self.other.clone() };
+        toml::to_string(&document)
             .map_err(|error| Error::Print { document: LINKS, reason: error.to_string() })
     }
 }

@@ -1,5 +1,6 @@
 //! `carton.toml` from text. What the real client needs beyond the specification is filled in, and told.
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use toml::Spanned;
@@ -8,8 +9,8 @@ use toml::de::{DeTable, DeValue};
 use crate::config::ANY;
 use crate::fields::{Field, Source, Table};
 use crate::{
-    Config, DataType, Dimension, Error, Example, Kind, Parsed, Place, Port, Problem, Problems, References,
-    Runner, SHORT_DESCRIPTION_MAX, SPEC_VERSION, SelfTest, Shape,
+    Config, DataType, Dimension, Error, Example, Kind, Parsed, Place, Port, References, Runner,
+    SHORT_DESCRIPTION_MAX, SPEC_VERSION, SelfTest, Shape,
 };
 
 impl Config {
@@ -19,15 +20,11 @@ impl Config {
     /// All problems of the document, each with its place.
     pub fn parse(text: &str) -> Result<Parsed<Self>, Error> {
         let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
-        let mut reader = Reader { source: &mut source, added: Vec::new() };
-        let mut config = reader.config(&root);
-        let added = Problems(reader.added);
+        let mut config = Reader { source: &mut source }.config(&root);
         config.symbols(&mut source);
-        if source.problems.is_empty() {
-            config.places = source.places;
-            return Ok(Parsed { document: config, added });
-        }
-        Err(Error::Document(source.into_problems()))
+        let (added, places) = source.finish().map_err(Error::Document)?;
+        config.places = places;
+        Ok(Parsed { document: config, added })
     }
 
     /// Where `key` stood, such as `input[0].shape`; `None` in a document that was not parsed.
@@ -42,15 +39,17 @@ impl Config {
                 self.inputs.iter().enumerate().map(|(index, port)| (format!("input[{index}]"), port));
             inputs.chain(self.outputs.iter().enumerate().map(|(i, port)| (format!("output[{i}]"), port)))
         };
-        let is_shape = |symbol: &str| {
-            ports().any(|(_, port)| matches!(&port.shape, Shape::Symbol(shape) if shape == symbol))
-        };
+        let shapes: HashSet<&str> = ports()
+            .filter_map(|(_, port)| match &port.shape {
+                Shape::Symbol(shape) if shape != ANY => Some(shape.as_str()),
+                _ => None,
+            })
+            .collect();
         for (path, port) in ports() {
             let Shape::Dimensions(dimensions) = &port.shape else { continue };
             for dimension in dimensions {
                 if let Dimension::Symbol(symbol) = dimension
-                    && symbol != ANY
-                    && is_shape(symbol)
+                    && shapes.contains(symbol.as_str())
                 {
                     let kind = Kind::SymbolKinds { symbol: symbol.clone() };
                     source.wrong(&format!("{path}.shape"), kind);
@@ -62,18 +61,9 @@ impl Config {
 
 struct Reader<'s, 't> {
     source: &'s mut Source<'t>,
-    added: Vec<Problem>,
 }
 
 impl<'t> Reader<'_, 't> {
-    /// Something that the client needs was missing.
-    fn add(&mut self, table: &Table<'_, 't>, key: &str) {
-        let path = if table.path.is_empty() { key.to_owned() } else { format!("{}.{key}", table.path) };
-        let place = self.source.places.get(&table.path).copied();
-        let document = self.source.document.clone();
-        self.added.push(Problem { document, place, key: path, kind: Kind::Missing });
-    }
-
     fn config(&mut self, root: &Spanned<DeTable<'t>>) -> Config {
         let mut root = self.source.fields("", root.get_ref());
         let mut config = Config::new(Runner::new("", "", 1));
@@ -86,7 +76,7 @@ impl<'t> Reader<'_, 't> {
                     self.source.wrong(&field.path, Kind::Value { found, expected });
                 }
             }
-            None => self.add(&root, "spec_version"),
+            None => self.source.add("", "spec_version"),
         }
         config.model_name = root.string(self.source, "model_name");
         config.short_description = root.string(self.source, "short_description");
@@ -115,7 +105,7 @@ impl<'t> Reader<'_, 't> {
                     config.runner = self.runner(&mut table);
                 }
             }
-            None => root.missing(self.source, "runner"),
+            None => self.source.missing("", "runner"),
         }
         config.other = self.source.rest(root);
         config
@@ -151,14 +141,15 @@ impl<'t> Reader<'_, 't> {
 
     fn ports(&mut self, root: &mut Table<'_, 't>, key: &str) -> Vec<Port> {
         let mut ports: Vec<Port> = Vec::new();
+        let mut names = HashSet::new();
         for mut table in self.tables(root, key) {
             let name = table.needed(self.source, "name");
             let at = format!("{}.name", table.path);
-            if name.is_empty() && self.source.places.contains_key(&at) {
+            if name.is_empty() && self.source.has(&at) {
                 let (found, expected) = (String::new(), "a name".to_owned());
                 self.source.wrong(&at, Kind::Value { found, expected });
             }
-            if ports.iter().any(|port| port.name == name) {
+            if !names.insert(name.clone()) && self.source.has(&at) {
                 self.source.wrong(&at, Kind::Duplicate { name: name.clone() });
             }
             let dtype = table.needed(self.source, "dtype");
@@ -166,7 +157,7 @@ impl<'t> Reader<'_, 't> {
             let shape = if let Some(field) = table.take("shape") {
                 self.shape(&field)
             } else {
-                self.add(&table, "shape");
+                self.source.add(&table.path, "shape");
                 Shape::any()
             };
             let description = table.string(self.source, "description");
@@ -180,7 +171,7 @@ impl<'t> Reader<'_, 't> {
     fn dtype(&mut self, path: &str, name: &str) -> DataType {
         let at = format!("{path}.dtype");
         DataType::from_name(name).unwrap_or_else(|| {
-            if self.source.places.contains_key(&at) {
+            if self.source.has(&at) {
                 let expected = format!("one of {}", DataType::names());
                 self.source.wrong(&at, Kind::Value { found: name.to_owned(), expected });
             }
@@ -229,7 +220,7 @@ impl<'t> Reader<'_, 't> {
     fn self_test(&mut self, table: &mut Table<'_, 't>) -> SelfTest {
         let inputs = table.take("inputs");
         if inputs.is_none() {
-            table.missing(self.source, "inputs");
+            self.source.missing(&table.path, "inputs");
         }
         SelfTest {
             name: table.string(self.source, "name"),
@@ -245,11 +236,11 @@ impl<'t> Reader<'_, 't> {
     fn example(&mut self, table: &mut Table<'_, 't>) -> Example {
         let inputs = table.take("inputs");
         if inputs.is_none() {
-            table.missing(self.source, "inputs");
+            self.source.missing(&table.path, "inputs");
         }
         let sample_out = table.take("sample_out");
         if sample_out.is_none() {
-            self.add(table, "sample_out");
+            self.source.add(&table.path, "sample_out");
         }
         Example {
             name: table.string(self.source, "name"),
@@ -266,14 +257,14 @@ impl<'t> Reader<'_, 't> {
         let name = table.needed(self.source, "runner_name");
         let framework = table.needed(self.source, "required_framework_version");
         let at = "runner.required_framework_version";
-        if self.source.places.contains_key(at) && semver::VersionReq::parse(&framework).is_err() {
+        if self.source.has(at) && semver::VersionReq::parse(&framework).is_err() {
             let expected = "a semver requirement such as =2.0".to_owned();
             self.source.wrong(at, Kind::Value { found: framework.clone(), expected });
         }
         let mut runner = Runner::new(&name, &framework, 1);
         match table.take("runner_compat_version") {
             Some(field) => runner.runner_compat_version = self.source.number(&field).unwrap_or(1),
-            None => self.add(table, "runner_compat_version"),
+            None => self.source.add(&table.path, "runner_compat_version"),
         }
         if let Some(opts) = table.take("opts").and_then(|field| self.source.table(&field)) {
             for (_, field) in &opts.fields {

@@ -14,12 +14,39 @@ pub struct Place {
 impl Place {
     /// The place of a byte of `text`.
     pub fn of(text: &str, offset: usize) -> Self {
-        let before = text.get(..offset).unwrap_or(text);
-        let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
-        Self {
-            line: before.matches('\n').count().saturating_add(1),
-            column: before.get(start..).unwrap_or_default().chars().count().saturating_add(1),
+        Cursor::new(text).place(offset)
+    }
+}
+
+/// Walks through a text and tells the places of its bytes: all of them together cost one pass when they
+/// are asked for in ascending order.
+pub(crate) struct Cursor<'t> {
+    text: &'t str,
+    offset: usize,
+    place: Place,
+}
+
+impl<'t> Cursor<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        Self { text, offset: 0, place: Place { line: 1, column: 1 } }
+    }
+
+    /// The place of the byte at `offset`.
+    pub(crate) fn place(&mut self, offset: usize) -> Place {
+        if offset < self.offset {
+            *self = Self::new(self.text);
         }
+        let between = self.text.get(self.offset..offset).unwrap_or_default();
+        let (column, last_line) = match between.rsplit_once('\n') {
+            Some((_, last_line)) => (1, last_line),
+            None => (self.place.column, between),
+        };
+        self.place = Place {
+            line: self.place.line.saturating_add(between.matches('\n').count()),
+            column: column.saturating_add(last_line.chars().count()),
+        };
+        self.offset = offset;
+        self.place
     }
 }
 
@@ -188,4 +215,19 @@ pub enum Kind {
         /// The path of the line before.
         other: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_in_any_order() {
+        let text = "a\nüb\n\nc";
+        let places: Vec<_> = [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| Place::of(text, offset)).into();
+        let mut cursor = Cursor::new(text);
+        assert_eq!(places, [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| cursor.place(offset)));
+        let pairs: Vec<_> = places.iter().map(|place| (place.line, place.column)).collect();
+        assert_eq!(pairs, [(4, 2), (1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1), (4, 1)]);
+    }
 }

@@ -1,11 +1,13 @@
 //! `tensor_data/index.toml`, and the files of string tensors beside it.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use toml::Table;
 
 use crate::fields::{Source, Table as Fields};
-use crate::{DataType, Error, Kind, Parsed, Problem, Problems};
+use crate::{DataType, Error, Kind, Parsed};
 
 /// The tensors that self tests and examples refer to. The real client needs the document even where
 /// there are none.
@@ -130,14 +132,15 @@ impl TensorIndex {
         let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
         let mut index = Self::default();
-        let mut added = Vec::new();
         let tables = root.take("tensor").map(|field| source.list(&field)).unwrap_or_default();
         let mut paths = Vec::new();
+        let mut names: HashMap<String, bool> = HashMap::new();
         for field in tables {
             let Some(table) = source.table(&field) else { continue };
-            if let Some(tensor) = tensor(&mut source, table, &mut added) {
+            if let Some(tensor) = tensor(&mut source, table) {
                 let at = format!("{}.name", field.path);
-                if index.find(tensor.name()).is_some() {
+                let is_nested = matches!(tensor, TensorSpec::Nested { .. });
+                if names.insert(tensor.name().to_owned(), is_nested).is_some() {
                     source.wrong(&at, Kind::Duplicate { name: tensor.name().to_owned() });
                 }
                 index.tensors.push(tensor);
@@ -163,55 +166,43 @@ impl TensorIndex {
                 TensorSpec::Nested { inner, .. } => {
                     for (number, name) in inner.iter().enumerate() {
                         let at = format!("{path}.inner[{number}]");
-                        match index.find(name) {
+                        match names.get(name) {
                             None => source.wrong(&at, Kind::Reference { target: name.clone() }),
-                            Some(TensorSpec::Nested { .. }) => {
-                                source.wrong(&at, Kind::Nested { name: name.clone() });
-                            }
-                            Some(TensorSpec::Array { .. }) => {}
+                            Some(true) => source.wrong(&at, Kind::Nested { name: name.clone() }),
+                            Some(false) => {}
                         }
                     }
                 }
             }
         }
-        if source.problems.is_empty() {
-            return Ok(Parsed { document: index, added: Problems(added) });
-        }
-        Err(Error::Document(source.into_problems()))
+        let (added, _) = source.finish().map_err(Error::Document)?;
+        Ok(Parsed { document: index, added })
     }
 }
 
-fn tensor<'t>(
-    source: &mut Source<'t>,
-    mut table: Fields<'_, 't>,
-    added: &mut Vec<Problem>,
-) -> Option<TensorSpec> {
-    let before = source.problems.len();
+fn tensor<'t>(source: &mut Source<'t>, mut table: Fields<'_, 't>) -> Option<TensorSpec> {
+    let before = source.count();
     let name = table.needed(source, "name");
     let dtype = table.needed(source, "dtype");
     let path = table.path.clone();
     let inner = table.take("inner");
     if dtype == NESTED {
         let Some(inner) = inner else {
-            table.missing(source, "inner");
+            source.missing(&path, "inner");
             return None;
         };
         let inner = source.strings(&inner);
         let other = source.rest(table);
-        return (source.problems.len() == before).then_some(TensorSpec::Nested { name, inner, other });
+        return (source.count() == before).then_some(TensorSpec::Nested { name, inner, other });
     }
     let at = format!("{path}.dtype");
     let known = DataType::from_name(&dtype);
-    if known.is_none() && source.places.contains_key(&at) {
+    if known.is_none() && source.has(&at) {
         let expected = format!("one of {}, {NESTED}", DataType::names());
         source.wrong(&at, Kind::Value { found: dtype, expected });
     }
     match inner {
-        None => {
-            let place = source.places.get(&path).copied();
-            let document = source.document.clone();
-            added.push(Problem { document, place, key: format!("{path}.inner"), kind: Kind::Missing });
-        }
+        None => source.add(&path, "inner"),
         Some(inner) => {
             if !source.list(&inner).is_empty() {
                 let expected = "a tensor of dtype nested where there are inner ones".to_owned();
@@ -221,14 +212,14 @@ fn tensor<'t>(
     }
     let shape = table.take("shape");
     if shape.is_none() {
-        table.missing(source, "shape");
+        source.missing(&path, "shape");
     }
     let shape = shape.map(|field| source.list(&field)).unwrap_or_default();
     let shape = shape.iter().filter_map(|item| source.number(item)).collect();
     let file = table.needed(source, "file");
     let at = format!("{path}.file");
     if let Some(dtype) = known
-        && source.places.contains_key(&at)
+        && source.has(&at)
     {
         let ending = if dtype == DataType::String { ".toml" } else { ".bin" };
         let plain = !file.contains(['/', '\\']) && file.len() > ending.len();
@@ -238,7 +229,7 @@ fn tensor<'t>(
         }
     }
     let other = source.rest(table);
-    let is_right = source.problems.len() == before;
+    let is_right = source.count() == before;
     known.filter(|_| is_right).map(|dtype| TensorSpec::Array { name, dtype, shape, file, other })
 }
 
@@ -257,21 +248,20 @@ impl Strings {
     pub fn parse(path: &str, text: &str, expected: u64) -> Result<Self, Error> {
         let (mut source, root) = Source::parse(path, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
-        let Some(field) = root.take("data") else {
-            root.missing(&mut source, "data");
-            return Err(Error::Document(source.into_problems()));
-        };
-        let data = source.strings(&field);
-        let found = data.len() as u64;
-        if source.problems.is_empty() && found != expected {
-            let file = path.rsplit('/').next().unwrap_or(path).to_owned();
-            source.wrong(&field.path, Kind::Strings { file, found, expected });
+        let mut data = Vec::new();
+        match root.take("data") {
+            Some(field) => {
+                data = source.strings(&field);
+                let found = data.len() as u64;
+                if source.count() == 0 && found != expected {
+                    let file = path.rsplit('/').next().unwrap_or(path).to_owned();
+                    source.wrong(&field.path, Kind::Strings { file, found, expected });
+                }
+            }
+            None => source.missing("", "data"),
         }
-        if source.problems.is_empty() {
-            Ok(Self { data })
-        } else {
-            Err(Error::Document(source.into_problems()))
-        }
+        source.finish().map_err(Error::Document)?;
+        Ok(Self { data })
     }
 }
 

@@ -16,8 +16,11 @@ use crate::{Entry, EntryReader, Error, Result};
 
 /// The folder of the model.
 pub const MODEL: &str = "model/";
-/// The most bytes of a document that are read: a MANIFEST of 100,000 long paths has a tenth of it.
+/// The most bytes of a MANIFEST, of LINKS and of a string tensor's file: a MANIFEST of 100,000 long paths
+/// has a tenth of it.
 const DOCUMENT: u64 = 256 << 20;
+/// The most bytes of the documents that people write. Parsed, TOML takes many times its length.
+const WRITTEN: u64 = 16 << 20;
 /// Bytes of a link's target, at most: what Linux allows for a path.
 const TARGET: u64 = 4096;
 /// What the system writes beside a folder's files for its own use.
@@ -62,6 +65,7 @@ impl Carton {
         } else if carton.zip.is_some() {
             return Err(Error::Missing { path: Manifest::PATH.to_owned() });
         }
+        carton.refuse_files_as_folders()?;
         Ok(carton)
     }
 
@@ -75,9 +79,33 @@ impl Carton {
         Ok(Self { path, zip: None, entries, manifest: None, manifest_hash: None, links })
     }
 
+    /// No file can lie below another one.
+    fn refuse_files_as_folders(&self) -> Result<()> {
+        let listed = self.manifest.iter().flat_map(Manifest::lines).map(|(path, _)| path);
+        for below in self.entries.keys().map(String::as_str).chain(listed) {
+            let mut path = below;
+            while let Some((folder, _)) = path.rsplit_once('/') {
+                if self.entries.contains_key(folder) || self.is_listed(folder) {
+                    return Err(Error::FileAsFolder { path: folder.to_owned(), below: below.to_owned() });
+                }
+                path = folder;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_listed(&self, path: &str) -> bool {
+        self.manifest.as_ref().is_some_and(|manifest| manifest.hash(path).is_some())
+    }
+
     /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The zip file; a folder has none.
+    pub(crate) fn zip(&self) -> Option<&MappedFile> {
+        self.zip.as_ref()
     }
 
     /// Whether it is a zip file, not a folder.
@@ -174,8 +202,9 @@ impl Carton {
     /// When it is not there, too large for a document, damaged, or no UTF-8.
     pub fn text(&self, path: &str) -> Result<String> {
         let entry = self.entry(path)?;
-        if entry.len > DOCUMENT {
-            return Err(Error::Large { path: path.to_owned(), found: entry.len, limit: DOCUMENT });
+        let limit = if [Config::PATH, TensorIndex::PATH].contains(&path) { WRITTEN } else { DOCUMENT };
+        if entry.len > limit {
+            return Err(Error::Large { path: path.to_owned(), found: entry.len, limit });
         }
         let mut bytes = Vec::new();
         self.read(path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(path, error))?;
@@ -227,18 +256,29 @@ impl Carton {
     /// The file that the link `entry` leads to.
     ///
     /// # Errors
-    /// When it leads out of `model/`, to nothing, or to another link.
+    /// When it leads out of `model/`, to nothing, or to another link, or is damaged.
     pub fn link_target(&self, entry: &Entry) -> Result<String> {
-        let mut target = Vec::new();
-        let reader = self.source(entry, Expected { crc: None, sha256: None })?;
-        reader.take(TARGET).read_to_end(&mut target).map_err(|error| self.unwrapped(&entry.path, error))?;
-        let target = String::from_utf8_lossy(&target).into_owned();
-        resolve_link(&entry.path, &target)
+        let text = self.link_text(entry)?;
+        resolve_link(&entry.path, &text)
             .filter(|resolved| match self.entry(resolved) {
                 Ok(found) => !found.link,
                 Err(error) => matches!(error, Error::Elsewhere { .. }),
             })
-            .ok_or(Error::Link { path: entry.path.clone(), target })
+            .ok_or(Error::Link { path: entry.path.clone(), target: text })
+    }
+
+    /// What the link `entry` says, as it stands there.
+    ///
+    /// # Errors
+    /// When it is longer than a path can be, damaged, or no UTF-8.
+    pub fn link_text(&self, entry: &Entry) -> Result<String> {
+        let path = &entry.path;
+        if entry.len > TARGET {
+            return Err(Error::Large { path: path.clone(), found: entry.len, limit: TARGET });
+        }
+        let mut text = Vec::new();
+        self.read(path)?.read_to_end(&mut text).map_err(|error| self.unwrapped(path, error))?;
+        String::from_utf8(text).map_err(|_| Error::Text { path: path.clone() })
     }
 
     /// The checkpoint or TorchScript archive at `path`, such as `model/model.pt`. A stored one is mapped
@@ -323,7 +363,8 @@ fn zipped(file: &MappedFile) -> Result<BTreeMap<String, Entry>> {
         // Folders have entries of their own in many zip files, never in Carton's.
         let is_folder = entry.len == 0 && entry.name.ends_with('/');
         let path = if is_folder { entry.name.trim_end_matches('/') } else { &entry.name };
-        if !is_inside(path) {
+        // What was no UTF-8 is a replacement character by now, and could be another name.
+        if !is_inside(path) || path.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Error::Path { path: entry.name });
         }
         if is_folder {
@@ -339,7 +380,7 @@ fn zipped(file: &MappedFile) -> Result<BTreeMap<String, Entry>> {
             place: Some((entry.data, entry.crc)),
         };
         if entry.link && !path.starts_with(MODEL) {
-            return Err(Error::Link { path, target: String::new() });
+            return Err(Error::LinkPlace { path });
         }
         entries.insert(path, entry);
     }
@@ -356,8 +397,7 @@ fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
         for item in at.read_dir().map_err(io)? {
             let item = item.map_err(io)?;
             let name = item.file_name();
-            let shown = item.path().display().to_string();
-            let name = name.to_str().ok_or(Error::Path { path: shown })?;
+            let name = name.to_str().ok_or_else(|| Error::Name { path: item.path() })?;
             if LITTER.contains(&name) {
                 continue;
             }
@@ -373,7 +413,10 @@ fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
             let len = kind.len();
             let link = kind.is_symlink();
             if !link && !kind.is_file() {
-                return Err(Error::Path { path });
+                return Err(Error::NotAFile { path });
+            }
+            if link && !path.starts_with(MODEL) {
+                return Err(Error::LinkPlace { path });
             }
             let method = Method::Stored;
             entries.insert(path.clone(), Entry { path, len, packed_len: len, method, link, place: None });

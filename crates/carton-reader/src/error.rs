@@ -48,9 +48,35 @@ pub enum Error {
         path: String,
     },
     /// A path that leads out of the carton or means different things on different systems.
-    #[error("`{}` is no path inside a carton", path.escape_debug())]
+    #[error("`{}` is no path inside a carton: it has an empty part, `.`, `..`, a backslash, a colon, a control character, or is no UTF-8", path.escape_debug())]
     Path {
         /// The path.
+        path: String,
+    },
+    /// A file of a folder whose name is no UTF-8.
+    #[error("{}: its name is no UTF-8, as the names in a carton are", path.display())]
+    Name {
+        /// The path on this system.
+        path: PathBuf,
+    },
+    /// Something in a folder that is neither file, folder nor link.
+    #[error("`{}` is a pipe, a socket or a device, and a carton holds files", path.escape_debug())]
+    NotAFile {
+        /// Its path below the folder.
+        path: String,
+    },
+    /// A file below a file.
+    #[error("`{}` is a file, and `{}` lies below it", path.escape_debug(), below.escape_debug())]
+    FileAsFolder {
+        /// The path that is both.
+        path: String,
+        /// The file below it.
+        below: String,
+    },
+    /// A link outside of `model/`.
+    #[error("`{}` is a link, which a carton has in model/ alone", path.escape_debug())]
+    LinkPlace {
+        /// The link's path in the carton.
         path: String,
     },
     /// A link that leads out of `model/` or to nothing.
@@ -140,4 +166,35 @@ pub enum Error {
     /// A temporary file cannot be written.
     #[error("cannot decompress into a temporary file: {0}")]
     Spill(io::Error),
+}
+
+impl Error {
+    /// The path in the carton that it is about.
+    pub fn entry(&self) -> Option<&str> {
+        match self {
+            Self::Model { path, .. }
+            | Self::Missing { path }
+            | Self::Elsewhere { path }
+            | Self::Path { path }
+            | Self::NotAFile { path }
+            | Self::FileAsFolder { path, .. }
+            | Self::LinkPlace { path }
+            | Self::Link { path, .. }
+            | Self::Method { path, .. }
+            | Self::Decompress { path, .. }
+            | Self::Length { path, .. }
+            | Self::Checksum { path, .. }
+            | Self::Hash { path, .. }
+            | Self::Unlisted { path }
+            | Self::Large { path, .. }
+            | Self::Text { path } => Some(path),
+            Self::Zip(error) => error.entry(),
+            Self::Map(_)
+            | Self::Format(_)
+            | Self::Io { .. }
+            | Self::Name { .. }
+            | Self::NoTensor { .. }
+            | Self::Spill(_) => None,
+        }
+    }
 }

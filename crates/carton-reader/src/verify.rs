@@ -1,5 +1,6 @@
 //! Every hash, every checksum, every rule, all findings together.
 
+use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -36,10 +37,27 @@ impl Carton {
     /// are done, from any thread.
     pub fn verify(&self, progress: &(dyn Fn(u64) + Sync)) -> Report {
         let mut report = self.hashes(progress);
+        self.container(&mut report);
         self.lists(&mut report);
         self.documents(&mut report);
+        // What is damaged is found again by who reads it.
+        let mut said = HashSet::new();
+        report.findings.retain(|finding| said.insert((finding.entry.clone(), finding.what.clone())));
         report.findings.sort_by(|a, b| a.entry.cmp(&b.entry));
         report
+    }
+
+    /// What no reader of the zip file looks at.
+    fn container(&self, report: &mut Report) {
+        let Some(file) = self.zip() else { return };
+        match zip_index::flaws(file) {
+            Ok(flaws) => {
+                for flaw in flaws {
+                    report.say(flaw.entry().unwrap_or_default(), flaw.to_string());
+                }
+            }
+            Err(error) => report.found(error.entry().unwrap_or_default(), &Error::Zip(error.clone())),
+        }
     }
 
     fn hashes(&self, progress: &(dyn Fn(u64) + Sync)) -> Report {
@@ -86,6 +104,15 @@ impl Carton {
 
     /// MANIFEST, LINKS and the files must tell the same.
     fn lists(&self, report: &mut Report) {
+        let mut folded: HashMap<String, &str> = HashMap::new();
+        for entry in self.entries() {
+            if let Some(other) = folded.insert(entry.path.to_lowercase(), &entry.path) {
+                report.notes.push(format!(
+                    "`{other}` and `{}` are one file where upper and lower case are the same",
+                    entry.path
+                ));
+            }
+        }
         let Some(manifest) = self.manifest() else {
             report.notes.push("there is no MANIFEST: nothing says what the files should be".to_owned());
             return;
@@ -165,10 +192,7 @@ impl Carton {
 
 impl Report {
     fn say(&mut self, entry: &str, what: String) {
-        // What is damaged is found again by who reads it.
-        if !self.findings.iter().any(|finding| finding.entry == entry && finding.what == what) {
-            self.findings.push(Finding { entry: entry.to_owned(), what });
-        }
+        self.findings.push(Finding { entry: entry.to_owned(), what });
     }
 
     fn found(&mut self, entry: &str, error: &Error) {

@@ -29,6 +29,14 @@ pub enum Error {
         /// What the system said.
         reason: String,
     },
+    /// An entry of the directory has no local header.
+    #[error("entry `{}` has no local header at offset 0x{offset:x}", name.escape_debug())]
+    NoLocal {
+        /// The entry.
+        name: String,
+        /// Where it should be, in bytes from the file's start.
+        offset: u64,
+    },
     /// Two records tell different things.
     #[error("{what} is {found} at offset 0x{offset:x}, expected {expected}")]
     Disagreement {
@@ -110,4 +118,25 @@ pub enum Error {
     /// An archive in several files.
     #[error("one disk of an archive on several, which is not read")]
     Disks,
+}
+
+impl Error {
+    /// The entry that it is about.
+    pub fn entry(&self) -> Option<&str> {
+        match self {
+            Self::NoLocal { name, .. }
+            | Self::Renamed { central: name, .. }
+            | Self::Local { name, .. }
+            | Self::PastEnd { name, .. }
+            | Self::Overlap { first: name, .. }
+            | Self::Duplicate { name, .. }
+            | Self::Path { name }
+            | Self::Encrypted { name } => Some(name),
+            Self::NoEnd { .. }
+            | Self::NoRecord { .. }
+            | Self::Unread { .. }
+            | Self::Disagreement { .. }
+            | Self::Disks => None,
+        }
+    }
 }

@@ -87,7 +87,7 @@ fn checked(file: &MappedFile, lines: &[Header<'_>], limit: u64) -> Result<Vec<En
     /// So many headers are read in less time than a thread starts in.
     const FEW: usize = 4096;
     let check = |lines: &[Header<'_>]| -> Result<Vec<Entry>> {
-        let mut locals = LocalHeaders { file, block: Vec::new(), start: 0 };
+        let mut locals = LocalHeaders::new(file);
         lines.iter().map(|line| entry(&mut locals, line, limit)).collect()
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -105,26 +105,31 @@ fn checked(file: &MappedFile, lines: &[Header<'_>], limit: u64) -> Result<Vec<En
 }
 
 /// Reads local headers, which lie between the data, without mapping the pages they lie on.
-struct LocalHeaders<'f> {
+pub(crate) struct LocalHeaders<'f> {
     file: &'f MappedFile,
     /// Bytes of the file from `start` on: the headers of small entries lie close together.
     block: Vec<u8>,
     start: u64,
 }
 
-impl LocalHeaders<'_> {
+impl<'f> LocalHeaders<'f> {
     /// What is read at once where headers lie close together, and where they do not.
     const BLOCK: usize = 4 << 10;
     const ALONE: usize = 160;
 
-    fn at(&mut self, offset: u64) -> Result<Header<'_>> {
-        let span = self.bytes(offset, Header::LOCAL_MIN)?;
-        let span = Header::local_span(span).ok_or(Error::NoRecord { record: Header::LOCAL, offset })?;
-        Header::local(self.bytes(offset, span)?, offset)
+    pub(crate) fn new(file: &'f MappedFile) -> Self {
+        Self { file, block: Vec::new(), start: 0 }
+    }
+
+    /// The local header at `offset`, of the entry called `name`.
+    pub(crate) fn at(&mut self, offset: u64, name: &dyn Fn() -> String) -> Result<Header<'_>> {
+        let none = || Error::NoLocal { name: name(), offset };
+        let span = Header::local_span(self.bytes(offset, Header::LOCAL_MIN)?).ok_or_else(none)?;
+        Header::local(self.bytes(offset, span)?).ok_or_else(none)
     }
 
     /// Bytes from `offset` on: at least `len` of them, if the file has so many.
-    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+    pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let from = |start: u64| offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
         let has = |from: usize| self.block.get(from..).is_some_and(|rest| rest.len() >= len);
         if !from(self.start).is_some_and(has) {
@@ -145,7 +150,7 @@ fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Res
     if offset >= limit {
         return Err(Error::PastEnd { name: central.display_name(), end: offset, limit });
     }
-    compared(central, &locals.at(offset)?, limit)
+    compared(central, &locals.at(offset, &|| central.display_name())?, limit)
 }
 
 /// The entry of which two headers say the same.
@@ -189,7 +194,7 @@ pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> 
         len: central.len,
         crc: u32::try_from(central.crc).unwrap_or_default(),
         header_offset: offset,
-        link: central.link,
+        link: central.is_link(),
     };
     if leads_out(&entry.name) {
         return Err(Error::Path { name: name() });

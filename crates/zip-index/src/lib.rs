@@ -7,11 +7,13 @@
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
 mod error;
+mod flaw;
 mod index;
 mod record;
 mod survey;
 
 pub use error::{Error, Result};
+pub use flaw::{Flaw, flaws};
 pub use index::{Entry, Index};
 pub use record::Method;
 pub use survey::{Oddity, Survey};

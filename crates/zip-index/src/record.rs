@@ -2,12 +2,18 @@
 
 use crate::{Error, Result};
 
-const FULL_32: u64 = 0xffff_ffff;
+pub(crate) const FULL_32: u64 = 0xffff_ffff;
 const FULL_16: u64 = 0xffff;
 /// The bits of a Unix mode that tell a file's type, in the upper half of the external attributes.
 const FILE_TYPE: u64 = 0o170_000;
 /// A symbolic link among them.
-const LINK: u64 = 0o120_000;
+pub(crate) const LINK: u64 = 0o120_000;
+/// A regular file.
+pub(crate) const REGULAR: u64 = 0o100_000;
+/// A folder.
+pub(crate) const FOLDER: u64 = 0o040_000;
+/// The number of the extra field of sizes and offsets of 64 bits.
+pub(crate) const ZIP64: u16 = 1;
 
 /// How an entry's data are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,8 @@ pub(crate) struct End {
     pub(crate) offset: u64,
     /// Where the last end record starts, which closes the file.
     pub(crate) record: u64,
+    /// Whether all the numbers of disks, and of entries on this one, are those of one disk.
+    pub(crate) one_disk: bool,
 }
 
 impl End {
@@ -109,10 +117,11 @@ impl End {
     fn at(bytes: &[u8], at: u64) -> Result<Self> {
         let len = bytes.len() as u64;
         let (disks, end) = Self::parse(bytes, at).ok_or(Error::NoEnd { len })?;
-        let Some((wide_offset, wide_disks)) = at.checked_sub(20).and_then(|at| locator(bytes, at)) else {
+        let Some((wide_offset, wide_disk, wide_disks)) = at.checked_sub(20).and_then(|at| locator(bytes, at))
+        else {
             return if disks == 0 { Ok(end) } else { Err(Error::Disks) };
         };
-        let wide = Self::parse_wide(bytes, wide_offset)
+        let mut wide = Self::parse_wide(bytes, wide_offset)
             .ok_or(Error::NoRecord { record: "zip64 end of central directory", offset: wide_offset })?;
         if wide_disks > 1 {
             return Err(Error::Disks);
@@ -126,6 +135,7 @@ impl End {
                 return Err(Error::Disagreement { what, expected: value, found: narrow, offset: at });
             }
         }
+        wide.one_disk &= end.one_disk && wide_disk == 0 && wide_disks == 1;
         Ok(Self { record: at, ..wide })
     }
 
@@ -133,30 +143,34 @@ impl End {
         let mut fields = Fields(from(bytes, offset)?);
         fields.signature(*b"PK\x05\x06")?;
         let disks = u64::from(fields.u16()?).checked_add(u64::from(fields.u16()?))?;
-        let _on_this_disk = fields.u16()?;
+        let here = u64::from(fields.u16()?);
         let entries = u64::from(fields.u16()?);
         let directory_len = fields.u32()?;
         let directory_offset = fields.u32()?;
-        Some((disks, Self { entries, directory_offset, directory_len, offset, record: offset }))
+        let one_disk = disks == 0 && here == entries;
+        Some((disks, Self { entries, directory_offset, directory_len, offset, record: offset, one_disk }))
     }
 
     fn parse_wide(bytes: &[u8], offset: u64) -> Option<Self> {
         let mut fields = Fields(from(bytes, offset)?);
         fields.signature(*b"PK\x06\x06")?;
-        fields.take(8 + 2 + 2 + 4 + 4 + 8)?; // its length, versions, disks, entries on this disk
+        fields.take(8 + 2 + 2)?; // its length, versions
+        let disks = fields.u32()?.checked_add(fields.u32()?)?;
+        let here = fields.u64()?;
         let entries = fields.u64()?;
         let directory_len = fields.u64()?;
         let directory_offset = fields.u64()?;
-        Some(Self { entries, directory_offset, directory_len, offset, record: offset })
+        let one_disk = disks == 0 && here == entries;
+        Some(Self { entries, directory_offset, directory_len, offset, record: offset, one_disk })
     }
 }
 
-/// The zip64 end record's offset and the number of disks, where a locator stands at `offset`.
-fn locator(bytes: &[u8], offset: u64) -> Option<(u64, u64)> {
+/// The zip64 end record's offset, its disk and the number of disks, where a locator stands at `offset`.
+fn locator(bytes: &[u8], offset: u64) -> Option<(u64, u64, u64)> {
     let mut fields = Fields(from(bytes, offset)?);
     fields.signature(*b"PK\x06\x07")?;
-    fields.u32()?;
-    Some((fields.u64()?, fields.u32()?))
+    let disk = fields.u32()?;
+    Some((fields.u64()?, disk, fields.u32()?))
 }
 
 /// What a local header or a line of the central directory says of an entry.
@@ -172,8 +186,20 @@ pub(crate) struct Header<'a> {
     pub(crate) local_offset: u64,
     /// Bytes of the header itself.
     pub(crate) span: u64,
-    /// Whether the directory calls the entry a symbolic link; `false` in a local header.
-    pub(crate) link: bool,
+    /// What made it, in a line of the directory: the system in the upper byte.
+    pub(crate) made_by: u16,
+    /// The version of the format that is needed to read it.
+    pub(crate) version: u16,
+    /// Time and date.
+    pub(crate) time: u64,
+    /// The disk it is on; 0 in a local header, as are the two below.
+    pub(crate) disk: u16,
+    /// The internal attributes.
+    pub(crate) internal: u16,
+    /// The external attributes: on Unix the file's mode in the upper half.
+    pub(crate) external: u64,
+    /// The extra field.
+    pub(crate) extra: &'a [u8],
 }
 
 impl<'a> Header<'a> {
@@ -182,14 +208,12 @@ impl<'a> Header<'a> {
         parsed.ok_or(Error::NoRecord { record: "directory entry", offset })
     }
 
-    /// What an error calls a local header.
-    pub(crate) const LOCAL: &'static str = "local header";
     /// Bytes of a local header without its name and extra field, whose lengths are its last two numbers.
     pub(crate) const LOCAL_MIN: usize = 30;
 
-    /// The local header that `bytes` start with; `offset` is its place in the file.
-    pub(crate) fn local(bytes: &'a [u8], offset: u64) -> Result<Self> {
-        Self::parse(bytes, false).ok_or(Error::NoRecord { record: Self::LOCAL, offset })
+    /// The local header that `bytes` start with.
+    pub(crate) fn local(bytes: &'a [u8]) -> Option<Self> {
+        Self::parse(bytes, false)
     }
 
     /// Bytes of the local header that `bytes` start with.
@@ -202,34 +226,52 @@ impl<'a> Header<'a> {
     fn parse(whole: &'a [u8], central: bool) -> Option<Self> {
         let mut fields = Fields(whole);
         fields.signature(if central { *b"PK\x01\x02" } else { *b"PK\x03\x04" })?;
-        fields.take(if central { 2 + 2 } else { 2 })?; // versions
+        let made_by = if central { fields.u16()? } else { 0 };
+        let version = fields.u16()?;
         let flags = fields.u16()?;
         let method = fields.u16()?;
-        fields.take(2 + 2)?; // time and date
+        let time = fields.u32()?;
         let crc = fields.u32()?;
         let compressed_len = fields.u32()?;
         let len = fields.u32()?;
         let name_len = fields.u16()?;
         let extra_len = fields.u16()?;
-        let (mut comment_len, mut local_offset, mut link) = (0, 0, false);
+        let (mut comment_len, mut disk, mut internal, mut external, mut local_offset) = (0, 0, 0, 0, 0);
         if central {
             comment_len = fields.u16()?;
-            fields.take(2 + 2)?; // disk, internal attributes
-            link = (fields.u32()? >> 16) & FILE_TYPE == LINK;
+            disk = fields.u16()?;
+            internal = fields.u16()?;
+            external = fields.u32()?;
             local_offset = fields.u32()?;
         }
         let name = fields.take(usize::from(name_len))?;
         let extra = fields.take(usize::from(extra_len))?;
         fields.take(usize::from(comment_len))?;
         let span = (whole.len() as u64).checked_sub(fields.0.len() as u64)?;
-        let mut header = Self { flags, method, crc, compressed_len, len, name, local_offset, span, link };
-        header.widen(extra)?;
+        let mut header = Self {
+            flags,
+            method,
+            crc,
+            compressed_len,
+            len,
+            name,
+            local_offset,
+            span,
+            made_by,
+            version,
+            time,
+            disk,
+            internal,
+            external,
+            extra,
+        };
+        header.widen()?;
         Some(header)
     }
 
     /// Replaces full 32-bit fields by those of the zip64 extra field, in APPNOTE 4.5.3's order.
-    fn widen(&mut self, extra: &[u8]) -> Option<()> {
-        let mut wide = Fields(zip64(extra).unwrap_or_default());
+    fn widen(&mut self) -> Option<()> {
+        let mut wide = Fields(zip64(self.extra).unwrap_or_default());
         for field in [&mut self.len, &mut self.compressed_len, &mut self.local_offset] {
             // A field that is full without a zip64 value is a length of 2^32 - 1 bytes.
             if *field == FULL_32 && !wide.0.is_empty() {
@@ -244,6 +286,16 @@ impl<'a> Header<'a> {
         self.flags & 8 != 0
     }
 
+    /// The bits of the Unix mode that tell the file's type; only in a line of the directory.
+    pub(crate) fn file_type(&self) -> u64 {
+        (self.external >> 16) & FILE_TYPE
+    }
+
+    /// Whether the entry is a symbolic link.
+    pub(crate) fn is_link(&self) -> bool {
+        self.file_type() == LINK
+    }
+
     pub(crate) fn is_encrypted(&self) -> bool {
         self.flags & 1 != 0
     }
@@ -256,13 +308,28 @@ impl<'a> Header<'a> {
 /// The zip64 field of an extra field. What follows a field that claims too much is not looked at:
 /// PyTorch's own padding is the only other field its files carry.
 fn zip64(extra: &[u8]) -> Option<&[u8]> {
-    let mut fields = Fields(extra);
-    loop {
-        let id = fields.u16()?;
-        let len = fields.u16()?;
-        let data = fields.take(usize::from(len))?;
-        if id == 1 {
-            return Some(data);
+    Extra(extra).map_while(|field| field).find(|(id, _)| *id == ZIP64).map(|(_, data)| data)
+}
+
+/// The fields of an extra field, each with its number; the last is `None` where it is cut short.
+pub(crate) struct Extra<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for Extra<'a> {
+    type Item = Option<(u16, &'a [u8])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut fields = Fields(std::mem::take(&mut self.0));
+        if fields.0.is_empty() {
+            return None;
         }
+        let mut field = || {
+            let (id, len) = (fields.u16()?, fields.u16()?);
+            Some((id, fields.take(usize::from(len))?))
+        };
+        let found = field();
+        if found.is_some() {
+            self.0 = fields.0;
+        }
+        Some(found)
     }
 }

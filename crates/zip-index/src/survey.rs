@@ -234,7 +234,7 @@ impl Entry {
             len: header.len,
             crc: u32::try_from(header.crc).unwrap_or_default(),
             header_offset: offset,
-            link: header.link,
+            link: header.is_link(),
         })
     }
 }
@@ -271,7 +271,8 @@ fn duplicates(entries: &[Entry]) -> Vec<Error> {
 
 fn local_header(bytes: &[u8], offset: u64) -> Result<Header<'_>> {
     let from = usize::try_from(offset).ok().and_then(|from| bytes.get(from..));
-    Header::local(from.unwrap_or_default(), offset)
+    let local = from.and_then(Header::local);
+    local.ok_or(Error::NoRecord { record: "local header", offset })
 }
 
 /// The kind of oddity that an error is.
@@ -279,7 +280,9 @@ fn kind(error: &Error) -> &'static str {
     match error {
         Error::NoEnd { .. } => "cut",
         Error::Disks | Error::Disagreement { .. } => "directory",
-        Error::NoRecord { .. } | Error::PastEnd { .. } | Error::Unread { .. } => "missing",
+        Error::NoRecord { .. } | Error::NoLocal { .. } | Error::PastEnd { .. } | Error::Unread { .. } => {
+            "missing"
+        }
         Error::Renamed { .. } | Error::Local { .. } => "disagreement",
         Error::Overlap { .. } => "overlap",
         Error::Duplicate { .. } => "duplicate",

@@ -1,0 +1,489 @@
+//! `resolve` against a server on loopback: what comes, what breaks off, what lies.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::redundant_closure_for_method_calls,
+    reason = "a test fails by panicking; a method is no fn pointer for every lifetime"
+)]
+
+use std::io::{BufRead, BufReader, Result, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use carton_format::{Links, sha256_from_hex};
+use carton_writer::{Carton, File};
+use zip_layout::Content;
+
+use crate::carton_tools::{manifest, ok, run, scratch, write};
+
+/// One request: where the answer goes, the file that was shrunk away, the request's lines, and how many
+/// came before it.
+struct Request<'s> {
+    stream: &'s mut TcpStream,
+    file: &'s [u8],
+    lines: Vec<String>,
+    number: usize,
+}
+
+type Answer = fn(Request<'_>) -> Result<()>;
+
+impl Request<'_> {
+    /// The byte from which on it asks.
+    fn start(&self) -> Option<usize> {
+        let range = self.lines.iter().find_map(|line| {
+            line.to_ascii_lowercase().strip_prefix("range: bytes=")?.strip_suffix('-').map(str::to_owned)
+        });
+        range.map(|start| start.parse().expect("a number"))
+    }
+
+    fn path(&self) -> &str {
+        self.lines[0].split(' ').nth(1).expect("a path")
+    }
+
+    /// Promises `len` bytes and sends `bytes`.
+    fn send(self, status: &str, headers: &str, len: usize, bytes: &[u8]) -> Result<()> {
+        let stream = self.stream;
+        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n{headers}\r\n")?;
+        stream.write_all(bytes)
+    }
+
+    fn whole(self, headers: &str, bytes: &[u8]) -> Result<()> {
+        self.send("200 OK", headers, bytes.len(), bytes)
+    }
+
+    fn file(self) -> Result<()> {
+        let file = self.file;
+        self.whole("", file)
+    }
+
+    fn redirect(self, location: &str) -> Result<()> {
+        self.send("302 Found", &format!("Location: {location}\r\n"), 0, b"")
+    }
+
+    /// The file from `start` on.
+    fn rest(self, start: usize) -> Result<()> {
+        let (file, len) = (self.file, self.file.len());
+        let headers = format!("Content-Range: bytes {start}-{}/{len}\r\n", len - 1);
+        self.send("206 Partial Content", &headers, len - start, &file[start..])
+    }
+}
+
+/// A server on loopback until the test ends: its address, and how many requests there were.
+fn server(file: Vec<u8>, answer: Answer) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = listener.local_addr().expect("it is bound");
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (file, count) = (file.clone(), Arc::clone(&counted));
+            std::thread::spawn(move || {
+                let mut stream = stream;
+                let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+                let lines = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let number = count.fetch_add(1, Ordering::Relaxed);
+                // Who cuts the connection leaves early.
+                let _ = answer(Request { stream: &mut stream, file: &file, lines, number });
+            });
+        }
+    });
+    (format!("http://{address}"), count)
+}
+
+/// The file that is left out: compressible, and longer than what sockets hold.
+fn left_out() -> Vec<u8> {
+    (0..200_000_u32).flat_map(u32::to_le_bytes).collect()
+}
+
+const SHA256: &str = "2fadeb03b6d797daf4d2a3fdfdbe5662d50eaa343fc153b249894a336bf0ebba";
+
+/// A carton that leaves out its model; LINKS has these URLs for it.
+fn carton(root: &Path, urls: &[String]) {
+    let toml = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
+    let sha256 = sha256_from_hex(SHA256).expect("64 digits");
+    let mut links = Links::default();
+    links.urls.insert(sha256, urls.to_vec());
+    let files = vec![
+        File::new("carton.toml", Content::Bytes(toml.as_bytes())),
+        File::new("tensor_data/index.toml", Content::Bytes(b"tensor = []\n")),
+    ];
+    let absent = vec![("model/weights".to_owned(), sha256)];
+    let links = Some(links.to_toml().expect("TOML holds it"));
+    let mut out = std::fs::File::create(root.join("s.carton")).expect("a temporary folder");
+    Carton { files, absent, links }.write(&mut out, &mut |_| {}).expect("they make a carton");
+}
+
+/// What `resolve` with `args` does with a carton that has these URLs. Where it fails, nothing is written.
+fn resolve(root: &Path, urls: &[String], args: &[&str]) -> (Option<i32>, String) {
+    carton(root, urls);
+    let _ = std::fs::remove_file(root.join("r.carton"));
+    let (status, mut text) = run(root, &[&["resolve", "s.carton", "-o", "r.carton", "-q"], args].concat());
+    if status == Some(0) {
+        ok(root, &["verify", "r.carton", "-q"]);
+        assert_eq!(manifest(&root.join("r.carton")), manifest(&root.join("s.carton")));
+    } else {
+        assert!(!root.join("r.carton").exists());
+    }
+    let left = root.read_dir().expect("it is there").flatten();
+    let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).collect();
+    assert!(left.is_empty(), "{left:?}");
+    for (number, url) in urls.iter().enumerate() {
+        let server = url.split_once("/file").map_or(url.as_str(), |(server, _)| server);
+        text = text.replace(server, &format!("http://SERVER{}", if number == 0 { "" } else { "2" }));
+    }
+    (status, text)
+}
+
+fn resolved(answer: Answer, args: &[&str]) -> (Option<i32>, String) {
+    let scratch = scratch();
+    let (server, _) = server(left_out(), answer);
+    resolve(scratch.path(), &[format!("{server}/file")], &[&["--allow-http"], args].concat())
+}
+
+const DONE: (Option<i32>, String) = (Some(0), String::new());
+
+#[test]
+fn a_whole_file_comes() {
+    assert_eq!(resolved(|request| request.file(), &[]), DONE);
+}
+
+#[test]
+fn a_file_is_whole_when_its_hash_is_right() {
+    let too_long: Answer = |request| {
+        let (file, len) = (request.file, request.file.len() + 1);
+        request.send("200 OK", "", len, file)
+    };
+    assert_eq!(resolved(too_long, &[]), DONE);
+}
+
+#[test]
+fn a_file_comes_in_chunks() {
+    let chunked: Answer = |request| {
+        let stream = request.stream;
+        write!(stream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+        for chunk in request.file.chunks(70_000) {
+            write!(stream, "{:x}\r\n", chunk.len())?;
+            stream.write_all(chunk)?;
+            write!(stream, "\r\n")?;
+        }
+        write!(stream, "0\r\n\r\n")
+    };
+    assert_eq!(resolved(chunked, &[]), DONE);
+}
+
+#[test]
+fn a_slow_server_is_waited_for() {
+    let slow: Answer = |request| {
+        write!(request.stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.file.len())?;
+        request.file.chunks(80_000).try_for_each(|chunk| {
+            std::thread::sleep(Duration::from_millis(150));
+            request.stream.write_all(chunk)
+        })
+    };
+    // All of it takes longer than the time after which a connection is taken for broken.
+    assert_eq!(resolved(slow, &["--timeout", "1"]), DONE);
+}
+
+#[test]
+fn a_connection_that_stalls_or_breaks_is_taken_up_where_it_broke() {
+    let stalled: Answer = |request| match request.start() {
+        None => {
+            write!(request.stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.file.len())?;
+            request.stream.write_all(&request.file[..300_000])?;
+            std::thread::sleep(Duration::from_secs(20));
+            Ok(())
+        }
+        Some(start) => {
+            assert!(start > 0);
+            request.rest(start)
+        }
+    };
+    assert_eq!(resolved(stalled, &["--timeout", "1"]), DONE);
+    // More often than a connection without progress would be tried.
+    let cut: Answer = |request| {
+        let start = request.start().unwrap_or_default();
+        assert_eq!(start == 0, request.number == 0);
+        let (file, len) = (request.file, request.file.len());
+        let status = if start == 0 { "200 OK" } else { "206 Partial Content" };
+        let headers = format!("Content-Range: bytes {start}-{}/{len}\r\n", len - 1);
+        request.send(status, &headers, len - start, &file[start..len.min(start + 100_000)])
+    };
+    assert_eq!(resolved(cut, &[]), DONE);
+    let stopped: Answer = |_| {
+        std::thread::sleep(Duration::from_secs(20));
+        Ok(())
+    };
+    let (status, text) = resolved(stopped, &["--timeout", "1"]);
+    assert_eq!(status, Some(1));
+    assert!(text.contains("timeout"), "{text}");
+}
+
+#[test]
+fn a_server_that_cannot_go_on_begins_anew() {
+    fn cut(request: Request<'_>) -> Result<()> {
+        let (file, len) = (request.file, request.file.len());
+        request.send("200 OK", "", len, &file[..300_000])
+    }
+    let ignores: Answer = |request| if request.number == 0 { cut(request) } else { request.file() };
+    let refuses: Answer = |request| match request.start() {
+        None if request.number == 0 => cut(request),
+        None => request.file(),
+        Some(_) => request.send("416 Range Not Satisfiable", "", 0, b""),
+    };
+    let elsewhere: Answer = |request| match request.start() {
+        None if request.number == 0 => cut(request),
+        None => request.file(),
+        Some(_) => request.rest(17),
+    };
+    let encodes: Answer = |request| match request.start() {
+        None if request.number == 0 => cut(request),
+        None => request.file(),
+        Some(start) => {
+            let headers = format!("Content-Encoding: gzip\r\nContent-Range: bytes {start}-9/10\r\n");
+            request.send("206 Partial Content", &headers, 4, b"gzip")
+        }
+    };
+    let other: Answer = |request| match request.start() {
+        None if request.number == 0 => {
+            let len = request.file.len();
+            request.send("200 OK", "", len, &vec![7; 300_000])
+        }
+        None => request.file(),
+        Some(start) => request.rest(start),
+    };
+    for answer in [ignores, refuses, elsewhere, encodes, other] {
+        assert_eq!(resolved(answer, &[]), DONE);
+    }
+}
+
+/// A brotli stream that compresses nothing: RFC 7932, sections 9.1 and 9.2.
+fn brotli(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (number, chunk) in bytes.chunks(1 << 16).enumerate() {
+        // Not the last, 4 nibbles, the length less one, uncompressed; before the first, a window of 64 kB.
+        let header = u32::try_from(chunk.len() - 1).expect("16 bits") << 3 | 1 << 19;
+        let header = if number == 0 { header << 1 } else { header };
+        out.extend(&header.to_le_bytes()[..3]);
+        out.extend(chunk);
+    }
+    // The last, and empty.
+    out.push(3);
+    out
+}
+
+#[test]
+fn content_encodings_are_undone() {
+    fn all<W: Write>(mut encoder: W, bytes: &[u8], finish: fn(W) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        encoder.write_all(bytes)?;
+        finish(encoder)
+    }
+    use flate2::{Compression, write};
+    let gzip: Answer = |request| {
+        let encoder = write::GzEncoder::new(Vec::new(), Compression::fast());
+        let bytes = all(encoder, request.file, write::GzEncoder::finish)?;
+        request.whole("Content-Encoding: gzip\r\n", &bytes)
+    };
+    let zlib: Answer = |request| {
+        let encoder = write::ZlibEncoder::new(Vec::new(), Compression::fast());
+        let bytes = all(encoder, request.file, write::ZlibEncoder::finish)?;
+        request.whole("Content-Encoding: deflate\r\n", &bytes)
+    };
+    let bare: Answer = |request| {
+        let encoder = write::DeflateEncoder::new(Vec::new(), Compression::fast());
+        let bytes = all(encoder, request.file, write::DeflateEncoder::finish)?;
+        request.whole("Content-Encoding: deflate\r\n", &bytes)
+    };
+    let zstd: Answer = |request| {
+        let bytes = zstd::encode_all(request.file, 1)?;
+        request.whole("Content-Encoding: ZSTD\r\n", &bytes)
+    };
+    let br: Answer = |request| {
+        let bytes = brotli(request.file);
+        request.whole("Content-Encoding: br\r\n", &bytes)
+    };
+    let cut: Answer = |request| match request.start() {
+        None => {
+            let bytes = zstd::encode_all(request.file, 1)?;
+            let half = bytes.len() / 2;
+            request.send("200 OK", "Content-Encoding: zstd\r\n", bytes.len(), &bytes[..half])
+        }
+        Some(start) => request.rest(start),
+    };
+    for answer in [gzip, zlib, bare, zstd, br, cut] {
+        assert_eq!(resolved(answer, &[]), DONE);
+    }
+}
+
+#[test]
+fn downloads_that_are_refused() {
+    let answers: [(&str, &[&str], Answer); 12] = [
+        ("404", &[], |request| request.send("404 Not Found", "", 4, b"gone")),
+        ("503", &[], |request| request.send("503 Service Unavailable", "", 0, b"")),
+        ("wrong content", &[], |request| {
+            let mut bytes = request.file.to_vec();
+            bytes[1000] ^= 1;
+            request.whole("", &bytes)
+        }),
+        ("a length that is too small", &[], |request| {
+            let file = request.file;
+            request.send("200 OK", "", 1000, file)
+        }),
+        ("cut off for good", &[], |request| {
+            let (file, len) = (request.file, request.file.len());
+            request.send("200 OK", "", len, &file[..10])
+        }),
+        ("a length beyond --max-size", &["--max-size", "799999"], |request| request.file()),
+        ("more than --max-size without end", &["--max-size", "5000000"], |request| {
+            write!(request.stream, "HTTP/1.1 200 OK\r\n\r\n")?;
+            loop {
+                request.stream.write_all(&[0; 1 << 13])?;
+            }
+        }),
+        ("a bomb", &["--max-size", "5000000"], |request| {
+            let bytes = zstd::encode_all(std::io::Read::take(std::io::repeat(0), 1 << 30), 1)?;
+            request.whole("Content-Encoding: zstd\r\n", &bytes)
+        }),
+        ("a damaged encoding", &[], |request| request.whole("Content-Encoding: gzip\r\n", b"no gzip at all")),
+        ("redirects without end", &[], |request| request.redirect("/again")),
+        ("a redirect to a file", &[], |request| request.redirect("file:///etc/passwd")),
+        ("an unknown encoding", &[], |request| request.whole("Content-Encoding: rot13\r\n", b"")),
+    ];
+    let mut texts = String::new();
+    for (what, args, answer) in answers {
+        let (status, text) = resolved(answer, args);
+        assert_eq!(status, Some(1), "{what}: {text}");
+        texts.extend(["--- ", what, "\n", &text]);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn addresses_that_are_refused() {
+    let scratch = scratch();
+    let mut texts = String::new();
+    for (url, args) in [
+        ("http://example.org/file", &[][..]),
+        // Each of them is loopback, or an address that routers do not pass on.
+        ("https://127.0.0.1/file", &[]),
+        ("https://0x7f.1/file", &[]),
+        ("https://2130706433/file", &[]),
+        ("https://localhost/file", &[]),
+        ("https://[::1]/file", &[]),
+        ("https://[::ffff:10.0.0.1]/file", &[]),
+        ("https://[64:ff9b::7f00:1]/file", &[]),
+        ("https://169.254.169.254/latest/meta-data/file", &[]),
+        // Nobody listens there.
+        ("http://127.0.0.1:1/file", &["--allow-http"]),
+    ] {
+        carton(scratch.path(), &[url.to_owned()]);
+        let args = [&["resolve", "s.carton", "-o", "r.carton", "-q"], args].concat();
+        let (status, text) = run(scratch.path(), &args);
+        assert_eq!(status, Some(1), "{url}: {text}");
+        // The system decides which of its two loopback addresses comes first.
+        texts += &text.replace("localhost/file: ::1 is", "localhost/file: 127.0.0.1 is");
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn a_redirect_is_followed() {
+    let redirects: Answer = |request| match request.path() {
+        "/file" => request.redirect("/a?b=c"),
+        "/a?b=c" => request.redirect("../there"),
+        "/there" => request.file(),
+        other => panic!("{other}"),
+    };
+    assert_eq!(resolved(redirects, &[]), DONE);
+}
+
+#[test]
+fn each_url_is_tried_in_turn() {
+    let scratch = scratch();
+    let (good, _) = server(left_out(), |request| match request.start() {
+        None => request.file(),
+        Some(start) => request.rest(start),
+    });
+    let (bad, asked) = server(left_out(), |request| match request.path() {
+        "/file/gone" => request.send("404 Not Found", "", 0, b""),
+        // Another file, and cut off: what comes behind it is wrong, too.
+        "/file/other" => request.send("200 OK", "", 800_000, &vec![7; 300_000]),
+        other => panic!("{other}"),
+    });
+    let urls = [format!("{bad}/file/gone"), format!("{bad}/file/other"), format!("{good}/file")];
+    assert_eq!(resolve(scratch.path(), &urls, &["--allow-http"]), DONE);
+    assert!(asked.load(Ordering::Relaxed) >= 2);
+    let (status, text) = resolve(scratch.path(), &urls[..2], &["--allow-http"]);
+    assert_eq!(status, Some(1));
+    assert!(text.contains("404 Not Found; ") && text.contains("/file/other: "), "{text}");
+}
+
+#[test]
+fn what_was_fetched_is_kept_in_the_cache() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let (server, asked) = server(left_out(), |request| match request.start() {
+        None => request.file(),
+        Some(start) => request.rest(start),
+    });
+    let urls = [format!("{server}/file")];
+    let args = ["--allow-http", "--cache", "cache"];
+    let requests = || asked.load(Ordering::Relaxed);
+    assert_eq!(resolve(root, &urls, &args), DONE);
+    assert_eq!(resolve(root, &urls, &args), DONE);
+    assert_eq!(requests(), 1, "the second time it is there");
+    let cached = root.join("cache").join(SHA256);
+    let mut poison = left_out();
+    poison[5] ^= 1;
+    write(cached.clone(), &poison);
+    let (status, text) = resolve(root, &urls, &args);
+    assert_eq!(status, Some(0));
+    assert_eq!(text, format!("note: cache/{SHA256} is damaged and is fetched again\n"));
+    assert_eq!((requests(), std::fs::read(&cached).expect("it was fetched")), (2, left_out()));
+    // What an earlier run left: the beginning, all of it, something else.
+    let partial = root.join("cache").join(format!("{SHA256}.partial"));
+    for (left, asks) in [(&left_out()[..1000], 1), (&left_out(), 0), (&poison, 2), (&poison[..9], 2)] {
+        std::fs::remove_file(&cached).expect("it was fetched");
+        write(partial.clone(), left);
+        let before = requests();
+        assert_eq!(resolve(root, &urls, &args), DONE);
+        assert_eq!(requests() - before, asks);
+        assert!(!partial.exists());
+    }
+}
+
+#[test]
+fn a_wrong_file_is_not_kept_in_the_cache() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let (server, _) = server(left_out(), |request| request.whole("", &[7; 1000]));
+    let (status, _) = resolve(root, &[format!("{server}/file")], &["--allow-http", "--cache", "cache"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(root.join("cache").read_dir().expect("it was made").count(), 0);
+}
+
+#[test]
+fn two_runs_share_a_cache() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let (server, _) = server(left_out(), |request| {
+        let (head, tail) = request.file.split_at(400_000);
+        write!(request.stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.file.len())?;
+        request.stream.write_all(head)?;
+        std::thread::sleep(Duration::from_millis(500));
+        request.stream.write_all(tail)
+    });
+    carton(root, &[format!("{server}/file")]);
+    std::thread::scope(|scope| {
+        for output in ["a.carton", "b.carton"] {
+            scope.spawn(move || {
+                ok(root, &["resolve", "s.carton", "-o", output, "-q", "--allow-http", "--cache", "cache"]);
+                ok(root, &["verify", output, "-q"]);
+            });
+        }
+    });
+    assert_eq!(root.join("cache").read_dir().expect("it was made").count(), 1);
+}
