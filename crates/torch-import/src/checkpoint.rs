@@ -19,6 +19,10 @@ const MAX_DEPTH: usize = 1000;
 /// that a few bytes have a billion names: so many visits for each object are read.
 const VISITS_PER_OBJECT: usize = 16;
 const VISITS: usize = 1 << 16;
+/// A long key over many values is part of many names: all names together have at most so many bytes for
+/// each byte of the pickle.
+const NAME_BYTES_PER_BYTE: usize = 16;
+const NAME_BYTES: usize = 64 << 20;
 
 /// The named tensors of a checkpoint, in the file's order.
 #[derive(Debug)]
@@ -80,18 +84,17 @@ impl<'a> Checkpoint<'a> {
             compounds: Vec::new(),
             values: Vec::new(),
             visits: visits(heap),
+            name_bytes: name_bytes(&pickle),
+            name_limit: name_bytes(&pickle),
         };
         walk.run(pickle.root)?;
         let left_out = walk.count_left_out();
         let Walk { tensors, compounds, mut values, .. } = walk;
         refuse_duplicates(heap, &tensors)?;
         let root_is_dict = children::is_dict(heap, pickle.root);
-        let top = |found: &Found<'_>| match found.path.first() {
-            Some(Step::Key(key)) if root_is_dict => Some(key::part(heap, *key).len()),
-            _ => None,
-        };
-        let mut tops: Vec<Option<usize>> = tensors.iter().map(top).collect();
-        let mut tensors: Vec<_> = tensors.into_iter().map(|found| (found.name, found.tensor)).collect();
+        let mut tops: Vec<Option<usize>> =
+            tensors.iter().map(|found| found.name.top.filter(|_| root_is_dict)).collect();
+        let mut tensors: Vec<_> = tensors.into_iter().map(|found| (found.name.text, found.tensor)).collect();
         let direct = container.tensors()?;
         if !direct.is_empty() {
             // There is no pickle: the root is an empty dict that stands in.
@@ -121,10 +124,21 @@ fn visits(heap: &Heap<'_>) -> usize {
     heap.len().saturating_mul(VISITS_PER_OBJECT).saturating_add(VISITS)
 }
 
+fn name_bytes(pickle: &Pickle<'_>) -> usize {
+    let len = usize::try_from(pickle.len).unwrap_or(usize::MAX);
+    len.saturating_mul(NAME_BYTES_PER_BYTE).saturating_add(NAME_BYTES)
+}
+
 struct Found<'a> {
-    name: String,
+    name: Name,
     path: Vec<Step>,
     tensor: Tensor<'a>,
+}
+
+struct Name {
+    text: String,
+    /// Bytes of its first part, where that is a dict's key.
+    top: Option<usize>,
 }
 
 /// One container on the way from the root, and what is left of it.
@@ -143,6 +157,9 @@ struct Walk<'a, 'h> {
     compounds: Vec<NamedCompound<'a>>,
     values: Vec<Value>,
     visits: usize,
+    /// Bytes that the names to come may have.
+    name_bytes: usize,
+    name_limit: usize,
 }
 
 impl<'a> Walk<'a, '_> {
@@ -180,11 +197,18 @@ impl<'a> Walk<'a, '_> {
         };
         self.visits = visits;
         let rebuilt = self.rebuilder.rebuild(id);
-        let rebuilt =
-            rebuilt.map_err(|error| Error::Tensor { name: self.name(), reason: Box::new(error) })?;
+        let rebuilt = match rebuilt {
+            Ok(rebuilt) => rebuilt,
+            Err(error) => {
+                return Err(Error::Tensor { name: self.name(id)?.text, reason: Box::new(error) });
+            }
+        };
         match rebuilt {
-            Some(Rebuilt::Strided(tensor)) => self.found(self.name(), tensor),
-            Some(Rebuilt::Compound(compound)) => self.found_compound(*compound),
+            Some(Rebuilt::Strided(tensor)) => {
+                let name = self.name(id)?;
+                self.found(name, tensor);
+            }
+            Some(Rebuilt::Compound(compound)) => self.found_compound(id, *compound)?,
             None => {
                 let children = children::of(self.heap, id);
                 // An empty dict or list is a value; a module without parameters is nothing.
@@ -196,41 +220,59 @@ impl<'a> Walk<'a, '_> {
                     if self.open.insert(id) {
                         return Ok(Some(Level { id, children: children.into_iter() }));
                     }
-                    self.values.push(Value { path: self.name(), object: id, is_cycle: true });
+                    self.value(id, true)?;
                 } else {
-                    self.values.push(Value { path: self.name(), object: id, is_cycle: false });
+                    self.value(id, false)?;
                 }
             }
         }
         Ok(None)
     }
 
-    fn found(&mut self, name: String, tensor: Tensor<'a>) {
+    fn value(&mut self, object: ObjectId, is_cycle: bool) -> Result<()> {
+        let path = self.name(object)?.text;
+        self.values.push(Value { path, object, is_cycle });
+        Ok(())
+    }
+
+    fn found(&mut self, name: Name, tensor: Tensor<'a>) {
         self.tensors.push(Found { name, path: self.path.clone(), tensor });
     }
 
     /// A compound's parts stand among the tensors, named after it.
-    fn found_compound(&mut self, compound: Compound<'a>) {
-        let (name, at) = (self.name(), self.tensors.len());
+    fn found_compound(&mut self, id: ObjectId, compound: Compound<'a>) -> Result<()> {
+        let (Name { text: name, top }, at) = (self.name(id)?, self.tensors.len());
         for (part, tensor) in &compound.parts {
-            let name = if name.is_empty() { (*part).to_owned() } else { format!("{name}.{part}") };
-            self.found(name, tensor.clone());
+            let text = if name.is_empty() { (*part).to_owned() } else { format!("{name}.{part}") };
+            self.found(Name { text, top }, tensor.clone());
         }
         self.compounds.push(NamedCompound { name, compound, at });
+        Ok(())
     }
 
-    fn name(&self) -> String {
-        let mut name = String::new();
+    /// The name of the object `id`, at which the path has arrived.
+    fn name(&mut self, id: ObjectId) -> Result<Name> {
+        let (mut text, mut top) = (String::new(), None);
         for (depth, step) in self.path.iter().enumerate() {
+            let part = match step {
+                Step::Key(key) => key::part(self.heap, *key),
+                Step::Index(index) => index.to_string().into(),
+            };
+            let len = part.len().saturating_add(1);
+            self.name_bytes = self.name_bytes.checked_sub(len).ok_or_else(|| Error::Limit {
+                what: "bytes in the names of tensors and values",
+                offset: self.heap.offset(id),
+                limit: self.name_limit,
+            })?;
             if depth > 0 {
-                name.push('.');
+                text.push('.');
             }
-            match step {
-                Step::Key(id) => name.push_str(&key::part(self.heap, *id)),
-                Step::Index(index) => name.push_str(&index.to_string()),
+            text.push_str(&part);
+            if depth == 0 && matches!(step, Step::Key(_)) {
+                top = Some(text.len());
             }
         }
-        name
+        Ok(Name { text, top })
     }
 
     /// Tensors that the walk did not reach: a module's attributes that are none of its parameters and
@@ -256,9 +298,9 @@ fn subscripts(heap: &Heap<'_>, path: &[Step]) -> String {
 fn refuse_duplicates(heap: &Heap<'_>, tensors: &[Found<'_>]) -> Result<()> {
     let mut names: HashMap<&str, &Found<'_>> = HashMap::with_capacity(tensors.len());
     for found in tensors {
-        if let Some(first) = names.insert(&found.name, found) {
+        if let Some(first) = names.insert(&found.name.text, found) {
             return Err(Error::Duplicate {
-                name: found.name.clone(),
+                name: found.name.text.clone(),
                 first: subscripts(heap, &first.path),
                 second: subscripts(heap, &found.path),
             });

@@ -117,6 +117,7 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor<'static>> {
 fn channel<'a>(rebuilder: &mut Rebuilder<'a, '_>, id: ObjectId, values: ObjectId) -> Result<Tensor<'a>> {
     let heap = rebuilder.heap;
     let Some(items) = heap.items(values) else { return rebuilder.part(values, id) };
+    rebuilder.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
     let integers: Option<Vec<i64>> = items.iter().map(|item| heap.int(*item)).collect();
     let floats: Option<Vec<f64>> = items.iter().map(|item| heap.float(*item)).collect();
     let (dtype, bytes): (Dtype, Vec<u8>) = match (integers, floats) {

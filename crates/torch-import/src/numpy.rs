@@ -8,35 +8,32 @@ use std::borrow::Cow;
 use pickle_vm::{Heap, ObjectId};
 use tensor::{ByteOrder, Dtype, Storage, Tensor};
 
-use crate::rebuild::bad;
-use crate::{Container, Result};
+use crate::Result;
+use crate::rebuild::{Rebuilder, bad};
 
 /// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of what is no
 /// number.
-pub(crate) fn array<'a>(
-    container: &'a Container,
-    heap: &Heap<'a>,
-    id: ObjectId,
-) -> Result<Option<Tensor<'a>>> {
+pub(crate) fn array<'a>(rebuilder: &Rebuilder<'a, '_>, id: ObjectId) -> Result<Option<Tensor<'a>>> {
+    let heap = rebuilder.heap;
     let state = heap.instance(id).and_then(|instance| instance.state().last().copied());
     let Some(&[_, shape, dtype, fortran, data]) = state.and_then(|state| heap.items(state)) else {
         return Err(bad(heap, id, "its state is not that of an array"));
     };
-    tensor(container, heap, id, &Parts { shape, dtype, data, fortran: heap.bool(fortran) == Some(true) })
+    tensor(rebuilder, id, &Parts { shape, dtype, data, fortran: heap.bool(fortran) == Some(true) })
 }
 
 /// `(buffer, dtype, shape, order)`, which protocol 5 writes.
 pub(crate) fn buffer<'a>(
-    container: &'a Container,
-    heap: &Heap<'a>,
+    rebuilder: &Rebuilder<'a, '_>,
     id: ObjectId,
     args: &[ObjectId],
 ) -> Result<Option<Tensor<'a>>> {
+    let heap = rebuilder.heap;
     let &[data, dtype, shape, order, ..] = args else {
         return Err(bad(heap, id, "expected a buffer, a dtype, a shape and an order"));
     };
     let fortran = heap.text(order).as_deref() == Some("F");
-    tensor(container, heap, id, &Parts { shape, dtype, data, fortran })
+    tensor(rebuilder, id, &Parts { shape, dtype, data, fortran })
 }
 
 struct Parts {
@@ -46,12 +43,8 @@ struct Parts {
     fortran: bool,
 }
 
-fn tensor<'a>(
-    container: &'a Container,
-    heap: &Heap<'a>,
-    id: ObjectId,
-    parts: &Parts,
-) -> Result<Option<Tensor<'a>>> {
+fn tensor<'a>(rebuilder: &Rebuilder<'a, '_>, id: ObjectId, parts: &Parts) -> Result<Option<Tensor<'a>>> {
+    let heap = rebuilder.heap;
     let Some((dtype, order)) = dtype(heap, parts.dtype) else { return Ok(None) };
     let shape: Option<Vec<u64>> = heap
         .items(parts.shape)
@@ -67,10 +60,15 @@ fn tensor<'a>(
     };
     // Bytes that stand in the file as they are stay there.
     let in_place = match &data {
-        Cow::Borrowed(data) => container.storage_of(data),
+        Cow::Borrowed(data) => rebuilder.container.storage_of(data),
         Cow::Owned(_) => None,
     };
-    let storage = in_place.unwrap_or_else(|| Storage::owned(data.into_owned()));
+    let storage = if let Some(storage) = in_place {
+        storage
+    } else {
+        rebuilder.copies(id, data.len())?;
+        Storage::owned(data.into_owned())
+    };
     let storage = storage.with_byte_order(order, dtype.component_size());
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }

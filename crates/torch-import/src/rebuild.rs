@@ -4,6 +4,7 @@
 //! elements.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
@@ -15,6 +16,10 @@ use crate::{Container, Error, Result, numpy};
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
+/// Tensors may share the objects that their sizes, strides, scales and bytes are copied from, so that a few bytes of a
+/// pickle could fill memory: so much is copied for each byte of it, and so much in any case.
+const COPIED_PER_BYTE: usize = 16;
+const COPIED: usize = 64 << 20;
 
 /// The calls that make tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +120,9 @@ pub(crate) struct Rebuilder<'a, 'h> {
     pub(crate) container: &'a Container,
     pub(crate) heap: &'h Heap<'a>,
     done: HashMap<ObjectId, Rebuilt<'a>>,
+    /// Bytes that may still be copied, and how many could be at first.
+    left: Cell<usize>,
+    limit: usize,
     storages: HashMap<Cow<'h, str>, (StorageRef<'h>, Storage<'a>)>,
 }
 
@@ -122,7 +130,9 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     pub(crate) fn new(container: &'a Container, heap: &'h Heap<'a>) -> Self {
         // Most storages are used, most of them by one tensor.
         let room = container.storages_len();
-        Self { container, heap, done: HashMap::with_capacity(room), storages: HashMap::with_capacity(room) }
+        let (done, storages) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
+        let limit = container.pickle().len().saturating_mul(COPIED_PER_BYTE).saturating_add(COPIED);
+        Self { container, heap, done, left: Cell::new(limit), limit, storages }
     }
 
     /// Whether the instance `id` was given its meaning.
@@ -218,10 +228,8 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
             Function::Meta => made(compound::meta(self, id, args)?),
             Function::WrapperSubclass => made(compound::subclass(self, id, args.first().copied(), args)?),
             // Arrays of objects and of text are values, not tensors.
-            Function::NumpyArray => numpy::array(self.container, self.heap, id)?.map(Rebuilt::Strided),
-            Function::NumpyBuffer => {
-                numpy::buffer(self.container, self.heap, id, args)?.map(Rebuilt::Strided)
-            }
+            Function::NumpyArray => numpy::array(self, id)?.map(Rebuilt::Strided),
+            Function::NumpyBuffer => numpy::buffer(self, id, args)?.map(Rebuilt::Strided),
             Function::Unread => return Err(self.bad(id, "it is not read")),
         })
     }
@@ -368,6 +376,17 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         }
     }
 
+    /// Counts bytes that are copied for the call `id`.
+    pub(crate) fn copies(&self, id: ObjectId, bytes: usize) -> Result<()> {
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| Error::Limit {
+            what: "bytes of sizes, strides and numbers that tensors share",
+            offset: self.heap.offset(id),
+            limit: self.limit,
+        })?;
+        self.left.set(left);
+        Ok(())
+    }
+
     /// A tuple or list of natural numbers; `torch.Size` is a call around one.
     pub(crate) fn numbers(&self, id: ObjectId, list: ObjectId, what: &str) -> Result<Vec<u64>> {
         let list = match self.heap.instance(list).and_then(|instance| self.heap.items(instance.args)) {
@@ -375,6 +394,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
             _ => list,
         };
         let items = self.heap.items(list).ok_or_else(|| self.bad(id, &format!("{what} is no tuple")))?;
+        self.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
         items.iter().map(|item| self.number(id, *item, what)).collect()
     }
 
