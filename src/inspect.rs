@@ -248,6 +248,7 @@ impl<'c> Rows<'c> {
         let (layout, note) = match &compound.kind {
             CompoundKind::Sparse { layout } => (Some(layout.as_str()), None),
             CompoundKind::Nested => (Some("nested"), None),
+            CompoundKind::Jagged => (Some("jagged"), None),
             CompoundKind::Meta { what } => (None, Some(format!("no data: {what}"))),
             _ => (None, None),
         };

@@ -143,6 +143,7 @@ fn compound(name: &str, compound: &torch_import::Compound<'_>) -> Json {
         CompoundKind::Quantized { scheme, axis } => json!({ "quantized": scheme, "axis": axis }),
         CompoundKind::Sparse { layout } => json!({ "layout": layout }),
         CompoundKind::Nested => json!({ "layout": "nested" }),
+        CompoundKind::Jagged => json!({ "layout": "jagged" }),
         _ => json!({}),
     };
     if let (Some(out), Json::Object(kind)) = (out.as_object_mut(), kind) {

@@ -34,13 +34,16 @@ pub(crate) fn of(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
 /// Whether an object is a dict, or an instance of a class of dicts.
 pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
     let class = heap.instance(id).and_then(|instance| heap.global(instance.callable));
-    heap.entries(id).is_some() || matches!(class, Some(("collections", "OrderedDict" | "defaultdict")))
+    heap.entries(id).is_some()
+        || matches!(class, Some(("collections", "OrderedDict" | "defaultdict" | "Counter")))
 }
 
 fn instance_children(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
     let args = heap.items(instance.args).unwrap_or_default();
     match heap.global(instance.callable) {
-        Some(("collections", "OrderedDict" | "defaultdict")) => Some(dict_instance(heap, instance)),
+        Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
+            Some(dict_instance(heap, instance))
+        }
         // A TorchScript list or dict with its type beside it.
         Some(("torch.jit._pickle", _)) => of(heap, *args.first()?),
         // Text, bytes, enums and the like: a call that says all in its arguments.
@@ -49,15 +52,18 @@ fn instance_children(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
             if let Some(children) = module(heap, instance) {
                 return Some(children);
             }
-            // The arguments of `_reconstructor` are classes.
-            let args = match heap.global(instance.callable) {
-                Some(("copyreg" | "copy_reg", "_reconstructor")) => &[],
-                _ => args,
+            // Protocols 0 and 1: a class, the base that holds what it contains, and that.
+            let (args, contents) = match (heap.global(instance.callable), args) {
+                (Some(("copyreg" | "copy_reg", "_reconstructor")), &[_, _, contents]) => {
+                    (heap.items(contents).unwrap_or_default(), heap.entries(contents).unwrap_or_default())
+                }
+                _ => (args, [].as_slice()),
             };
             let mut children = indexed(args);
             children.extend(indexed(instance.appends()));
             let attributes = instance.state().iter().flat_map(|state| attributes(heap, *state));
-            children.extend(last_of_each_key(heap, attributes.chain(instance.items().iter().copied())));
+            let items = instance.items().iter().chain(contents).copied();
+            children.extend(last_of_each_key(heap, attributes.chain(items)));
             (!children.is_empty()).then_some(children)
         }
     }
@@ -153,4 +159,48 @@ fn last_of_each_key(heap: &Heap<'_>, entries: impl Iterator<Item = (ObjectId, Ob
         }
     }
     children
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of what the root of a pickle holds.
+    fn names(bytes: &[u8]) -> Vec<String> {
+        let pickle = pickle_vm::load(bytes).expect("CPython wrote it");
+        let children = of(&pickle.heap, pickle.root).unwrap_or_default();
+        let name = |(step, _): &(Step, ObjectId)| match step {
+            Step::Key(key) => key::part(&pickle.heap, *key).into_owned(),
+            Step::Index(index) => index.to_string(),
+        };
+        children.iter().map(name).collect()
+    }
+
+    #[test]
+    fn keys_that_are_no_text_do_not_hide_each_other() {
+        // `{b"a": 1, b"b": 2, 2**70: 3, 2**71: 4}`, protocol 2: bytes are calls there.
+        let bytes = b"\x80\x02}(c_codecs\nencode\nq\x01X\x01\x00\x00\x00aX\x06\x00\x00\x00latin1q\x03\x86RK\x01h\x01\
+            X\x01\x00\x00\x00bh\x03\x86RK\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00@K\x03\x8a\n\x00\x00\x00\x00\x00\
+            \x00\x00\x00\x80\x00K\x04u.";
+        assert_eq!(names(bytes), ["b'a'", "b'b'", "1180591620717411303424", "2361183241434822606848"]);
+    }
+
+    #[test]
+    fn a_counter_is_a_dict() {
+        // `Counter(a=1, b=2)`, protocol 2.
+        let bytes = b"\x80\x02ccollections\nCounter\n}(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00bK\x02u\x85R.";
+        assert_eq!(names(bytes), ["a", "b"]);
+    }
+
+    #[test]
+    fn old_protocols_hand_over_what_a_subclass_contains() {
+        // `P(1, 2)` of a namedtuple, protocol 1.
+        let bytes = b"ccopy_reg\n_reconstructor\n(c__main__\nP\nc__builtin__\ntuple\n(K\x01K\x02ttR.";
+        assert_eq!(names(bytes), ["0", "1"]);
+        // A subclass of dict with an item `a` and an attribute `e`, protocol 1.
+        let bytes =
+            b"ccopy_reg\n_reconstructor\n(c__main__\nD\nc__builtin__\ndict\n}X\x01\x00\x00\x00aK\x01stR}\
+            X\x01\x00\x00\x00eK\x02sb.";
+        assert_eq!(names(bytes), ["e", "a"]);
+    }
 }

@@ -10,6 +10,7 @@ use pickle_vm::ObjectId;
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::Result;
+use crate::persistent::StorageRef;
 use crate::rebuild::Rebuilder;
 
 /// A tensor that is not one strided view.
@@ -43,6 +44,9 @@ pub enum CompoundKind {
     },
     /// Tensors of several shapes in one buffer: parts `values`, `sizes`, `strides` and `offsets`.
     Nested,
+    /// Tensors that differ in one dimension, in one buffer: parts `values` and `offsets`, and `lengths` where
+    /// they have holes between them.
+    Jagged,
     /// No data: on the meta device, or of a class that keeps its data elsewhere.
     Meta {
         /// Why there are none, with its article, such as `a tensor on the meta device`.
@@ -57,6 +61,12 @@ pub(crate) fn quantized<'a>(
     args: &[ObjectId],
 ) -> Result<Compound<'a>> {
     let heap = rebuilder.heap;
+    let dtype = args.first().map(|storage| StorageRef::read(heap, *storage)).transpose()?;
+    let dtype = dtype.and_then(|storage| storage.dtype);
+    if let Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)) = dtype {
+        let why = format!("{packed} packs several numbers into a byte, which is not read");
+        return Err(rebuilder.bad(id, &why));
+    }
     let values = rebuilder.view(id, args, None, None)?;
     let dtype = values.dtype();
     let plain = match dtype {
@@ -186,6 +196,28 @@ pub(crate) fn nested<'a>(
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
     Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts })
+}
+
+/// `({'values': …, 'offsets': …, 'lengths': …, …},)`
+pub(crate) fn jagged<'a>(
+    rebuilder: &mut Rebuilder<'a, '_>,
+    id: ObjectId,
+    args: &[ObjectId],
+) -> Result<Compound<'a>> {
+    let heap = rebuilder.heap;
+    let arguments = args.first().and_then(|dict| heap.entries(*dict)).unwrap_or_default();
+    let mut parts = Vec::new();
+    for name in ["values", "offsets", "lengths"] {
+        let argument = arguments.iter().rev().find(|(key, _)| heap.text(*key).as_deref() == Some(name));
+        if let Some((_, part)) = argument.filter(|(_, part)| !heap.is_none(*part)) {
+            parts.push((name, rebuilder.part(*part, id)?));
+        }
+    }
+    let [("values", values), ("offsets", _), ..] = parts.as_slice() else {
+        return Err(rebuilder.bad(id, "expected values and offsets"));
+    };
+    let (dtype, shape) = (values.dtype(), values.shape().to_vec());
+    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts })
 }
 
 /// `(dtype, size, stride, requires_grad)`

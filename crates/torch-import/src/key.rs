@@ -4,51 +4,87 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, Object, ObjectId};
 
+use crate::numpy;
+
 /// A dict key for comparison: two are equal where a Python dict has one place for both.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Key<'h> {
     Text(Cow<'h, str>),
-    /// As Python prints it.
-    Other(String),
+    /// A number or bytes, as Python prints it.
+    Atom(String),
+    /// Anything else is itself: what looks alike may differ, and no two tensors may become one.
+    Object(ObjectId),
 }
 
 impl<'h> Key<'h> {
     pub(crate) fn of(heap: &'h Heap<'_>, id: ObjectId) -> Self {
         match heap.get(id) {
-            Object::Text(_) => heap.text(id).map_or_else(|| Self::Other(repr(heap, id)), Self::Text),
-            _ => Self::Other(repr(heap, id)),
+            Object::Text(_) => heap.text(id).map_or(Self::Object(id), Self::Text),
+            Object::None
+            | Object::Bool(_)
+            | Object::Int(_)
+            | Object::Float(_)
+            | Object::String(_)
+            | Object::Bytes(_) => Self::Atom(repr(heap, id)),
+            _ => Self::Object(id),
         }
     }
 }
 
 /// The part that a key adds to a name: text as it is, else as Python prints it.
 pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
-    heap.text(id).unwrap_or_else(|| Cow::Owned(repr(heap, id)))
+    let text = match heap.get(id) {
+        Object::Text(_) | Object::String(_) => heap.text(id),
+        _ => None,
+    };
+    text.unwrap_or_else(|| Cow::Owned(repr(heap, id)))
 }
 
-/// The key as Python prints it.
+/// The key as Python prints it; an object of a class as the call that makes it, which is all that a pickle
+/// says.
 pub(crate) fn repr(heap: &Heap<'_>, id: ObjectId) -> String {
-    match heap.get(id) {
-        Object::None => "None".to_owned(),
-        Object::Bool(true) => "True".to_owned(),
-        Object::Bool(false) => "False".to_owned(),
-        Object::Int(number) => number.to_string(),
-        Object::Float(number) => format!("{number:?}"),
-        Object::Text(_) => format!("'{}'", heap.text(id).unwrap_or_default().escape_debug()),
-        Object::String(bytes) => format!("'{}'", bytes.escape_ascii()),
-        Object::Bytes(bytes) => format!("b'{}'", bytes.escape_ascii()),
-        Object::Tuple(_) => {
-            // Tuples inside tuples are named by their kind: keys of real files are flat.
-            let items = heap.items(id).unwrap_or_default().iter();
-            let flat = items.map(|item| match heap.get(*item) {
-                Object::Tuple(_) => "(...)".to_owned(),
-                _ => repr(heap, *item),
-            });
-            match flat.collect::<Vec<_>>().as_slice() {
-                [one] => format!("({one},)"),
-                many => format!("({})", many.join(", ")),
-            }
-        }
-        other => format!("<{}>", other.type_name()),
+    // Bytes that protocol 2 writes as a call.
+    let bytes = |heap: &Heap<'_>, id| Some(bytes_repr(&numpy::bytes(heap, id)?));
+    heap.display(id).long().annotated(&bytes).to_string()
+}
+
+fn bytes_repr(bytes: &[u8]) -> String {
+    let escaped = bytes.escape_ascii().to_string();
+    let double = bytes.contains(&b'\'') && !bytes.contains(&b'"');
+    if double {
+        format!("b\"{}\"", escaped.replace("\\'", "'"))
+    } else {
+        format!("b'{}'", escaped.replace("\\\"", "\""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_spelled_as_python_spells_them() {
+        // What CPython 3.11 writes and prints of `[1e300, b"raw\x00", b"it's", 2**70, ("it's", "\n", "ü"), (),
+        // (2.5,), inf]`, protocol 2.
+        let bytes = b"\x80\x02](G~7\xe4<\x88\x00u\x9cc_codecs\nencode\nq\x01X\x04\x00\x00\x00raw\x00X\x06\x00\x00\x00\
+            latin1q\x03\x86Rh\x01X\x04\x00\x00\x00it'sh\x03\x86R\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00@X\x04\x00\x00\
+            \x00it'sX\x01\x00\x00\x00\nX\x02\x00\x00\x00\xc3\xbc\x87)G@\x04\x00\x00\x00\x00\x00\x00\x85G\x7f\xf0\x00\
+            \x00\x00\x00\x00\x00e.";
+        let pickle = pickle_vm::load(bytes).expect("CPython wrote it");
+        let keys = pickle.heap.items(pickle.root).unwrap_or_default();
+        let spelled: Vec<String> = keys.iter().map(|key| repr(&pickle.heap, *key)).collect();
+        assert_eq!(
+            spelled,
+            [
+                "1e+300",
+                r"b'raw\x00'",
+                r#"b"it's""#,
+                "1180591620717411303424",
+                r#"("it's", '\n', 'ü')"#,
+                "()",
+                "(2.5,)",
+                "inf"
+            ]
+        );
     }
 }

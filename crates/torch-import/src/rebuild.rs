@@ -41,6 +41,8 @@ pub(crate) enum Function {
     Quantized,
     /// `_rebuild_nested_tensor(values, sizes, strides, offsets)`
     Nested,
+    /// `_rebuild_njt({'values': …, 'offsets': …, 'lengths': …, …})`
+    Jagged,
     /// `_rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad)`
     Meta,
     /// `_rebuild_wrapper_subclass(class, dtype, size, stride, offset, layout, device, requires_grad)`
@@ -78,6 +80,7 @@ impl Function {
             ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
             ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
             ("torch._utils", "_rebuild_nested_tensor") => Self::Nested,
+            ("torch.nested._internal.nested_tensor", "_rebuild_njt") => Self::Jagged,
             ("torch._utils", "_rebuild_meta_tensor_no_storage") => Self::Meta,
             ("torch._utils", "_rebuild_wrapper_subclass") => Self::WrapperSubclass,
             ("torch" | "torch.cuda" | "torch.tensor", class) if is_tensor_class(class) => Self::SetState,
@@ -225,6 +228,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
             Function::Sparse => made(compound::sparse(self, id, args)?),
             Function::Quantized => made(compound::quantized(self, id, args)?),
             Function::Nested => made(compound::nested(self, id, args)?),
+            Function::Jagged => Some(Rebuilt::Compound(Box::new(compound::jagged(self, id, args)?))),
             Function::Meta => made(compound::meta(self, id, args)?),
             Function::WrapperSubclass => made(compound::subclass(self, id, args.first().copied(), args)?),
             // Arrays of objects and of text are values, not tensors.

@@ -26,6 +26,8 @@ pub(crate) struct Extent {
 
 impl Extent {
     pub(crate) const SHORT: Extent = Extent { text: 60, items: 6, depth: 3, parts: 24 };
+    /// More than any name that a person gave.
+    const LONG: Extent = Extent { text: 1000, items: 100, depth: 16, parts: 100 };
 
     /// All of every value. Without a bound on the parts, thirty tuples that each hold the one before twice would print
     /// for hours; in a real pickle an object stands in the memo, and in a few others that stand there too.
@@ -47,6 +49,12 @@ pub struct Display<'h, 'p> {
 }
 
 impl<'h> Display<'h, '_> {
+    /// Prints up to 1000 characters of each string, and up to 100 objects.
+    #[must_use]
+    pub fn long(self) -> Self {
+        Display { extent: Extent::LONG, ..self }
+    }
+
     /// Names objects by what an annotator says of them, where it says something.
     #[must_use]
     pub fn annotated(self, annotate: &'h Annotate<'h>) -> Self {
