@@ -1,0 +1,87 @@
+"""Every kind of object in every container and protocol: `inspect --json` has the rows that torch, pickle or safetensors reads.
+
+Where torch can't read what it wrote (protocol 0), or reads it wrongly (matrix.MISREAD), rows or words will do.
+"""
+
+import json
+
+import matrix
+import pytest
+from conftest import worker
+from program import torch2carton
+
+
+@pytest.fixture(scope="module")
+def writers():
+    """A worker in each version of torch."""
+    made = {}
+
+    def get(key):
+        if key not in made:
+            made[key] = worker(key, "matrix_worker.py")
+        return made[key]
+
+    yield get
+    for process in made.values():
+        process.close()
+
+
+def ours(path):
+    """Our rows, or the error's words."""
+    answer = torch2carton("inspect", "--json", "--sha256", path)
+    if answer.status != 0:
+        assert answer.status == 1 and answer.stderr.startswith("error: "), answer
+        return answer.stderr.strip().removeprefix(f"error: {path}: ")
+    return json.loads(answer.stdout)["tensors"]
+
+
+def difference(rows, theirs):
+    """None, or what is not the same in our rows, of the facts that theirs have."""
+    if isinstance(rows, str):
+        return f"refused: {rows}"
+    if [row["name"] for row in rows] != [row["name"] for row in theirs]:
+        return f"names {[row['name'] for row in rows]}, not {[row['name'] for row in theirs]}"
+    for row, wanted in zip(rows, theirs):
+        for fact, value in wanted.items():
+            if row.get(fact) != value:
+                return f"`{row['name']}`: {fact} {row.get(fact)}, not {value}"
+    return None
+
+
+def wrong(name, file):
+    """None, or why a file is not read as it should be."""
+    if "unwritten" in file:
+        return None
+    if "error" in file["read"] or (name, file["writer"]) in matrix.MISREAD:
+        ours(file["path"])  # asserts that it is rows or words
+        return None
+    found = difference(ours(file["path"]), file["read"]["rows"])
+    if name in matrix.REFUSED:
+        return None if found and matrix.REFUSED[name] in found else f"not refused: {found}"
+    return found
+
+
+@pytest.mark.parametrize("saver", ["NEWEST", "OLD"])
+@pytest.mark.parametrize("group, name", [(group, name) for group, named in matrix.OBJECTS.items() for name in named])
+def test_objects(group, name, saver, writers, tmp_path):
+    # NumPy's arrays alone stand in bare pickles too.
+    ways = list(matrix.WRITERS) if name.startswith("array, ") else matrix.SAVED
+    made = writers(saver).ask("make", group=group, name=name, writers=ways, folder=str(tmp_path))
+    if "cannot" in made:
+        assert saver == "OLD", made["cannot"]
+        pytest.skip(f"this torch cannot make it: {made['cannot']}")
+    assert any("rows" in file.get("read", ()) for file in made["files"]), "nothing was compared"
+    assert {file["writer"]: why for file in made["files"] if (why := wrong(name, file))} == {}
+
+
+@pytest.mark.parametrize("saver", ["NEWEST", "OLD"])
+@pytest.mark.parametrize("writer", matrix.ALL_WRITERS)
+def test_containers(writer, saver, writers, tmp_path):
+    file = writers(saver).ask("container", writer=writer, path=str(tmp_path / "model.pt"))
+    if "unwritten" in file:
+        assert saver == "OLD", file["unwritten"]
+        pytest.skip(f"this torch cannot write it: {file['unwritten']}")
+    found = wrong(writer, file)
+    if found and writer.startswith("pickle"):
+        pytest.xfail(f"not yet: tensors in bare pickles: {found}")
+    assert found is None
