@@ -65,12 +65,14 @@ def wrong(name, file):
 @pytest.mark.parametrize("group, name", [(group, name) for group, named in matrix.OBJECTS.items() for name in named])
 def test_objects(group, name, saver, writers, tmp_path):
     # NumPy's arrays alone stand in bare pickles too.
-    ways = list(matrix.WRITERS) if name.startswith("array, ") else matrix.SAVED
+    ways = list(matrix.WRITERS) if name in matrix.ARRAYS else matrix.SAVED
     made = writers(saver).ask("make", group=group, name=name, writers=ways, folder=str(tmp_path))
     if "cannot" in made:
         assert saver == "OLD", made["cannot"]
         pytest.skip(f"this torch cannot make it: {made['cannot']}")
-    assert any("rows" in file.get("read", ()) for file in made["files"]), "nothing was compared"
+    if not any("rows" in file.get("read", ()) for file in made["files"]):
+        assert saver == "OLD", made["files"]
+        pytest.skip("this torch cannot read what it wrote, or cannot write it")
     assert {file["writer"]: why for file in made["files"] if (why := wrong(name, file))} == {}
 
 

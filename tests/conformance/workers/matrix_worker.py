@@ -32,6 +32,10 @@ def container(writer, path):
     return one(value, writer, Path(path))
 
 
+def weights_only(path):
+    return attempt(matrix.read, path, "torch", True)
+
+
 def one(value, writer, path):
     write, reader = matrix.ALL_WRITERS[writer]
     file = {"writer": writer, "path": str(path)}
@@ -41,10 +45,10 @@ def one(value, writer, path):
         return file | {"unwritten": f"{type(why).__name__}: {why}"[:300]}
     return file | {
         "read": attempt(matrix.read, path, reader),
-        "weights_only": attempt(matrix.read, path, "torch", True),
+        "weights_only": weights_only(path),
     }
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    serve({f.__name__: f for f in (make, container)} | {"version": lambda: torch.__version__})
+    serve({f.__name__: f for f in (make, container, weights_only)} | {"version": lambda: torch.__version__})
