@@ -232,7 +232,7 @@ fn converted<'a>(
             let of = usize::try_from(of).unwrap_or(usize::MAX);
             bail!(sources::lone_shard(&sources.path, Shard { number: 1, of }))
         }
-        Err(error) if error.is_of_a_model() => bail!("{error}; {}", remedy(&error, sources)),
+        Err(error) if error.is_of_a_model() => bail!("{error}; {}", remedy(&error, args, sources)),
         result => Ok(result?),
     }
 }
@@ -261,17 +261,12 @@ fn about(args: &cli::Convert, path: &Path) -> Result<About> {
 }
 
 /// What to do about a model that does not come together.
-fn remedy(error: &torchscript::Error, sources: &Sources) -> String {
+fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) -> String {
     const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
     match error {
         torchscript::Error::Missing { facts, queries, .. } => {
-            let say = |fact: &Fact| match fact {
-                Fact::Heads => format!(" --n-heads {}", probable_heads(*queries)),
-                Fact::RopeTheta => " --rope-theta 10000".to_owned(),
-                Fact::NormEps => " --norm-eps 1e-5".to_owned(),
-            };
-            let flags: String = facts.iter().map(say).collect();
-            let command = format!("torch2carton {}{flags}", sources.typed());
+            let command = with_numbers(&args.model, facts, *queries);
+            let command = format!("torch2carton {}{command}", sources.typed());
             format!("say it, with this model's own numbers: `{command}`; {WEIGHTS}")
         }
         torchscript::Error::UnexpectedTensors { .. } => {
@@ -279,6 +274,27 @@ fn remedy(error: &torchscript::Error, sources: &Sources) -> String {
         }
         _ => WEIGHTS.to_owned(),
     }
+}
+
+/// The options that were given, and those that say `facts`, with numbers that models often have.
+fn with_numbers(model: &cli::Model, facts: &[Fact], queries: u64) -> String {
+    let arch = match &model.arch {
+        Arch::Named(name) => Some(name.clone()),
+        Arch::Auto | Arch::Weights => None,
+    };
+    let lacks = |fact| facts.contains(&fact);
+    let heads = model.n_heads.or_else(|| lacks(Fact::Heads).then(|| probable_heads(queries)));
+    let theta = model.rope_theta.map(|theta| theta.to_string());
+    let eps = model.norm_eps.map(|eps| eps.to_string());
+    let options = [
+        ("--arch", arch),
+        ("--n-heads", heads.map(|heads| heads.to_string())),
+        ("--rope-theta", theta.or_else(|| lacks(Fact::RopeTheta).then(|| "10000".to_owned()))),
+        ("--rope-factor", model.rope_factor.map(|factor| factor.to_string())),
+        ("--norm-eps", eps.or_else(|| lacks(Fact::NormEps).then(|| "1e-5".to_owned()))),
+    ];
+    let given = options.into_iter().filter_map(|(option, value)| Some(format!(" {option} {}", value?)));
+    given.collect()
 }
 
 /// Heads of the sizes that models have most often.

@@ -22,6 +22,7 @@ pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
 /// The types of containers, as the text and the pickle name them.
 const TENSORS: &str = "Dict[str, Tensor]";
 const LIST: &str = "List[Tensor]";
+const LISTS: &str = "Dict[str, List[Tensor]]";
 const INTS: &str = "List[int]";
 
 /// A module that was added to a [`Tree`].
@@ -43,8 +44,8 @@ pub(crate) enum Value {
     Module(ModuleId),
     /// All tensors of the list by name, not in the `state_dict`.
     Tensors,
-    /// Some tensors of the list, not in the `state_dict`.
-    List(Vec<TensorId>),
+    /// Lists of tensors by name, not in the `state_dict`.
+    Lists(Vec<(String, Vec<TensorId>)>),
     Ints(Vec<i64>),
 }
 
@@ -57,7 +58,7 @@ enum Type {
     Parameter,
     Module(ClassId),
     Tensors,
-    List,
+    Lists,
     Ints,
 }
 
@@ -133,7 +134,7 @@ impl Tree {
             Value::Float(_) => Type::Float,
             Value::Parameter(_) => Type::Parameter,
             Value::Tensors => Type::Tensors,
-            Value::List(_) => Type::List,
+            Value::Lists(_) => Type::Lists,
             Value::Ints(_) => Type::Ints,
             Value::Module(id) => Type::Module(self.module(*id).class),
         }
@@ -182,7 +183,7 @@ impl Tree {
                 Type::Float => writeln!(out, "float"),
                 Type::Parameter => writeln!(out, "Tensor"),
                 Type::Tensors => writeln!(out, "{TENSORS}"),
-                Type::List => writeln!(out, "{LIST}"),
+                Type::Lists => writeln!(out, "{LISTS}"),
                 Type::Ints => writeln!(out, "{INTS}"),
                 Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
             }?;
@@ -274,11 +275,20 @@ impl Objects<'_, '_> {
                 objects.pickler.setitems();
                 Ok(())
             })?,
-            Value::List(ids) => self.tagged(LIST, |objects| {
-                objects.pickler.empty_list();
+            Value::Lists(lists) => self.tagged(LISTS, |objects| {
+                objects.pickler.empty_dict();
                 objects.pickler.mark();
-                ids.iter().try_for_each(|id| objects.tensor(*id))?;
-                objects.pickler.appends();
+                for (name, ids) in lists {
+                    objects.pickler.text(name)?;
+                    objects.tagged(LIST, |objects| {
+                        objects.pickler.empty_list();
+                        objects.pickler.mark();
+                        ids.iter().try_for_each(|id| objects.tensor(*id))?;
+                        objects.pickler.appends();
+                        Ok(())
+                    })?;
+                }
+                objects.pickler.setitems();
                 Ok(())
             })?,
             Value::Ints(numbers) => self.tagged(INTS, |objects| {

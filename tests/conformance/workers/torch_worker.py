@@ -17,7 +17,6 @@ import torch
 from line_server import serve
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent / "stubs"))
 import checkpoints  # noqa: E402
 
 warnings.simplefilter("ignore")
@@ -179,32 +178,6 @@ def run(archive, tokens, outputs, times):
     return {"outputs": sorted(answer), "dtype": str(answer["logits"].dtype)}
 
 
-def run_meta(checkpoint, params, tokens, outputs, exact):
-    """The same through Meta's own code, in the checkpoint's dtype; `exact`: all of it in float64."""
-    from llama_models.llama3 import args, model
-
-    state = load_checkpoint(checkpoint)
-    dtype = torch.float64 if exact else state["output.weight"].dtype
-    params = json.loads(Path(params).read_text())
-    params["vocab_size"] = state["output.weight"].shape[0]
-    settings = args.ModelArgs(**{"rope_theta": 10000.0, **params, "max_batch_size": 4, "max_seq_len": 128})
-    # Meta's code computes norms, softmax and rotations in float32 through `.float()`; exact means float64 there too.
-    single = torch.Tensor.float
-    if exact:
-        torch.Tensor.float = torch.Tensor.double
-    try:
-        reference = model.Transformer(settings).to(dtype)
-        left = reference.load_state_dict({k: v.to(dtype) for k, v in state.items()}, strict=False)
-        assert not left.missing_keys and set(left.unexpected_keys) <= {"rope.freqs"}, left
-        logits = {}
-        for key, batch in numpy.load(tokens).items():
-            logits[key] = reference(torch.from_numpy(batch), 0).numpy()
-            assert not exact or logits[key].dtype == numpy.float64
-    finally:
-        torch.Tensor.float = single
-    numpy.savez(outputs, **logits)
-
-
 serve({
     "version": lambda: torch.__version__,
     "make": make,
@@ -218,5 +191,4 @@ serve({
     "describe_archive": describe_archive,
     "compare_outputs": compare_outputs,
     "run": run,
-    "run_meta": run_meta,
 })

@@ -15,8 +15,12 @@ const WINDOW: u64 = 4096;
 
 fn said(config: &Config) -> Result<Said> {
     let size = if config.has("sliding_window") { config.size("sliding_window")? } else { Some(WINDOW) };
-    let layers = config.windowed()?.map_or(Windowed::All, Windowed::Listed);
-    Ok(Said { windows: Windows { size, layers }, ..config.said(&["sliding_window", "layer_types"])? })
+    // `MistralForCausalLM` gives all layers the window, whatever this says.
+    if size.is_some() && config.windowed()?.is_some_and(|layers| layers.contains(&false)) {
+        return Err(config.unknown("layer_types"));
+    }
+    let windows = Windows { size, layers: Windowed::All };
+    Ok(Said { windows, ..config.said(&["sliding_window", "layer_types"])? })
 }
 
 #[cfg(test)]
@@ -29,5 +33,8 @@ mod tests {
         assert_eq!(size("{}"), Some(4096));
         assert_eq!(size(r#"{"sliding_window": 7}"#), Some(7));
         assert_eq!(size(r#"{"sliding_window": null}"#), None);
+        let mixed = r#"{"layer_types": ["sliding_attention", "full_attention"]}"#;
+        let error = said(&Config::from_json(mixed).expect("right")).expect_err("not Mistral's").to_string();
+        assert_eq!(error, "config.json: `layer_types` changes the result, and no forward here knows it");
     }
 }

@@ -17,10 +17,15 @@ const OWN: &[&str] = &["use_sliding_window", "sliding_window", "max_window_layer
 
 fn said(config: &Config) -> Result<Said> {
     let window = if config.has("sliding_window") { config.size("sliding_window")? } else { Some(WINDOW) };
-    let size = window.filter(|_| config.flag("use_sliding_window").unwrap_or(false));
-    config.flag("use_sliding_window")?;
+    let on = config.flag("use_sliding_window")?;
     let first = config.count("max_window_layers")?.unwrap_or(FIRST_WINDOWED_LAYER);
-    let layers = config.windowed()?.map_or(Windowed::From(first), Windowed::Listed);
+    let listed = config.windowed()?;
+    if !on && listed.as_ref().is_some_and(|layers| layers.contains(&true)) {
+        let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
+        return Err(config.wrong("use_sliding_window", &on, expected));
+    }
+    let layers = listed.map_or(Windowed::From(first), Windowed::Listed);
+    let size = window.filter(|_| on);
     let biases = Biases { qkv: true, ..Biases::default() };
     Ok(Said { windows: Windows { size, layers }, biases, ..config.said(OWN)? })
 }
@@ -59,7 +64,7 @@ mod tests {
             }
         }
         let code = code(&model("qwen2", &all, &about).expect("all is there"));
-        assert_eq!(code.matches("(self.bq)[i]").count(), 1, "{code}");
-        assert!(!code.contains("self.bo"), "{code}");
+        assert_eq!(code.matches("(weights[\"bq\"])[i]").count(), 1, "{code}");
+        assert!(!code.contains("\"bo\""), "{code}");
     }
 }

@@ -205,8 +205,6 @@ impl Decoder {
     ) -> Result<Converted<'a>> {
         let mut notes = self.said.notes.clone();
         let lists = self.lists(tensors, keep_extra, &mut notes)?;
-        let mut own: Vec<(String, Value)> =
-            lists.into_iter().map(|(list, ids)| (list, Value::List(ids))).collect();
         let scaling = self.said.rope.scaling;
         let scaled = scaling.unwrap_or(rope::Scaling::by(1.0));
         let windows = &self.said.windows;
@@ -217,7 +215,8 @@ impl Decoder {
                 .map_err(|_| Error::TooLarge { tensor: name.to_owned(), number: value })?;
             Ok::<_, Error>((name.to_owned(), Value::Int(value)))
         };
-        own.extend([
+        let own = vec![
+            ("__tensors__".to_owned(), Value::Lists(lists)),
             size("vocab", self.vocab)?,
             size("head_dim", self.head_dim)?,
             size("n_kv_heads", self.n_kv_heads)?,
@@ -232,7 +231,7 @@ impl Decoder {
             ("windowed".to_owned(), Value::Ints((0..self.n_layers).map(windowed).collect())),
             // No constant in the text: that would let the fuser of 2.0.1 take the concatenation.
             size("cat_dim", 1)?,
-        ]);
+        ];
         let class = match kind {
             Kind::Model { class, .. } => class,
             Kind::Weights => "Weights",
@@ -620,9 +619,9 @@ pub(super) mod tests {
     #[test]
     fn names_of_tensors_do_not_collide_with_the_modules_own() {
         let mut all = metas(1);
-        all.extend(["wq", "wq_", "windowed"].map(|name| zeros(name, &[1])));
+        all.extend(["__tensors__", "window", "window_"].map(|name| zeros(name, &[1])));
         let about = About { keep_extra: true, ..params(PARAMS) };
         let code = code(&auto(&all, &about).expect("they ride along"));
-        assert!(code.contains("  wq__ : List[Tensor]\n") && code.contains("(self.wq__)[i]"), "{code}");
+        assert!(code.contains("  window__ : int\n") && code.contains("self.__tensors____\n"), "{code}");
     }
 }

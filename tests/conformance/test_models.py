@@ -1,0 +1,319 @@
+"""Models that run: logits beside those of the reference's own code, with and without a cache, from one file and many."""
+
+import json
+import shlex
+import zipfile
+from types import SimpleNamespace
+
+import models
+import numpy
+import pytest
+from carton_file import Carton, without_colour
+from conftest import worker
+from program import refuse, succeed
+
+ALLOWED = 1.5
+TIMES = 3
+
+
+@pytest.fixture(scope="module")
+def newest():
+    process = worker("NEWEST", "model_worker.py")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def old():
+    process = worker("OLD", "model_worker.py")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokens") / "tokens.npz"
+    chance = numpy.random.default_rng(0)
+    numpy.savez(path, **{key: chance.integers(0, models.VOCAB, shape) for key, shape in models.BATCHES.items()})
+    return path
+
+
+def converted(folder, *arguments):
+    """The carton that is made of the checkpoint in `folder`, its archive, and what was said."""
+    carton, archive = folder / "made.carton", folder / "made.pt"
+    outcome = succeed(*arguments, "-o", carton)
+    archive.write_bytes(Carton(carton).read("model/model.pt"))
+    return SimpleNamespace(folder=folder, carton=Carton(carton), carton_path=carton, archive=archive,
+                           words=without_colour(outcome.stderr))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, newest):
+    """`made(kind, dtype)`: a checkpoint in one file, converted, once."""
+    known = {}
+
+    def get(kind, dtype="float32"):
+        if (kind, dtype) not in known:
+            folder = tmp_path_factory.mktemp(f"{kind}_{dtype}".replace(" ", "_"))
+            file = newest.ask("make", kind=kind, dtype=dtype, folder=str(folder))
+            known[kind, dtype] = converted(folder, folder / file)
+        return known[kind, dtype]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory, newest, tokens, made):
+    known = {}
+
+    def get(kind, dtype):
+        if (kind, dtype) not in known:
+            path = tmp_path_factory.mktemp("reference") / "logits.npz"
+            newest.ask("reference", kind=kind, folder=str(made(kind, dtype).folder), tokens=str(tokens), outputs=str(path))
+            known[kind, dtype] = dict(numpy.load(path))
+        return known[kind, dtype]
+
+    return get
+
+
+def architecture(kind):
+    return "llama" if kind in models.META else models.HUGGING_FACE[kind][0]
+
+
+def test_the_guard_sees_the_fuser(old):
+    assert old.ask("fuser_is_seen")
+
+
+@pytest.mark.parametrize("dtype", models.DTYPES)
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_logits_are_as_exact_as_the_references(kind, dtype, torch, made, reference, tokens, tmp_path, table):
+    ours = made(kind, dtype)
+    assert f"module    {architecture(kind)}: tokens -> logits\n" in ours.words
+    fused = torch.ask("run", archive=str(ours.archive), tokens=str(tokens), outputs=str(tmp_path / "ours.npz"), times=TIMES)
+    assert fused == 0
+    logits, wanted = numpy.load(tmp_path / "ours.npz"), reference(kind, dtype)
+    exact = {key: wanted[f"exact {key}"] for key in models.BATCHES}
+    worst = lambda of: max(float(numpy.abs(of(key) - exact[key]).max()) for key in models.BATCHES)
+    theirs, calls = worst(wanted.__getitem__), [worst(lambda key: logits[f"{key} {call}"]) for call in range(TIMES)]
+    size = max(float(numpy.abs(batch).max()) for batch in exact.values())
+    table(f"| {kind} | {dtype} | {torch.ask('version').split('+')[0]} | {size:.1f} | {max(calls):.2g} | {theirs:.2g} | "
+          f"{max(calls) / theirs:.2f} |")
+    assert max(calls) <= ALLOWED * theirs, f"ours {calls}, theirs {theirs}"
+    if dtype == "float32":
+        assert all((logits[f"{key} 2"].argmax(-1) == exact[key].argmax(-1)).all() for key in exact)
+
+
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_token_by_token_is_all_at_once(kind, torch, made, tokens):
+    answer = torch.ask("decode", archive=str(made(kind).archive), tokens=str(tokens), key="3x60", prefill=models.PREFILL)
+    assert answer["argmax"] and answer["fused"] == 0
+    assert max(answer["step"], answer["rest"], answer["last"], answer["one"]) <= 1e-3, answer
+    by_name = {output["name"]: output for output in made(kind).carton.toml["output"]}
+    layers, _, _, heads, head_dim = by_name["present_key"]["shape"]
+    assert answer["cache"] == [layers, 3, 60, heads, head_dim] and answer["dtype"] == "torch.float32"
+
+
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_the_module_holds_what_the_checkpoint_holds(kind, made):
+    """Names, dtypes and bytes; a tied output is no second copy."""
+    ours = made(kind, "bfloat16")
+    file = next(path for path in ours.folder.iterdir() if path.suffix in (".pth", ".safetensors"))
+    succeed("verify", ours.carton_path, "--against", file)
+    tensors = json.loads(succeed("inspect", "--json", file).stdout)["tensors"]
+    with zipfile.ZipFile(ours.archive) as archive:
+        records = [info.file_size for info in archive.infolist() if "/data/" in info.filename]
+    assert sum(records) == sum(tensor["nbytes"] for tensor in tensors)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind, files, extension", [
+    ("llama gqa", 3, "safetensors"), ("llama gqa", 3, "bin"), ("llama gqa", 1, "bin"), ("llama tied", 3, "safetensors"),
+    ("qwen2 window", 2, "safetensors"), ("mistral", 2, "bin"),
+    ("meta mha", 2, None), ("meta mha", 4, None), ("meta gqa", 2, None), ("meta gqa", 4, None), ("meta mqa", 4, None),
+    ("meta tied", 2, None), ("meta head_dim", 4, None),
+])
+def test_many_files_are_one(kind, files, extension, newest, made, tokens, tmp_path):
+    newest.ask("make", kind=kind, dtype="float32", folder=str(tmp_path), files=files, extension=extension)
+    several = converted(tmp_path, tmp_path)
+    logits = []
+    for number, archive in enumerate([made(kind).archive, several.archive]):
+        newest.ask("run", archive=str(archive), tokens=str(tokens), outputs=str(tmp_path / f"{number}.npz"), times=1)
+        logits.append(dict(numpy.load(tmp_path / f"{number}.npz")))
+    assert all((logits[0][key] == logits[1][key]).all() for key in logits[0])
+
+
+# --- what forward refuses -------------------------------------------------------------------------------------------
+
+TOKENS = ([1, 2], "int64", 1)
+PAST = ([2, 1, 3, 2, 16], "float32", 0.5)
+REFUSED = {
+    "tokens holds ids from 96 to 96, expected 0 to 95": {"tokens": ([1, 2], "int64", 96)},
+    "tokens holds ids from -1 to -1, expected 0 to 95": {"tokens": ([3], "int64", -1)},
+    "tokens has 3 dimensions, expected 2: batch and seq": {"tokens": ([1, 1, 2], "int64", 1)},
+    "tokens has 0 dimensions, expected 2: batch and seq": {"tokens": ([], "int64", 1)},
+    "tokens has the shape [1, 0], expected at least one token": {"tokens": ([1, 0], "int64", 1)},
+    "tokens holds no integers, expected token ids as int64": {"tokens": ([1, 2], "float32", 1.5)},
+    "the input tokens is missing": {"use_cache": ([], "int64", 1)},
+    "there is no input input_ids; the inputs are tokens and, if wanted, last_only, use_cache, past_key and past_value":
+        {"input_ids": TOKENS},
+    "one of past_key and past_value is missing: they come together": {"tokens": TOKENS, "past_key": PAST},
+    "past_key has the shape [2, 1, 3, 4, 16] and past_value [2, 1, 3, 2, 16], expected [2, 1, past, 2, 16] of both":
+        {"tokens": TOKENS, "past_key": ([2, 1, 3, 4, 16], "float32", 0.5), "past_value": PAST},
+    "past_key has the shape [2, 1, 3, 2, 16] and past_value [2, 1, 2, 2, 16], expected [2, 1, past, 2, 16] of both":
+        {"tokens": TOKENS, "past_key": PAST, "past_value": ([2, 1, 2, 2, 16], "float32", 0.5)},
+    "past_key has the shape [3] and past_value [3], expected [2, 1, past, 2, 16] of both":
+        {"tokens": TOKENS, "past_key": ([3], "float32", 0.5), "past_value": ([3], "float32", 0.5)},
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_forward_refuses_in_a_sentence(words, torch, made):
+    assert words in (torch.ask("refusal", archive=str(made("meta gqa").archive), inputs=REFUSED[words]) or "no exception")
+
+
+def test_forward_takes_other_integers(torch, made):
+    assert torch.ask("refusal", archive=str(made("meta gqa").archive), inputs={"tokens": ([2], "int32", 5)}) is None
+
+
+# --- what becomes a model -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkpoint(newest, tmp_path):
+    """`checkpoint(kind, document…)` writes one into the test's folder, with changes to its document; answers its path."""
+
+    def write(kind, changes=None, gone=False):
+        path = tmp_path / newest.ask("make", kind=kind, dtype="float32", folder=str(tmp_path))
+        document = tmp_path / ("params.json" if kind in models.META else "config.json")
+        values = json.loads(document.read_text()) | (changes or {})
+        document.write_text(json.dumps({key: value for key, value in values.items() if value != "gone"}))
+        if gone:
+            document.unlink()
+        return path
+
+    return write
+
+
+def said(path, *arguments):
+    return without_colour(succeed(path, *arguments).stderr)
+
+
+def error(*arguments, **settings):
+    return without_colour(refuse(*arguments, **settings).stderr)
+
+
+def test_auto_says_why_not(checkpoint, tmp_path):
+    assert 'module    weights (model_type "gemma2" has no forward here): returns' in said(checkpoint("llama gqa", {"model_type": "gemma2"}))
+    assert "module    weights (no params.json or config.json beside it): returns" in said(checkpoint("llama gqa", gone=True))
+    path = checkpoint("meta gqa", gone=True)
+    text = said(path)
+    assert "module    weights (no params.json or config.json beside it): returns" in text
+    assert "note: a LLaMA has such names: `--arch llama` says what it needs to run" in text
+    assert "module    weights: returns" in said(path, "--arch", "weights")
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "meta-llama/Llama-2-7b-hf"}))
+    assert "weights (an adapter: merge into meta-llama/Llama-2-7b-hf first to run)" in said(path)
+
+
+@pytest.mark.parametrize("kind", ["meta gqa", "llama gqa"])
+def test_what_is_missing_is_named_with_a_command_that_works(kind, checkpoint, tmp_path):
+    text = error(checkpoint(kind, gone=True), "--arch", "llama")
+    document, keys = ("params.json", "`n_heads`, `rope_theta` and `norm_eps`") if kind in models.META else (
+        "config.json", "`num_attention_heads`, `rope_theta` and `rms_norm_eps`")
+    assert f"there is no {document}, and the shapes do not tell {keys}" in text and "--arch weights" in text
+    command = shlex.split(text.split("`torch2carton ")[1].split("`")[0])
+    assert command[1:] == ["--arch", "llama", "--n-heads", "2", "--rope-theta", "10000", "--norm-eps", "1e-5"]
+    assert "module    llama: tokens" in said(*command)
+    partly = error(command[0], "--arch", "llama", "--n-heads", "4", "--rope-factor", "8", "--norm-eps", "0.0001")
+    assert "--n-heads 4 --rope-theta 10000 --rope-factor 8 --norm-eps 0.0001`" in partly
+
+
+def test_a_person_may_say_what_the_document_says(checkpoint, newest, made, tokens, tmp_path):
+    """All that the document said on the command line: the same module."""
+    path = checkpoint("meta rope x8", gone=True)
+    flags = "--n-heads 4 --rope-theta 500000 --rope-factor 8 --norm-eps 1e-5".split()
+    archive = converted(tmp_path, path, *flags).archive
+    assert archive.read_bytes() == made("meta rope x8").archive.read_bytes()
+
+
+LIES = {
+    "quantized": ({"quantization_config": {"bits": 4}}, "`quantization_config` changes the result"),
+    "other activation": ({"hidden_act": "gelu"}, '`hidden_act` is "gelu", expected "silu"'),
+    "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, '`rope_scaling.type` is "linear"'),
+    "dynamic": ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, '`rope_parameters.rope_type` is "dynamic"'),
+    "yarn": ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, '`rope_scaling.rope_type` is "yarn"'),
+    "half of llama3": ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "`rope_scaling.low_freq_factor`"),
+    "layers": ({"num_hidden_layers": 3}, "`num_hidden_layers` is 3, expected 2"),
+    "width": ({"hidden_size": 128}, "`model.embed_tokens.weight`: shape [96, 64], expected [96, 128] by vocab_size 96 and hidden_size 128"),
+    "heads": ({"num_attention_heads": 3}, "`num_attention_heads` is 3"),
+    "kv heads": ({"num_key_value_heads": 4}, "`model.layers.0.self_attn.k_proj.weight`: shape [32, 64], expected [64, 64]"),
+    "feed-forward": ({"intermediate_size": 128}, "`model.layers.0.mlp.gate_proj.weight`: shape [192, 64]"),
+    "vocabulary": ({"vocab_size": 97}, "`model.embed_tokens.weight`: shape [96, 64], expected [97, 64]"),
+    "no heads": ({"num_attention_heads": "gone"}, "no `num_attention_heads`"),
+    "text for a number": ({"rms_norm_eps": "tiny"}, '`rms_norm_eps` is "tiny"'),
+    "biases": ({"attention_bias": True}, "`model.layers.0.self_attn.q_proj.bias`"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_config_json_that_does_not_fit_is_refused(lie, checkpoint, tmp_path):
+    changes, words = LIES[lie]
+    text = error(checkpoint("llama gqa", changes))
+    assert words in text and "--arch weights" in text
+    assert not list(tmp_path.glob("*.carton"))
+    assert "module    weights: returns" in said(tmp_path, "--arch", "weights")
+
+
+@pytest.mark.parametrize("changes", [
+    {"torch_dtype": "float16"}, {"vocab_size": -1}, {"vocab_size": "gone", "intermediate_size": "gone"}, {"rope_scaling": None},
+    {"rope_scaling": {}}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}, {"rope_theta": 10000},
+    {"model_type": "gone", "architectures": ["LlamaForCausalLM"]}, {"hidden_size": "gone", "num_key_value_heads": "gone"},
+    {"head_dim": None}, {"head_dim": 16}, {"hidden_act": "silu"}, {"sliding_window": 4},
+], ids=str)
+def test_a_config_json_may_say_the_same_in_other_words(changes, checkpoint, made, tmp_path):
+    ours = converted(tmp_path, checkpoint("llama gqa", changes))
+    assert ours.archive.read_bytes() == made("llama gqa").archive.read_bytes()
+
+
+@pytest.mark.parametrize("key", ["moe", "vision_chunk_size", "quantization_args", "lora_args"])
+def test_keys_of_other_models_are_refused(key, checkpoint):
+    text = error(checkpoint("meta gqa", {key: {"of": 2}}))
+    assert f"params.json: `{key}` changes the result" in text and "--arch weights" in text
+
+
+def test_an_architecture_that_does_not_fit(checkpoint):
+    path = checkpoint("llama gqa")
+    assert '`model_type` is "llama", expected "mistral"' in error(path, "--arch", "mistral")
+    assert "expected auto, llama, mistral, qwen2 or weights" in error(path, "--arch", "gpt2", status=(2,))
+    assert "there is no config.json" in error(checkpoint("llama gqa", gone=True), "--arch", "qwen2")
+
+
+def test_tensors_beside_the_models(newest, checkpoint, tmp_path):
+    checkpoint("llama gqa", {"num_hidden_layers": 1})
+    path = checkpoint("meta gqa", {"n_layers": 2})
+    edit = ("import sys, torch; path = sys.argv[1]; state = torch.load(path); "
+            "state['layers.1.attention.lora.weight'] = torch.ones(3); state['wq'] = torch.ones(2); torch.save(state, path)")
+    import os
+    import subprocess
+    subprocess.run([os.environ["T2C_NEWEST"], "-c", edit, str(path)], check=True)
+    text = error(path)
+    assert "no part of this model: `layers.1.attention.lora.weight`, `wq`" in text and "--keep-extra" in text
+    ours = converted(tmp_path, path, "--keep-extra")
+    assert "2 tensors are no part of the model and ride along" in ours.words
+    succeed("verify", ours.carton_path, "--against", path)
+    assert newest.ask("refusal", archive=str(ours.archive), inputs={"tokens": TOKENS}) is None
+
+
+# --- speed ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["meta gqa", "mistral"])
+def test_eighty_layers(kind, torch, newest, tmp_path, table):
+    """Printed, not judged."""
+    file = newest.ask("make", kind=kind, dtype="float32", folder=str(tmp_path), layers=80)
+    ours = converted(tmp_path, tmp_path / file)
+    answer = torch.ask("speed", archive=str(ours.archive))
+    calls = answer["calls"]
+    table(f"80 layers, {kind}, torch {torch.ask('version')}: load {answer['load']:.2f} s, calls 1, 2, 3, 10: "
+          f"{calls[0]:.3f} {calls[1]:.3f} {calls[2]:.3f} {calls[9]:.3f} s")

@@ -1,0 +1,319 @@
+"""One version of torch: writes tiny models, runs the reference's code on them, and our archives as the runner does.
+
+Only the newest torch has transformers beside it.
+"""
+
+import io
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy
+import torch
+from line_server import serve
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE / "stubs")]
+import models  # noqa: E402
+
+if torch.__version__ >= "2.1":  # imported before anything calls another dtype float32
+    import safetensors.torch  # noqa: F401
+    import transformers  # noqa: F401
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def random_like(name, shape, seed):
+    generator = torch.Generator().manual_seed(seed)
+    tensor = torch.randn(shape, generator=generator, dtype=torch.float64)
+    if len(shape) == 1:
+        return tensor * 0.1 + (0 if name.endswith("bias") else 1)
+    return tensor if "embed" in name else tensor * 2 / shape[1] ** 0.5
+
+
+def meta_shapes(params):
+    dim, heads = params["dim"], params["n_heads"]
+    head = params.get("head_dim", dim // heads)
+    queries, keys = heads * head, params.get("n_kv_heads", heads) * head
+    yield from {"tok_embeddings.weight": (models.VOCAB, dim), "norm.weight": (dim,), "output.weight": (models.VOCAB, dim)}.items()
+    for layer in range(params["n_layers"]):
+        for name, shape in {
+            "attention.wq": (queries, dim), "attention.wk": (keys, dim), "attention.wv": (keys, dim), "attention.wo": (dim, queries),
+            "feed_forward.w1": (192, dim), "feed_forward.w2": (dim, 192), "feed_forward.w3": (192, dim),
+            "attention_norm": (dim,), "ffn_norm": (dim,),
+        }.items():
+            yield f"layers.{layer}.{name}.weight", shape
+
+
+def hugging_face_config(values):
+    from transformers import AutoConfig
+
+    values = dict(values)
+    return AutoConfig.for_model(values.pop("model_type"), **values)
+
+
+def hugging_face_model(config):
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+
+
+def save(state, path):
+    if path.suffix == ".safetensors":
+        safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in state.items()}, path, metadata={"format": "pt"})
+    else:
+        torch.save(state, path)
+
+
+def make(kind, dtype, folder, files=1, extension=None, layers=None):
+    """Writes the checkpoint and its document; how many files, and of which kind. Answers the first file's name."""
+    folder, dtype = Path(folder), getattr(torch, dtype)
+    if kind in models.META:
+        params = models.params(kind) | ({"n_layers": layers} if layers else {})
+        shapes = dict(meta_shapes(params))
+        (folder / "params.json").write_text(json.dumps(params))
+        tied = "tied" in kind and "output.weight"
+    else:
+        config = models.config(kind) | ({"num_hidden_layers": layers} if layers else {})
+        with torch.device("meta"):
+            shapes = {name: tuple(p.shape) for name, p in hugging_face_model(hugging_face_config(config)).named_parameters()}
+        (folder / "config.json").write_text(json.dumps(config))
+        tied = "tied" in kind and "lm_head.weight"
+    state = {n: random_like(n, s, i).to(dtype) for i, (n, s) in enumerate(shapes.items()) if n != tied}
+    state |= {name: torch.linspace(1, 0, 8).to(dtype) for name in models.FREQUENCIES.get(kind, [])}
+    if kind in models.META:
+        for number, shard in enumerate(meta_shards(state, files, params)):
+            save(shard, folder / f"consolidated.{number:02}.pth")
+        return "consolidated.00.pth"
+    extension = extension or "safetensors"
+    stem = "model" if extension == "safetensors" else "pytorch_model"
+    if files == 1:
+        save(state, folder / f"{stem}.{extension}")
+        return f"{stem}.{extension}"
+    names, weight_map = list(state), {}
+    for number in range(files):
+        file = f"{stem}-{number + 1:05}-of-{files:05}.{extension}"
+        mine = names[number * len(names) // files:(number + 1) * len(names) // files]
+        save({name: state[name] for name in mine}, folder / file)
+        weight_map |= dict.fromkeys(mine, file)
+    (folder / f"{stem}.{extension}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return "."
+
+
+def meta_shards(state, count, params):
+    """As Meta's code splits them; a head of keys has several copies where there are fewer heads than shards."""
+    if count == 1:
+        return [state]
+    shards = [{} for _ in range(count)]
+    head = params.get("head_dim", params["dim"] // params["n_heads"])
+    for name, tensor in state.items():
+        module = name.split(".")[-2]
+        if tensor.dim() == 1:
+            parts = [tensor] * count
+        elif module in ("wk", "wv") and tensor.shape[0] // head < count:
+            heads = tensor.split(head)
+            parts = [heads[i * len(heads) // count] for i in range(count)]
+        else:
+            parts = tensor.chunk(count, 1 if module in ("wo", "w2") else 0)
+        for shard, part in zip(shards, parts, strict=True):
+            shard[name] = part.clone()
+    return shards
+
+
+# --- references -----------------------------------------------------------------------------------------------------
+
+
+class Exact:
+    """Within it, what a model does in float32 whatever its weights are, it does in float64."""
+
+    def __init__(self, on):
+        self.on = on
+
+    def __enter__(self):
+        self.kept = torch.float32, torch.float, torch.Tensor.float
+        if self.on:
+            torch.float32 = torch.float = torch.float64
+            torch.Tensor.float = torch.Tensor.double
+
+    def __exit__(self, *_):
+        torch.float32, torch.float, torch.Tensor.float = self.kept
+
+
+def reference(kind, folder, tokens, outputs):
+    """Logits of the reference's code in float64 all through (`exact KEY`), and in the checkpoint's dtype (`KEY`)."""
+    folder, batches, logits = Path(folder), numpy.load(tokens), {}
+    if kind in models.META:
+        state = torch.load(folder / "consolidated.00.pth", weights_only=True)
+    else:
+        state = safetensors.torch.load_file(folder / "model.safetensors")
+    code = metas if kind in models.META and kind not in models.NOT_METAS else transformers_of
+    for exact in (True, False):
+        with Exact(exact), torch.no_grad():
+            dtype = torch.float64 if exact else next(iter(state.values())).dtype
+            model = code(kind, {k: v for k, v in state.items() if k not in models.FREQUENCIES.get(kind, [])}, dtype)
+            for key, batch in batches.items():
+                answer = model(torch.from_numpy(batch))
+                assert not exact or answer.dtype == torch.float64
+                logits[f"exact {key}" if exact else key] = answer.double().numpy()
+    numpy.savez(outputs, **logits)
+
+
+def metas(kind, state, dtype):
+    from llama_models.llama3 import args, model
+
+    state.setdefault("output.weight", state["tok_embeddings.weight"])
+    params = models.params(kind) | {"vocab_size": models.VOCAB}
+    settings = args.ModelArgs(**{"rope_theta": 10000.0, **params, "max_batch_size": 4, "max_seq_len": 128})
+    transformer = model.Transformer(settings).to(dtype)
+    left = transformer.load_state_dict({k: v.to(dtype) for k, v in state.items()})
+    assert not left.missing_keys and not left.unexpected_keys, left
+    return lambda tokens: transformer(tokens, 0)
+
+
+def transformers_of(kind, state, dtype):
+    if kind in models.META:
+        state, config = from_meta(state, models.params(kind))
+    else:
+        config = models.config(kind)
+    model = hugging_face_model(hugging_face_config(config)).to(dtype)
+    left = model.load_state_dict({k: v.to(dtype) for k, v in state.items()}, strict=False)
+    assert set(left.missing_keys) <= {"lm_head.weight"} and not left.unexpected_keys, left
+    model.tie_weights()
+    return lambda tokens: model.eval()(tokens).logits
+
+
+NAMES = {
+    "attention.wq": "self_attn.q_proj", "attention.wk": "self_attn.k_proj", "attention.wv": "self_attn.v_proj",
+    "attention.wo": "self_attn.o_proj", "feed_forward.w1": "mlp.gate_proj", "feed_forward.w2": "mlp.down_proj",
+    "feed_forward.w3": "mlp.up_proj", "attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+}
+
+
+def from_meta(state, params):
+    """Meta's tensors under transformers' names, the rows of queries and keys in its order; and its configuration."""
+    outer = {"tok_embeddings.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
+    head = params.get("head_dim", params["dim"] // params["n_heads"])
+    named = {}
+    for name, tensor in state.items():
+        if name in outer:
+            named[outer[name]] = tensor
+            continue
+        _, layer, part = name.removesuffix(".weight").split(".", 2)
+        if part in ("attention.wq", "attention.wk"):
+            tensor = tensor.view(-1, head // 2, 2, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)
+        named[f"model.layers.{layer}.{NAMES[part]}.weight"] = tensor
+    config = models.SIZES | {"model_type": "llama", "num_key_value_heads": params["n_kv_heads"], "rms_norm_eps": params["norm_eps"],
+                             "head_dim": head, "rope_theta": params.get("rope_theta", 10000.0)}
+    if params.get("use_scaled_rope"):
+        config["rope_scaling"] = models.llama3(params["rope_scaling_factor"]) | {"original_max_position_embeddings": 8192}
+    return named, config
+
+
+# --- ours -----------------------------------------------------------------------------------------------------------
+
+
+def load(archive):
+    return torch.jit.load(io.BytesIO(Path(archive).read_bytes()), map_location="cpu")
+
+
+def groups():
+    """Groups that the fuser compiled in the last call."""
+    graph = str(torch.jit.last_executed_optimized_graph())
+    return graph.count("TensorExprGroup") + graph.count("FusionGroup") + graph.count("CudaFusion")
+
+
+def fuser_is_seen():
+    """Whether `groups` sees a group where there is one, in a torch that has a fuser for the CPU."""
+    chain = torch.jit.script(twice_and_more)
+    for _ in range(3):
+        chain(torch.ones(8))
+    return groups() > 0
+
+
+def twice_and_more(x):
+    return (x * 2 + 1).tanh() * x
+
+
+def run(archive, tokens, outputs, times=3):
+    """Logits of each batch, call by call as `KEY CALL`, and how many groups were fused."""
+    assert torch.is_grad_enabled()
+    module, logits, fused = load(archive), {}, 0
+    for key, batch in numpy.load(tokens).items():
+        for call in range(times):
+            answer = module.forward({"tokens": torch.from_numpy(batch)})
+            assert list(answer) == ["logits"] and answer["logits"].dtype == torch.float32 and not answer["logits"].requires_grad
+            logits[f"{key} {call}"] = answer["logits"].numpy()
+            fused += groups()
+    numpy.savez(outputs, **logits)
+    return fused
+
+
+def decode(archive, tokens, key, prefill):
+    """How far token by token with the cache is from all at once, and `last_only` from the last; fused groups."""
+    module = load(archive)
+    batch = torch.from_numpy(numpy.load(tokens)[key])
+    whole = module.forward({"tokens": batch})["logits"]
+    flag, fused = torch.tensor(1), 0
+    answer = module.forward({"tokens": batch[:, :prefill], "use_cache": flag})
+    parts = [answer["logits"]]
+    for at in range(prefill, batch.shape[1]):
+        past = {"past_key": answer["present_key"], "past_value": answer["present_value"]}
+        answer = module.forward({"tokens": batch[:, at:at + 1], **past})
+        parts.append(answer["logits"])
+        fused += groups()
+    # The rest in one call on top of the cache is the same again.
+    answer = module.forward({"tokens": batch[:, :prefill], "use_cache": flag})
+    past = {"past_key": answer["present_key"], "past_value": answer["present_value"]}
+    rest = module.forward({"tokens": batch[:, prefill:], **past})
+    stepwise, last = torch.cat(parts, 1), module.forward({"tokens": batch, "last_only": flag})["logits"]
+    one = module.forward({"tokens": batch[0]})["logits"]
+    return {
+        "step": float((stepwise - whole).abs().max()),
+        "argmax": bool((stepwise.argmax(-1) == whole.argmax(-1)).all()),
+        "rest": float((rest["logits"] - whole[:, prefill:]).abs().max()),
+        "last": float((last - whole[:, -1:]).abs().max()),
+        "one": float((one - whole[:1]).abs().max()),
+        "cache": list(rest["present_key"].shape),
+        "dtype": str(rest["present_key"].dtype),
+        "fused": fused,
+    }
+
+
+def refusal(archive, inputs):
+    """The words of the exception that `inputs` (shape, dtype, value) raise."""
+    tensors = {name: torch.full(shape, value, dtype=getattr(torch, dtype)) for name, (shape, dtype, value) in inputs.items()}
+    try:
+        load(archive).forward(tensors)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def speed(archive):
+    """Seconds: to load, and call by call, from the third on at sequence lengths that are new."""
+    start = time.perf_counter()
+    module = load(archive)
+    loaded, calls = time.perf_counter() - start, []
+    for length in [16, 16, *range(17, 25)]:
+        tokens = torch.zeros(1, length, dtype=torch.long)
+        start = time.perf_counter()
+        module.forward({"tokens": tokens})
+        calls.append(time.perf_counter() - start)
+    return {"load": loaded, "calls": calls}
+
+
+serve({
+    "version": lambda: torch.__version__,
+    "make": make,
+    "reference": reference,
+    "fuser_is_seen": fuser_is_seen,
+    "run": run,
+    "decode": decode,
+    "refusal": refusal,
+    "speed": speed,
+})
