@@ -77,18 +77,24 @@ fn tensors(carton: &Carton) -> Result<Vec<Row>> {
     Ok(once(&checkpoint.tensors).map(row).collect())
 }
 
-/// The tensors of a module without the index in which a module of weights lists them again.
-pub(crate) fn once<'t, 'a>(
+/// The tensors of a module without the lists in which our modules hold them a second time.
+fn once<'t, 'a>(
     tensors: &'t [(String, tensor::Tensor<'a>)],
 ) -> impl Iterator<Item = &'t (String, tensor::Tensor<'a>)> {
-    let is_index = |name: &str| name.starts_with("__tensors__");
-    let views: HashSet<_> =
-        tensors.iter().filter(|(name, _)| !is_index(name)).map(|(_, tensor)| view(tensor)).collect();
-    tensors.iter().filter(move |(name, tensor)| !is_index(name) || !views.contains(&view(tensor)))
+    // `list.0`, `list.1`, …: a list all of whose members have other names, too, is such a one.
+    let list = |name: &'t str| name.rsplit_once('.').filter(|(_, at)| at.parse::<u64>().is_ok());
+    let named: HashSet<_> =
+        tensors.iter().filter(|(name, _)| list(name).is_none()).map(|(_, tensor)| view(tensor)).collect();
+    let own: HashSet<&str> = tensors
+        .iter()
+        .filter(|(_, tensor)| !named.contains(&view(tensor)))
+        .filter_map(|(name, _)| Some(list(name)?.0))
+        .collect();
+    tensors.iter().filter(move |(name, _)| list(name).is_none_or(|(list, _)| own.contains(list)))
 }
 
 /// Equal for tensors that are the same elements.
-fn view<'t>(tensor: &'t tensor::Tensor<'_>) -> (tensor::StorageId, u64, &'t [u64], &'t [u64]) {
+pub(crate) fn view<'t>(tensor: &'t tensor::Tensor<'_>) -> (tensor::StorageId, u64, &'t [u64], &'t [u64]) {
     (tensor.storage().id(), tensor.storage_offset(), tensor.shape(), tensor.stride())
 }
 

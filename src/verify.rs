@@ -1,6 +1,6 @@
 //! `torch2carton verify`: every hash, every checksum, every rule; optionally every tensor's bits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,7 +15,7 @@ use torch_import::Checkpoint;
 
 use crate::beside::file_name;
 use crate::cli::{self, Usage};
-use crate::inspect_carton::once;
+use crate::inspect_carton::view;
 use crate::repack::counted;
 use crate::select::select;
 use crate::sources::Sources;
@@ -140,17 +140,22 @@ fn against(carton: &Carton, args: &cli::Verify) -> Result<Against> {
     let model = carton.model(MODEL_PT).with_context(shown)?;
     let found = Checkpoint::read(&model).with_context(|| format!("{}: {MODEL_PT}", shown()))?;
     let mut by_name: HashMap<&str, &Tensor<'_>> =
-        once(&found.tensors).map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        found.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let mut views = HashSet::new();
     let mut differences = Vec::new();
     for (name, tensor) in &expected.tensors {
         match by_name.remove(name.as_str()) {
             None => differences.push(format!("tensor `{}` is missing", name.escape_debug())),
-            Some(other) => differences.extend(
-                difference(tensor, other)?.map(|what| format!("tensor `{}` {what}", name.escape_debug())),
-            ),
+            Some(other) => {
+                views.insert(view(other));
+                let what = difference(tensor, other)?;
+                differences.extend(what.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
+            }
         }
     }
-    let mut more: Vec<&str> = by_name.into_keys().collect();
+    // Our modules hold tensors a second time, in lists.
+    let more = by_name.into_iter().filter(|(_, tensor)| !views.contains(&view(tensor)));
+    let mut more: Vec<&str> = more.map(|(name, _)| name).collect();
     more.sort_unstable();
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));

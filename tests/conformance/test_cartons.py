@@ -1,9 +1,12 @@
 """Cartons that were packed: the real client agrees, and size costs nothing where nothing is read."""
 
 import hashlib
+import http.server
 import json
 import os
+import shutil
 import struct
+import threading
 import time
 import zlib
 
@@ -16,6 +19,7 @@ spec_version = 1
 model_name = "everything"
 short_description = "All that the format knows."
 model_description = "With a picture: ![cat](@misc/cat.png)"
+required_platforms = ["x86_64-unknown-linux-gnu", "aarch64-apple-darwin"]
 license = "MIT OR Apache-2.0"
 repository = "https://example.org/repository"
 homepage = "https://example.org/"
@@ -43,16 +47,35 @@ name = "scalar"
 dtype = "uint64"
 shape = []
 
+[[output]]
+name = "ragged"
+dtype = "int16"
+shape = ["batch", "*"]
+
+[[output]]
+name = "same"
+dtype = "float32"
+shape = "x_shape"
+
 [[self_test]]
 name = "first"
 description = "it runs"
 inputs = { x = "@tensor_data/x", words = "@tensor_data/words" }
 expected_out = { y = "@tensor_data/y", scalar = "@tensor_data/scalar" }
 
+[[self_test]]
+inputs = { x = "@tensor_data/x", words = "@tensor_data/words" }
+unknown = { kept = [1, 2] }
+
 [[example]]
 name = "second"
 inputs = { x = "@misc/cat.png", words = "@tensor_data/words" }
 sample_out = { y = "@misc/out.bin" }
+
+[[example]]
+description = "without a name"
+inputs = { x = "@tensor_data/x", words = "@misc/folder/a=b.txt" }
+sample_out = { y = "@tensor_data/y" }
 
 [runner]
 runner_name = "torchscript"
@@ -66,6 +89,28 @@ mode = "x"
 fast = true
 """
 
+# What --tensor cannot make: parts of a ragged tensor, which is there and referred to by nothing: the client reads none.
+RAGGED = """
+[[tensor]]
+name = "long"
+dtype = "int16"
+shape = [3]
+file = "long.bin"
+inner = []
+
+[[tensor]]
+name = "short"
+dtype = "int16"
+shape = [1]
+file = "short.bin"
+inner = []
+
+[[tensor]]
+name = "ragged"
+dtype = "nested"
+inner = ["long", "short"]
+"""
+
 TENSORS = {  # descr and shape of the .npy file, its bytes, what the client reads
     "x": ("<f4", "(2, 3)", struct.pack("<6f", *range(6)), ["f", [[0, 1, 2], [3, 4, 5]]]),
     "y": (">f8", "(2, 2)", struct.pack(">4d", 1.5, 2, 3, 4), ["f", [[1.5, 2], [3, 4]]]),
@@ -77,10 +122,13 @@ TENSORS = {  # descr and shape of the .npy file, its bytes, what the client read
 @pytest.fixture
 def folder(tmp_path):
     for path, data in {"carton.toml": TOML.encode(), "model/model.pt": b"weights" * 20_000, "misc/cat.png": b"cat",
-                       "misc/out.bin": os.urandom(5000), "misc/folder/a=b.txt": b"equals"}.items():
+                       "misc/out.bin": os.urandom(5000), "misc/folder/a=b.txt": b"equals", "misc/empty": b"", "misc/sp ace ü.txt": b"name",
+                       "tensor_data/index.toml": RAGGED.encode(), "tensor_data/long.bin": struct.pack("<3h", 1, 2, 3),
+                       "tensor_data/short.bin": struct.pack("<h", -1)}.items():
         file = tmp_path / "everything" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
+    (tmp_path / "everything/model/link.pt").symlink_to("model.pt")
     for name, (descr, shape, data, _) in TENSORS.items():
         header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
         (tmp_path / f"{name}.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data)
@@ -98,21 +146,32 @@ def pack(folder, compression):
 def test_the_client_reads_everything(compression, folder, carton_client):
     path = pack(folder, compression)
     carton = Carton(path)
-    assert carton.manifest == carton.true_manifest() if compression != "zstd" else True  # Python has no zstd in zip files
+    if compression != "zstd":  # Python has no zstd in zip files
+        # A link's line has the hash of the file that it leads to.
+        link, leads_to = (hashlib.sha256(text).hexdigest().encode() for text in (b"model.pt", b"weights" * 20_000))
+        assert carton.manifest == carton.true_manifest().replace(link, leads_to)
     info = carton_client.ask("info", path=str(path))
     assert info["model_name"] == "everything" and info["license"] == "MIT OR Apache-2.0"
     assert info["short_description"] == "All that the format knows."
     assert info["model_description"] == "With a picture: ![cat](@misc/cat.png)"
     assert (info["repository"], info["homepage"]) == ("https://example.org/repository", "https://example.org/")
     assert info["inputs"][0] == {"name": "x", "dtype": "float32", "shape": ["batch", 3]}
-    assert [(o["name"], o["dtype"], o["shape"]) for o in info["outputs"]] == [("y", "float64", ["batch", 2]), ("scalar", "uint64", [])]
+    assert info["inputs"][1] == {"name": "words", "dtype": "string", "shape": None}  # what it makes of "*"
+    assert [(o["name"], o["dtype"], o["shape"]) for o in info["outputs"]] == [
+        ("y", "float64", ["batch", 2]), ("scalar", "uint64", []), ("ragged", "int16", ["batch", None]), ("same", "float32", "x_shape")]
+    assert info["required_platforms"] == ["x86_64-unknown-linux-gnu", "aarch64-apple-darwin"]
+    assert info["runner"] == {"name": "torchscript", "framework": "=2.0", "compat": 1, "opts": {"threads": 4, "scale": 0.5, "mode": "x", "fast": True}}
     misc = {str(f.relative_to(folder / "misc")): hashlib.sha256(f.read_bytes()).hexdigest()
             for f in (folder / "misc").rglob("*") if f.is_file()}
     assert info["misc"] == misc
     whole = carton_client.ask("whole", path=str(path))
     value = {name: read for name, (*_, read) in TENSORS.items()}
-    assert whole["tests"] == [["first", "it runs", {k: value[k] for k in ("x", "words")}, {k: value[k] for k in ("y", "scalar")}]]
-    assert whole["examples"] == [["second", None, {"x": misc["cat.png"], "words": value["words"]}, {"y": misc["out.bin"]}]]
+    inputs = {k: value[k] for k in ("x", "words")}
+    assert whole["tests"] == [["first", "it runs", inputs, {k: value[k] for k in ("y", "scalar")}], [None, None, inputs, {}]]
+    assert whole["examples"] == [
+        ["second", None, {"x": misc["cat.png"], "words": value["words"]}, {"y": misc["out.bin"]}],
+        [None, "without a name", {"x": value["x"], "words": misc["folder/a=b.txt"]}, {"y": value["y"]}]]
+    assert whole["words"]["x"] == ["numbers", "scope/x:0"] and whole["words"]["y"] == [None, None]
     assert whole["opts"] == {"threads": 4, "scale": 0.5, "mode": "x", "fast": True}
 
 
@@ -129,6 +188,59 @@ def test_each_compression_is_the_same_model(folder):
     succeed("pack", folder.with_name("unpacked"), "-o", path)
     assert hashlib.sha256(Carton(folder.with_name("stored.carton")).manifest).hexdigest() in hashes
     assert json.loads(succeed("verify", "--json", path).stdout)["manifest_sha256"] in hashes
+
+
+class Blobs(http.server.BaseHTTPRequestHandler):
+    """Serves the folder of blobs."""
+
+    def do_GET(self):
+        data = (self.server.folder / self.path.rsplit("/", 1)[1]).read_bytes()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    """A folder for blobs, and the URL under which it is served."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Blobs)
+    server.folder = tmp_path / "blobs"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.folder, f"http://127.0.0.1:{server.server_port}/b"
+    server.shutdown()
+
+
+def test_links_work_both_ways(folder, blobs, carton_client):
+    blob_folder, url = blobs
+    whole, ours, theirs, resolved = (folder.with_name(f"{name}.carton") for name in ("stored", "ours", "theirs", "resolved"))
+    pack(folder, "stored")
+    succeed("shrink", whole, "--base", url, "--blobs", blob_folder, "--min-size", "0", "-o", ours)
+    report = json.loads(succeed("verify", "--json", ours).stdout)
+    # The client fetches what we left out ...
+    misc = {str(f.relative_to(folder / "misc")): hashlib.sha256(f.read_bytes()).hexdigest()
+            for f in (folder / "misc").rglob("*") if f.is_file()}
+    assert carton_client.ask("info", path=str(ours))["misc"] == misc
+    assert carton_client.ask("whole", path=str(ours)) == carton_client.ask("whole", path=str(whole))
+    # ... and we what the client leaves out.
+    urls = {path.name: [f"{url}/{path.name}"] for path in blob_folder.iterdir()}
+    shutil.copy(carton_client.ask("shrink", path=str(whole), urls=urls), theirs)
+    for small in (ours, theirs):
+        listed = json.loads(succeed("inspect", "--json", small).stdout)
+        assert {file["sha256"] for file in listed["absent"]} == set(urls)
+        refuse("resolve", small, "-o", resolved)
+        succeed("resolve", small, "-o", resolved, "--allow-http")
+        again = json.loads(succeed("verify", "--json", resolved).stdout)
+        assert (again["ok"], again["manifest_sha256"]) == (True, report["manifest_sha256"])
+        assert carton_client.ask("info", path=str(resolved)) == carton_client.ask("info", path=str(whole))
+
+
+def test_what_the_client_writes_is_right(folder, carton_client):
+    report = json.loads(succeed("verify", "--json", carton_client.ask("shrink", path=str(pack(folder, "zstd")), urls={})).stdout)
+    assert report["ok"] and report["findings"] == []
 
 
 def test_conversions_verify_against_their_checkpoint(case):

@@ -107,6 +107,14 @@ impl<'a> Storage<'a> {
         }
     }
 
+    /// The bytes in place, nothing copied, read or checked; `None` where no file holds them as they are.
+    pub fn mapped_bytes(&self) -> Option<&'a [u8]> {
+        match &*self.inner {
+            Inner::Mapped { file, range, .. } if self.swap == 1 => file.bytes().get(range.clone()),
+            _ => None,
+        }
+    }
+
     /// The number of bytes.
     pub fn len(&self) -> u64 {
         match &*self.inner {

@@ -144,6 +144,17 @@ impl<'a> Tensor<'a> {
         Gathered::new(self)
     }
 
+    /// The elements in C order, little-endian, in place: nothing is copied, read or checked. `None` where
+    /// they lie in another order or in no file as they are.
+    ///
+    /// The bytes are the file's own. Where another program cuts it short meanwhile, the system ends the one
+    /// that touches what is gone; [`gathered`](Self::gathered) reports it.
+    pub fn mapped_bytes(&self) -> Option<&'a [u8]> {
+        let (bytes, span) = (self.storage.mapped_bytes()?, self.span());
+        let span = usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?;
+        if self.is_contiguous() { bytes.get(span) } else { None }
+    }
+
     /// The bytes of the storage from the view's first element to its last.
     pub fn span(&self) -> Range<u64> {
         let start = self.offset.saturating_mul(self.dtype.size());

@@ -28,8 +28,9 @@ async def read_info(path):
 
 
 async def read_whole(path):
-    """What `info` leaves out: options, tests and examples, each tensor as [dtype, nested list]."""
+    """What `info` leaves out: the words on inputs and outputs, options, tests and examples, each tensor as [dtype, nested list]."""
     info = await cartonml.get_model_info(path)
+    words = {spec.name: [spec.description, spec.internal_name] for spec in [*info.inputs, *info.outputs]}
 
     async def read(value):
         if isinstance(value, cartonml.LazyLoadedTensor):
@@ -42,7 +43,12 @@ async def read_whole(path):
 
     tests = [[t.name, t.description, await all_of(t.inputs), await all_of(t.expected_out)] for t in info.self_tests]
     examples = [[e.name, e.description, await all_of(e.inputs), await all_of(e.sample_out)] for e in info.examples]
-    return {"tests": tests, "examples": examples, "opts": info.runner.opts}
+    return {"words": words, "tests": tests, "examples": examples, "opts": info.runner.opts}
+
+
+async def shrink(path, urls):
+    """Where the client writes the carton without the files that have URLs."""
+    return str(await cartonml.shrink(path, urls))
 
 
 async def load_and_infer(path, inputs, outputs, times):
@@ -56,6 +62,7 @@ async def load_and_infer(path, inputs, outputs, times):
 serve({
     "info": lambda **request: asyncio.run(read_info(**request)),
     "whole": lambda **request: asyncio.run(read_whole(**request)),
+    "shrink": lambda **request: asyncio.run(shrink(**request)),
     "infer": lambda **request: asyncio.run(load_and_infer(**request)),
     "versions": lambda: {"python": sys.version.split()[0]},
 })
