@@ -311,13 +311,18 @@ fn small_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| shown(path))
 }
 
-fn config(args: &cli::Convert, file: &Path, converted: &Converted<'_>) -> Result<Config> {
+fn config(
+    args: &cli::Convert,
+    file: &Path,
+    converted: &Converted<'_>,
+    has: &dyn Fn(&str) -> bool,
+) -> Result<Config> {
     let mut config = Config::new(Runner::new("torchscript", "=2.0", 1));
     config.model_name = Some(model_name(args, file));
     config.inputs = converted.inputs.iter().map(port).collect::<Result<_>>()?;
     config.outputs = converted.outputs.iter().map(port).collect::<Result<_>>()?;
     if let Some(file) = &args.config {
-        config = merge::merged(&config, file)?;
+        config = merge::merged(&config, file, has)?;
     }
     for (field, given) in [
         (&mut config.model_name, &args.name),
@@ -370,14 +375,14 @@ fn write(
     values: Option<&str>,
     quiet: bool,
 ) -> Result<Written> {
-    let config = config(args, file, converted)?;
     let has = |path: &str| {
         let taken = misc.iter().any(|(name, _)| path.strip_prefix("misc/") == Some(name));
         taken || (path == VALUES && values.is_some())
     };
+    let config = config(args, file, converted, &has)?;
     let problems = config.check(&TensorIndex::default(), &has);
     if !problems.0.is_empty() {
-        return Err(repack::refused(args.config.as_deref().unwrap_or(target), &problems));
+        return Err(repack::refused(target, &problems));
     }
     let config = config.to_toml()?;
     let index = TensorIndex::default().to_toml()?;

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use carton_format::{Config, Place, Problem, Problems, place};
+use carton_format::{Config, Place, Problem, Problems, TensorIndex, place};
 use toml::{Table, Value};
 
 use crate::repack::refused;
@@ -18,8 +18,8 @@ const NAMED: &[&str] = &["input", "output"];
 /// Arrays of tables that grow.
 const GROWING: &[&str] = &["self_test", "example"];
 
-/// The fields of the file at `path` over those of `config`.
-pub(crate) fn merged(config: &Config, path: &Path) -> Result<Config> {
+/// The fields of the file at `path` over those of `config`, for a carton that `has` files.
+pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
     let shown = || path.display().to_string();
     let len = path.metadata().with_context(shown)?.len();
     if len > LIMIT {
@@ -54,19 +54,24 @@ pub(crate) fn merged(config: &Config, path: &Path) -> Result<Config> {
             }
         }
     }
-    match Config::parse(&toml::to_string(&base)?) {
-        Ok(parsed) => Ok(parsed.document),
-        Err(carton_format::Error::Document(Problems(problems))) => {
-            // They are those of the file, which nobody has seen merged.
-            let problems = problems.into_iter().map(|problem| Problem {
-                document: shown(),
-                place: place(&text, &own_key(&problem.key, &base, &given)),
-                ..problem
-            });
-            Err(refused(path, &Problems(problems.collect())))
+    let Problems(problems) = match Config::parse(&toml::to_string(&base)?) {
+        Ok(parsed) => {
+            let problems = parsed.document.check(&TensorIndex::default(), has);
+            if problems.0.is_empty() {
+                return Ok(parsed.document);
+            }
+            problems
         }
-        Err(error) => Err(error).with_context(shown),
-    }
+        Err(carton_format::Error::Document(problems)) => problems,
+        Err(error) => return Err(error).with_context(shown),
+    };
+    // They are those of the file, which nobody has seen merged.
+    let problems = problems.into_iter().map(|problem| Problem {
+        document: shown(),
+        place: place(&text, &own_key(&problem.key, &base, &given)),
+        ..problem
+    });
+    Err(refused(path, &Problems(problems.collect())))
 }
 
 /// What stands at `key` after the merging, by its key in the file: `[[input]]` and `[[output]]` go by name.

@@ -65,7 +65,13 @@ pub(crate) fn model(root: &Path) -> PathBuf {
     write(folder.join("model/model.pt"), (0..20_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>());
     #[cfg(unix)]
     {
-        std::os::unix::fs::symlink("model.pt", folder.join("model/link.pt")).expect("a temporary folder");
+        use std::os::unix::fs::symlink;
+        let target = |name: &str| folder.join("model").join(name);
+        symlink("model.pt", target("link.pt")).expect("a temporary folder");
+        // From one link to the next, up from a folder, and an absolute one: Carton stores it as a relative one.
+        std::fs::create_dir_all(target("sub")).expect("a temporary folder");
+        symlink("../link.pt", target("sub/link.pt")).expect("a temporary folder");
+        symlink(target("model.pt"), target("sub/absolute.pt")).expect("a temporary folder");
     }
     folder
 }

@@ -3,6 +3,7 @@
 //! Drop a file into `checkpoints/` or `hostile/` and run the tests: the new snapshot lies in
 //! `snapshots/` for review. `generate.py` made the inputs with real PyTorch.
 
+mod carton_refusals;
 mod carton_tools;
 mod cartons;
 mod checkpoints;

@@ -21,6 +21,8 @@ pub const MODEL: &str = "model/";
 const DOCUMENT: u64 = 256 << 20;
 /// The most bytes of the documents that people write. Parsed, TOML takes many times its length.
 const WRITTEN: u64 = 16 << 20;
+/// Links that lead from one to the next, at most: as Linux has it.
+const LINKS_IN_A_ROW: usize = 40;
 /// Bytes of a link's target, at most: what Linux allows for a path.
 const TARGET: u64 = 4096;
 /// What the system writes beside a folder's files for its own use.
@@ -253,21 +255,27 @@ impl Carton {
         self.file_len(path) != FileLen::Missing
     }
 
-    /// The file that the link `entry` leads to.
+    /// The file that the link `entry` leads to, through other links where they lie between.
     ///
     /// # Errors
-    /// When it leads out of `model/`, to nothing, or to another link, or is damaged.
+    /// When it leads out of `model/`, to nothing or in a circle, or is damaged.
     pub fn link_target(&self, entry: &Entry) -> Result<String> {
-        let text = self.link_text(entry)?;
-        resolve_link(&entry.path, &text)
-            .filter(|resolved| match self.entry(resolved) {
-                Ok(found) => !found.link,
-                Err(error) => matches!(error, Error::Elsewhere { .. }),
-            })
-            .ok_or(Error::Link { path: entry.path.clone(), target: text })
+        let mut at = entry;
+        for _ in 0..LINKS_IN_A_ROW {
+            let text = self.link_text(at)?;
+            let resolved = resolve_link(&at.path, &text);
+            let found = resolved.as_deref().map(|resolved| self.entry(resolved));
+            match (found, resolved) {
+                (Some(Ok(found)), _) if found.link => at = found,
+                (Some(Ok(_) | Err(Error::Elsewhere { .. })), Some(resolved)) => return Ok(resolved),
+                _ => return Err(Error::Link { path: at.path.clone(), target: text }),
+            }
+        }
+        Err(Error::Link { path: entry.path.clone(), target: self.link_text(entry)? })
     }
 
-    /// What the link `entry` says, as it stands there.
+    /// What the link `entry` says. An absolute path into `model/` of the folder that was opened is made a
+    /// relative one, as Carton stores it.
     ///
     /// # Errors
     /// When it is longer than a path can be, damaged, or no UTF-8.
@@ -278,7 +286,12 @@ impl Carton {
         }
         let mut text = Vec::new();
         self.read(path)?.read_to_end(&mut text).map_err(|error| self.unwrapped(path, error))?;
-        String::from_utf8(text).map_err(|_| Error::Text { path: path.clone() })
+        let text = String::from_utf8(text).map_err(|_| Error::Text { path: path.clone() })?;
+        let model = self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL)).ok()).flatten();
+        let inside = model.and_then(|model| Path::new(&text).strip_prefix(model).ok()?.to_str());
+        // The link lies in `model/` itself, or so many folders below it.
+        let below = path.matches('/').count().saturating_sub(1);
+        Ok(inside.map(|inside| "../".repeat(below) + inside).unwrap_or(text))
     }
 
     /// The checkpoint or TorchScript archive at `path`, such as `model/model.pt`. A stored one is mapped

@@ -146,7 +146,7 @@ impl Carton {
             report.notes.push(format!("{} files are not here; LINKS says where to fetch them", absent.len()));
         }
         if !manifest.lines().any(|(path, _)| path.starts_with(MODEL)) {
-            report.say(MODEL, "there is no file in it".to_owned());
+            report.say(MODEL, format!("there is no file in {MODEL}"));
         }
     }
 

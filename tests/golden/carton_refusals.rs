@@ -1,0 +1,525 @@
+//! What the subcommands for cartons refuse, and in which words.
+
+#![expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use mapped::{Sink, Window};
+use zip_layout::{Content, Entry, Method, Packed, ZipWriter};
+
+use crate::carton_tools::{model, ok, run, scratch, write};
+use crate::program::folder;
+
+/// The transcript of a command that must fail, behind a line that says what it is about.
+fn refused(texts: &mut String, root: &Path, what: &str, args: &[&str]) {
+    let (status, text) = run(root, args);
+    assert!(matches!(status, Some(1 | 2)), "{what}: {text}");
+    let text = text.replace(&root.display().to_string(), "ROOT");
+    texts.extend(["--- ", what, "\n", &text]);
+}
+
+struct Bytes(Vec<u8>);
+
+impl<'a> Sink<'a> for Bytes {
+    fn write(&mut self, window: Window<'a>) -> std::io::Result<()> {
+        self.0.extend_from_slice(&window);
+        Ok(())
+    }
+}
+
+/// A zip file of these entries, whatever they say.
+fn zip(entries: &[(&str, Content<'_, '_>)]) -> Vec<u8> {
+    let mut sink = Bytes(Vec::new());
+    let mut writer = ZipWriter::new(&mut sink);
+    for (name, content) in entries {
+        writer.add(&Entry { name, alignment: 1, content: *content }).expect("memory takes it");
+    }
+    writer.finish().expect("memory takes it");
+    sink.0
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const RUNNER: &str = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
+
+/// A carton of these files and the two that each has; MANIFEST tells the truth.
+fn carton(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut all = vec![("model/w", &b"w"[..]), ("tensor_data/index.toml", b"tensor = []\n")];
+    if !files.iter().any(|(name, _)| *name == "carton.toml") {
+        all.push(("carton.toml", RUNNER.as_bytes()));
+    }
+    all.retain(|(name, _)| !files.iter().any(|(other, _)| other == name));
+    all.extend(files);
+    all.sort_by_key(|(name, _)| *name);
+    let listed = all.iter().filter(|(name, _)| !["MANIFEST", "LINKS"].contains(name));
+    let manifest: String = listed.map(|(name, bytes)| format!("{name}={}\n", sha256(bytes))).collect();
+    if !files.iter().any(|(name, _)| *name == "MANIFEST") {
+        all.push(("MANIFEST", manifest.as_bytes()));
+    }
+    let entries: Vec<_> = all.iter().map(|(name, bytes)| (*name, Content::Bytes(bytes))).collect();
+    zip(&entries)
+}
+
+/// `carton`, with a link among its files.
+fn linked(name: &str, target: &str) -> Vec<u8> {
+    let hash = sha256(b"w");
+    let mut lines = [
+        format!("carton.toml={}\n", sha256(RUNNER.as_bytes())),
+        format!("{name}={hash}\n"),
+        format!("model/w={hash}\n"),
+        format!("tensor_data/index.toml={}\n", sha256(b"tensor = []\n")),
+    ];
+    lines.sort();
+    zip(&[
+        ("carton.toml", Content::Bytes(RUNNER.as_bytes())),
+        ("tensor_data/index.toml", Content::Bytes(b"tensor = []\n")),
+        ("model/w", Content::Bytes(b"w")),
+        (name, Content::Link(target.as_bytes())),
+        ("MANIFEST", Content::Bytes(lines.concat().as_bytes())),
+    ])
+}
+
+/// `carton`, whose model is compressed to `packed`.
+fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
+    let (toml, index) = (RUNNER.as_bytes(), b"tensor = []\n");
+    let blob = mapped::OwnedBlob(packed.to_vec());
+    let content = Content::Packed(Packed { blob: &blob, method, len: 7, crc: crc32fast::hash(b"weights") });
+    let manifest = format!(
+        "carton.toml={}\nmodel/w={}\ntensor_data/index.toml={}\n",
+        sha256(toml),
+        sha256(b"weights"),
+        sha256(index)
+    );
+    zip(&[
+        ("carton.toml", Content::Bytes(toml)),
+        ("tensor_data/index.toml", Content::Bytes(index)),
+        ("model/w", content),
+        ("MANIFEST", Content::Bytes(manifest.as_bytes())),
+    ])
+}
+
+/// Ten mistakes in one document.
+const TEN: &str = r#"spec_version = 2
+model_name = ["a"]
+short_description = "----------------------------------------------------------------------------------------------------!"
+homepage = "carton.run"
+required_platforms = ["toaster"]
+[[input]]
+name = "x"
+dtype = "float16"
+shape = [-1]
+[[output]]
+dtype = "float32"
+[[self_test]]
+[runner]
+required_framework_version = "newest"
+[runner.opts]
+deep = { a = 1 }
+"#;
+
+fn hostile() -> Vec<(&'static str, Vec<u8>)> {
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("memory takes it");
+    let two_frames = [zstd(b"wei"), zstd(b"ghts")].concat();
+    let behind = [zstd(b"weights"), b"more".to_vec()].concat();
+    let mut method = carton(&[]);
+    for at in 0..method.len() {
+        let place = match method.get(at..at + 4) {
+            Some(b"PK\x03\x04") => at + 8,
+            Some(b"PK\x01\x02") => at + 10,
+            _ => continue,
+        };
+        // bzip2.
+        method[place] = 12;
+    }
+    let front = [b"#!/bin/sh\n".to_vec(), carton(&[])].concat();
+    let cut = carton(&[])[..300].to_vec();
+    let hash = "0".repeat(64);
+    let big = vec![b'#'; (16 << 20) + 1];
+    let strings = "[[tensor]]\nname = 's'\ndtype = 'string'\nshape = [2]\nfile = 's.toml'\ninner = []\n";
+    let index = "[[tensor]]\nname = 'a'\ndtype = 'int8'\nshape = [3]\nfile = 'a.bin'\n[[tensor]]\nname = 'a'\n\
+        dtype = 'half'\nshape = 'n'\nfile = 'b.bin'\n[[tensor]]\nname = 'n'\ndtype = 'nested'\ninner = ['n', 'z']\n";
+    let manifest = format!(
+        "b={hash}\nb={hash}\na={hash}\n../c={hash}\nMANIFEST={hash}\nd = {hash}\ne\r\nf={}\n",
+        "A".repeat(64)
+    );
+    let links = "version = 2\n[urls]\nx = ['https://example.org']\n0707070707070707070707070707070707070707070707070707070707070707 = ['ftp://a', 3]\n";
+    let listed = format!("carton.toml={}\nmisc/gone={hash}\n", sha256(RUNNER.as_bytes()));
+    let model_link = linked("model/l", &format!("{}w", "./".repeat(2048)));
+    vec![
+        ("no zip file", b"PK\x03\x04 and no more".to_vec()),
+        ("cut short", cut),
+        ("bytes in front", front),
+        ("no MANIFEST", zip(&[("carton.toml", Content::Bytes(RUNNER.as_bytes()))])),
+        ("a bad MANIFEST", carton(&[("MANIFEST", manifest.as_bytes())])),
+        (
+            "files that are not listed, and listed files that are not there",
+            carton(&[("MANIFEST", listed.as_bytes())]),
+        ),
+        ("no carton.toml, no model", zip(&[("MANIFEST", Content::Bytes(b""))])),
+        ("ten mistakes in carton.toml", carton(&[("carton.toml", TEN.as_bytes())])),
+        ("a carton.toml that is no text", carton(&[("carton.toml", b"\xff\xfe")])),
+        ("a carton.toml that is too large", carton(&[("carton.toml", &big)])),
+        (
+            "a bad index",
+            carton(&[("tensor_data/index.toml", index.as_bytes()), ("tensor_data/a.bin", b"12")]),
+        ),
+        (
+            "a string too few",
+            carton(&[
+                ("tensor_data/index.toml", strings.as_bytes()),
+                ("tensor_data/s.toml", b"data = [\"one\"]\n"),
+            ]),
+        ),
+        ("a bad LINKS", carton(&[("LINKS", links.as_bytes())])),
+        ("an entry twice", carton(&[("misc/a", b"1"), ("misc/a", b"2")])),
+        ("a file below a file", carton(&[("misc/a", b"1"), ("misc/a/b", b"2")])),
+        ("a path that climbs", carton(&[("misc/../../evil", b"1")])),
+        ("an absolute path", carton(&[("/tmp/evil", b"1")])),
+        ("a path with a backslash", carton(&[("misc\\..\\evil", b"1")])),
+        ("a path with a drive", carton(&[("C:evil", b"1")])),
+        ("a path with an empty part", carton(&[("misc//evil", b"1")])),
+        ("a path that begins with ./", carton(&[("./misc/evil", b"1")])),
+        ("a path with a zero", carton(&[("misc/evil\0.txt", b"1")])),
+        ("a path with an escape sequence", carton(&[("misc/\x1b[2Jevil", b"1")])),
+        ("a link that climbs", linked("model/l", "../../evil")),
+        ("a link to an absolute path", linked("model/l", "/etc/passwd")),
+        ("links in a circle", linked("model/l", "./l")),
+        ("a link to nothing", linked("model/l", "nothing")),
+        ("a link that is too long", model_link),
+        ("a link in misc", linked("misc/l", "w")),
+        ("bzip2", method),
+        ("two frames of zstd", compressed(&two_frames, Method::Zstd)),
+        ("bytes behind the frame", compressed(&behind, Method::Zstd)),
+        ("no zstd at all", compressed(b"weights", Method::Zstd)),
+        ("more than was promised", compressed(&zstd(&[0; 1000]), Method::Zstd)),
+        ("other content than was promised", compressed(&zstd(b"WEIGHTS"), Method::Zstd)),
+    ]
+}
+
+#[test]
+fn hostile_cartons_are_refused_by_every_subcommand() {
+    let mut texts = String::new();
+    for (what, bytes) in hostile() {
+        let scratch = scratch();
+        let root = scratch.path();
+        write(root.join("x.carton"), bytes);
+        refused(&mut texts, root, what, &["verify", "x.carton"]);
+        // What only verify looks for harms nobody.
+        let harmless = ["bytes in front", "ten mistakes in carton.toml", "a carton.toml that is too large"];
+        let is_document =
+            harmless.contains(&what) || what.starts_with("a bad index") || what.starts_with("a string");
+        let is_text = what == "a carton.toml that is no text" || what == "no carton.toml, no model";
+        for args in [
+            &["unpack", "x.carton", "-C", "d", "-q"][..],
+            &["resolve", "x.carton", "-o", "r.carton", "-q"],
+            &[
+                "shrink",
+                "x.carton",
+                "--base",
+                "https://a.b",
+                "--blobs",
+                "b",
+                "--min-size",
+                "0",
+                "-o",
+                "s.carton",
+                "-q",
+            ],
+        ] {
+            let (status, text) = run(root, args);
+            assert!(status == Some(1) || is_document || is_text, "{what}: {args:?}: {text}");
+        }
+        // Nothing leaves the folder, and nothing of a damaged carton stays in it.
+        let left = |path: &Path| path.read_dir().map_or(0, Iterator::count);
+        assert!(is_document || is_text || left(&root.join("d")) == 0, "{what}");
+        let names: Vec<_> =
+            root.read_dir().expect("it is there").flatten().map(|it| it.file_name()).collect();
+        let known = ["x.carton", "d", "b", "r.carton", "s.carton"];
+        assert!(names.iter().all(|name| known.iter().any(|known| name == known)), "{what}: {names:?}");
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn what_pack_refuses() {
+    let scratch = scratch();
+    let root = scratch.path();
+    model(root);
+    let mut texts = String::new();
+    let mut refused = |what: &str, args: &[&str]| refused(&mut texts, root, what, args);
+    write(root.join("file"), "");
+    refused("a file", &["pack", "file"]);
+    refused("an output in the folder", &["pack", "everything", "-o", "everything/misc/x.carton"]);
+    refused("an output in no folder", &["pack", "everything", "-o", "nowhere/x.carton"]);
+    refused("a folder as output", &["pack", "everything", "-o", "everything"]);
+    refused("a tensor without a file", &["pack", "everything", "--tensor", "x"]);
+    refused("a tensor without a name", &["pack", "everything", "--tensor", "=file"]);
+    refused("two tensors of one name", &["pack", "everything", "--tensor", "a=file", "--tensor", "a=file"]);
+    refused("no array", &["pack", "everything", "--tensor", "a=file"]);
+    let npy = |descr: &str, order: &str, shape: &str, data: &[u8]| {
+        let header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n");
+        let len = u16::try_from(header.len()).expect("it is short").to_le_bytes();
+        [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
+    };
+    for (what, bytes) in [
+        ("a header that is no text", b"\x93NUMPY\x01\x00\x01\x00\xff".to_vec()),
+        (
+            "a header without a shape",
+            b"\x93NUMPY\x01\x00\x26\x00{'descr': '<f4', 'fortran_order': True}".to_vec(),
+        ),
+        ("named fields", npy("[('a', '<f4')]", "False", "(1,)", b"1234")),
+        ("no order", npy("'<f4'", "Maybe", "(1,)", b"1234")),
+        ("no shape", npy("'<f4'", "False", "(n,)", b"1234")),
+        ("complex numbers", npy("'<c8'", "False", "(1,)", b"12345678")),
+        ("bytes that are missing", npy("'<f4'", "False", "(2,)", b"1234")),
+        ("bytes that are too many", npy("'<f4'", "False", "(1,)", b"12345")),
+        ("a shape without end", npy("'<f4'", "False", "(9223372036854775807, 9)", b"1234")),
+        ("strings in Fortran order", npy("'<U1'", "True", "(1,)", b"a\0\0\0")),
+        ("strings of some length", npy("'<Ux'", "False", "(1,)", b"a\0\0\0")),
+        ("strings of no length", npy("'<U0'", "False", "(1000000000000,)", b"")),
+        ("strings that are missing", npy("'<U1'", "False", "(2,)", b"a\0\0\0")),
+        ("strings that are none", npy("'<U1'", "False", "(1,)", b"\0\xd8\0\0")),
+    ] {
+        write(root.join("a.npy"), bytes);
+        refused(what, &["pack", "everything", "--tensor", "a=a.npy"]);
+    }
+    write(root.join("a.npy"), npy("'<f4'", "False", "(1,)", b"1234"));
+    refused("a tensor that is there", &["pack", "everything", "--tensor", "x=a.npy"]);
+    #[cfg(unix)]
+    {
+        let misc = root.join("everything/misc");
+        let remove = |name: &str| std::fs::remove_file(misc.join(name)).expect("it was made");
+        std::os::unix::fs::symlink("cat.txt", misc.join("link")).expect("a temporary folder");
+        refused("a link outside of model", &["pack", "everything"]);
+        remove("link");
+        std::os::unix::net::UnixListener::bind(misc.join("socket")).expect("a temporary folder");
+        refused("a socket", &["pack", "everything"]);
+        remove("socket");
+        for name in ["12:30.txt", "a\nb"] {
+            write(misc.join(name), "");
+            refused("a name that no carton has", &["pack", "everything"]);
+            remove(name);
+        }
+        let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff");
+        // Some filesystems have no such names.
+        if std::fs::write(misc.join(name), "").is_ok() {
+            refused("a name that is no UTF-8", &["pack", "everything"]);
+            std::fs::remove_file(misc.join(name)).expect("it was made");
+        }
+    }
+    write(root.join("everything/carton.toml"), TEN);
+    refused("ten mistakes", &["pack", "everything"]);
+    assert!(!root.join("everything.carton").exists());
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn what_unpack_shrink_and_resolve_refuse() {
+    let scratch = scratch();
+    let root = scratch.path();
+    model(root);
+    ok(root, &["pack", "everything", "-o", "x.carton", "--compression", "stored", "-q"]);
+    let mut texts = String::new();
+    let mut refused = |what: &str, args: &[&str]| refused(&mut texts, root, what, args);
+    for (command, more) in [
+        ("unpack", &["-C", "d"][..]),
+        ("shrink", &["--base", "https://a.b", "--blobs", "b", "-o", "y.carton"]),
+        ("resolve", &["-o", "y.carton"]),
+    ] {
+        refused("a folder", &[&[command, "everything"], more].concat());
+    }
+    for base in ["example.org", "ftp://example.org", "https://example.org/?a=b"] {
+        refused("a base", &["shrink", "x.carton", "--base", base, "--blobs", "b", "-o", "y.carton"]);
+    }
+    let shrink = ["shrink", "x.carton", "--base", "https://a.b/", "--blobs", "b", "-o"];
+    refused("an output that is the input", &[&shrink[..], &["./x.carton"]].concat());
+    ok(root, &[&shrink[..], &["s.carton", "-q"]].concat());
+    let blob = root.join("b").read_dir().expect("it was made").flatten().next().expect("a blob").path();
+    let mut bytes = std::fs::read(&blob).expect("it was written");
+    bytes[0] ^= 1;
+    write(blob.clone(), &bytes);
+    refused("a blob that is damaged", &[&shrink[..], &["s.carton"]].concat());
+    write(blob, "short");
+    refused("a blob that is too short", &[&shrink[..], &["s.carton"]].concat());
+    refused("an output that is there", &["resolve", "s.carton", "-o", "x.carton", "--no-clobber"]);
+    write(root.join("in_the_way"), "");
+    refused("a cache that is a file", &["resolve", "s.carton", "-o", "y.carton", "--cache", "in_the_way"]);
+    refused("a timeout", &["resolve", "s.carton", "-o", "y.carton", "--timeout", "0"]);
+    refused(
+        "blobs in a file",
+        &["shrink", "x.carton", "--base", "https://a.b", "--blobs", "in_the_way", "-o", "y"],
+    );
+    refused("a target that is a file", &["unpack", "x.carton", "-C", "in_the_way"]);
+    write(root.join("d/MANIFEST"), "mine");
+    write(root.join("d/model/model.pt/file"), "mine");
+    refused("a folder where a file goes", &["unpack", "x.carton", "-C", "d", "--force"]);
+    write(root.join("e/model"), "mine");
+    refused("a file where a folder goes", &["unpack", "x.carton", "-C", "e", "--force"]);
+    write(root.join("f/carton.toml"), "mine");
+    refused("a file that is there", &["unpack", "x.carton", "-C", "f"]);
+    assert_eq!(std::fs::read(root.join("f/carton.toml")).expect("it is there"), b"mine");
+    for name in
+        ["MANIFEST", "tensor_data/index.toml", "tensor_data/x.bin", "tensor_data/y.toml", "misc/cat.txt"]
+    {
+        write(root.join("g").join(name), "mine");
+    }
+    write(root.join("g/model/model.pt"), "mine");
+    refused("more files that are there than are listed", &["unpack", "x.carton", "-C", "g"]);
+    #[cfg(unix)]
+    {
+        std::fs::create_dir_all(root.join("outside")).expect("a temporary folder");
+        std::fs::create_dir_all(root.join("h")).expect("a temporary folder");
+        std::os::unix::fs::symlink("../outside", root.join("h/misc")).expect("a temporary folder");
+        refused("a link where a folder goes", &["unpack", "x.carton", "-C", "h", "--force"]);
+        assert_eq!(root.join("outside").read_dir().expect("it is there").count(), 0);
+        assert_eq!(root.join("h").read_dir().expect("it is there").count(), 1, "the link alone");
+        // A link where a file goes is replaced, not followed.
+        write(root.join("outside/secret"), "mine");
+        write(root.join("i/misc/other"), "mine");
+        std::os::unix::fs::symlink("../../outside/secret", root.join("i/misc/cat.txt"))
+            .expect("a temporary folder");
+        ok(root, &["unpack", "x.carton", "-C", "i", "--force", "-q"]);
+        assert_eq!(std::fs::read(root.join("outside/secret")).expect("it is there"), b"mine");
+        assert!(!root.join("i/misc/cat.txt").is_symlink());
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn what_a_configuration_is_refused_for() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let checkpoint = folder().join("checkpoints/plain.pth");
+    let checkpoint = checkpoint.to_str().expect("UTF-8");
+    let mut texts = String::new();
+    let mut refused = |what: &str, text: &str| {
+        write(root.join("c.toml"), text);
+        refused(&mut texts, root, what, &[checkpoint, "--config", "c.toml", "-o", "x.carton"]);
+        assert!(!root.join("x.carton").exists());
+    };
+    refused("no TOML", "a = 1\nb = [\n");
+    refused(
+        "mistakes",
+        "homepage = 3\n\n[[output]]\nname = 'n'\ndtype = 'half'\n[runner]\nrequired_framework_version = 'x'\n",
+    );
+    refused("a picture that is not there", "model_description = '''\n![](@misc/cat.png)'''\n");
+    refused("a configuration without end", &"#".repeat((16 << 20) + 1));
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn a_model_is_compared_with_its_checkpoint() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let mut texts = String::new();
+    let file = |tensors: &[(&str, &str, &str, &[u8])]| {
+        let (mut header, mut data) = (String::new(), Vec::new());
+        for (name, dtype, shape, bytes) in tensors {
+            let (start, end) = (data.len(), data.len() + bytes.len());
+            let comma = if header.is_empty() { "" } else { "," };
+            header += &format!(
+                "{comma}\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[{start},{end}]}}"
+            );
+            data.extend(*bytes);
+        }
+        let header = format!("{{{header}}}");
+        [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()
+    };
+    let (a, b) = ("m/model-00001-of-00002.safetensors", "m/model-00002-of-00002.safetensors");
+    write(root.join(a), file(&[("x.a", "I8", "[2]", b"12"), ("y.a", "I16", "[1]", b"34")]));
+    write(root.join(b), file(&[("x.b", "I8", "[2]", b"56")]));
+    ok(root, &["m", "-o", "all.carton", "-q"]);
+    ok(root, &["m", "-o", "x.carton", "--key", "x", "--exclude", "b", "-q"]);
+    ok(root, &[a, "-o", "one.carton", "--single", "-q"]);
+    let mut said = |what: &str, args: &[&str]| {
+        let (status, text) = run(root, &[&["verify"], args].concat());
+        texts.extend(["--- ", what, "\n", &text]);
+        status
+    };
+    assert_eq!(said("a folder", &["all.carton", "--against", "m"]), Some(0));
+    assert_eq!(said("its files", &["all.carton", "--against", b, "--against", a]), Some(0));
+    assert_eq!(said("one of them", &["all.carton", "--against", a]), Some(1));
+    assert_eq!(said("one of them alone", &["one.carton", "--against", a, "--single"]), Some(0));
+    assert_eq!(
+        said("what was chosen", &["x.carton", "--against", "m", "--key", "x", "--exclude", "b"]),
+        Some(0)
+    );
+    assert_eq!(said("something else", &["x.carton", "--against", "m", "--key", "x"]), Some(1));
+    assert_eq!(said("everything, but part was chosen", &["one.carton", "--against", "m"]), Some(1));
+    assert_eq!(said("chosen of nothing", &["x.carton", "--key", "x"]), Some(2));
+    assert_eq!(said("no checkpoint", &["x.carton", "--against", "x.carton"]), Some(1));
+    write(root.join(b), file(&[("x.b", "I8", "[2]", b"57")]));
+    assert_eq!(said("another byte", &["all.carton", "--against", "m"]), Some(1));
+    write(root.join(b), file(&[("x.b", "U8", "[2]", b"56")]));
+    assert_eq!(said("another dtype", &["all.carton", "--against", "m"]), Some(1));
+    write(root.join(b), file(&[("x.b", "I8", "[1, 2]", b"56"), ("x.c", "I8", "[1]", b"7")]));
+    assert_eq!(said("another shape, one more", &["all.carton", "--against", "m"]), Some(1));
+    model(root);
+    ok(root, &["pack", "everything", "-q"]);
+    assert_eq!(said("another runner's model", &["everything.carton", "--against", "m"]), Some(1));
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn every_conversion_is_bit_equal_to_its_checkpoint() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let mut compared = 0;
+    let inputs = crate::program::inputs("checkpoints", "pth").into_iter();
+    for input in inputs.chain(crate::program::inputs("checkpoints", "safetensors")) {
+        let path = folder().join(&input);
+        let path = path.to_str().expect("UTF-8");
+        let (status, _) = run(root, &[path, "-o", "x.carton", "-q"]);
+        if status == Some(0) {
+            let text = ok(root, &["verify", "x.carton", "--against", path]);
+            assert!(text.contains("tensors bit-equal"), "{input}: {text}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 15, "{compared}");
+}
+
+/// What a literal of a format string says between its holes, at its longest.
+fn said(literal: &str) -> String {
+    let (mut parts, mut depth) = (vec![String::new()], 0);
+    let mut chars = literal.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '{' => {
+                depth += 1;
+                parts.push(String::new());
+            }
+            '}' => depth -= 1,
+            // A line that goes on with the next.
+            '\\' if chars.as_str().starts_with('\n') => {
+                chars = chars.as_str().trim_start().chars();
+            }
+            _ if depth == 0 => parts.last_mut().expect("one was pushed").push(c),
+            _ => {}
+        }
+    }
+    parts.into_iter().max_by_key(String::len).unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn every_refusal_has_its_text_here() {
+    let snapshots = folder().join("snapshots").read_dir().expect("they are checked in").flatten();
+    let golden: String = snapshots.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut count = 0;
+    for file in ["fetch", "merge", "npy", "pack", "repack", "resolve", "shrink", "unpack", "verify"] {
+        let text = std::fs::read_to_string(sources.join(file).with_extension("rs")).expect("a source file");
+        for refusal in text.split("bail!(").skip(1) {
+            let Some((_, literal)) = refusal.split(';').next().and_then(|it| it.split_once('"')) else {
+                continue;
+            };
+            let said = said(literal.split('"').next().unwrap_or_default());
+            assert!(golden.contains(&said), "{file}.rs: no test has seen `{said}`");
+            count += 1;
+        }
+    }
+    assert!(count >= 30, "{count}");
+}
