@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
+use carton_format::Manifest;
 use mapped::{Sink, Window};
+use sha2::{Digest, Sha256};
 use zip_layout::{Content, Entry, Method, Packed, ZipWriter};
 
 use crate::carton_tools::{model, ok, run, scratch, write};
@@ -39,8 +41,7 @@ fn zip(entries: &[(&str, Content<'_, '_>)]) -> Vec<u8> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    use sha2::Digest;
-    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    carton_format::sha256_to_hex(&Sha256::digest(bytes).into())
 }
 
 const RUNNER: &str = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
@@ -54,8 +55,12 @@ fn carton(files: &[(&str, &[u8])]) -> Vec<u8> {
     all.retain(|(name, _)| !files.iter().any(|(other, _)| other == name));
     all.extend(files);
     all.sort_by_key(|(name, _)| *name);
-    let listed = all.iter().filter(|(name, _)| !["MANIFEST", "LINKS"].contains(name));
-    let manifest: String = listed.map(|(name, bytes)| format!("{name}={}\n", sha256(bytes))).collect();
+    let mut manifest = Manifest::default();
+    for (name, bytes) in all.iter().filter(|(name, _)| !["MANIFEST", "LINKS"].contains(name)) {
+        // Of two of one name there is one line.
+        let _ = manifest.add(name, Sha256::digest(bytes).into());
+    }
+    let manifest = manifest.to_string();
     if !files.iter().any(|(name, _)| *name == "MANIFEST") {
         all.push(("MANIFEST", manifest.as_bytes()));
     }
@@ -420,9 +425,8 @@ fn a_model_is_compared_with_its_checkpoint() {
         for (name, dtype, shape, bytes) in tensors {
             let (start, end) = (data.len(), data.len() + bytes.len());
             let comma = if header.is_empty() { "" } else { "," };
-            header += &format!(
-                "{comma}\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[{start},{end}]}}"
-            );
+            let line = format!("{comma}\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},");
+            header.extend([line, format!("\"data_offsets\":[{start},{end}]}}")]);
             data.extend(*bytes);
         }
         let header = format!("{{{header}}}");

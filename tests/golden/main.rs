@@ -11,5 +11,6 @@ mod downloads;
 mod hostile;
 mod pickles;
 mod program;
+mod random_folders;
 mod scan;
 mod walk;

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::time::Instant;
 
+use carton_format::sha256_to_hex;
 use carton_reader::Carton;
 use sha2::{Digest, Sha256};
 use torch_import::Checkpoint;
@@ -138,7 +139,7 @@ fn the_first_tensor_of_139_gb_is_there_at_once() {
     let toml =
         b"spec_version = 1\n[runner]\nrunner_name = 'torchscript'\nrequired_framework_version = '=2.0'\n\
         runner_compat_version = 1\n";
-    let hash = Sha256::digest(toml).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hash = sha256_to_hex(&Sha256::digest(toml).into());
     let manifest = format!("carton.toml={hash}\nmodel/model.pt={}\n", "0".repeat(64));
     let mut zip = Zip::new(&mut file);
     zip.bytes("carton.toml", toml);
