@@ -117,7 +117,7 @@ fn row(name: &str, dtype: &str, shape: &[usize], bytes: &[u8]) -> Value {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn pytorch_reader(file: &Path) -> Result<Vec<Value>> {

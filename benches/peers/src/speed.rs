@@ -39,13 +39,10 @@ impl Speed {
     pub(crate) fn run(&self) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let made = folder.path().join("model.pth");
-        let path = match &self.file {
-            Some(file) => file,
-            None => {
-                whole::save(&made, self.tensors)?;
-                &made
-            }
-        };
+        let path = self.file.as_ref().unwrap_or(&made);
+        if self.file.is_none() {
+            whole::save(path, self.tensors)?;
+        }
         let container = Container::open(path)?;
         let pickle = container.pickle();
         let alone = folder.path().join("data.pkl");

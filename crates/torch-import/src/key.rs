@@ -10,8 +10,9 @@ use crate::numpy;
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Key<'h> {
     Text(Cow<'h, str>),
-    /// A number or bytes, as Python prints it.
-    Atom(String),
+    Bytes(&'h [u8]),
+    /// A number, as Python prints it.
+    Number(String),
     /// Anything else is itself: what looks alike may differ, and no two tensors may become one.
     Object(ObjectId),
 }
@@ -19,13 +20,12 @@ pub(crate) enum Key<'h> {
 impl<'h> Key<'h> {
     pub(crate) fn of(heap: &'h Heap<'_>, id: ObjectId) -> Self {
         match heap.get(id) {
-            Object::Text(_) => heap.text(id).map_or(Self::Object(id), Self::Text),
-            Object::None
-            | Object::Bool(_)
-            | Object::Int(_)
-            | Object::Float(_)
-            | Object::String(_)
-            | Object::Bytes(_) => Self::Atom(repr(heap, id)),
+            // Python 2's strings are text where they can be.
+            Object::Text(_) | Object::String(_) => heap.text(id).map_or(Self::Object(id), Self::Text),
+            Object::Bytes(bytes) => Self::Bytes(bytes),
+            Object::None | Object::Bool(_) | Object::Int(_) | Object::Float(_) => {
+                Self::Number(repr(heap, id))
+            }
             _ => Self::Object(id),
         }
     }
