@@ -137,6 +137,10 @@ pub(crate) struct Convert {
     /// A file to take along in misc/; may be given many times
     #[arg(long, value_name = "FILE")]
     pub(crate) misc: Vec<PathBuf>,
+    /// The PyTorch that the carton is for: Carton's own, or the newest, which loads uint16 and wider, float8 and
+    /// float4
+    #[arg(long, value_name = "VERSION", default_value = "carton")]
+    pub(crate) torch: Torch,
     /// Convert a file whose pickle names globals that run code, such as os.system; they stay names
     #[arg(long)]
     pub(crate) allow_dangerous: bool,
@@ -203,6 +207,25 @@ fn arch(text: &str) -> Result<Arch, String> {
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+/// `--torch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Torch {
+    /// 2.0, which Carton's runner has
+    Carton,
+    /// 2.15 or newer; no runner that Carton offers has it yet
+    Newest,
+}
+
+impl Torch {
+    /// What `carton.toml` asks for.
+    pub(crate) fn required(self) -> &'static str {
+        match self {
+            Self::Carton => "=2.0",
+            Self::Newest => ">=2.15",
+        }
+    }
 }
 
 /// Which tensors, under which names.

@@ -10,11 +10,11 @@ use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Risk};
-use torchscript::{About, Asked, Converted, Fact};
+use torchscript::{About, Asked, Converted, Fact, Kind};
 use zip_layout::Content;
 
 use crate::beside::{self, Misc, Shard, file_name, folder};
-use crate::cli::{self, Arch, Usage};
+use crate::cli::{self, Arch, Torch, Usage};
 use crate::inspect::Totals;
 use crate::merge;
 use crate::output::{self, Output};
@@ -55,6 +55,14 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let value_count = checkpoint.values.len();
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
+    if let Err(error) = torchscript::loads_in_2_0(&selected.tensors)
+        && args.torch == Torch::Carton
+    {
+        bail!(
+            "{}: {error}; --torch newest writes a carton that asks for PyTorch 2.15, --exclude leaves a tensor out",
+            shown(file)
+        );
+    }
     let converted = converted(args, &sources, &selected.tensors).with_context(|| shown(file))?;
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
@@ -124,6 +132,10 @@ fn unknown_globals(checkpoint: &Checkpoint<'_>, file: &Path) -> Option<String> {
 fn check(args: &cli::Convert) -> Result<()> {
     let Some(file) = args.files.first() else { bail!(Usage("which file?".to_owned())) };
     args.files.iter().try_for_each(|file| refusals::address(file))?;
+    if args.output.as_deref() == Some(Path::new("-")) {
+        let why = "a carton's first bytes are known when its last are written";
+        bail!(Usage(format!("-o -: a carton cannot go to standard output, for {why}; name a file")));
+    }
     let found = args.short_description.as_ref().map_or(0, |text| text.chars().count());
     if found > carton_format::SHORT_DESCRIPTION_MAX {
         bail!(Usage(carton_format::Error::ShortDescription { found }.to_string()));
@@ -317,7 +329,7 @@ fn config(
     converted: &Converted<'_>,
     has: &dyn Fn(&str) -> bool,
 ) -> Result<Config> {
-    let mut config = Config::new(Runner::new("torchscript", "=2.0", 1));
+    let mut config = Config::new(Runner::new("torchscript", args.torch.required(), 1));
     config.model_name = Some(model_name(args, file));
     config.inputs = converted.inputs.iter().map(port).collect::<Result<_>>()?;
     config.outputs = converted.outputs.iter().map(port).collect::<Result<_>>()?;
@@ -427,7 +439,7 @@ fn summary(
     let speed = written.len as f64 / 1e9 / seconds.max(1e-9);
     let names: Vec<&str> = misc.iter().map(|(name, _)| name.as_str()).collect();
     let mut taken = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    if !beside::has_tokenizer(misc) {
+    if converted.kind != Kind::Weights && !beside::has_tokenizer(misc) {
         taken.push_str("; no tokenizer found (add one with --misc FILE)");
     }
     let ports = |ports: &[torchscript::Port]| {

@@ -258,8 +258,10 @@ def default_dict():
 def newer_dtypes():
     """Saved with `_rebuild_tensor_v3`, which torch 2.0.1 does not know."""
     wide = {name: torch.tensor([0, 1, 77]).to(getattr(torch, name)) for name in ("uint16", "uint32", "uint64")}
-    small = {name: random(4).to(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2")}
-    return wide | small | {"float32": torch.ones(2)}
+    every = torch.arange(256, dtype=torch.uint8)  # all bit patterns, NaN among them
+    names = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2")
+    small = {name: every.clone().view(getattr(torch, name)) for name in names}
+    return wide | small | {"part": small["float8_e5m2"][16:32], "float32": torch.ones(2)}
 
 
 def llama_with_extra():

@@ -2,7 +2,7 @@
 """Makes the inputs of the golden tests: checkpoints/ with real PyTorch, hostile/ byte by byte.
 
     generate.py               both (needs torch; made with 2.15.0)
-    generate.py --hostile     hostile/ and malicious/ only (needs nothing but Python)
+    generate.py --hostile     all but checkpoints/ (needs nothing but Python)
     generate.py --check       writes nothing; exit status 1 when a file in the tree differs from what would be made
 
 The values are exact binary fractions computed from their index, and torch.save is deterministic, so the same torch
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import hostile
 import malicious
+import shard_sets
 import other_containers
 from raw_zip import DEFLATED, Entry, archive
 
@@ -168,9 +169,10 @@ def big_endian(records, widths):
 
 
 def make(folder, with_torch):
-    for part, made in (("hostile", hostile), ("malicious", malicious)):
+    for part, made in (("hostile", hostile), ("malicious", malicious), ("shards", shard_sets)):
         (folder / part).mkdir()
         for name, (data, _) in made.FILES.items():
+            (folder / part / name).parent.mkdir(exist_ok=True)
             (folder / part / name).write_bytes(data)
         (folder / part / "README.md").write_text(made.index())
     if with_torch:
@@ -193,7 +195,7 @@ def main():
     arguments.add_argument("--hostile", action="store_true")
     arguments.add_argument("--check", action="store_true")
     options = arguments.parse_args()
-    parts = ["hostile", "malicious"] if options.hostile else ["hostile", "malicious", "checkpoints"]
+    parts = ["hostile", "malicious", "shards"] + ([] if options.hostile else ["checkpoints"])
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         make(scratch, "checkpoints" in parts)

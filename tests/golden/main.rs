@@ -13,4 +13,5 @@ mod pickles;
 mod program;
 mod random_folders;
 mod scan;
+mod shards;
 mod walk;

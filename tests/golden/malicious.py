@@ -97,6 +97,14 @@ PICKLES = {
     "dotted.pkl": (proto4(call4("torch.serialization", "os.system", p.text(COMMAND))), "a dotted name through a harmless module"),
     "submodule.pkl": (proto4(call4("collections", "_sys.modules.get", p.text("os")) + b"0" + CALL), "a dotted name, dropped"),
     "getattr.pkl": (attribute(), "getattr of an imported module"),
+    "getattr_method.pkl": (
+        p.pickle(p.name("builtins", "getattr") + p.many([p.name("pathlib", "PosixPath"), p.text("write_text")]) + p.REDUCE
+                 + p.many([p.name("pathlib", "PosixPath") + p.many([p.text("a payload ran")]) + p.REDUCE, p.text("")]) + p.REDUCE),
+        "a method of a class that makes plain data"),
+    "getattr_list.pkl": (
+        p.pickle(p.name("builtins", "getattr") + p.many([p.name("m", "Outer"), p.text("Inner")]) + p.REDUCE + b"0"
+                 + p.name("builtins", "map") + p.many([p.name("builtins", "getattr"), p.many([p.text("x")])]) + p.REDUCE),
+        "getattr for a class inside a class, and for more"),
     "partial.pkl": (partial(), "functools.partial"),
     "map.pkl": (mapped(), "an argument of map"),
     "set_state.pkl": (set_state(), "BUILD sets `__setstate__`, BUILD calls it"),

@@ -313,7 +313,7 @@ impl Carton {
             }
             _ => self.spilled(&path)?,
         };
-        Container::of(file).map_err(|reason| Error::Model { path, reason })
+        Container::of(file).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
     }
 
     fn spilled(&self, path: &str) -> Result<MappedFile> {

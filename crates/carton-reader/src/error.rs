@@ -25,7 +25,7 @@ pub enum Error {
         /// Its path in the carton.
         path: String,
         /// Why.
-        reason: torch_import::Error,
+        reason: Box<torch_import::Error>,
     },
     /// A folder cannot be read.
     #[error("cannot read {}: {reason}", path.display())]

@@ -60,7 +60,7 @@ impl Carton {
             step = step.saturating_mul(*size);
         }
         let tensor = Tensor::new(dtype, shape.clone(), stride, 0, Storage::owned(bytes));
-        let tensor = tensor.map_err(|reason| Error::Model { path, reason: reason.into() })?;
+        let tensor = tensor.map_err(|reason| Error::Model { path, reason: Box::new(reason.into()) })?;
         Ok(TensorData::Numbers(tensor))
     }
 }

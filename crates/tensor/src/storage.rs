@@ -28,7 +28,12 @@ pub struct Storage<'a> {
 
 #[derive(Debug)]
 enum Inner<'a> {
-    Mapped { file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum<'a>> },
+    Mapped {
+        file: &'a MappedFile,
+        range: Range<usize>,
+        /// With the bytes of the file that it is the sum of: `range`, or more around a slice.
+        checksum: Option<(Checksum<'a>, Range<usize>)>,
+    },
     Owned(Vec<u8>),
     Concat(Concat<'a>),
 }
@@ -51,6 +56,7 @@ impl<'a> Storage<'a> {
     /// says otherwise; `None` when it is not inside the file.
     pub fn mapped(file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum<'a>>) -> Option<Self> {
         file.bytes().get(range.clone())?;
+        let checksum = checksum.map(|checksum| (checksum, range.clone()));
         Some(Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 })
     }
 
@@ -70,13 +76,16 @@ impl<'a> Storage<'a> {
         Ok((Self { inner: Arc::new(Inner::Concat(concat)), swap: 1 }, shape))
     }
 
-    /// A part of the storage, in bytes, as a storage of its own that starts and ends at components;
-    /// `None` when `range` is not inside it, or its bytes do not lie in one place.
+    /// A part of the storage, in bytes, as a storage of its own that starts and ends at components. Where all of it
+    /// is sent, what lies around it is read too, for the checksum. `None` when `range` is not inside it, or its bytes do not lie in one place.
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
         let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
         let part = match &*self.inner {
-            Inner::Mapped { file, range: whole, .. } if range.end <= whole.len() => {
-                Self::mapped(file, shift(&range, whole.start), None)?
+            Inner::Mapped { file, range: whole, checksum } if range.end <= whole.len() => {
+                let range = shift(&range, whole.start);
+                file.bytes().get(range.clone())?;
+                let checksum = checksum.clone();
+                Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 }
             }
             Inner::Owned(bytes) => Self::owned(bytes.get(range)?.to_vec()),
             _ => return None,
@@ -141,7 +150,9 @@ impl<'a> Storage<'a> {
     /// The bytes of `range` as the file has them, for a checksum; none where nothing is to be compared.
     pub(crate) fn checked(&self, range: Range<usize>) -> Option<&[u8]> {
         match &*self.inner {
-            Inner::Mapped { checksum: Some(_), .. } => self.raw().get(range),
+            Inner::Mapped { range: whole, checksum: Some((_, sum)), .. } if sum == whole => {
+                self.raw().get(range)
+            }
             _ => None,
         }
     }
@@ -154,17 +165,26 @@ impl<'a> Storage<'a> {
         }
     }
 
+    /// Sums the bytes that a checksum is of and [`checked`](Self::checked) does not give, and compares.
+    pub(crate) fn verify(&self) -> io::Result<()> {
+        let Inner::Mapped { file, checksum: Some((_, whole)), .. } = &*self.inner else { return Ok(()) };
+        let mut sum = crc32fast::Hasher::new();
+        add(file, whole.clone(), &mut sum)?;
+        self.compare(sum.finalize())
+    }
+
     /// Compares the CRC-32 of all bytes with what the file says.
     pub(crate) fn compare(&self, found: u32) -> io::Result<()> {
         match &*self.inner {
-            Inner::Mapped { checksum: Some(checksum), .. } if checksum.crc != found => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "record `{}` is damaged: its CRC-32 is {found:08x}, the file says {:08x}",
-                    checksum.record.escape_debug(),
-                    checksum.crc
-                ),
-            )),
+            Inner::Mapped { file, checksum: Some((checksum, _)), .. } if checksum.crc != found => {
+                let name = file.path().file_name().unwrap_or(file.path().as_os_str());
+                let (record, said) = (checksum.record.escape_debug(), checksum.crc);
+                let name = name.display();
+                let text = format!(
+                    "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} says {said:08x}"
+                );
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
+            }
             _ => Ok(()),
         }
     }
@@ -202,9 +222,16 @@ impl<'a> Storage<'a> {
         if raw.get(range.clone()).is_none() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let whole = range == (0..raw.len());
-        let checked = whole && matches!(&*self.inner, Inner::Mapped { checksum: Some(_), .. });
+        let checked = match &*self.inner {
+            Inner::Mapped { file, range: all, checksum: Some((_, sum)) } if range == (0..raw.len()) => {
+                Some((file, sum.start..all.start, all.end..sum.end))
+            }
+            _ => None,
+        };
         let mut crc = crc32fast::Hasher::new();
+        if let Some((file, before, _)) = &checked {
+            add(file, before.clone(), &mut crc)?;
+        }
         // A multiple of every component size, so that no number is cut.
         for start in range.clone().step_by(WINDOW) {
             let part = start..start.saturating_add(WINDOW).min(range.end);
@@ -212,7 +239,7 @@ impl<'a> Storage<'a> {
                 Inner::Mapped { file, range: whole, .. } => Window::of(file, shift(&part, whole.start))?,
                 _ => Window::owned(raw.get(part.clone()).unwrap_or_default().to_vec()),
             };
-            if checked {
+            if checked.is_some() {
                 crc.update(&window);
             }
             if self.swap == 1 {
@@ -223,8 +250,19 @@ impl<'a> Storage<'a> {
                 sink.write(Window::owned(swapped))?;
             }
         }
-        if checked { self.compare(crc.finalize()) } else { Ok(()) }
+        let Some((file, _, behind)) = checked else { return Ok(()) };
+        add(file, behind, &mut crc)?;
+        self.compare(crc.finalize())
     }
+}
+
+/// Adds a range of a file to a checksum.
+fn add(file: &MappedFile, range: Range<usize>, sum: &mut crc32fast::Hasher) -> io::Result<()> {
+    for start in range.clone().step_by(WINDOW) {
+        let part = start..start.saturating_add(WINDOW).min(range.end);
+        sum.update(&Window::of(file, part)?);
+    }
+    Ok(())
 }
 
 fn shift(range: &Range<usize>, by: usize) -> Range<usize> {

@@ -96,7 +96,7 @@ impl<'a> Checkpoint<'a> {
             tensors.iter().map(|found| found.name.top.filter(|_| root_is_dict)).collect();
         let mut tensors: Vec<_> = tensors.into_iter().map(|found| (found.name.text, found.tensor)).collect();
         let direct = container.tensors()?;
-        if !direct.is_empty() {
+        if children::of(heap, pickle.root).is_some_and(|children| children.is_empty()) && !direct.is_empty() {
             // There is no pickle: the root is an empty dict that stands in.
             values.clear();
         }

@@ -86,7 +86,7 @@ fn dict_instance(heap: &Heap<'_>, instance: &Instance) -> Children {
 }
 
 /// The attributes that a state sets: a dict, or a tuple of a dict and one of slots.
-fn attributes(heap: &Heap<'_>, state: ObjectId) -> Vec<(ObjectId, ObjectId)> {
+pub(crate) fn attributes(heap: &Heap<'_>, state: ObjectId) -> Vec<(ObjectId, ObjectId)> {
     if let Some(entries) = heap.entries(state) {
         return entries.to_vec();
     }

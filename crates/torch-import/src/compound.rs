@@ -12,6 +12,7 @@ use tensor::{Dtype, Storage, Tensor};
 use crate::Result;
 use crate::persistent::StorageRef;
 use crate::rebuild::Rebuilder;
+use crate::sharded::{self, Sharded};
 
 /// A tensor that is not one strided view.
 #[derive(Clone, Debug)]
@@ -239,13 +240,18 @@ pub(crate) fn subclass<'a>(
     id: ObjectId,
     class: Option<ObjectId>,
     args: &[ObjectId],
+    shard: Option<&Sharded>,
 ) -> Result<Compound<'a>> {
     let mut compound = meta(rebuilder, id, args.get(1..).unwrap_or_default())?;
     let names = class.and_then(|class| rebuilder.heap.global(class));
     let what = match names {
         Some((_, "DTensor")) => format!(
-            "a shard of {:?} (DTensor); gather it first with full_tensor() where it was saved",
-            compound.shape
+            "{} (DTensor); gather it first with full_tensor() where it was saved",
+            sharded::text(&compound.shape, shard)
+        ),
+        Some((_, "ShardedTensor")) => format!(
+            "{} (ShardedTensor); gather it first with gather() where it was saved",
+            sharded::text(&compound.shape, shard)
         ),
         Some((module, name)) => {
             format!(

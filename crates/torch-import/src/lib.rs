@@ -31,6 +31,7 @@ mod pickles;
 mod rebuild;
 mod risk;
 mod scan;
+mod sharded;
 mod shards;
 
 pub use annotate::{annotate, count_tensors};
@@ -42,4 +43,4 @@ pub use globals::Global;
 pub use pickles::Pickles;
 pub use risk::Risk;
 pub use scan::{Call, Finding, Scan, ScannedPickle, Use};
-pub use shards::{Index, Merged, ModelSizes, Shard, ShardError, model_parallel, union};
+pub use shards::{Index, Merged, ModelSizes, Shard, model_parallel, union};

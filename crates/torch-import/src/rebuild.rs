@@ -11,7 +11,9 @@ use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::compound::{self, Compound};
+use crate::container::legacy;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
+use crate::sharded::{self, Sharded};
 use crate::{Container, Error, Result, numpy};
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
@@ -49,6 +51,8 @@ pub(crate) enum Function {
     WrapperSubclass,
     /// A tensor class whose state is `(storage, offset, size, stride)`, before PyTorch 0.2
     SetState,
+    /// `torch.storage._load_from_bytes(bytes)`: a storage in a pickle that is no checkpoint
+    LoadedStorage,
     /// `numpy…_reconstruct(ndarray, (0,), b'b')`, its state the array
     NumpyArray,
     /// `numpy…_frombuffer(buffer, dtype, shape, order)`
@@ -77,6 +81,7 @@ impl Function {
             ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => {
                 Self::FromType
             }
+            ("torch.storage", "_load_from_bytes") => Self::LoadedStorage,
             ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
             ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
             ("torch._utils", "_rebuild_nested_tensor") => Self::Nested,
@@ -99,7 +104,7 @@ impl Function {
 
     /// Whether the call itself makes a tensor, rather than wrapping one.
     pub(crate) fn makes_one(self) -> bool {
-        !matches!(self, Self::Wrapper | Self::FromType | Self::Unread)
+        !matches!(self, Self::Wrapper | Self::FromType | Self::LoadedStorage | Self::Unread)
     }
 }
 
@@ -127,6 +132,8 @@ pub(crate) struct Rebuilder<'a, 'h> {
     left: Cell<usize>,
     limit: usize,
     storages: HashMap<Cow<'h, str>, (StorageRef<'h>, Storage<'a>)>,
+    /// By the calls that load them from bytes.
+    loaded: HashMap<ObjectId, (Option<Dtype>, Storage<'a>)>,
 }
 
 impl<'a, 'h> Rebuilder<'a, 'h> {
@@ -135,7 +142,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         let room = container.storages_len();
         let (done, storages) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
         let limit = container.pickle().len().saturating_mul(COPIED_PER_BYTE).saturating_add(COPIED);
-        Self { container, heap, done, left: Cell::new(limit), limit, storages }
+        Self { container, heap, done, left: Cell::new(limit), limit, storages, loaded: HashMap::new() }
     }
 
     /// Whether the instance `id` was given its meaning.
@@ -209,7 +216,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
                 Some(rebuilt)
             }
             Function::FromType => {
-                let &[function, class, args, ..] = args else {
+                let &[function, class, args, ref state @ ..] = args else {
                     return Err(self.bad(id, "expected a function, a class and arguments"));
                 };
                 let names = self.heap.global(function);
@@ -221,7 +228,11 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
                 }
                 let args = self.heap.items(args).unwrap_or_default();
                 if function == Function::WrapperSubclass {
-                    return compound::subclass(self, id, Some(class), args).map(made);
+                    let shard = state.first().and_then(|state| sharded::of(self.heap, class, *state));
+                    if let Some(Sharded::Copy(local)) = shard {
+                        return self.at_depth(local, inner);
+                    }
+                    return compound::subclass(self, id, Some(class), args, shard.as_ref()).map(made);
                 }
                 self.call(function, id, args, inner)?
             }
@@ -230,10 +241,18 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
             Function::Nested => made(compound::nested(self, id, args)?),
             Function::Jagged => Some(Rebuilt::Compound(Box::new(compound::jagged(self, id, args)?))),
             Function::Meta => made(compound::meta(self, id, args)?),
-            Function::WrapperSubclass => made(compound::subclass(self, id, args.first().copied(), args)?),
+            Function::WrapperSubclass => {
+                made(compound::subclass(self, id, args.first().copied(), args, None)?)
+            }
             // Arrays of objects and of text are values, not tensors.
             Function::NumpyArray => numpy::array(self, id)?.map(Rebuilt::Strided),
             Function::NumpyBuffer => numpy::buffer(self, id, args)?.map(Rebuilt::Strided),
+            Function::LoadedStorage => {
+                let (dtype, storage) = self.loaded(id)?;
+                let dtype = dtype.unwrap_or(Dtype::UInt8);
+                let numel = storage.len().checked_div(dtype.size()).unwrap_or(0);
+                strided(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?)
+            }
             Function::Unread => return Err(self.bad(id, "it is not read")),
         })
     }
@@ -287,8 +306,40 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         storage: ObjectId,
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage<'a>)> {
+        let called = self.heap.instance(storage).and_then(|instance| Function::of(self.heap, instance));
+        if called == Some(Function::LoadedStorage) {
+            return self.loaded(storage);
+        }
         let reference = StorageRef::read(self.heap, storage)?;
         Ok((reference.dtype, self.stored(id, reference, dtype)?))
+    }
+
+    /// The storage that the call `id` loads from a byte string, each once.
+    fn loaded(&mut self, id: ObjectId) -> Result<(Option<Dtype>, Storage<'a>)> {
+        if let Some(known) = self.loaded.get(&id) {
+            return Ok(known.clone());
+        }
+        let arg = self.heap.instance(id).and_then(|instance| self.heap.items(instance.args)?.first());
+        let Some(bytes) = arg.and_then(|arg| numpy::bytes(self.heap, *arg)) else {
+            return Err(self.bad(id, "expected bytes"));
+        };
+        let found = legacy::storage(&bytes).map_err(|error| self.bad(id, &error.to_string()));
+        let (dtype, range) = found?;
+        let within = bytes.get(range).unwrap_or_default();
+        // Bytes that stand in the file as they are stay there.
+        let in_place = match &bytes {
+            Cow::Borrowed(_) => self.container.storage_of(within),
+            Cow::Owned(_) => None,
+        };
+        let storage = match in_place {
+            Some(storage) => storage,
+            None => {
+                self.copies(id, bytes.len())?;
+                Storage::owned(within.to_vec())
+            }
+        };
+        self.loaded.insert(id, (dtype, storage.clone()));
+        Ok((dtype, storage))
     }
 
     /// The storage of a reference, each once.

@@ -258,7 +258,7 @@ const DATA: &[(&str, &str)] = &[
     ("torch.storage", "TypedStorage UntypedStorage _load_from_bytes"),
     ("torch.serialization", "_get_layout"),
     ("torch.nn.parameter", "Buffer Parameter UninitializedBuffer UninitializedParameter"),
-    ("torch.distributed.device_mesh", "DeviceMesh _MeshLayout"),
+    ("torch.distributed.device_mesh torch.distributed._mesh_layout", "DeviceMesh _FlatLayout _MeshLayout"),
     (
         "\
         torch.distributed.tensor torch.distributed._tensor torch.distributed.tensor._api \
@@ -300,7 +300,7 @@ fn is_known(module: &str, name: &str) -> bool {
 }
 
 /// Whether a name is written as Python's classes are, and leads nowhere else.
-fn is_class(name: &str) -> bool {
+pub(crate) fn is_class(name: &str) -> bool {
     let name = name.strip_prefix('_').unwrap_or(name);
     name.starts_with(|c: char| c.is_ascii_uppercase())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -21,8 +21,16 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A dtype that libtorch 2.0.1, Carton's, does not load, or not without a quantizer.
-    #[error("tensor `{}`: {dtype} cannot be written for PyTorch 2.0, which Carton runs", tensor.escape_debug())]
+    /// A dtype that libtorch 2.0.1, Carton's, does not load.
+    #[error("tensor `{}`: {dtype} is not loaded by PyTorch 2.0, which Carton runs", tensor.escape_debug())]
+    Newer {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        dtype: Dtype,
+    },
+    /// A dtype whose tensors need a quantizer beside their storage.
+    #[error("tensor `{}`: {dtype} cannot be written without its quantizer", tensor.escape_debug())]
     Dtype {
         /// The tensor.
         tensor: String,
@@ -206,6 +214,7 @@ impl Error {
             | Self::NotFloat { .. } => true,
             Self::Duplicate { .. }
             | Self::Reserved { .. }
+            | Self::Newer { .. }
             | Self::Dtype { .. }
             | Self::MixedDtypes { .. }
             | Self::Outside { .. }

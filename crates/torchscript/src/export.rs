@@ -7,11 +7,18 @@ use tensor::{Dtype, Tensor};
 
 use crate::{Dim, Error, Port, Result};
 
-/// The dtype that comes out, and whether a last dimension of real and imaginary part is added.
+/// The dtype that comes out, and whether a last dimension of real and imaginary part is added. Two numbers of
+/// `float4_e2m1fn_x2` come as the byte that they stand in: PyTorch 2.15 does not widen them.
 fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
     Some(match dtype {
-        Dtype::Bool => (Dtype::UInt8, false),
-        Dtype::Float16 | Dtype::BFloat16 => (Dtype::Float32, false),
+        Dtype::Bool | Dtype::Float4E2M1FnX2 => (Dtype::UInt8, false),
+        Dtype::Float16
+        | Dtype::BFloat16
+        | Dtype::Float8E4M3Fn
+        | Dtype::Float8E4M3FnUz
+        | Dtype::Float8E5M2
+        | Dtype::Float8E5M2FnUz
+        | Dtype::Float8E8M0FnU => (Dtype::Float32, false),
         Dtype::Complex32 | Dtype::Complex64 => (Dtype::Float32, true),
         Dtype::Complex128 => (Dtype::Float64, true),
         Dtype::Float64
@@ -20,7 +27,10 @@ fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
         | Dtype::Int32
         | Dtype::Int16
         | Dtype::Int8
-        | Dtype::UInt8 => (dtype, false),
+        | Dtype::UInt8
+        | Dtype::UInt16
+        | Dtype::UInt32
+        | Dtype::UInt64 => (dtype, false),
         _ => return None,
     })
 }

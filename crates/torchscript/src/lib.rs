@@ -32,7 +32,7 @@ pub use archive::Archive;
 pub use code::weights::weights;
 pub use code::{About, Asked, architectures, auto, model};
 pub use error::{Error, Fact, Result};
-pub use record::Record;
+pub use record::{Record, loads_in_2_0};
 
 use tensor::Dtype;
 

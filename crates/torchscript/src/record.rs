@@ -139,14 +139,42 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The storage class of the module `torch` that both versions load for `dtype`.
+/// Whether every tensor is of a dtype that PyTorch 2.0.1 loads, the version inside of Carton's runner. Others load
+/// in 2.15.
+///
+/// # Errors
+/// Names the first tensor that is not, and its dtype.
+pub fn loads_in_2_0(tensors: &[(String, Tensor<'_>)]) -> Result<()> {
+    match tensors.iter().find(|(_, tensor)| newer_class(tensor.dtype()).is_some()) {
+        Some((tensor, newer)) => Err(Error::Newer { tensor: tensor.clone(), dtype: newer.dtype() }),
+        None => Ok(()),
+    }
+}
+
+/// The storage classes that 2.15 loads and 2.0.1 does not.
+fn newer_class(dtype: Dtype) -> Option<&'static str> {
+    Some(match dtype {
+        Dtype::UInt16 => "UInt16Storage",
+        Dtype::UInt32 => "UInt32Storage",
+        Dtype::UInt64 => "UInt64Storage",
+        Dtype::Float8E4M3Fn => "Float8_e4m3fnStorage",
+        Dtype::Float8E4M3FnUz => "Float8_e4m3fnuzStorage",
+        Dtype::Float8E5M2 => "Float8_e5m2Storage",
+        Dtype::Float8E5M2FnUz => "Float8_e5m2fnuzStorage",
+        Dtype::Float8E8M0FnU => "Float8_e8m0fnuStorage",
+        Dtype::Float4E2M1FnX2 => "Float4_e2m1fn_x2Storage",
+        _ => return None,
+    })
+}
+
+/// The storage class of the module `torch` that TorchScript loads for `dtype`.
 pub(crate) fn class(tensor: &str, dtype: Dtype) -> Result<&'static str> {
     match dtype {
         // C++ knows this class, Python has none.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
         // Their tensors need a quantizer beside the storage.
         Dtype::QInt8 | Dtype::QUInt8 | Dtype::QInt32 | Dtype::QUInt4X2 | Dtype::QUInt2X4 => None,
-        _ => dtype.storage_class(),
+        _ => newer_class(dtype).or_else(|| dtype.storage_class()),
     }
     .ok_or_else(|| Error::Dtype { tensor: tensor.to_owned(), dtype })
 }

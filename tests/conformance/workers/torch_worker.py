@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import io
 import json
+import pickle
 import sys
 import warnings
 from pathlib import Path
@@ -33,6 +34,36 @@ def make_many(path, count):
 
 def make_module(path):
     torch.save(torch.nn.Linear(2, 3), path)
+
+
+def make_pickle(path, protocol):
+    """Tensors pickled without torch.save; and what is in them."""
+    whole = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    root = {
+        "whole": whole, "late": whole[1], "half": torch.ones(2, dtype=torch.bfloat16), "empty": torch.empty(0, 3),
+        "parameter": torch.nn.Parameter(torch.tensor([1.5])), "complex": torch.tensor([1 + 2j]), "flags": torch.tensor([True, False]),
+    }
+    with open(path, "wb") as file:
+        pickle.dump(root, file, protocol)
+    return facts(named_tensors(root))
+
+
+def make_sharded(folder):
+    """One rank's view of tensors that eight ranks share, as each of them saves it."""
+    from torch import distributed
+    from torch.distributed._shard import sharded_tensor
+    from torch.distributed._shard.sharding_spec import ChunkShardingSpec
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    distributed.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
+    mesh = init_device_mesh("cpu", (8,))
+    split = distribute_tensor(torch.arange(64 * 16.0).reshape(64, 16), mesh, [Shard(0)])
+    torch.save({"w": split, "n": torch.ones(2)}, f"{folder}/dtensor.pth")
+    torch.save({"w": distribute_tensor(torch.ones(8, 8), mesh, [Replicate()])}, f"{folder}/replicated.pth")
+    spec = ChunkShardingSpec(dim=0, placements=[f"rank:{rank}/cpu" for rank in range(8)])
+    torch.save({"w": sharded_tensor.zeros(spec, 64, 16), "n": torch.ones(2)}, f"{folder}/sharded.pth")
+    distributed.destroy_process_group()
 
 
 def make_large(path, megabytes):
@@ -135,7 +166,9 @@ def export(tensor):
         return tensor.to(torch.uint8)
     if tensor.is_complex():
         return torch.view_as_real(tensor.resolve_conj())
-    if tensor.dtype in (torch.float16, torch.bfloat16):
+    if tensor.dtype == getattr(torch, "float4_e2m1fn_x2", None):
+        return tensor.view(torch.uint8)
+    if tensor.dtype in (torch.float16, torch.bfloat16) or str(tensor.dtype).startswith("torch.float8"):
         return tensor.to(torch.float32)
     return tensor
 
@@ -159,7 +192,7 @@ def compare_outputs(archive, checkpoint, select=None):
                 differences.append(f"{name}: requires grad")
             if (got.dtype, got.shape) != (want.dtype, want.shape):
                 differences.append(f"{name}: {got.dtype} {list(got.shape)} instead of {want.dtype} {list(want.shape)}")
-            elif not torch.allclose(got, want, rtol=0, atol=0, equal_nan=True):
+            elif c_order_bytes(got) != c_order_bytes(want) and not torch.allclose(got, want, rtol=0, atol=0, equal_nan=True):
                 differences.append(f"{name}: values differ")
     return differences
 
@@ -189,6 +222,8 @@ serve({
     "edges": edges,
     "describe_checkpoint": describe_checkpoint,
     "describe_archive": describe_archive,
+    "make_pickle": make_pickle,
+    "make_sharded": make_sharded,
     "compare_outputs": compare_outputs,
     "run": run,
 })

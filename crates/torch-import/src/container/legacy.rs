@@ -6,10 +6,12 @@
 //! whatever `sys_info` says: PyTorch does not look. Bytes an element come from the persistent ids.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::{Arg, Heap, Opcode, Reader};
+use tensor::Dtype;
 
 use super::chain::Chain;
 use super::{Bytes, Container, Format, Record};
@@ -36,6 +38,52 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
 
 pub(super) fn open(file: MappedFile) -> Result<Container> {
     let mut chain = Chain::new(file.bytes(), 0..file.bytes().len(), "the file");
+    let Parts { pickle, storages } = parts(&mut chain)?;
+    let mut notes = Vec::new();
+    if chain.left() > 0 {
+        notes.push(format!(
+            "{} bytes follow the last storage; PyTorch does not read them either",
+            chain.left()
+        ));
+    }
+    let pickle_record = format!("root object at byte {}", pickle.start);
+    Ok(Container {
+        pickle_record,
+        storages,
+        notes,
+        ..Container::new(file, Format::Legacy, Bytes::Mapped(pickle))
+    })
+}
+
+/// The storage that `bytes` hold alone: its dtype and where its bytes are. This is how a tensor is pickled without
+/// `torch.save`, each storage as a checkpoint of its own.
+pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
+    let mut chain = Chain::new(bytes, 0..bytes.len(), "a storage in a byte string");
+    if !recognises(bytes) {
+        return Err(chain.unexpected("it is no checkpoint in the format before PyTorch 1.6".to_owned()));
+    }
+    let Parts { pickle, storages } = parts(&mut chain)?;
+    let root = Chain::new(bytes, pickle, "a storage in a byte string").pickle("the root object")?;
+    let reference = StorageRef::read(&root.heap, root.root)?;
+    let record = storages.get(reference.key.as_ref());
+    let key = || reference.key.clone().into_owned();
+    let Some(Record { range, .. }) = record else { return Err(Error::MissingStorage { key: key() }) };
+    let (needed, available) = (reference.nbytes().unwrap_or(u64::MAX), range.len() as u64);
+    let too_short = || Error::ShortRecord { key: key(), needed, available };
+    let within = reference.byte_range().filter(|within| within.end <= available).ok_or_else(too_short)?;
+    // Not more than the range's length, which is a `usize`.
+    let at = |n: u64| range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
+    Ok((reference.dtype, at(within.start)..at(within.end)))
+}
+
+/// What a legacy checkpoint is made of.
+struct Parts {
+    /// Where the root object's pickle is.
+    pickle: Range<usize>,
+    storages: HashMap<String, Record>,
+}
+
+fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
     chain.pickle("the magic number")?;
     let version = chain.pickle("the protocol version")?;
     match version.heap.int(version.root) {
@@ -65,21 +113,8 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         })
     });
     let references = references.collect::<Result<Vec<_>>>()?;
-    let storages = storages(&mut chain, &references)?;
-    let mut notes = Vec::new();
-    if chain.left() > 0 {
-        notes.push(format!(
-            "{} bytes follow the last storage; PyTorch does not read them either",
-            chain.left()
-        ));
-    }
-    let pickle_record = format!("root object at byte {start}");
-    Ok(Container {
-        pickle_record,
-        storages,
-        notes,
-        ..Container::new(file, Format::Legacy, Bytes::Mapped(pickle))
-    })
+    let storages = storages(chain, &references)?;
+    Ok(Parts { pickle, storages })
 }
 
 /// What the persistent ids say of each storage.

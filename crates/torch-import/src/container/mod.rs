@@ -64,10 +64,6 @@ pub struct Container {
     pickle_record: String,
     /// What stands before a storage's key in the name of its record.
     prefix: String,
-    /// What stands before a storage's key where a TorchScript archive's constants are meant.
-    constants: String,
-    /// The pickle of a TorchScript archive's constants.
-    constants_pickle: Option<Bytes>,
     /// By the records' names.
     storages: HashMap<String, Record>,
     /// Of a 0.1 checkpoint: the tensors by their persistent ids.
@@ -76,7 +72,6 @@ pub struct Container {
     more_pickles: Vec<(&'static str, Range<usize>)>,
     /// Of a safetensors file: the tensors in the header's order.
     direct: Vec<(String, safetensors::View)>,
-    metadata: Vec<(String, String)>,
     byte_order: ByteOrder,
     notes: Vec<String>,
 }
@@ -124,13 +119,10 @@ impl Container {
             pickle,
             pickle_record: String::new(),
             prefix: String::new(),
-            constants: String::new(),
-            constants_pickle: None,
             storages: HashMap::new(),
             described: HashMap::new(),
             more_pickles: Vec::new(),
             direct: Vec::new(),
-            metadata: Vec::new(),
             byte_order: ByteOrder::Little,
             notes: Vec::new(),
         }
@@ -163,7 +155,7 @@ impl Container {
 
     /// The pickle that holds the root object.
     ///
-    /// A safetensors file has none: no bytes.
+    /// A safetensors file has none: its `__metadata__` stand there as a dict.
     pub fn pickle(&self) -> &[u8] {
         self.bytes(&self.pickle)
     }
@@ -179,16 +171,6 @@ impl Container {
     /// Of a 0.1 checkpoint the pickles between its numbers: which record each is in, and its place in the file.
     pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
         &self.more_pickles
-    }
-
-    /// The pickle `constants.pkl` of a TorchScript archive.
-    pub fn constants_pickle(&self) -> Option<&[u8]> {
-        self.constants_pickle.as_ref().map(|bytes| self.bytes(bytes))
-    }
-
-    /// Names and values that stand beside the tensors of a safetensors file (`__metadata__`).
-    pub fn metadata(&self) -> &[(String, String)] {
-        &self.metadata
     }
 
     /// The tensors of a container that names them itself, in the file's order; none where a pickle does.
@@ -216,9 +198,8 @@ impl Container {
     /// # Errors
     /// When the pickle is damaged.
     pub(crate) fn load(&self) -> Result<Pickle<'_>> {
-        // The tensors of a safetensors file come without a root object: they are in an empty dict.
-        let bytes = if self.format == Format::Safetensors { b"}." } else { self.pickle() };
-        pickle_vm::load(bytes).map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
+        pickle_vm::load(self.pickle())
+            .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
     }
 
     /// The order of the bytes in the storages' numbers.
@@ -244,28 +225,14 @@ impl Container {
     }
 
     fn record(&self, key: &str) -> Option<(&str, &Record)> {
-        self.record_behind(&self.prefix, key)
-    }
-
-    fn record_behind(&self, prefix: &str, key: &str) -> Option<(&str, &Record)> {
-        let (name, record) = self.storages.get_key_value(&[prefix, key].concat())?;
+        let (name, record) = self.storages.get_key_value(&[&self.prefix, key].concat())?;
         Some((name, record))
     }
 
     /// The storage that `reference` names, or the part of it, as a tensor of `dtype` sees it.
     pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
-        self.storage_behind(&self.prefix, reference, dtype)
-    }
-
-    /// The storage that `reference` names in the pickle of a TorchScript archive's constants.
-    #[expect(dead_code, reason = "the constants' pickle is not walked yet")]
-    pub(crate) fn constant_storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
-        self.storage_behind(&self.constants, reference, dtype)
-    }
-
-    fn storage_behind(&self, prefix: &str, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
-        let key = reference.key.as_ref();
-        let Some((name, record)) = self.record_behind(prefix, key) else {
+        let (prefix, key) = (self.prefix.as_str(), reference.key.as_ref());
+        let Some((name, record)) = self.record(key) else {
             return Err(match self.format {
                 Format::Zip | Format::TorchScript => Error::MissingRecord { record: [prefix, key].concat() },
                 _ => Error::MissingStorage { key: key.to_owned() },

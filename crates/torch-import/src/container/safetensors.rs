@@ -111,7 +111,25 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
             Err(reason) => return Err(of(&name, reason)),
         }
     }
-    Ok(Container { direct, metadata, ..Container::new(file, Format::Safetensors, Bytes::Owned(Vec::new())) })
+    let pickle = Bytes::Owned(pickled(&metadata).map_err(|error| damaged(error.to_string()))?);
+    Ok(Container { direct, ..Container::new(file, Format::Safetensors, pickle) })
+}
+
+/// What stands beside the tensors as a pickle, so that it becomes values as those of other files.
+fn pickled(metadata: &[(String, String)]) -> pickle_vm::Result<Vec<u8>> {
+    let mut out = pickle_vm::Writer::new();
+    out.empty_dict();
+    if !metadata.is_empty() {
+        out.text(METADATA)?;
+        out.empty_dict();
+        for (name, value) in metadata {
+            out.text(name)?;
+            out.text(value)?;
+            out.setitem();
+        }
+        out.setitem();
+    }
+    Ok(out.finish())
 }
 
 /// Something is wrong with the tensor `name`.

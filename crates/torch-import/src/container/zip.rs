@@ -31,14 +31,17 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     let pickle_record = format!("{root}{PICKLE}");
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
-    let constants_pickle = whole(&format!("{root}constants.pkl"))?;
+    let constants_record = format!("{root}constants.pkl");
+    let constants = whole(&constants_record)?;
+    if let Some(constants) = &constants {
+        notes.extend(constants_note(slice(&file, constants), constants_record)?);
+    }
     let byte_order = match whole(&format!("{root}byteorder"))? {
         None => ByteOrder::Little,
         Some(bytes) => byte_order(slice(&file, &bytes))?,
     };
     let prefix = format!("{root}data/");
-    let constants = format!("{root}constants/");
-    let is_storage = |entry: &Entry| entry.name.starts_with(&prefix) || entry.name.starts_with(&constants);
+    let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
     let inflated = inflate::spill(&file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = HashMap::with_capacity(index.entries.len());
     let mut next = 0_usize;
@@ -55,18 +58,28 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         let crc = (checksums && stored).then_some(entry.crc);
         storages.insert(entry.name, Record { inflated: !stored, range, crc });
     }
-    let format = if constants_pickle.is_some() { Format::TorchScript } else { Format::Zip };
+    let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
     Ok(Container {
         inflated,
         pickle_record,
         prefix,
-        constants,
-        constants_pickle,
         storages,
         byte_order,
         notes,
         ..Container::new(file, format, pickle)
     })
+}
+
+/// What there is to say of the constants of a TorchScript archive: the code's own, which no state dict has.
+fn constants_note(pickle: &[u8], record: String) -> Result<Option<String>> {
+    let constants = pickle_vm::load(pickle).map_err(|reason| Error::Pickle { record, reason })?;
+    let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
+    let tensors = crate::count_tensors(&constants.heap);
+    Ok((count > 0).then(|| {
+        format!(
+            "{count} constants of the archive's code, {tensors} of them tensors, are no part of its state"
+        )
+    }))
 }
 
 /// The folder of the only `data.pkl`, with its slash.

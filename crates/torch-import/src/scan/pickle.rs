@@ -7,6 +7,7 @@ use pickle_vm::{Arg, Error, Heap, Instance, Limits, Machine, Object, ObjectId, O
 
 use super::{Call, Use, archive};
 use crate::container::legacy;
+use crate::globals::getattr_names_classes;
 use crate::{Global, Risk, numpy};
 
 /// Calls of one global that are kept.
@@ -92,11 +93,14 @@ struct Names {
     places: HashMap<(String, String), usize>,
     /// The objects that are globals of some risk.
     risky: HashMap<ObjectId, usize>,
+    getattr_is_tame: bool,
 }
 
 impl Names {
     fn of(heap: &Heap<'_>) -> Self {
-        let mut names = Self { uses: Vec::new(), places: HashMap::new(), risky: HashMap::new() };
+        let getattr_is_tame = getattr_names_classes(heap);
+        let mut names =
+            Self { uses: Vec::new(), places: HashMap::new(), risky: HashMap::new(), getattr_is_tame };
         let mut known: HashMap<(&str, &str), usize> = HashMap::new();
         for id in heap.ids() {
             let Some((module, name)) = heap.global(id) else { continue };
@@ -114,7 +118,7 @@ impl Names {
         let next = self.uses.len();
         let place = *self.places.entry((module.to_owned(), name.to_owned())).or_insert(next);
         if place == next {
-            let global = Global { module: module.to_owned(), name: name.to_owned(), offset };
+            let global = Global::new(module, name, offset, self.getattr_is_tame);
             let risk = global.risk();
             self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, behind });
         }

@@ -3,10 +3,8 @@
 //!
 //! Facts: the index files of Hugging Face's `transformers`.
 
-mod error;
 mod model_parallel;
 
-pub use error::ShardError;
 pub use model_parallel::{ModelSizes, model_parallel};
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::Checkpoint;
+use crate::{Checkpoint, Error, Result};
 
 /// One file of several that hold a checkpoint together.
 #[derive(Debug)]
@@ -39,12 +37,12 @@ impl Index {
     ///
     /// # Errors
     /// When it is no JSON, has no `weight_map`, or names a file that is not beside it.
-    pub fn from_json(name: &str, text: &str) -> Result<Self, ShardError> {
+    pub fn from_json(name: &str, text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Document {
             weight_map: Map<String, Value>,
         }
-        let wrong = |reason: String| ShardError::Document { file: name.to_owned(), reason };
+        let wrong = |reason: String| Error::Document { file: name.to_owned(), reason };
         let document: Document = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let mut files = HashMap::with_capacity(document.weight_map.len());
         for (tensor, file) in document.weight_map {
@@ -113,7 +111,7 @@ impl<'a> Merged<'a> {
 ///
 /// # Errors
 /// When two files hold one tensor, or the index says something else than the files.
-pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Merged<'a>, ShardError> {
+pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Merged<'a>> {
     if index.is_none() && shards.len() == 1 {
         // The tensors of one file differ in name already.
         return shards.pop().map(|shard| Merged::new(shard.checkpoint)).ok_or_else(empty);
@@ -126,7 +124,7 @@ pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Me
                 index.compare(name, &file)?;
             }
             if let Some(first) = holder.insert(name.to_owned(), file.clone()) {
-                return Err(ShardError::Twice { tensor: name.to_owned(), first, second: file });
+                return Err(Error::HeldTwice { tensor: name.to_owned(), first, second: file });
             }
         }
         let Some(merged) = &mut merged else {
@@ -146,7 +144,7 @@ pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Me
             index.files.iter().filter(|(name, _)| !holder.contains_key(*name)).collect();
         missing.sort_unstable();
         if let Some((tensor, file)) = missing.first() {
-            return Err(ShardError::Index {
+            return Err(Error::IndexDisagrees {
                 index: index.name.clone(),
                 tensor: (*tensor).clone(),
                 file: (*file).clone(),
@@ -169,13 +167,13 @@ fn names<'c>(checkpoint: &'c Checkpoint<'_>) -> impl Iterator<Item = &'c str> {
 }
 
 impl Index {
-    fn compare(&self, tensor: &str, file: &str) -> Result<(), ShardError> {
+    fn compare(&self, tensor: &str, file: &str) -> Result<()> {
         let (index, tensor) = (self.name.clone(), tensor.to_owned());
         match self.files.get(&tensor) {
-            None => Err(ShardError::Unlisted { file: file.to_owned(), tensor, index }),
+            None => Err(Error::Unlisted { file: file.to_owned(), tensor, index }),
             Some(listed) if listed != file => {
                 let found = format!("{file} holds it");
-                Err(ShardError::Index { index, tensor, file: listed.clone(), found })
+                Err(Error::IndexDisagrees { index, tensor, file: listed.clone(), found })
             }
             Some(_) => Ok(()),
         }
@@ -183,8 +181,8 @@ impl Index {
 }
 
 /// What there is to say of a set without files.
-fn empty() -> ShardError {
-    ShardError::Document { file: "the set".to_owned(), reason: "there is no file in it".to_owned() }
+fn empty() -> Error {
+    Error::Document { file: "the set".to_owned(), reason: "there is no file in it".to_owned() }
 }
 
 #[cfg(test)]

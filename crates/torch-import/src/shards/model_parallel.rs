@@ -9,7 +9,8 @@ use std::ops::Range;
 use serde::Deserialize;
 use tensor::{StorageId, Tensor};
 
-use super::{Merged, Shard, ShardError, empty};
+use super::{Merged, Shard, empty};
+use crate::{Error, Result};
 
 /// What `params.json` says of a model's sizes, in elements; what it leaves open, the shapes tell.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -25,8 +26,8 @@ impl ModelSizes {
     ///
     /// # Errors
     /// When it is no JSON, or a size is no natural number.
-    pub fn from_json(text: &str) -> Result<Self, ShardError> {
-        let wrong = |error: serde_json::Error| ShardError::Document {
+    pub fn from_json(text: &str) -> Result<Self> {
+        let wrong = |error: serde_json::Error| Error::Document {
             file: "params.json".to_owned(),
             reason: error.to_string(),
         };
@@ -90,7 +91,7 @@ impl Split {
 /// # Errors
 /// When a shard is missing, too many, or disagrees with the others or with `sizes`; when a tensor is
 /// none of LLaMA's.
-pub fn model_parallel<'a>(shards: Vec<Shard<'a>>, sizes: &ModelSizes) -> Result<Merged<'a>, ShardError> {
+pub fn model_parallel<'a>(shards: Vec<Shard<'a>>, sizes: &ModelSizes) -> Result<Merged<'a>> {
     let merge = Merge::new(&shards, sizes)?;
     let mut joined: HashMap<(usize, Vec<View>), Tensor<'a>> = HashMap::new();
     let mut tensors = Vec::with_capacity(merge.first.checkpoint.tensors.len());
@@ -104,7 +105,7 @@ pub fn model_parallel<'a>(shards: Vec<Shard<'a>>, sizes: &ModelSizes) -> Result<
                 let key = (dim, parts.iter().map(view).collect());
                 let known = joined.get(&key).cloned();
                 let tensor = known.map_or_else(|| Tensor::concat(dim, parts), Ok);
-                let tensor = tensor.map_err(|reason| ShardError::Join { tensor: name.clone(), reason })?;
+                let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
                 joined.insert(key, tensor.clone());
                 tensor
             }
@@ -138,7 +139,7 @@ struct Merge<'s, 'a> {
 
 impl<'s, 'a> Merge<'s, 'a> {
     /// Compares the names in the shards, and their number with the shapes.
-    fn new(shards: &'s [Shard<'a>], sizes: &'s ModelSizes) -> Result<Self, ShardError> {
+    fn new(shards: &'s [Shard<'a>], sizes: &'s ModelSizes) -> Result<Self> {
         let first = shards.first().ok_or_else(empty)?;
         let names: Vec<HashMap<&str, &Tensor<'a>>> = shards
             .iter()
@@ -151,7 +152,7 @@ impl<'s, 'a> Merge<'s, 'a> {
             let more =
                 more.filter(|(name, _)| names.first().is_none_or(|names| !names.contains_key(name.as_str())));
             if let Some((tensor, _)) = more.map(|(name, tensor)| (name.clone(), tensor)).next() {
-                return Err(ShardError::Lacks {
+                return Err(Error::LacksTensor {
                     file: first.file.clone(),
                     tensor,
                     other: shard.file.clone(),
@@ -161,7 +162,7 @@ impl<'s, 'a> Merge<'s, 'a> {
         let of = shards.len() as u64;
         let mut compounds = shards.iter().flat_map(|shard| &shard.checkpoint.compounds);
         if let Some(compound) = compounds.next().filter(|_| of > 1) {
-            return Err(ShardError::Unknown { tensor: compound.name.clone(), of });
+            return Err(Error::UnknownSplit { tensor: compound.name.clone(), of });
         }
         let norm = |name: &str| match names.first()?.get(name)?.shape() {
             [dim] => Some(*dim),
@@ -175,7 +176,7 @@ impl<'s, 'a> Merge<'s, 'a> {
     }
 
     /// Whether there are as many shards as the first layer's queries were split into.
-    fn count(&self) -> Result<(), ShardError> {
+    fn count(&self) -> Result<()> {
         const TENSOR: &str = "layers.0.attention.wq.weight";
         let first = self.names.first().and_then(|names| names.get(TENSOR));
         let whole = self.dim.and_then(|dim| self.sizes.attention(dim));
@@ -187,34 +188,33 @@ impl<'s, 'a> Merge<'s, 'a> {
         let tensor = TENSOR.to_owned();
         if of > self.of {
             let file = numbered(&self.first.file, self.of);
-            return Err(ShardError::Missing { file, tensor, of, found: self.of });
+            return Err(Error::MissingShard { file, tensor, of, found: self.of });
         }
         let extra = usize::try_from(of).ok().and_then(|of| self.shards.get(of));
         match extra {
-            Some(extra) => Err(ShardError::Extra { file: extra.file.clone(), tensor, of }),
+            Some(extra) => Err(Error::ExtraShard { file: extra.file.clone(), tensor, of }),
             None => Ok(()),
         }
     }
 
     /// The parts of a tensor, which are all alike.
-    fn parts(&self, name: &str, first: &Tensor<'a>) -> Result<Vec<Tensor<'a>>, ShardError> {
+    fn parts(&self, name: &str, first: &Tensor<'a>) -> Result<Vec<Tensor<'a>>> {
         let part = |(shard, names): (&Shard<'a>, &HashMap<&str, &Tensor<'a>>)| {
             let Some(part) = names.get(name) else {
-                return Err(ShardError::Lacks {
+                return Err(Error::LacksTensor {
                     file: shard.file.clone(),
                     tensor: name.to_owned(),
                     other: self.first.file.clone(),
                 });
             };
             if part.shape() != first.shape() || part.dtype() != first.dtype() {
-                return Err(ShardError::Disagree {
+                let said = |tensor: &Tensor<'_>| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
+                return Err(Error::PartsDisagree {
                     tensor: name.to_owned(),
                     file: shard.file.clone(),
-                    found: part.shape().to_vec(),
-                    found_dtype: part.dtype(),
+                    found: said(part),
                     other: self.first.file.clone(),
-                    expected: first.shape().to_vec(),
-                    expected_dtype: first.dtype(),
+                    expected: said(first),
                 });
             }
             Ok((*part).clone())
@@ -223,14 +223,14 @@ impl<'s, 'a> Merge<'s, 'a> {
     }
 
     /// Along which dimension which of the parts are to be joined; one part is the tensor itself.
-    fn split(&self, name: &str, mut parts: Vec<Tensor<'a>>) -> Result<(usize, Vec<Tensor<'a>>), ShardError> {
+    fn split(&self, name: &str, mut parts: Vec<Tensor<'a>>) -> Result<(usize, Vec<Tensor<'a>>)> {
         if self.of == 1 {
             return Ok((0, parts));
         }
         let split =
-            Split::of(name).ok_or_else(|| ShardError::Unknown { tensor: name.to_owned(), of: self.of })?;
+            Split::of(name).ok_or_else(|| Error::UnknownSplit { tensor: name.to_owned(), of: self.of })?;
         let shape = parts.first().map_or_else(Vec::new, |part| part.shape().to_vec());
-        let wrong = |reason: String| ShardError::Split {
+        let wrong = |reason: String| Error::WrongSplit {
             tensor: name.to_owned(),
             shape: shape.clone(),
             of: self.of,
@@ -268,7 +268,7 @@ impl<'s, 'a> Merge<'s, 'a> {
     }
 
     /// Compares the copies in the shards of `range` with the first of them.
-    fn compare(&self, name: &str, parts: &[Tensor<'a>], range: Range<usize>) -> Result<(), ShardError> {
+    fn compare(&self, name: &str, parts: &[Tensor<'a>], range: Range<usize>) -> Result<()> {
         let shards = self.shards.get(range.clone()).unwrap_or_default();
         let parts = parts.get(range).unwrap_or_default();
         let (Some(first), Some(part)) = (shards.first(), parts.first()) else { return Ok(()) };
@@ -278,9 +278,9 @@ impl<'s, 'a> Merge<'s, 'a> {
                 Ok(true) => {}
                 Ok(false) => {
                     let (file, other) = (shard.file.clone(), first.file.clone());
-                    return Err(ShardError::Copies { tensor, file, other });
+                    return Err(Error::CopiesDiffer { tensor, file, other });
                 }
-                Err(reason) => return Err(ShardError::Read { tensor, reason }),
+                Err(reason) => return Err(Error::ReadPart { tensor, reason }),
             }
         }
         Ok(())

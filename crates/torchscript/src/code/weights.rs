@@ -3,14 +3,14 @@
 //! The tensors hang in nested modules, and once more in a dict that `forward` looks them up in: the code's
 //! size does not depend on their number, and any string can be a key.
 
-use tensor::Tensor;
+use tensor::{Dtype, Tensor};
 
 use crate::code::state;
 use crate::module::Value;
 use crate::{Converted, Kind, Result, export};
 
 /// A module that hands `tensors` out: `forward({})` returns all of them, otherwise those that the keys of
-/// its input name. bool comes as uint8, f16 and bf16 as f32, complex numbers with a last dimension of 2.
+/// its input name. bool comes as uint8, f16, bf16 and float8 as f32, complex numbers with a last dimension of 2.
 ///
 /// # Errors
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
@@ -18,7 +18,10 @@ use crate::{Converted, Kind, Result, export};
 pub fn weights<'a>(tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
     let outputs = tensors.iter().map(|(name, tensor)| export::port(name, tensor)).collect::<Result<_>>()?;
     let index = vec![("__tensors__".to_owned(), Value::Tensors)];
-    let (archive, notes) = state::archive(tensors, "Weights", FORWARD, EXPORT, index)?;
+    let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
+    let export =
+        if has_float4 { EXPORT.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { EXPORT.to_owned() };
+    let (archive, notes) = state::archive(tensors, "Weights", FORWARD, &export, index)?;
     Ok(Converted { archive, inputs: Vec::new(), outputs, notes, kind: Kind::Weights, why: None })
 }
 
@@ -60,9 +63,15 @@ const EXPORT: &str = r"def export(t: Tensor) -> Tensor:
   return torch.contiguous(r)
 ";
 
+/// What stands for the last conversion where there are pairs of 4-bit floats, number 45.
+const EXPORT_FLOAT4: (&str, &str) = (
+    "          r = torch.to(t, 6)\n",
+    "          if torch.eq(d, 45):\n            r = torch.view_copy(t, dtype=0)\n          else:\n            r = torch.to(t, 6)\n",
+);
+
 #[cfg(test)]
 mod tests {
-    use tensor::{Dtype, Storage};
+    use tensor::Storage;
 
     use super::*;
 
@@ -170,9 +179,16 @@ class Weights(Module):
             "tensors `a` (float32) and `b` (int32) share a storage: TorchScript gives a storage one dtype"
         );
         assert_eq!(
-            error(&[(a.clone(), view(Dtype::UInt16, 4, 0))]),
-            "tensor `a`: uint16 cannot be written for PyTorch 2.0, which Carton runs"
+            error(&[(a.clone(), view(Dtype::QInt8, 4, 0))]),
+            "tensor `a`: qint8 cannot be written without its quantizer"
         );
+        let newer = [(a.clone(), view(Dtype::UInt16, 4, 0))];
+        assert!(weights(&newer).is_ok());
+        assert_eq!(
+            crate::loads_in_2_0(&newer).expect_err("2.0.1 has no uint16").to_string(),
+            "tensor `a`: uint16 is not loaded by PyTorch 2.0, which Carton runs"
+        );
+        assert!(crate::loads_in_2_0(&named(&["a"])).is_ok());
         assert_eq!(
             error(&[(a, view(Dtype::Float32, 0, 3))]),
             "tensor `a`: starts at element 3 of its storage, which has 2"
@@ -185,12 +201,15 @@ class Weights(Module):
         let port = |dtype| {
             let tensor =
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
-            let converted = weights(&[("a".to_owned(), tensor)]).expect("a dtype of 2.0");
+            let converted = weights(&[("a".to_owned(), tensor)]).expect("a dtype of 2.15");
             converted.outputs.into_iter().next().map(|port| (port.dtype, port.shape.len(), port.description))
         };
         let said = |text: &str| Some(text.to_owned());
         assert_eq!(port(Dtype::Float64), Some((Dtype::Float64, 1, None)));
         assert_eq!(port(Dtype::BFloat16), Some((Dtype::Float32, 1, said("bfloat16 in the checkpoint"))));
+        assert_eq!(port(Dtype::UInt32), Some((Dtype::UInt32, 1, None)));
+        let bytes = said("float4_e2m1fn_x2 in the checkpoint");
+        assert_eq!(port(Dtype::Float4E2M1FnX2), Some((Dtype::UInt8, 1, bytes)));
         assert_eq!(port(Dtype::Bool), Some((Dtype::UInt8, 1, said("bool in the checkpoint"))));
         let pairs = said("complex128 in the checkpoint, as real and imaginary parts");
         assert_eq!(port(Dtype::Complex128), Some((Dtype::Float64, 2, pairs)));

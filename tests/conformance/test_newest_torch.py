@@ -1,0 +1,50 @@
+"""--torch newest: dtypes that the newest torch loads and Carton's 2.0.1 does not."""
+
+import tomllib
+
+import pytest
+from carton_file import Carton
+from program import refuse, succeed
+
+FACTS = "name dtype shape stride storage_offset storage nbytes sha256".split()
+TOO_NEW = "uint16 uint32 uint64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2".split()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, newest):
+    folder = tmp_path_factory.mktemp("newest")
+    newest.ask("make", kind="newer_dtypes", path=str(folder / "small.pth"))
+    succeed(folder / "small.pth", "--torch", "newest")
+    (folder / "model.pt").write_bytes(Carton(folder / "small.carton").read("model/model.pt"))
+    return folder
+
+
+def test_the_newest_torch_loads_every_bit(made, newest):
+    wanted = newest.ask("describe_checkpoint", path=str(made / "small.pth"))["tensors"]
+    found = newest.ask("describe_archive", path=str(made / "model.pt"))["tensors"]
+    assert {t["dtype"] for t in found} >= set(TOO_NEW)
+    assert [{f: t[f] for f in FACTS} for t in found] == [{f: t[f] for f in FACTS} for t in wanted]
+
+
+def test_forward_gives_types_that_carton_has(made, newest):
+    assert newest.ask("compare_outputs", archive=str(made / "model.pt"), checkpoint=str(made / "small.pth")) == []
+    config = tomllib.loads(Carton(made / "small.carton").read("carton.toml").decode())
+    assert config["runner"]["required_framework_version"] == ">=2.15"
+    dtypes = {output["name"]: output["dtype"] for output in config["output"]}
+    assert {dtypes[name] for name in TOO_NEW} == {"uint16", "uint32", "uint64", "float32", "uint8"}
+
+
+def test_carton_s_own_torch_gets_a_refusal_that_helps(made, old):
+    outcome = refuse(made / "small.pth", "-o", made / "refused.carton")
+    assert "tensor `uint16`: uint16 is not loaded by PyTorch 2.0, which Carton runs; --torch newest" in outcome.stderr
+    assert not (made / "refused.carton").exists()
+    # It is no needless care: 2.0.1 knows none of their storages.
+    with pytest.raises(Exception, match="UInt16Storage|unknown torch global|Unpickler"):
+        old.ask("describe_archive", path=str(made / "model.pt"))
+
+
+def test_leaving_them_out_needs_no_newest(made, old):
+    excluded = [word for name in [*TOO_NEW, "part"] for word in ("--exclude", name)]
+    succeed(made / "small.pth", *excluded, "-o", made / "rest.carton")
+    (made / "rest.pt").write_bytes(Carton(made / "rest.carton").read("model/model.pt"))
+    assert [t["name"] for t in old.ask("describe_archive", path=str(made / "rest.pt"))["tensors"]] == ["float32"]

@@ -1,0 +1,34 @@
+"""What torch.save did not write: tensors in bare pickles, and the shards of distributed tensors."""
+
+import json
+
+import pytest
+from program import refuse, succeed
+
+FACTS = "name dtype shape stride storage_offset nbytes sha256".split()
+
+
+def listed(path):
+    return json.loads(succeed("inspect", "--json", "--sha256", path).stdout)["tensors"]
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+def test_tensors_in_bare_pickles(protocol, tmp_path, torch):
+    """Each storage is a legacy checkpoint in a byte string; protocols 0 to 2 write that as text."""
+    wanted = torch.ask("make_pickle", path=str(tmp_path / "bare.pkl"), protocol=protocol)
+    assert [{f: t[f] for f in FACTS} for t in listed(tmp_path / "bare.pkl")] == [{f: t[f] for f in FACTS} for t in wanted]
+    succeed(tmp_path / "bare.pkl")
+
+
+def test_distributed_tensors_say_which_shard_they_are(tmp_path, newest):
+    newest.ask("make_sharded", folder=str(tmp_path))
+    for name, what in [("dtensor", "(DTensor)"), ("sharded", "(ShardedTensor)")]:
+        (row, _) = listed(tmp_path / f"{name}.pth")
+        assert (row["shape"], row["sha256"]) == ([64, 16], None)
+        assert f"a shard of [64, 16], rank 0 of 8 {what}" in row["note"]
+        outcome = refuse(tmp_path / f"{name}.pth")
+        assert "tensor `w` has no data: it is a shard of [64, 16], rank 0 of 8" in outcome.stderr
+        assert "--exclude 'w'" in outcome.stderr
+    # Where every rank has all of it, there is nothing to gather.
+    (row,) = listed(tmp_path / "replicated.pth")
+    assert (row["shape"], row["nbytes"]) == ([8, 8], 256)
