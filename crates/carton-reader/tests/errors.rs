@@ -14,7 +14,7 @@ fn every_error_has_its_text() {
         Error::Map(mapped::Error::NotAFile { path: "x.carton".into(), what: "a pipe or a device" }),
         Error::Zip(zip_index::Error::NoEnd { len: 3 }),
         Error::Format(carton_format::Error::ShortDescription { found: 101 }),
-        Error::Model { path: path(), reason: torch_import::Error::from(tensor_error()) },
+        Error::Model { path: path(), reason: Box::new(tensor_error().into()) },
         Error::Io { path: "folder".into(), reason: io() },
         Error::Missing { path: path() },
         Error::Elsewhere { path: path() },

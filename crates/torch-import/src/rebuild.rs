@@ -331,12 +331,11 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
             Cow::Borrowed(_) => self.container.storage_of(within),
             Cow::Owned(_) => None,
         };
-        let storage = match in_place {
-            Some(storage) => storage,
-            None => {
-                self.copies(id, bytes.len())?;
-                Storage::owned(within.to_vec())
-            }
+        let storage = if let Some(storage) = in_place {
+            storage
+        } else {
+            self.copies(id, bytes.len())?;
+            Storage::owned(within.to_vec())
         };
         self.loaded.insert(id, (dtype, storage.clone()));
         Ok((dtype, storage))
