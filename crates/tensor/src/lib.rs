@@ -8,10 +8,12 @@
 mod concat;
 mod dtype;
 mod gather;
+mod signs;
 mod storage;
 mod tensor;
 
 pub use dtype::Dtype;
 pub use gather::Gathered;
+pub use signs::Signs;
 pub use storage::{ByteOrder, Checksum, Storage, StorageId};
 pub use tensor::{Error, Tensor};

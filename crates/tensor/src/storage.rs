@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
 
 use crate::concat::Concat;
+use crate::signs::{Signed, Signs};
 use crate::{Error, Tensor};
 
 /// The order of the bytes of a number.
@@ -36,6 +37,7 @@ enum Inner<'a> {
     },
     Owned(Vec<u8>),
     Concat(Concat<'a>),
+    Signed(Signed<'a>),
 }
 
 /// What the bytes of a storage should sum to, checked whenever all of them pass.
@@ -76,6 +78,14 @@ impl<'a> Storage<'a> {
         Ok((Self { inner: Arc::new(Inner::Concat(concat)), swap: 1 }, shape))
     }
 
+    /// The same floating-point numbers of `component_size` bytes, the signs of some flipped, as a storage of its own.
+    #[must_use]
+    pub fn with_signs(&self, component_size: u64, signs: Signs) -> Self {
+        let component = usize::try_from(component_size).unwrap_or(1).max(1);
+        let signed = Signed { base: self.clone(), component, signs };
+        Self { inner: Arc::new(Inner::Signed(signed)), swap: 1 }
+    }
+
     /// A part of the storage, in bytes, as a storage of its own that starts and ends at components. Where all of it
     /// is sent, what lies around it is read too, for the checksum. `None` when `range` is not inside it, or its bytes do not lie in one place.
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
@@ -88,6 +98,12 @@ impl<'a> Storage<'a> {
                 Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 }
             }
             Inner::Owned(bytes) => Self::owned(bytes.get(range)?.to_vec()),
+            // A part starts with a real number, or which signs flip would change.
+            Inner::Signed(Signed { base, component, signs })
+                if range.start.is_multiple_of(component.saturating_mul(2)) =>
+            {
+                base.slice(range.start as u64..range.end as u64)?.with_signs(*component as u64, *signs)
+            }
             _ => return None,
         };
         Some(Self { swap: self.swap, ..part })
@@ -112,7 +128,7 @@ impl<'a> Storage<'a> {
     pub fn file_offset(&self) -> Option<u64> {
         match &*self.inner {
             Inner::Mapped { range, .. } => Some(range.start as u64),
-            Inner::Owned(_) | Inner::Concat(_) => None,
+            Inner::Owned(_) | Inner::Concat(_) | Inner::Signed(_) => None,
         }
     }
 
@@ -128,6 +144,7 @@ impl<'a> Storage<'a> {
     pub fn len(&self) -> u64 {
         match &*self.inner {
             Inner::Concat(concat) => concat.len(),
+            Inner::Signed(signed) => signed.base.len(),
             _ => self.raw().len() as u64,
         }
     }
@@ -137,13 +154,13 @@ impl<'a> Storage<'a> {
         self.len() == 0
     }
 
-    /// All bytes, in the file's own byte order; none of a concatenation, whose bytes lie in its parts.
+    /// All bytes, in the file's own byte order; none of a storage that is made of others.
     fn raw(&self) -> &[u8] {
         match &*self.inner {
             // `mapped` proved that the range lies inside the file.
             Inner::Mapped { file, range, .. } => file.bytes().get(range.clone()).unwrap_or_default(),
             Inner::Owned(bytes) => bytes,
-            Inner::Concat(_) => &[],
+            Inner::Concat(_) | Inner::Signed(_) => &[],
         }
     }
 
@@ -161,6 +178,7 @@ impl<'a> Storage<'a> {
     pub(crate) fn populate(&self, range: &Range<usize>) -> io::Result<()> {
         match &*self.inner {
             Inner::Mapped { file, range: whole, .. } => file.populate(shift(range, whole.start)),
+            Inner::Signed(signed) => signed.base.populate(range),
             _ => Ok(()),
         }
     }
@@ -191,8 +209,10 @@ impl<'a> Storage<'a> {
 
     /// Appends the bytes of `range` to `out`, little-endian. `range` starts and ends at components.
     pub(crate) fn append(&self, range: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
-        if let Inner::Concat(concat) = &*self.inner {
-            return concat.append(range.start as u64..range.end as u64, out);
+        match &*self.inner {
+            Inner::Concat(concat) => return concat.append(range.start as u64..range.end as u64, out),
+            Inner::Signed(signed) => return signed.append(range, out),
+            _ => {}
         }
         let from = self.raw().get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
         let start = out.len();
@@ -209,14 +229,17 @@ impl<'a> Storage<'a> {
         match &*self.inner {
             Inner::Mapped { file, range: whole, .. } => file.release(shift(range, whole.start)),
             Inner::Concat(concat) => concat.release(&(range.start as u64..range.end as u64)),
+            Inner::Signed(signed) => signed.base.release(range),
             Inner::Owned(_) => {}
         }
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows.
     pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
-        if let Inner::Concat(concat) = &*self.inner {
-            return concat.send(range.start as u64..range.end as u64, sink);
+        match &*self.inner {
+            Inner::Concat(concat) => return concat.send(range.start as u64..range.end as u64, sink),
+            Inner::Signed(signed) => return signed.send(range, sink),
+            _ => {}
         }
         let raw = self.raw();
         if raw.get(range.clone()).is_none() {

@@ -3,11 +3,8 @@
 //! Facts: `_rebuild_qtensor`, `_rebuild_sparse_tensor`, `_rebuild_nested_tensor`,
 //! `_rebuild_meta_tensor_no_storage` and `_rebuild_wrapper_subclass` in `torch/_utils.py`.
 
-use std::io;
-
-use mapped::{Blob, Sink, Window};
 use pickle_vm::ObjectId;
-use tensor::{Dtype, Storage, Tensor};
+use tensor::{Dtype, Signs, Storage, Tensor};
 
 use crate::Result;
 use crate::persistent::StorageRef;
@@ -266,9 +263,6 @@ pub(crate) fn subclass<'a>(
     Ok(compound)
 }
 
-/// More bytes than a conjugated view of a real checkpoint has.
-const SIGNS_MAX: u64 = 256 << 20;
-
 /// The tensor with signs flipped: those of all numbers for `neg`, of imaginary parts for `conj`. It gets
 /// a storage of its own, laid out as before.
 pub(crate) fn with_signs<'a>(
@@ -276,37 +270,16 @@ pub(crate) fn with_signs<'a>(
     conj: bool,
     neg: bool,
 ) -> std::result::Result<Tensor<'a>, String> {
-    struct Collect(Vec<u8>);
-    impl<'a> Sink<'a> for Collect {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-    let (dtype, storage) = (tensor.dtype(), tensor.storage());
-    let component = usize::try_from(dtype.component_size()).unwrap_or(1);
+    let dtype = tensor.dtype();
     let complex = dtype.size() > dtype.component_size();
     let signed = matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);
-    if !(complex || signed && !conj) {
-        return Err(format!("conj and neg bits on {dtype}"));
-    }
-    if storage.len() > SIGNS_MAX {
-        return Err(format!(
-            "a conj or neg bit on a storage of {} bytes; resolve it first with resolve_conj().resolve_neg()",
-            storage.len()
-        ));
-    }
-    let mut bytes = Collect(Vec::new());
-    storage.write_to(&mut bytes).map_err(|error| error.to_string())?;
-    for (index, number) in bytes.0.chunks_exact_mut(component).enumerate() {
-        let imaginary = complex && index % 2 == 1;
-        if let Some(last) = number.last_mut()
-            && (neg != (conj && imaginary))
-        {
-            *last ^= 0x80;
-        }
-    }
+    let signs = match (conj, neg) {
+        (true, true) if complex => Signs::Real,
+        (true, false) if complex => Signs::Imaginary,
+        (false, _) if complex || signed => Signs::All,
+        _ => return Err(format!("conj and neg bits on {dtype}")),
+    };
+    let storage = tensor.storage().with_signs(dtype.component_size(), signs);
     let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
-    Tensor::new(dtype, shape, stride, tensor.storage_offset(), Storage::owned(bytes.0))
-        .map_err(|error| error.to_string())
+    Tensor::new(dtype, shape, stride, tensor.storage_offset(), storage).map_err(|error| error.to_string())
 }

@@ -1,0 +1,126 @@
+//! The numbers of another storage with their signs flipped, for tensors whose conj or neg bit is set.
+//!
+//! Facts: `Tensor.resolve_conj` and `Tensor.resolve_neg`. The sign of a floating-point number is the highest bit of its
+//! last byte, little-endian; the imaginary part of a complex number follows the real one.
+
+use std::io;
+use std::ops::Range;
+
+use mapped::{Sink, Window};
+
+use crate::Storage;
+
+/// Which numbers change their sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signs {
+    /// All: a neg bit.
+    All,
+    /// The imaginary parts: a conj bit.
+    Imaginary,
+    /// The real parts: both bits.
+    Real,
+}
+
+/// See [`Storage::with_signs`].
+#[derive(Debug)]
+pub(crate) struct Signed<'a> {
+    pub(crate) base: Storage<'a>,
+    /// Bytes of a number, or of a part of a complex one.
+    pub(crate) component: usize,
+    pub(crate) signs: Signs,
+}
+
+impl<'a> Signed<'a> {
+    /// Appends the bytes of `range`, which starts and ends at components, to `out`.
+    pub(crate) fn append(&self, range: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
+        let (from, start) = (range.start, out.len());
+        self.base.append(range, out)?;
+        self.flip(out.get_mut(start..).unwrap_or_default(), from);
+        Ok(())
+    }
+
+    /// Sends the bytes of `range`, which starts and ends at components, to `sink`.
+    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        self.base.send(range.clone(), &mut Flip { signed: self, at: range.start, sink })
+    }
+
+    /// Flips signs in bytes that start at byte `at` of the storage, a component's first.
+    fn flip(&self, bytes: &mut [u8], at: usize) {
+        let first = at.checked_div(self.component).unwrap_or(0) % 2;
+        for (index, number) in bytes.chunks_exact_mut(self.component).enumerate() {
+            let is_real = index % 2 == first;
+            let flipped = match self.signs {
+                Signs::All => true,
+                Signs::Imaginary => !is_real,
+                Signs::Real => is_real,
+            };
+            if let (true, Some(last)) = (flipped, number.last_mut()) {
+                *last ^= 0x80;
+            }
+        }
+    }
+}
+
+/// Flips signs on the way to another sink.
+struct Flip<'s, 'a> {
+    signed: &'s Signed<'a>,
+    at: usize,
+    sink: &'s mut dyn Sink<'a>,
+}
+
+impl<'a> Sink<'a> for Flip<'_, 'a> {
+    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+        let mut bytes = window.to_vec();
+        self.signed.flip(&mut bytes, self.at);
+        self.at = self.at.saturating_add(bytes.len());
+        self.sink.write(Window::owned(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mapped::Blob;
+
+    use super::*;
+    use crate::{Dtype, Tensor};
+
+    struct Collect(Vec<u8>);
+
+    impl<'a> Sink<'a> for Collect {
+        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+            self.0.extend_from_slice(&window);
+            Ok(())
+        }
+    }
+
+    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink<'a>) -> io::Result<()>) -> Vec<f32> {
+        let mut bytes = Collect(Vec::new());
+        blob(&mut bytes).expect("a Vec takes everything");
+        bytes.0.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect()
+    }
+
+    #[test]
+    fn each_part_of_a_complex_number_has_a_sign() {
+        // 0+1j, 2+3j, 4+5j
+        let bytes: Vec<u8> =
+            [0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let base = Storage::owned(bytes);
+        let of = |signs| base.with_signs(4, signs);
+        for (signs, expected) in [
+            (Signs::All, [-0.0, -1.0, -2.0, -3.0, -4.0, -5.0]),
+            (Signs::Imaginary, [0.0, -1.0, 2.0, -3.0, 4.0, -5.0]),
+            (Signs::Real, [-0.0, 1.0, -2.0, 3.0, -4.0, 5.0]),
+        ] {
+            let found = numbers(&|sink| of(signs).write_to(sink));
+            assert_eq!(found.iter().map(|n| n.to_bits()).collect::<Vec<_>>(), expected.map(f32::to_bits));
+        }
+        // A view that jumps, and a part cut out of the middle.
+        let every_other = Tensor::new(Dtype::Complex64, vec![2], vec![2], 0, of(Signs::Imaginary));
+        let every_other = every_other.expect("three numbers are enough");
+        assert_eq!(numbers(&|sink| every_other.gathered().write_to(sink)), [0.0, -1.0, 4.0, -5.0]);
+        let cut = of(Signs::Imaginary).slice(8..24).expect("it lies inside");
+        assert_eq!(numbers(&|sink| cut.write_to(sink)), [2.0, -3.0, 4.0, -5.0]);
+        assert!(of(Signs::Imaginary).slice(4..12).is_none(), "it starts with an imaginary part");
+        assert_ne!(of(Signs::All).id(), base.id());
+    }
+}
