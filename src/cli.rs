@@ -18,7 +18,8 @@ Examples:
 
 `torch2carton FILE` is short for `torch2carton convert FILE`, whose --help lists
 more options. Nothing in a checkpoint is ever executed.
-Exit status: 0 done, 1 this file cannot be converted, 2 bad usage.";
+Exit status: 0 done, 1 this file cannot be converted or is not what it should be,
+2 bad usage. `scan` has its own: see its --help.";
 
 /// Turns PyTorch checkpoints into cartons that run, without Python and without executing anything from
 /// the file.
@@ -28,7 +29,7 @@ Exit status: 0 done, 1 this file cannot be converted, 2 bad usage.";
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Say nothing but errors
+    /// No notes, no progress, no summary
     #[arg(short, long, global = true, display_order = 100)]
     pub(crate) quiet: bool,
     /// When to use colours; NO_COLOR is respected

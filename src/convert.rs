@@ -9,7 +9,7 @@ use carton_format::{Config, DataType, Dimension, Port, Runner, Shape, TensorInde
 use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
 use tensor::Tensor;
-use torch_import::{Checkpoint, Risk};
+use torch_import::{Checkpoint, Format, Risk};
 use torchscript::{About, Asked, Converted, Fact, Kind};
 use zip_layout::Content;
 
@@ -22,7 +22,7 @@ use crate::refusals;
 use crate::repack;
 use crate::select::select;
 use crate::sources::{self, Sources};
-use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, safe};
+use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, counted, safe};
 use crate::values::{self, hex};
 
 /// Stems, and beginnings of stems, that say nothing of the model: its folder's name is better.
@@ -53,6 +53,12 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let selected = select(&args.select, &checkpoint).with_context(|| shown(file))?;
     let values = if args.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
     let value_count = checkpoint.values.len();
+    let left_out = match checkpoint.left_out {
+        0 => None,
+        n => Some(format!("left out {}, where state_dict() does not look", counted(n, "tensor"))),
+    };
+    let code = containers.iter().any(|container| container.format() == Format::TorchScript);
+    let code = code.then(|| "the file's own code stays behind: its tensors are converted".to_owned());
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
     if let Err(error) = torchscript::loads_in_2_0(&selected.tensors)
@@ -66,7 +72,13 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let converted = converted(args, &sources, &selected.tensors).with_context(|| shown(file))?;
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
-        let notes = read_notes.iter().chain(&kept_names).chain(&selected.notes).chain(&converted.notes);
+        let notes = read_notes
+            .iter()
+            .chain(&left_out)
+            .chain(&code)
+            .chain(&kept_names)
+            .chain(&selected.notes)
+            .chain(&converted.notes);
         notes.for_each(terminal::note);
         if values.is_some() {
             let kept = match value_count {
@@ -437,6 +449,8 @@ fn summary(
     let seconds = elapsed.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let speed = written.len as f64 / 1e9 / seconds.max(1e-9);
+    // Of a small file it would be the time in which a process starts.
+    let speed = if written.len < 100_000_000 { String::new() } else { format!(", {speed:.2} GB/s") };
     let names: Vec<&str> = misc.iter().map(|(name, _)| name.as_str()).collect();
     let mut taken = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     if converted.kind != Kind::Weights && !beside::has_tokenizer(misc) {
@@ -460,8 +474,8 @@ fn summary(
     writeln!(err, "{BOLD}{}{BOLD:#}", safe(target.display()))?;
     for (label, value) in [
         ("module", kind),
-        ("holds", format!("{} tensors, {} parameters", tensors.len(), count(parameters))),
-        ("size", format!("{} in {seconds:.2} s, {speed:.2} GB/s", bytes(written.len))),
+        ("holds", format!("{}, {} parameters", counted(tensors.len(), "tensor"), count(parameters))),
+        ("size", format!("{} in {seconds:.2} s{speed}", bytes(written.len))),
         ("misc", taken),
         ("manifest", hex(&written.manifest_hash)),
     ] {

@@ -287,7 +287,6 @@ fn hash(tensor: &Tensor<'_>) -> io::Result<Hash> {
 }
 
 fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
-    let head = ["name", "dtype", "shape", "size", "storage"].map(str::to_owned);
     let mut first_of: HashMap<Option<usize>, &str> = HashMap::new();
     let cells: Vec<[String; 5]> = rows
         .iter()
@@ -306,6 +305,9 @@ fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
             [safe(row.name), row.dtype.to_owned(), shape, bytes(row.nbytes), shared]
         })
         .collect();
+    let storage =
+        if cells.iter().all(|row| row.last().is_some_and(String::is_empty)) { "" } else { "storage" };
+    let head = ["name", "dtype", "shape", "size", storage].map(str::to_owned);
     let mut widths = [0; 5];
     for row in cells.iter().chain([&head]) {
         for (width, cell) in widths.iter_mut().zip(row) {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::beside::folder;
@@ -57,7 +57,7 @@ impl<'t> Output<'t> {
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let file = permitted(Builder::new().prefix(".torch2carton-").suffix(".partial"))
             .tempfile_in(parent)
-            .with_context(|| format!("cannot write into {}", parent.display()))?;
+            .map_err(|error| unwritable(parent, &error))?;
         unfinished.push(file.path().to_owned());
         Ok(Self { file, target })
     }
@@ -98,7 +98,7 @@ impl Scratch {
         let folder = Builder::new()
             .prefix(".torch2carton-")
             .tempdir_in(parent)
-            .with_context(|| format!("cannot write into {}", parent.display()))?;
+            .map_err(|error| unwritable(parent, &error))?;
         unfinished.push(folder.path().to_owned());
         Ok(Self(folder))
     }
@@ -112,6 +112,12 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         finished(self.0.path());
     }
+}
+
+/// Why nothing can be made in a folder, without the name of what could not be made.
+fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
+    let why = io::Error::from(error.kind());
+    anyhow!("cannot write into {}: {why}; choose another place with -o", folder.display())
 }
 
 /// A signal need not remove this any more.

@@ -40,6 +40,9 @@ pub(crate) fn select<'a>(args: &cli::Select, checkpoint: &Checkpoint<'a>) -> Res
     };
     let kept = |(name, tensor): &(String, Tensor<'a>)| Some((rules.name(name)?, tensor.clone()));
     let mut tensors: Vec<(String, Tensor<'a>)> = checkpoint.tensors.iter().filter_map(kept).collect();
+    if !rules.strip.is_empty() && !checkpoint.tensors.iter().any(|(name, _)| rules.strips(name)) {
+        bail!("--strip-prefix {}: no name that is kept starts so", rules.strip);
+    }
     cut_to_spans(&mut tensors, &mut notes);
     let named = checkpoint.compounds.iter();
     let compounds: Vec<(String, Compound<'a>)> =
@@ -60,6 +63,9 @@ pub(crate) fn select<'a>(args: &cli::Select, checkpoint: &Checkpoint<'a>) -> Res
     }
     Ok(Selected { tensors, compounds, notes })
 }
+
+/// The most keys that a message names.
+const SHOWN: usize = 8;
 
 /// Storages whose unused ends are larger than this are cut.
 const WORTH_CUTTING: u64 = 4096;
@@ -104,7 +110,14 @@ fn cut_to_spans(tensors: &mut [(String, Tensor<'_>)], notes: &mut Vec<String>) {
 fn nothing_left(args: &cli::Select, checkpoint: &Checkpoint<'_>) -> String {
     match &args.key {
         _ if checkpoint.tensors.is_empty() => "there are no tensors in it".to_owned(),
-        Some(key) => format!("no tensor lies under `{key}`, or none that --include and --exclude leave"),
+        Some(key) => {
+            let mut tops: Vec<&str> =
+                (0..checkpoint.tensors.len()).filter_map(|index| checkpoint.top(index)).collect();
+            tops.dedup();
+            let tops = tops.iter().take(SHOWN).map(|top| format!("`{top}`")).collect::<Vec<_>>().join(", ");
+            let there = if tops.is_empty() { tops } else { format!("; tensors lie under {tops}") };
+            format!("no tensor lies under `{key}`, or none that --include and --exclude leave{there}")
+        }
         None => "--include and --exclude leave no tensor".to_owned(),
     }
 }
@@ -117,18 +130,26 @@ struct Rules {
 }
 
 impl Rules {
-    /// The name that a tensor gets; `None` when it is left out.
-    fn name(&self, name: &str) -> Option<String> {
+    /// The name below the key; `None` when the tensor is left out.
+    fn below<'n>(&self, name: &'n str) -> Option<&'n str> {
         let below = match self.key.as_str() {
             "" => name,
             key if name == key => "",
             key => name.strip_prefix(key)?.strip_prefix('.')?,
         };
-        if self.include.as_ref().is_some_and(|globs| !globs.is_match(below))
-            || self.exclude.as_ref().is_some_and(|globs| globs.is_match(below))
-        {
-            return None;
-        }
+        let kept = self.include.as_ref().is_none_or(|globs| globs.is_match(below))
+            && self.exclude.as_ref().is_none_or(|globs| !globs.is_match(below));
+        kept.then_some(below)
+    }
+
+    /// Whether `--strip-prefix` changes the name of a tensor that is kept.
+    fn strips(&self, name: &str) -> bool {
+        self.below(name).is_some_and(|below| below.starts_with(&self.strip))
+    }
+
+    /// The name that a tensor gets; `None` when it is left out.
+    fn name(&self, name: &str) -> Option<String> {
+        let below = self.below(name)?;
         let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
         Some(if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() })
     }

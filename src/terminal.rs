@@ -32,7 +32,24 @@ pub(crate) fn safe(text: impl Display) -> String {
 /// Prints an error and its causes in one line.
 pub(crate) fn error(error: &anyhow::Error) {
     // Nothing is left to do when stderr is closed.
-    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", safe(format!("{error:#}")));
+    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", safe(chain(error)));
+}
+
+/// An error and its causes; what the next cause says too, such as a path, is said once.
+fn chain(error: &anyhow::Error) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.last().is_some_and(|last| cause.contains(last)) {
+            said.pop();
+        }
+        said.push(cause);
+    }
+    said.join(": ")
+}
+
+/// A number of things, such as `1 tensor` and `2 tensors`.
+pub(crate) fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Prints something that the user should know.
@@ -78,11 +95,13 @@ fn scaled(n: u64, base: u64, units: &[&str], digits: usize) -> String {
 /// Tells how far a long work is: a bar on a terminal, a line every 30 s elsewhere, nothing when quiet.
 pub(crate) enum Progress {
     Quiet,
-    Bar(ProgressBar),
+    Bar { bar: ProgressBar, since: Instant },
     Lines { name: String, total: u64, last: Instant },
 }
 
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
+/// What is done sooner needs no bar.
+const BEFORE_BAR: Duration = Duration::from_millis(300);
 
 impl Progress {
     /// Progress over `total` bytes of work on `name`.
@@ -93,13 +112,12 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Self::Lines { name: name.to_owned(), total, last: Instant::now() };
         }
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-        let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        let mut bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+        let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+            bar = bar.with_style(style);
         }
-        bar.set_message(safe(name));
-        Self::Bar(bar)
+        Self::Bar { bar: bar.with_message(safe(name)), since: Instant::now() }
     }
 
     /// `done` bytes are done of `total`, where that is known by now.
@@ -107,7 +125,7 @@ impl Progress {
         if let Some(total) = total {
             match self {
                 Self::Quiet => {}
-                Self::Bar(bar) => bar.set_length(total),
+                Self::Bar { bar, .. } => bar.set_length(total),
                 Self::Lines { total: of, .. } => *of = total,
             }
         }
@@ -118,7 +136,8 @@ impl Progress {
     pub(crate) fn set(&mut self, done: u64) {
         match self {
             Self::Quiet => {}
-            Self::Bar(bar) => bar.set_position(done),
+            Self::Bar { since, .. } if since.elapsed() < BEFORE_BAR => {}
+            Self::Bar { bar, .. } => bar.set_position(done),
             Self::Lines { name, total, last } => {
                 if last.elapsed() >= BETWEEN_LINES {
                     *last = Instant::now();
@@ -133,7 +152,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Self::Bar(bar) = self {
+        if let Self::Bar { bar, .. } = self {
             bar.finish_and_clear();
         }
     }
@@ -152,6 +171,13 @@ mod tests {
         assert_eq!(count(8_030_261_248), "8.03 B");
         assert_eq!(count(291), "291");
         assert_eq!(bytes(u64::MAX), "18.4 EB");
+    }
+
+    #[test]
+    fn what_a_cause_repeats_is_said_once() {
+        let error = anyhow::anyhow!("cannot read a.pth: gone").context("a.pth").context("2 files");
+        assert_eq!(chain(&error), "2 files: cannot read a.pth: gone");
+        assert_eq!(chain(&anyhow::anyhow!("full").context("full")), "full");
     }
 
     #[test]

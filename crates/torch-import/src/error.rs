@@ -71,7 +71,7 @@ pub enum Error {
         found: String,
     },
     /// Fewer pickles than asked for.
-    #[error("`{}` holds {count} pickles, counted from 0", record.escape_debug())]
+    #[error("`{}` holds {count} pickles, and the first is number 0", record.escape_debug())]
     NoPickle {
         /// What holds them.
         record: String,

@@ -77,12 +77,13 @@ impl Pickles {
             Source::Container(container) => container.pickle(),
             Source::Pieces(file, _) => file.bytes(),
         };
-        for before in 0..index.unwrap_or(self.root) {
+        let index = index.unwrap_or(self.root);
+        let none = |count| Error::NoPickle { record: self.record(), count };
+        for before in 0..index {
             let len = self.len_of_first(bytes)?;
-            bytes = bytes
-                .get(len..)
-                .filter(|rest| !rest.is_empty())
-                .ok_or_else(|| Error::NoPickle { record: self.record(), count: before.saturating_add(1) })?;
+            let next = before.saturating_add(1);
+            let ends = self.root == legacy::ROOT && next == legacy::PICKLES;
+            bytes = bytes.get(len..).filter(|rest| !rest.is_empty() && !ends).ok_or_else(|| none(next))?;
         }
         Ok(bytes)
     }

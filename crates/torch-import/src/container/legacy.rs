@@ -22,6 +22,8 @@ pub(crate) const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const VERSION: i64 = 1001;
 /// Magic number, protocol version and system information come before a legacy file's root object.
 pub(crate) const ROOT: usize = 3;
+/// The list of storage keys is the last one.
+pub(crate) const PICKLES: usize = 5;
 
 /// Whether a file starts with a pickle of the magic number, in any protocol.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
