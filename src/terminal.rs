@@ -39,7 +39,8 @@ pub(crate) fn error(error: &anyhow::Error) {
 fn chain(error: &anyhow::Error) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
-        if said.last().is_some_and(|last| cause.contains(last)) {
+        let repeats = |last: &String| cause.starts_with(last) || cause.contains(&format!(" {last}:"));
+        if said.last().is_some_and(repeats) {
             said.pop();
         }
         said.push(cause);
@@ -178,6 +179,7 @@ mod tests {
         let error = anyhow::anyhow!("cannot read a.pth: gone").context("a.pth").context("2 files");
         assert_eq!(chain(&error), "2 files: cannot read a.pth: gone");
         assert_eq!(chain(&anyhow::anyhow!("full").context("full")), "full");
+        assert_eq!(chain(&anyhow::anyhow!("no .npy file").context("file")), "file: no .npy file");
     }
 
     #[test]
