@@ -84,6 +84,4 @@ def test_containers(writer, saver, writers, tmp_path):
         assert saver == "OLD", file["unwritten"]
         pytest.skip(f"this torch cannot write it: {file['unwritten']}")
     found = wrong(writer, file)
-    if found and writer.startswith("pickle"):
-        pytest.xfail(f"not yet: tensors in bare pickles: {found}")
     assert found is None

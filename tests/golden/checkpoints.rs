@@ -48,7 +48,14 @@ fn big_endian_values_are_the_same() {
 fn values_are_the_same_in_every_container() {
     let legacy = hashes("checkpoints/legacy.pth");
     assert_eq!(legacy.len(), 2);
-    for same in ["legacy_protocol_0.pth", "legacy_protocol_5.pth", "tar.pth", "plain.safetensors"] {
+    for same in [
+        "rootless.pth",
+        "zip_in_root.pth",
+        "legacy_protocol_0.pth",
+        "legacy_protocol_5.pth",
+        "tar.pth",
+        "plain.safetensors",
+    ] {
         assert_eq!(legacy, hashes(&format!("checkpoints/{same}")), "{same}");
     }
 }

@@ -19,8 +19,15 @@ fn checkpoints_are_refused() {
 
 #[test]
 fn a_wrong_checksum_stops_a_conversion_and_leaves_nothing() {
+    // Also where only a part of the storage is written.
+    for input in ["hostile/bad_crc_storage.pth", "hostile/cut.pth"] {
+        refused_for_its_checksum(input);
+    }
+}
+
+fn refused_for_its_checksum(input: &str) {
     let scratch = tempfile::tempdir().expect("a temporary folder");
-    let input = folder().join("hostile/bad_crc_storage.pth");
+    let input = folder().join(input);
     let target = scratch.path().join("out.carton");
     let output = torch2carton([input.as_os_str(), "-o".as_ref(), target.as_os_str()]);
     assert_eq!(output.status.code(), Some(1));

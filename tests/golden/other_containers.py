@@ -9,8 +9,10 @@ import json
 import pickle
 import struct
 import tarfile
+import zlib
 
 import pickles as p
+from raw_zip import Entry, archive
 
 # name: (torch's storage class, safetensors' dtype, shape, bytes)
 PLAIN = {
@@ -126,7 +128,24 @@ def one(**changes):
     return {"t": {"dtype": "F32", "shape": [12], "data_offsets": [0, 48]} | changes}
 
 
+def zipped(root):
+    """A zip checkpoint with this folder, or none, around its records."""
+    entries = [Entry(f"{root}data/{i}", t[3]) for i, t in enumerate(PLAIN.values())]
+    items = {name: p.tensor(p.storage(numel(shape), ("torch", cls), str(i)), shape, strides(shape))
+             for i, (name, (cls, _, shape, _)) in enumerate(PLAIN.items())}
+    return archive([Entry(f"{root}data.pkl", p.pickle(p.dictionary(items))), *entries])
+
+
+def cut():
+    """A slice of a storage whose checksum is wrong where the slice is not."""
+    data = struct.pack("<4096f", *range(4096))
+    root = p.pickle(p.dictionary({"slice": p.tensor(p.storage(4096), [4], [1], 8)}))
+    return archive([Entry("archive/data.pkl", root), Entry("archive/data/0", data[:-4] + b"\0\0\0\0", crc=zlib.crc32(data))])
+
+
 CHECKPOINTS = {
+    "rootless.pth": zipped(""),
+    "zip_in_root.pth": zipped("model.zip/"),
     "legacy.pth": legacy(),
     "legacy_protocol_0.pth": legacy(protocol=0),
     "legacy_protocol_5.pth": legacy(protocol=5),
@@ -139,6 +158,7 @@ CHECKPOINTS = {
 }
 
 HOSTILE = {
+    "cut.pth": (cut(), "a wrong checksum of a storage of which a slice is kept"),
     "legacy_cut_in_root.pth": (legacy()[:150], "a legacy file that ends within its root object"),
     "legacy_cut_in_storage.pth": (legacy()[:-10], "the last 10 bytes are missing"),
     "legacy_protocol_version.pth": (legacy(version=1000), "protocol version 1000"),
