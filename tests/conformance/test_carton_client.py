@@ -87,7 +87,8 @@ def test_the_tokenizer_is_sought_in_the_parent_too(saved, tmp_path):
 
 
 def test_the_summary_says_when_there_is_no_tokenizer(case):
-    assert "tokenizer" in case("dtypes").outcome.stderr.lower()
+    assert "no tokenizer found" in case("llama_float32", params=LLAMA_PARAMS).outcome.stderr
+    assert "tokenizer" not in case("dtypes").outcome.stderr, "weights take no tokens"
 
 
 @pytest.mark.parametrize("file, name", [

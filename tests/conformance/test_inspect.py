@@ -41,9 +41,10 @@ def test_golden_checkpoints(path, newest):
 def test_the_contract(saved):
     path = saved("sharing")
     answer = inspect(path)
-    assert sorted(answer) == ["format", "globals", "schema_version", "tensors"]
+    assert sorted(answer) == ["format", "globals", "risks", "schema_version", "tensors"]
     assert answer["schema_version"] == 1
     assert isinstance(answer["format"], str) and isinstance(answer["globals"], list)
+    assert answer["risks"] == dict.fromkeys(answer["globals"], "known")
     for tensor in answer["tensors"]:
         assert set(FIELDS) <= set(tensor) <= {*FIELDS, "sha256", "note"}, tensor
         assert tensor.get("sha256") is None, "sha256 without --sha256"

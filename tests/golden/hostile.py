@@ -156,7 +156,7 @@ TENSORS = {
         checkpoint(p.pickle(p.dictionary({
             "w": p.tensor(p.storage(2), [2], [1]),
             "x": p.name("os", "system") + p.many([p.text("echo this never runs")]) + p.REDUCE}))),
-        "NOT refused: a good tensor `w`, and an inert os.system beside it that is listed as unknown"),
+        "a good tensor `w`, and an os.system beside it; --allow-dangerous converts it"),
 }
 
 PICKLES = {

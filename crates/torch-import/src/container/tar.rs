@@ -40,8 +40,8 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
         Ok::<_, Error>(Chain::new(bytes, range, name))
     });
     let mut storages = storages?;
-    let mut tensors = tensors?;
     let (records, references) = read_storages(&mut storages)?;
+    let mut tensors = tensors?;
     let described = read_tensors(&mut tensors, &references)?;
     let more_pickles = [(STORAGES, storages), (TENSORS, tensors)].into_iter();
     let more_pickles =
