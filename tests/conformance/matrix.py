@@ -336,6 +336,7 @@ ROOTS = {
 SPECIAL = {
     "tied and overlapping tensors": tied,
     "conj and neg bits": conjugate,
+    "one conj bit": lambda: {"x": conjugate()["conj"]},
     "UntypedStorage": lambda: {"s": untyped(numbers(3))},
     "TypedStorage": lambda: {"s": torch.DoubleStorage([1.0, 2.0]), "b": torch.BoolStorage([True, False]), "i": torch.ShortStorage([1, 2, 3])},
     "storage and its tensor": lambda: (lambda t: {"t": t, "s": torch.storage.TypedStorage(wrap_storage=untyped(t), dtype=t.dtype)})(numbers(3)),
@@ -455,8 +456,20 @@ def without_checksums(value, path):
         torch.serialization.set_crc32_options(True)
 
 
+class Holder(torch.nn.Module):
+    """Something for TorchScript to keep a tensor in."""
+
+    def __init__(self, tensor):
+        super().__init__()
+        self.register_buffer("x", tensor)
+
+    def forward(self, y: torch.Tensor):
+        return y
+
+
 def script(value, path):
-    torch.jit.save(torch.jit.script(value), path)
+    """A module; of a dict the tensor `x`."""
+    torch.jit.save(torch.jit.script(value if isinstance(value, torch.nn.Module) else Holder(value["x"])), path)
 
 
 def safetensors(value, path):
@@ -510,6 +523,9 @@ CONTAINERS = {
     "safetensors": (safetensors, "safetensors"),
     "TorchScript": (script, "jit"),
 }
+# The objects that TorchScript archives hold too.
+SCRIPTED = {"dtype": set(OBJECTS["dtype"]), "layout": set(LAYOUTS), "rebuild function": {
+    name for name in REBUILDS if name.startswith(("_rebuild_sparse", "_rebuild_qtensor"))}, "special": {"one conj bit"}}
 ALL_WRITERS = WRITERS | CONTAINERS
 SAVED = [name for name in WRITERS if not name.startswith("pickle")]
 

@@ -65,7 +65,9 @@ def wrong(name, file):
 @pytest.mark.parametrize("group, name", [(group, name) for group, named in matrix.OBJECTS.items() for name in named])
 def test_objects(group, name, saver, writers, tmp_path):
     # NumPy's arrays alone stand in bare pickles too.
-    ways = list(matrix.WRITERS) if name in matrix.ARRAYS else matrix.SAVED
+    ways = [*(matrix.WRITERS if name in matrix.ARRAYS else matrix.SAVED)]
+    if name in matrix.SCRIPTED.get(group, ()):
+        ways.append("TorchScript")
     made = writers(saver).ask("make", group=group, name=name, writers=ways, folder=str(tmp_path))
     if "cannot" in made:
         assert saver == "OLD", made["cannot"]

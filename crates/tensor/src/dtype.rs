@@ -44,42 +44,52 @@ pub enum Dtype {
 
 /// One row: the dtype, PyTorch's name, its storage class in `torch`, bytes an element, and bytes a
 /// component (what a change of byte order swaps).
-struct Row(Dtype, &'static str, Option<&'static str>, u8, u8);
+struct Row(Dtype, &'static str, Class, u8, u8);
+
+/// A storage class.
+#[derive(Clone, Copy)]
+enum Class {
+    /// One that `torch.save` writes.
+    Python(&'static str),
+    /// One that only TorchScript archives name; `torch.save` has an `UntypedStorage` instead.
+    Cpp(&'static str),
+}
+use Class::{Cpp, Python};
 
 const TABLE: &[Row] = &[
-    Row(Dtype::Float64, "float64", Some("DoubleStorage"), 8, 8),
-    Row(Dtype::Float32, "float32", Some("FloatStorage"), 4, 4),
-    Row(Dtype::Float16, "float16", Some("HalfStorage"), 2, 2),
-    Row(Dtype::BFloat16, "bfloat16", Some("BFloat16Storage"), 2, 2),
-    Row(Dtype::Int64, "int64", Some("LongStorage"), 8, 8),
-    Row(Dtype::Int32, "int32", Some("IntStorage"), 4, 4),
-    Row(Dtype::Int16, "int16", Some("ShortStorage"), 2, 2),
-    Row(Dtype::Int8, "int8", Some("CharStorage"), 1, 1),
-    Row(Dtype::UInt8, "uint8", Some("ByteStorage"), 1, 1),
-    Row(Dtype::Bool, "bool", Some("BoolStorage"), 1, 1),
-    Row(Dtype::Complex128, "complex128", Some("ComplexDoubleStorage"), 16, 8),
-    Row(Dtype::Complex64, "complex64", Some("ComplexFloatStorage"), 8, 4),
-    Row(Dtype::Complex32, "complex32", None, 4, 2),
-    Row(Dtype::BComplex32, "bcomplex32", None, 4, 2),
-    Row(Dtype::UInt64, "uint64", None, 8, 8),
-    Row(Dtype::UInt32, "uint32", None, 4, 4),
-    Row(Dtype::UInt16, "uint16", None, 2, 2),
-    Row(Dtype::Float8E4M3Fn, "float8_e4m3fn", None, 1, 1),
-    Row(Dtype::Float8E4M3FnUz, "float8_e4m3fnuz", None, 1, 1),
-    Row(Dtype::Float8E5M2, "float8_e5m2", None, 1, 1),
-    Row(Dtype::Float8E5M2FnUz, "float8_e5m2fnuz", None, 1, 1),
-    Row(Dtype::Float8E8M0FnU, "float8_e8m0fnu", None, 1, 1),
-    Row(Dtype::Float4E2M1FnX2, "float4_e2m1fn_x2", None, 1, 1),
-    Row(Dtype::Bits16, "bits16", None, 2, 2),
-    Row(Dtype::Bits8, "bits8", None, 1, 1),
-    Row(Dtype::Bits4X2, "bits4x2", None, 1, 1),
-    Row(Dtype::Bits2X4, "bits2x4", None, 1, 1),
-    Row(Dtype::Bits1X8, "bits1x8", None, 1, 1),
-    Row(Dtype::QInt8, "qint8", Some("QInt8Storage"), 1, 1),
-    Row(Dtype::QUInt8, "quint8", Some("QUInt8Storage"), 1, 1),
-    Row(Dtype::QInt32, "qint32", Some("QInt32Storage"), 4, 4),
-    Row(Dtype::QUInt4X2, "quint4x2", Some("QUInt4x2Storage"), 1, 1),
-    Row(Dtype::QUInt2X4, "quint2x4", Some("QUInt2x4Storage"), 1, 1),
+    Row(Dtype::Float64, "float64", Python("DoubleStorage"), 8, 8),
+    Row(Dtype::Float32, "float32", Python("FloatStorage"), 4, 4),
+    Row(Dtype::Float16, "float16", Python("HalfStorage"), 2, 2),
+    Row(Dtype::BFloat16, "bfloat16", Python("BFloat16Storage"), 2, 2),
+    Row(Dtype::Int64, "int64", Python("LongStorage"), 8, 8),
+    Row(Dtype::Int32, "int32", Python("IntStorage"), 4, 4),
+    Row(Dtype::Int16, "int16", Python("ShortStorage"), 2, 2),
+    Row(Dtype::Int8, "int8", Python("CharStorage"), 1, 1),
+    Row(Dtype::UInt8, "uint8", Python("ByteStorage"), 1, 1),
+    Row(Dtype::Bool, "bool", Python("BoolStorage"), 1, 1),
+    Row(Dtype::Complex128, "complex128", Python("ComplexDoubleStorage"), 16, 8),
+    Row(Dtype::Complex64, "complex64", Python("ComplexFloatStorage"), 8, 4),
+    Row(Dtype::Complex32, "complex32", Cpp("ComplexHalfStorage"), 4, 2),
+    Row(Dtype::BComplex32, "bcomplex32", Cpp("BComplex32Storage"), 4, 2),
+    Row(Dtype::UInt64, "uint64", Cpp("UInt64Storage"), 8, 8),
+    Row(Dtype::UInt32, "uint32", Cpp("UInt32Storage"), 4, 4),
+    Row(Dtype::UInt16, "uint16", Cpp("UInt16Storage"), 2, 2),
+    Row(Dtype::Float8E4M3Fn, "float8_e4m3fn", Cpp("Float8_e4m3fnStorage"), 1, 1),
+    Row(Dtype::Float8E4M3FnUz, "float8_e4m3fnuz", Cpp("Float8_e4m3fnuzStorage"), 1, 1),
+    Row(Dtype::Float8E5M2, "float8_e5m2", Cpp("Float8_e5m2Storage"), 1, 1),
+    Row(Dtype::Float8E5M2FnUz, "float8_e5m2fnuz", Cpp("Float8_e5m2fnuzStorage"), 1, 1),
+    Row(Dtype::Float8E8M0FnU, "float8_e8m0fnu", Cpp("Float8_e8m0fnuStorage"), 1, 1),
+    Row(Dtype::Float4E2M1FnX2, "float4_e2m1fn_x2", Cpp("Float4_e2m1fn_x2Storage"), 1, 1),
+    Row(Dtype::Bits16, "bits16", Cpp("Bits16Storage"), 2, 2),
+    Row(Dtype::Bits8, "bits8", Cpp("Bits8Storage"), 1, 1),
+    Row(Dtype::Bits4X2, "bits4x2", Cpp("Bits4x2Storage"), 1, 1),
+    Row(Dtype::Bits2X4, "bits2x4", Cpp("Bits2x4Storage"), 1, 1),
+    Row(Dtype::Bits1X8, "bits1x8", Cpp("Bits1x8Storage"), 1, 1),
+    Row(Dtype::QInt8, "qint8", Python("QInt8Storage"), 1, 1),
+    Row(Dtype::QUInt8, "quint8", Python("QUInt8Storage"), 1, 1),
+    Row(Dtype::QInt32, "qint32", Python("QInt32Storage"), 4, 4),
+    Row(Dtype::QUInt4X2, "quint4x2", Python("QUInt4x2Storage"), 1, 1),
+    Row(Dtype::QUInt2X4, "quint2x4", Python("QUInt2x4Storage"), 1, 1),
 ];
 
 impl Dtype {
@@ -93,9 +103,10 @@ impl Dtype {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// The dtype of a typed storage class of the module `torch`, such as `BFloat16Storage`.
+    /// The dtype of a typed storage class of the module `torch`, such as `BFloat16Storage`, or
+    /// `UInt16Storage` in a TorchScript archive.
     pub fn from_storage_class(class: &str) -> Option<Self> {
-        TABLE.iter().find(|row| row.2 == Some(class)).map(|row| row.0)
+        TABLE.iter().find(|row| matches!(row.2, Python(name) | Cpp(name) if name == class)).map(|row| row.0)
     }
 
     fn row(self) -> &'static Row {
@@ -107,9 +118,12 @@ impl Dtype {
         self.row().1
     }
 
-    /// The typed storage class in the module `torch`, where there is one.
+    /// The typed storage class in the module `torch`, where Python has one.
     pub fn storage_class(self) -> Option<&'static str> {
-        self.row().2
+        match self.row().2 {
+            Python(name) => Some(name),
+            Cpp(_) => None,
+        }
     }
 
     /// Bytes an element.

@@ -168,11 +168,17 @@ pub(crate) fn sparse<'a>(
     Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts })
 }
 
-/// `torch.sparse_coo` as a global, or `torch.serialization._get_layout('torch.sparse_coo')`.
+/// `torch.sparse_coo` as a global, `torch.serialization._get_layout('torch.sparse_coo')`, or in a TorchScript
+/// archive the number that `c10/core/Layout.h` gives it.
 fn layout_name(rebuilder: &Rebuilder<'_, '_>, id: ObjectId) -> Option<String> {
     let heap = rebuilder.heap;
     if let Some(("torch", name)) = heap.global(id) {
         return Some(name.to_owned());
+    }
+    if let Some(number) = heap.int(id) {
+        let names =
+            ["strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc"];
+        return usize::try_from(number).ok().and_then(|number| Some((*names.get(number)?).to_owned()));
     }
     let &[name] = heap.items(heap.instance(id)?.args)? else { return None };
     Some(heap.text(name)?.trim_start_matches("torch.").to_owned())

@@ -398,7 +398,12 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
 
     /// The tensor with the conj and neg bits of its metadata applied to its values.
     fn resolved(&self, id: ObjectId, tensor: Tensor<'a>, metadata: ObjectId) -> Result<Tensor<'a>> {
-        let Some(entries) = self.heap.entries(metadata) else {
+        // TorchScript writes the dict's type beside it: `torch.jit._pickle.restore_type_tag(dict, type)`.
+        let tagged = self.heap.instance(metadata).filter(|instance| {
+            self.heap.global(instance.callable) == Some(("torch.jit._pickle", "restore_type_tag"))
+        });
+        let dict = tagged.and_then(|instance| self.heap.items(instance.args)?.first().copied());
+        let Some(entries) = self.heap.entries(dict.unwrap_or(metadata)) else {
             return if self.heap.is_none(metadata) {
                 Ok(tensor)
             } else {
