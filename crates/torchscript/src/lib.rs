@@ -61,10 +61,8 @@ pub enum Kind {
     Weights,
     /// Tokens in, logits out.
     Model {
-        /// What a person calls the architecture, such as `llama`.
+        /// The architecture, such as `llama`.
         name: &'static str,
-        /// The class of the module, such as `Llama`.
-        class: &'static str,
     },
 }
 
@@ -72,7 +70,7 @@ impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Weights => "weights",
-            Self::Model { name, .. } => name,
+            Self::Model { name } => name,
         })
     }
 }

@@ -200,12 +200,12 @@ fn meta<'a>(tensors: &[(String, Tensor<'a>)], about: &About) -> Result<Converted
         return Err(Error::Shard { of });
     }
     let said = params.said(&by_name);
-    Decoder::new(&META, said, &by_name)?.module(llama::LLAMA.kind(), tensors, about.keep_extra)
+    Decoder::new(&META, said, &by_name)?.module(&llama::LLAMA, tensors, about.keep_extra)
 }
 
 impl Architecture {
     fn kind(&self) -> Kind {
-        Kind::Model { name: self.name, class: self.class }
+        Kind::Model { name: self.name }
     }
 
     /// This architecture with Hugging Face's names.
@@ -227,7 +227,7 @@ impl Architecture {
         config.ask(&about.asked);
         let mut said = (self.said)(&config)?;
         said.tied |= about.config.is_none();
-        Decoder::new(&HUGGING_FACE, said, &by_name)?.module(self.kind(), tensors, about.keep_extra)
+        Decoder::new(&HUGGING_FACE, said, &by_name)?.module(self, tensors, about.keep_extra)
     }
 }
 

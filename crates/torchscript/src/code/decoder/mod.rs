@@ -16,9 +16,9 @@ use std::collections::HashMap;
 
 use tensor::{Dtype, Tensor};
 
-use crate::code::state;
+use crate::code::{Architecture, state};
 use crate::module::{TensorId, Value};
-use crate::{Converted, Error, Fact, Kind, Result};
+use crate::{Converted, Error, Fact, Result};
 pub(super) use layout::{HUGGING_FACE, Layout, META};
 use rope::Rope;
 
@@ -199,7 +199,7 @@ impl Decoder {
     /// `keep_extra`, tensors that it has no use for stay in its `state_dict`.
     pub(super) fn module<'a>(
         self,
-        kind: Kind,
+        architecture: &Architecture,
         tensors: &[(String, Tensor<'a>)],
         keep_extra: bool,
     ) -> Result<Converted<'a>> {
@@ -232,14 +232,11 @@ impl Decoder {
             // No constant in the text: that would let the fuser of 2.0.1 take the concatenation.
             size("cat_dim", 1)?,
         ];
-        let class = match kind {
-            Kind::Model { class, .. } => class,
-            Kind::Weights => "Weights",
-        };
+        let class = architecture.class;
         let (archive, more) = state::archive(tensors, class, &self.forward(), &self.functions(), own)?;
         let (inputs, outputs) = self.ports();
         notes.extend(more);
-        Ok(Converted { archive, inputs, outputs, notes, kind, why: None })
+        Ok(Converted { archive, inputs, outputs, notes, kind: architecture.kind(), why: None })
     }
 
     fn forward(&self) -> String {

@@ -51,8 +51,12 @@ pub(super) const FORWARD: &str = r#"  def forward(self: Self,
     ang = torch.reshape(torch.outer(pos, (self).freqs(pos, )), [s, 1, -1])
     cos = torch.cos_(torch.clone(ang))
     sin = torch.sin_(ang)
-    all = {ns}.mask(s, past, 0, h)
-    near = {ns}.mask(s, past, self.window{_}, h)
+    all = annotate(Optional[Tensor], None)
+    if torch.__contains__(self.windowed{_}, 0):
+      all = {ns}.mask(s, past, 0, h)
+    near = annotate(Optional[Tensor], None)
+    if torch.__contains__(self.windowed{_}, 1):
+      near = {ns}.mask(s, past, self.window{_}, h)
     ks = annotate(List[Tensor], [])
     vs = annotate(List[Tensor], [])
     for i in range(layers):
