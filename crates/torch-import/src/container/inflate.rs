@@ -2,6 +2,7 @@
 //! every storage has an address and memory stays small.
 
 use std::io::{self, Read, Write};
+use std::ops::Deref;
 
 use flate2::read::DeflateDecoder;
 use mapped::{MappedFile, WINDOW};
@@ -11,6 +12,49 @@ use crate::{Error, Result};
 
 /// Deflate's best ratio: 258 bytes from two bits, and a header. More is a lie in the directory.
 const RATIO: u64 = 1032;
+
+/// A pickle that inflates to more bytes is inflated into a temporary file, as storages are.
+const IN_MEMORY: u64 = 16 << 20;
+
+/// A record's bytes once they are inflated.
+#[derive(Debug)]
+pub(crate) enum Inflated {
+    Memory(Vec<u8>),
+    File(MappedFile),
+}
+
+impl Deref for Inflated {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::File(file) => file.bytes(),
+        }
+    }
+}
+
+/// Inflates a whole record.
+pub(super) fn whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Inflated> {
+    if entry.len > IN_MEMORY
+        && let Some(inflated) = spill(file, std::iter::once(entry), checksums)?
+    {
+        return Ok(Inflated::File(inflated));
+    }
+    let bytes = to_memory(file.bytes().get(entry.data.clone()).unwrap_or_default(), entry)?;
+    if checksums {
+        compare(entry, crc32fast::hash(&bytes))?;
+    }
+    Ok(Inflated::Memory(bytes))
+}
+
+/// Compares the CRC-32 of a record's content with the directory's.
+pub(super) fn compare(entry: &Entry, found: u32) -> Result<()> {
+    if found == entry.crc {
+        return Ok(());
+    }
+    Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found })
+}
 
 /// Inflates a small record into memory. Its allocation grows with what is really there.
 pub(crate) fn to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
@@ -35,8 +79,8 @@ pub(super) fn spill<'e>(
         let stored = file.bytes().get(entry.data.clone()).unwrap_or_default();
         copy(stored, entry, &mut sums, &mut || file.release(entry.data.clone()))?;
         let found = sums.crc.finalize();
-        if checksums && found != entry.crc {
-            return Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found });
+        if checksums {
+            compare(entry, found)?;
         }
     }
     Ok(Some(MappedFile::of(&out, file.path())?))

@@ -18,6 +18,8 @@ use mapped::MappedFile;
 use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
 
+use inflate::Inflated;
+
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::{Error, Result};
 
@@ -80,7 +82,7 @@ pub struct Container {
 #[derive(Debug)]
 enum Bytes {
     Mapped(Range<usize>),
-    Owned(Vec<u8>),
+    Inflated(Inflated),
 }
 
 /// Where a storage's bytes are.
@@ -164,7 +166,7 @@ impl Container {
         match bytes {
             // Whoever made the range proved that it lies inside the file.
             Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
-            Bytes::Owned(bytes) => bytes,
+            Bytes::Inflated(bytes) => bytes,
         }
     }
 

@@ -11,6 +11,7 @@ use mapped::MappedFile;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use tensor::{Dtype, Storage, Tensor};
 
+use super::inflate::Inflated;
 use super::{Bytes, Container, Format};
 use crate::{Error, Result};
 
@@ -111,7 +112,8 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
             Err(reason) => return Err(of(&name, reason)),
         }
     }
-    let pickle = Bytes::Owned(pickled(&metadata).map_err(|error| damaged(error.to_string()))?);
+    let pickle = pickled(&metadata).map_err(|error| damaged(error.to_string()))?;
+    let pickle = Bytes::Inflated(Inflated::Memory(pickle));
     Ok(Container { direct, ..Container::new(file, Format::Safetensors, pickle) })
 }
 

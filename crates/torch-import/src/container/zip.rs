@@ -144,13 +144,12 @@ fn other(index: &Index) -> Error {
 
 /// A record as it is, its checksum compared.
 fn read_whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Bytes> {
-    let bytes = match entry.method {
-        Method::Stored => Bytes::Mapped(entry.data.clone()),
-        _ => Bytes::Owned(inflate::to_memory(slice(file, &Bytes::Mapped(entry.data.clone())), entry)?),
-    };
-    let found = crc32fast::hash(slice(file, &bytes));
-    if checksums && found != entry.crc {
-        return Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found });
+    if entry.method != Method::Stored {
+        return Ok(Bytes::Inflated(inflate::whole(file, entry, checksums)?));
+    }
+    let bytes = Bytes::Mapped(entry.data.clone());
+    if checksums {
+        inflate::compare(entry, crc32fast::hash(slice(file, &bytes)))?;
     }
     Ok(bytes)
 }
@@ -158,7 +157,7 @@ fn read_whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Bytes
 fn slice<'f>(file: &'f MappedFile, bytes: &'f Bytes) -> &'f [u8] {
     match bytes {
         Bytes::Mapped(range) => file.bytes().get(range.clone()).unwrap_or_default(),
-        Bytes::Owned(bytes) => bytes,
+        Bytes::Inflated(bytes) => bytes,
     }
 }
 

@@ -14,6 +14,8 @@ const PICKLES: [&str; 5] =
     ["data.pkl", "constants.pkl", ".debug_pkl", "bytecode.pkl", "mobile_debug_handles.pkl"];
 /// So many bytes tell what a record is.
 const PEEK: u64 = 512;
+/// So many bytes of a damaged record are scanned.
+const DAMAGED_MAX: u64 = 64 << 20;
 
 /// Whether bytes end as a zip archive does: readers look for its directory from there.
 pub(super) fn is_archive(bytes: &[u8]) -> bool {
@@ -74,13 +76,9 @@ impl<'a> Scanner<'a> {
         }
         let content = match entry.method {
             Method::Stored => Cow::Borrowed(stored),
-            _ => match inflate::to_memory(stored, entry) {
-                Ok(bytes) => Cow::Owned(bytes),
-                // What there is of it is scanned all the same.
-                Err(error) => {
-                    self.find("damaged", error.to_string());
-                    Cow::Owned(peek_more(stored))
-                }
+            _ => match self.inflated(&record, entry, stored) {
+                Some(bytes) => Cow::Owned(bytes),
+                None => return,
             },
         };
         if content.starts_with(b"\x93NUMPY") {
@@ -98,6 +96,25 @@ impl<'a> Scanner<'a> {
         }
         let expected = read || !is_checkpoint;
         self.work.push_back(Item { record, bytes: content, depth: depth.saturating_add(1), expected });
+    }
+
+    /// A record inflated into memory, where all that are to be scanned lie together.
+    fn inflated(&mut self, record: &str, entry: &Entry, stored: &[u8]) -> Option<Vec<u8>> {
+        let bytes = (entry.len <= self.room).then(|| {
+            inflate::to_memory(stored, entry).unwrap_or_else(|error| {
+                self.find("damaged", error.to_string());
+                // What there is of it is scanned all the same.
+                start(stored, DAMAGED_MAX)
+            })
+        });
+        let left = bytes.as_ref().and_then(|bytes| self.room.checked_sub(bytes.len() as u64));
+        let Some(left) = left else {
+            let why = "the archive inflates to more than is scanned; unpack it and scan what is in it";
+            self.scan.missed.push(format!("{record}: {why}"));
+            return None;
+        };
+        self.room = left;
+        bytes
     }
 
     fn compare(&mut self, record: &str, entry: &Entry, stored: &[u8]) {
@@ -143,10 +160,7 @@ fn peek(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
     if method != Method::Deflated {
         return Cow::Borrowed(stored);
     }
-    let mut start = Vec::new();
-    // A record that does not inflate has no first bytes.
-    let _ = DeflateDecoder::new(stored).take(PEEK).read_to_end(&mut start);
-    Cow::Owned(start)
+    Cow::Owned(start(stored, PEEK))
 }
 
 /// The CRC-32 of a record's content, or of what a damaged one inflates to.
@@ -164,10 +178,9 @@ fn crc(stored: &[u8], method: Method) -> u32 {
     sum.finalize()
 }
 
-/// What a damaged record inflates to before it ends.
-fn peek_more(stored: &[u8]) -> Vec<u8> {
-    const MOST: u64 = 64 << 20;
+/// The first bytes of what a record inflates to: none where it does not.
+fn start(stored: &[u8], most: u64) -> Vec<u8> {
     let mut start = Vec::new();
-    let _ = DeflateDecoder::new(stored).take(MOST).read_to_end(&mut start);
+    let _ = DeflateDecoder::new(stored).take(most).read_to_end(&mut start);
     start
 }

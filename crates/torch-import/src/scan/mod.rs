@@ -27,6 +27,8 @@ const FINDINGS_MAX: usize = 1 << 12;
 /// Records may share bytes: so many times the file's bytes are read, and this many more.
 const TIMES: u64 = 8;
 const BYTES: u64 = 16 << 20;
+/// Bytes that the deflated records of one file have together.
+const INFLATED_MAX: u64 = 1 << 30;
 
 /// What was found in a file.
 #[derive(Clone, Debug, Default)]
@@ -113,7 +115,7 @@ impl Scan {
         };
         let scan = Self { format, ..Self::default() };
         let budget = file.len().saturating_mul(TIMES).saturating_add(BYTES);
-        let mut scanner = Scanner { scan, checksums, budget, work: VecDeque::new() };
+        let mut scanner = Scanner { scan, checksums, budget, room: INFLATED_MAX, work: VecDeque::new() };
         scanner.root(bytes);
         while let Some(item) = scanner.work.pop_front() {
             scanner.item(item);
@@ -181,6 +183,8 @@ struct Scanner<'a> {
     checksums: bool,
     /// Bytes that may still be read.
     budget: u64,
+    /// Bytes that may still be inflated.
+    room: u64,
     work: VecDeque<Item<'a>>,
 }
 
