@@ -81,12 +81,12 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
             .chain(&converted.notes);
         notes.for_each(terminal::note);
         if values.is_some() {
-            let kept = match value_count {
-                0 => "how the parts of a tensor belong together is".to_owned(),
-                1 => "1 value".to_owned(),
-                values => format!("{values} values"),
+            let (kept, it) = match value_count {
+                0 => ("how the parts of a tensor belong together is".to_owned(), "it"),
+                1 => ("1 value".to_owned(), "it"),
+                values => (format!("{values} values"), "them"),
             };
-            terminal::note(format!("{kept} kept in {VALUES} (--no-values leaves it out)"));
+            terminal::note(format!("{kept} kept in {VALUES} (--no-values leaves {it} out)"));
         }
         summary(&target, &selected.tensors, &converted, &misc, &written, start.elapsed())?;
     }

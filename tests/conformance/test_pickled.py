@@ -20,6 +20,14 @@ def test_tensors_in_bare_pickles(protocol, tmp_path, torch):
     succeed(tmp_path / "bare.pkl")
 
 
+def test_the_constants_of_traced_code_are_told(tmp_path, newest):
+    newest.ask("make_traced", path=str(tmp_path / "traced.pt"))
+    assert [t["name"] for t in listed(tmp_path / "traced.pt")] == ["inner.weight", "inner.bias"]
+    assert "of the archive's code (" in succeed("inspect", tmp_path / "traced.pt").stdout
+    # Its five pickles are all PyTorch's own.
+    assert ": clean (" in succeed("scan", tmp_path / "traced.pt").stdout
+
+
 def test_distributed_tensors_say_which_shard_they_are(tmp_path, newest):
     newest.ask("make_sharded", folder=str(tmp_path))
     for name, what in [("dtensor", "(DTensor)"), ("sharded", "(ShardedTensor)")]:

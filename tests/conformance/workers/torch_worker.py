@@ -48,6 +48,19 @@ def make_pickle(path, protocol):
     return facts(named_tensors(root))
 
 
+def make_traced(path):
+    """A traced module whose code has a constant tensor."""
+    class Traced(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.inner(x) * torch.tensor([3.0, 4.0])
+
+    torch.jit.trace(Traced(), torch.ones(1, 2)).save(path)
+
+
 def make_sharded(folder):
     """One rank's view of tensors that eight ranks share, as each of them saves it."""
     from torch import distributed
@@ -224,6 +237,7 @@ serve({
     "describe_archive": describe_archive,
     "make_pickle": make_pickle,
     "make_sharded": make_sharded,
+    "make_traced": make_traced,
     "compare_outputs": compare_outputs,
     "run": run,
 })

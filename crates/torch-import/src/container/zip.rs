@@ -75,10 +75,10 @@ fn constants_note(pickle: &[u8], record: String) -> Result<Option<String>> {
     let constants = pickle_vm::load(pickle).map_err(|reason| Error::Pickle { record, reason })?;
     let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
     let tensors = crate::count_tensors(&constants.heap);
+    let (s, are) = if count == 1 { ("", "is") } else { ("s", "are") };
+    let these = if tensors == 1 { "tensor" } else { "tensors" };
     Ok((count > 0).then(|| {
-        format!(
-            "{count} constants of the archive's code, {tensors} of them tensors, are no part of its state"
-        )
+        format!("{count} constant{s} of the archive's code ({tensors} {these}) {are} no part of its state")
     }))
 }
 

@@ -10,8 +10,15 @@ use super::{Item, Scanner, numpy_objects};
 use crate::container::{inflate, sniff, tar};
 
 /// What PyTorch itself unpickles, by the ends of the records' names.
-const PICKLES: [&str; 5] =
-    ["data.pkl", "constants.pkl", ".debug_pkl", "bytecode.pkl", "mobile_debug_handles.pkl"];
+const PICKLES: [&str; 7] = [
+    "data.pkl",
+    "constants.pkl",
+    "attributes.pkl",
+    "traced_inputs.pkl",
+    ".debug_pkl",
+    "bytecode.pkl",
+    "mobile_debug_handles.pkl",
+];
 /// So many bytes tell what a record is.
 const PEEK: u64 = 512;
 /// So many bytes of a damaged record are scanned.

@@ -1,0 +1,55 @@
+"""A scan that says `clean` is right: Python loads the file and calls nothing."""
+
+import json
+import random
+
+import pytest
+from conftest import GOLDEN, worker
+from program import torch2carton
+
+FOLDERS = ("malicious", "malicious", "malicious", "hostile", "checkpoints")
+FILES = [f for d in FOLDERS for f in sorted((GOLDEN / d).rglob("*")) if f.is_file() and f.suffix != ".md" and f.stat().st_size < 20000]
+
+
+@pytest.fixture(scope="module")
+def python():
+    process = worker("NEWEST", "payload_worker.py")
+    yield process
+    process.close()
+
+
+def damaged(random, data):
+    """The bytes with a few of them changed, taken away, put in, doubled, or exchanged for those of another file."""
+    for _ in range(random.choice([1, 1, 2, 4, 16])):
+        at, kind = random.randrange(len(data) + 1), random.randrange(5)
+        if kind == 0 and at < len(data):
+            data[at] = random.choice([0, 1, 255, 128, *b".(R0", random.randrange(256)])
+        elif kind == 1:
+            del data[at : at + random.randrange(8)]
+        elif kind == 2:
+            data[at:at] = bytes(random.randrange(256) for _ in range(random.randrange(8)))
+        elif kind == 3:
+            start = random.randrange(len(data) + 1)
+            data[at:at] = data[start : start + random.randrange(64)]
+        else:
+            other = random.choice(FILES).read_bytes()
+            start = random.randrange(len(other) + 1)
+            data[at : at + random.randrange(20)] = other[start : start + random.randrange(200)]
+    return data
+
+
+def test_the_stand_ins_are_reached(python):
+    """Else the other checks would prove nothing."""
+    reached = [f.name for f in sorted((GOLDEN / "malicious").glob("*.p*")) if python.ask("calls", path=str(f))]
+    assert len(reached) > 25, reached
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clean_files_call_nothing(seed, tmp_path, python):
+    chosen = random.Random(seed)
+    for number in range(1000):
+        (tmp_path / f"{number}.pth").write_bytes(damaged(chosen, bytearray(chosen.choice(FILES).read_bytes())))
+    objects = [json.loads(line) for line in torch2carton("scan", "--json", tmp_path).stdout.splitlines()]
+    clean = [o["file"] for o in objects if o["verdict"] == "clean"]
+    assert len(objects) > 900 and clean, "nothing is left to be tried"
+    assert [file for file in clean if python.ask("calls", path=file)] == []
