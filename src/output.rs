@@ -69,22 +69,44 @@ impl<'t> Output<'t> {
 
     /// Puts the whole file in the target's place, on the disk and not only in memory.
     pub(crate) fn commit(self, no_clobber: bool) -> Result<()> {
-        let shown = self.target.display();
+        let target = self.target;
+        self.file.as_file().sync_all().with_context(|| format!("cannot write {}", target.display()))?;
+        self.put(no_clobber)?;
+        // The rename itself; a filesystem that cannot sync folders keeps it anyway.
+        if let Ok(parent) = std::fs::File::open(folder(target)) {
+            let _ = parent.sync_all();
+        }
+        Ok(())
+    }
+
+    /// The same for one of many files, which [`sync`] brings to the disk together: one by one they would
+    /// take a hundred times as long.
+    pub(crate) fn put(self, no_clobber: bool) -> Result<()> {
         let temporary = self.file.path().to_owned();
-        self.file.as_file().sync_all().with_context(|| format!("cannot write {shown}"))?;
         let persisted = if no_clobber {
             self.file.persist_noclobber(self.target)
         } else {
             self.file.persist(self.target)
         };
-        persisted.map_err(|error| error.error).with_context(|| format!("cannot write {shown}"))?;
-        // The rename itself; a filesystem that cannot sync folders keeps it anyway.
-        if let Ok(parent) = std::fs::File::open(folder(self.target)) {
-            let _ = parent.sync_all();
-        }
+        persisted
+            .map_err(|error| error.error)
+            .with_context(|| format!("cannot write {}", self.target.display()))?;
         finished(&temporary);
         Ok(())
     }
+}
+
+/// Brings all that was put into `folder` to the disk.
+#[cfg(target_os = "linux")]
+pub(crate) fn sync(folder: &Path) -> Result<()> {
+    let shown = || format!("cannot write into {}", folder.display());
+    rustix::fs::syncfs(std::fs::File::open(folder).with_context(shown)?).with_context(shown)
+}
+
+/// Elsewhere the system does that in its own time.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn sync(_: &Path) -> Result<()> {
+    Ok(())
 }
 
 /// A folder for files on their way, which goes away with this, on an error or a signal.

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use carton_format::{Config, DataType, Strings, TensorIndex, TensorSpec, sha256_to_hex};
-use carton_reader::{Carton, Entry};
-use carton_writer::{Compressed, Compression, File, Written};
-use mapped::{Blob, MappedFile, OwnedBlob};
+use carton_reader::{Carton, Entry, TOML_MAX};
+use carton_writer::{Compressed, Compression, File, Part, Spill, Spilled, Written};
+use mapped::{Blob, MappedFile, OwnedBlob, UnopenedFile};
 use sha2::{Digest, Sha256};
 use tensor::Gathered;
 use zip_layout::Content;
@@ -55,6 +55,11 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     if !problems.0.is_empty() {
         return Err(refused(root, &problems));
     }
+    for spec in &index.document.tensors {
+        if matches!(spec, TensorSpec::Array { dtype: DataType::String, .. }) {
+            carton.tensor_data(spec).map_err(|error| told(root, error))?;
+        }
+    }
     let mut notes: Vec<String> =
         parsed.added.0.iter().map(|it| format!("{it}: added, Carton's client needs it")).collect();
     let config = match parsed.added.0.as_slice() {
@@ -73,10 +78,9 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     };
 
     let sources = sources(root, &carton, &entries)?;
-    let whole: Vec<(&str, &MappedFile)> = sources.iter().map(|(path, map)| (path.as_str(), map)).collect();
     let mut contents: Vec<(&str, &dyn Blob<'_>)> = Vec::new();
-    for (path, map) in &whole {
-        contents.push((path, map));
+    for (path, file) in &sources {
+        contents.push((path, file));
     }
     for (path, file) in &new_files {
         let blob: &dyn Blob<'_> = match file {
@@ -88,17 +92,19 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     // The model last: what describes it is found at the start.
     contents.sort_by_key(|(path, _)| (path.starts_with("model/"), *path));
     let scratch = folder(&target);
-    let packed = compressed(&contents, args.compression, scratch, &file_name(root), quiet)?;
-    let maps: Vec<Option<&MappedFile>> = packed.iter().map(|it| it.as_ref().map(Compressed::file)).collect();
+    let (packed, spilled) = compressed(&contents, args.compression, scratch, &file_name(root), quiet)?;
+    let parts: Vec<Option<Part<'_>>> =
+        packed.iter().map(|packed| packed.as_ref().map(|packed| spilled.part(packed))).collect();
 
     let mut files = vec![
         File::new(Config::PATH, Content::Bytes(config.as_bytes())),
         File::new(TensorIndex::PATH, Content::Bytes(index_text.as_bytes())),
     ];
-    for (((path, blob), packed), map) in contents.iter().zip(&packed).zip(&maps) {
-        files.push(match (packed, map) {
-            (Some(packed), Some(map)) => {
-                File { path: (*path).to_owned(), content: packed.content(map), sha256: Some(packed.sha256()) }
+    for (((path, blob), packed), part) in contents.iter().zip(&packed).zip(&parts) {
+        files.push(match (packed, part) {
+            (Some(packed), Some(part)) => {
+                let (content, sha256) = (packed.content(part), Some(packed.sha256()));
+                File { path: (*path).to_owned(), content, sha256 }
             }
             _ => File::new(path, Content::Blob(*blob)),
         });
@@ -151,18 +157,19 @@ fn entries<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Entry>> {
 }
 
 /// The files that are packed as they are.
-fn sources(root: &Path, carton: &Carton, entries: &[&Entry]) -> Result<Vec<(String, MappedFile)>> {
+fn sources(root: &Path, carton: &Carton, entries: &[&Entry]) -> Result<Vec<(String, UnopenedFile)>> {
     let plain = entries
         .iter()
         .filter(|entry| !entry.link && entry.path != Config::PATH && entry.path != TensorIndex::PATH);
-    let map = |entry: &&Entry| Ok((entry.path.clone(), MappedFile::open(&carton.path().join(&entry.path))?));
+    let map =
+        |entry: &&Entry| Ok((entry.path.clone(), UnopenedFile::find(&carton.path().join(&entry.path))?));
     plain.map(map).collect::<Result<Vec<_>>>().with_context(|| root.display().to_string())
 }
 
 /// A link's path, what it says, and the hash of the file that it leads to.
 type Link = (String, Vec<u8>, [u8; 32]);
 
-fn links(carton: &Carton, entries: &[&Entry], sources: &[(String, MappedFile)]) -> Result<Vec<Link>> {
+fn links(carton: &Carton, entries: &[&Entry], sources: &[(String, UnopenedFile)]) -> Result<Vec<Link>> {
     let mut hashes: HashMap<String, [u8; 32]> = HashMap::new();
     let mut links = Vec::new();
     for entry in entries.iter().filter(|entry| entry.link) {
@@ -170,10 +177,10 @@ fn links(carton: &Carton, entries: &[&Entry], sources: &[(String, MappedFile)]) 
         let sha256 = if let Some(sha256) = hashes.get(&leads_to) {
             *sha256
         } else {
-            let map = sources.iter().find(|(path, _)| *path == leads_to).map(|(_, map)| map);
-            let map = map.with_context(|| format!("`{leads_to}` is not packed"))?;
+            let file = sources.iter().find(|(path, _)| *path == leads_to).map(|(_, file)| file);
+            let file = file.with_context(|| format!("`{leads_to}` is not packed"))?;
             let mut hash = Hasher(Sha256::new());
-            map.write_to(&mut hash)?;
+            file.write_to(&mut hash)?;
             let sha256 = hash.0.finalize().into();
             hashes.insert(leads_to, sha256);
             sha256
@@ -251,6 +258,12 @@ fn with_tensors<'t>(
             Array::Strings { shape, data } => {
                 let text = toml::to_string(&Strings { data: data.clone() })
                     .with_context(|| format!("--tensor {name}"))?;
+                if text.len() as u64 > TOML_MAX {
+                    bail!(
+                        "--tensor {name}: its strings take {} bytes, more than the {TOML_MAX} that are read",
+                        text.len()
+                    );
+                }
                 files.push((path, NewFile::Strings(OwnedBlob(text.into_bytes()))));
                 (DataType::String, shape.clone())
             }
@@ -273,9 +286,11 @@ fn compressed(
     scratch: &Path,
     name: &str,
     quiet: bool,
-) -> Result<Vec<Option<Compressed>>> {
+) -> Result<(Vec<Option<Compressed>>, Spilled)> {
+    let mut spill =
+        Spill::create(scratch).with_context(|| format!("cannot write into {}", scratch.display()))?;
     let compression = match how {
-        cli::Compression::Stored => return Ok(contents.iter().map(|_| None).collect()),
+        cli::Compression::Stored => return Ok((contents.iter().map(|_| None).collect(), spill.finish()?)),
         cli::Compression::Deflate => Compression::Deflate,
         cli::Compression::Zstd => Compression::Zstd,
         cli::Compression::Auto => Compression::Worthwhile,
@@ -285,13 +300,11 @@ fn compressed(
     let mut before = 0_u64;
     let mut packed = Vec::with_capacity(contents.len());
     for (path, blob) in contents {
-        let done = Compressed::of(*blob, compression, scratch, &mut |done| {
-            progress.set(before.saturating_add(done));
-        });
+        let done = spill.compress(*blob, compression, &mut |done| progress.set(before.saturating_add(done)));
         packed.push(done.with_context(|| format!("cannot compress `{}`", path.escape_debug()))?);
         before = before.saturating_add(blob.len());
     }
-    Ok(packed)
+    Ok((packed, spill.finish()?))
 }
 
 fn summary(target: &Path, files: usize, written: &Written) -> io::Result<()> {

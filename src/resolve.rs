@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use carton_format::sha256_to_hex;
 use carton_reader::Carton;
-use mapped::{Blob, MappedFile, Sink, Window};
+use mapped::{Blob, Sink, UnopenedFile, Window};
 use sha2::{Digest, Sha256};
 use zip_layout::Content;
 
@@ -46,18 +46,16 @@ pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
         };
         let rules = Rules { allow_http: args.allow_http, stalled, is_public: fetch::is_public, limit };
         let file = cached(&carton, path, sha256, cache, rules, quiet).with_context(shown)?;
-        fetched.push((path, *sha256, MappedFile::open(&file)?));
+        fetched.push((path, *sha256, UnopenedFile::find(&file)?));
     }
     let mut kept = Vec::new();
     for entry in carton.entries().filter(|entry| !is_bookkeeping(&entry.path)) {
         kept.push(Kept::of(&carton, entry).with_context(shown)?);
     }
-    let maps: Vec<(&str, [u8; 32], &MappedFile)> =
-        fetched.iter().map(|(path, sha256, map)| (path.as_str(), *sha256, map)).collect();
     let mut files: Vec<carton_writer::File<'_, '_>> = kept.iter().map(Kept::file).collect();
-    files.extend(maps.iter().map(|(path, sha256, map)| carton_writer::File {
+    files.extend(fetched.iter().map(|(path, sha256, file)| carton_writer::File {
         path: (*path).to_owned(),
-        content: Content::Blob(map),
+        content: Content::Blob(file),
         sha256: Some(*sha256),
     }));
     files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL), file.path.clone()));
@@ -158,8 +156,7 @@ fn hash(path: &Path) -> Result<[u8; 32]> {
             Ok(())
         }
     }
-    let map = MappedFile::of(&File::open(path)?, path)?;
     let mut hasher = Hasher(Sha256::new());
-    (&map).write_to(&mut hasher)?;
+    UnopenedFile::find(path)?.write_to(&mut hasher)?;
     Ok(hasher.0.finalize().into())
 }

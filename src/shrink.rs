@@ -42,6 +42,8 @@ pub(crate) fn run(args: &cli::Shrink, quiet: bool) -> Result<()> {
         moved = moved.saturating_add(1);
         moved_bytes = moved_bytes.saturating_add(entry.len);
     }
+    // A carton without its files must not outlive them.
+    output::sync(&args.blobs)?;
     let links = if absent.is_empty() { None } else { Some(links.to_toml()?) };
     let files = kept.iter().map(Kept::file).collect();
     let shrunk = carton_writer::Carton { files, absent, links };
@@ -87,7 +89,7 @@ fn blob(carton: &Carton, path: &str, target: &Path) -> Result<()> {
     }
     let mut output = Output::create(target, carton.entry(path)?.len)?;
     carton.copy(path, &mut output.file())?;
-    output.commit(false)
+    output.put(false)
 }
 
 /// Whether the blob that is there has the bytes of the carton's file.

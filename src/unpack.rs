@@ -69,7 +69,7 @@ fn write(
         let mut counted = Counted { out: output.file(), progress, done };
         carton.copy(&entry.path, &mut counted).map_err(|error| told(&args.file, error))?;
         done = counted.done;
-        output.commit(!args.force)?;
+        output.put(!args.force)?;
         made.push(target);
     }
     for entry in entries.iter().filter(|entry| entry.link) {
@@ -77,7 +77,7 @@ fn write(
         link(carton, entry, &target, args.force)?;
         made.push(target);
     }
-    Ok(())
+    output::sync(root)
 }
 
 /// Removes what was made, the last of it first.

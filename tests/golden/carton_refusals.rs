@@ -286,6 +286,7 @@ fn what_pack_refuses() {
         ("strings of some length", npy("'<Ux'", "False", "(1,)", b"a\0\0\0")),
         ("strings of no length", npy("'<U0'", "False", "(1000000000000,)", b"")),
         ("strings that are missing", npy("'<U1'", "False", "(2,)", b"a\0\0\0")),
+        ("strings that take too much", npy("'<U1'", "False", "(3400000,)", &b"a\0\0\0".repeat(3_400_000))),
         ("strings that are none", npy("'<U1'", "False", "(1,)", b"\0\xd8\0\0")),
     ] {
         write(root.join("a.npy"), bytes);
@@ -315,6 +316,10 @@ fn what_pack_refuses() {
             std::fs::remove_file(misc.join(name)).expect("it was made");
         }
     }
+    write(root.join("everything/tensor_data/y.toml"), "data = [1, \"a\"]\n");
+    refused("strings that are numbers", &["pack", "everything"]);
+    write(root.join("everything/tensor_data/y.toml"), "data = []\n");
+    refused("a string too few", &["pack", "everything"]);
     write(root.join("everything/carton.toml"), TEN);
     refused("ten mistakes", &["pack", "everything"]);
     assert!(!root.join("everything.carton").exists());

@@ -15,6 +15,25 @@
 //! );
 //! ```
 //!
+//! A document that was parsed can be changed and printed again:
+//!
+//! ```
+//! use carton_format::{Config, DataType, Dimension, Port, Shape};
+//!
+//! let text = "spec_version = 1\nmine = 'kept'\n[runner]\nrunner_name = 'torchscript'\n\
+//!             required_framework_version = '=2.0'\nrunner_compat_version = 1\n";
+//! let mut config = Config::parse(text)?.document;
+//! let shape = Shape::Dimensions(vec![Dimension::Symbol("batch".to_owned()), Dimension::Size(3)]);
+//! config.outputs.push(Port::new("y", DataType::Float32, shape));
+//! let printed = config.to_toml()?;
+//! assert!(printed.contains("mine = \"kept\""));
+//! assert!(printed.contains("shape = [\"batch\", 3]"));
+//! # Ok::<(), carton_format::Error>(())
+//! ```
+//!
+//! [`Manifest`] is the list of hashes, [`Links`] the list of URLs, [`TensorIndex`] the tensors of self tests and
+//! examples. [`Config::check`] compares a configuration with the rest of its carton.
+//!
 //! Facts: the Carton v1 specification, and what its real client needs beyond it: a
 //! `tensor_data/index.toml`, `runner_compat_version`, `shape` on every input and output, `sample_out` on
 //! every example, `inner` on every tensor of the index.

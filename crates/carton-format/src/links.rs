@@ -13,6 +13,15 @@ use crate::{Error, Kind, LINKS, sha256_from_hex, sha256_to_hex};
 const VERSION: u64 = 1;
 
 /// URLs by SHA-256. The document is no part of the manifest: it does not change the model's hash.
+///
+/// ```
+/// use carton_format::Links;
+///
+/// let mut links = Links::default();
+/// links.add([7; 32], "https://example.org/weights".to_owned());
+/// assert_eq!(Links::parse(&links.to_toml()?)?.urls(&[7; 32]), ["https://example.org/weights"]);
+/// # Ok::<(), carton_format::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
     /// The URLs of each file, in the order in which they are to be tried.

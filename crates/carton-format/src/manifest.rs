@@ -7,6 +7,17 @@ use crate::problem::{Kind, Place, Problem, Problems};
 use crate::{Error, LINKS, is_inside};
 
 /// One line a file, `path=sha256`, sorted by the bytes of the path. MANIFEST itself and LINKS have none.
+///
+/// ```
+/// use carton_format::Manifest;
+///
+/// let mut manifest = Manifest::default();
+/// manifest.add("misc/a=b", [0x11; 32])?;
+/// let text = manifest.to_string();
+/// assert_eq!(text, format!("misc/a=b={}\n", "11".repeat(32)));
+/// assert_eq!(Manifest::parse(&text)?.hash("misc/a=b"), Some([0x11; 32]));
+/// # Ok::<(), carton_format::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     lines: BTreeMap<String, [u8; 32]>,

@@ -11,6 +11,18 @@ use crate::{DataType, Error, Kind, Parsed};
 
 /// The tensors that self tests and examples refer to. The real client needs the document even where
 /// there are none.
+///
+/// ```
+/// use carton_format::{FileLen, TensorIndex};
+///
+/// let text = "[[tensor]]\nname = 'x'\ndtype = 'int16'\nshape = [2, 3]\nfile = 'x.bin'\n";
+/// let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(12))?;
+/// assert_eq!(parsed.document.find("x").and_then(|tensor| tensor.numel()), Some(6));
+/// assert_eq!(parsed.added.to_string(), "tensor_data/index.toml:1:1: tensor[0].inner is missing");
+/// let error = TensorIndex::parse(text, &|_| FileLen::Bytes(11)).expect_err("12 are asked for");
+/// assert!(error.to_string().ends_with("is `x.bin` of 11 bytes, dtype and shape ask for 12"));
+/// # Ok::<(), carton_format::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TensorIndex {
     /// The tensors, in the document's order.

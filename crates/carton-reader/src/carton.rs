@@ -16,11 +16,10 @@ use crate::{Entry, EntryReader, Error, Result};
 
 /// The folder of the model.
 pub const MODEL: &str = "model/";
-/// The most bytes of a MANIFEST, of LINKS and of a string tensor's file: a MANIFEST of 100,000 long paths
-/// has a tenth of it.
-const DOCUMENT: u64 = 256 << 20;
-/// The most bytes of the documents that people write. Parsed, TOML takes many times its length.
-const WRITTEN: u64 = 16 << 20;
+/// The most bytes of a MANIFEST that are read: that of 100,000 long paths has a tenth of it.
+const MANIFEST_MAX: u64 = 256 << 20;
+/// The most bytes of any other document that are read. Parsed, TOML takes some fifty times its length.
+pub const TOML_MAX: u64 = 16 << 20;
 /// Links that lead from one to the next, at most: as Linux has it.
 const LINKS_IN_A_ROW: usize = 40;
 /// Bytes of a link's target, at most: what Linux allows for a path.
@@ -204,7 +203,7 @@ impl Carton {
     /// When it is not there, too large for a document, damaged, or no UTF-8.
     pub fn text(&self, path: &str) -> Result<String> {
         let entry = self.entry(path)?;
-        let limit = if [Config::PATH, TensorIndex::PATH].contains(&path) { WRITTEN } else { DOCUMENT };
+        let limit = if path == Manifest::PATH { MANIFEST_MAX } else { TOML_MAX };
         if entry.len > limit {
             return Err(Error::Large { path: path.to_owned(), found: entry.len, limit });
         }

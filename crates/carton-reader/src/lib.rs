@@ -3,18 +3,50 @@
 //! [`Carton::open`] reads the directory, MANIFEST and LINKS. Any file is then read in constant memory,
 //! its checksum and hash compared as the bytes pass; the tensors of a stored model are mapped in place.
 //!
+//! ```
+//! use std::io::Read;
+//!
+//! use carton_reader::Carton;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("x.carton");
+//! # let config = carton_format::Config::new(carton_format::Runner::new("torchscript", "=2.0", 1)).to_toml()?;
+//! # let file = |path, bytes| carton_writer::File::new(path, carton_writer::Content::Bytes(bytes));
+//! # let files = vec![
+//! #     file("carton.toml", config.as_bytes()),
+//! #     file("tensor_data/index.toml", b"tensor = []\n"),
+//! #     file("model/model.pt", b"weights"),
+//! # ];
+//! # let mut out = std::fs::File::create(&path)?;
+//! # carton_writer::Carton::new(files).write(&mut out, &mut |_| {})?;
+//! let carton = Carton::open(&path)?;
+//! assert_eq!(carton.config()?.document.runner.runner_name, "torchscript");
+//! assert_eq!(carton.entry("model/model.pt")?.len, 7);
+//!
+//! // The last read fails where the bytes are not those that MANIFEST promises.
+//! let mut bytes = Vec::new();
+//! carton.read("model/model.pt")?.read_to_end(&mut bytes)?;
+//! assert_eq!(bytes, b"weights");
+//!
+//! let report = carton.verify(&|_| {});
+//! assert!(report.findings.is_empty(), "{:?}", report.findings);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The tensors of a stored TorchScript archive or checkpoint are views of the carton itself, of any size:
+//!
 //! ```no_run
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let carton = carton_reader::Carton::open("llama.carton".as_ref())?;
-//! for entry in carton.entries() {
-//!     println!("{} {}", entry.path, entry.len);
-//! }
 //! let model = carton.model("model/model.pt")?;
 //! let checkpoint = torch_import::Checkpoint::read(&model)?;
-//! println!("{} tensors", checkpoint.tensors.len());
-//! # Ok(())
-//! # }
+//! let (name, tensor) = checkpoint.tensors.first().ok_or("no tensors")?;
+//! let bytes: Option<&[u8]> = tensor.mapped_bytes();
+//! println!("{name}: {} of shape {:?}, {bytes:?}", tensor.dtype(), tensor.shape());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Carton::verify`] reads everything and reports all that is wrong. [`Carton::tensor`] reads the tensors of
+//! `tensor_data/`. A file that LINKS points to is an [`Error::Elsewhere`]: this crate opens no connection.
 //!
 //! Facts: the Carton v1 specification; what its real client needs beyond it is told apart as notes.
 
@@ -24,7 +56,7 @@ mod error;
 mod tensors;
 mod verify;
 
-pub use carton::{Carton, MODEL, resolve_link};
+pub use carton::{Carton, MODEL, TOML_MAX, resolve_link};
 pub use entry::{Entry, EntryReader};
 pub use error::{Error, Result};
 pub use tensors::TensorData;

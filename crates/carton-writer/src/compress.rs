@@ -3,7 +3,8 @@
 //! The compressed bytes wait in an unlinked temporary file, so that memory stays small.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use flate2::write::DeflateEncoder;
@@ -29,39 +30,59 @@ pub enum Compression {
     Worthwhile,
 }
 
-/// A file's bytes, compressed.
+/// One temporary file, unlinked, in which compressed files wait one after the other: however many they are,
+/// one file is open.
 #[derive(Debug)]
+pub struct Spill {
+    file: File,
+    len: u64,
+}
+
+/// A file that was compressed: where it waits, and what it was.
+#[derive(Clone, Debug)]
 pub struct Compressed {
-    file: MappedFile,
+    range: Range<u64>,
     method: Method,
     len: u64,
     crc: u32,
     sha256: [u8; 32],
 }
 
-impl Compressed {
-    /// Compresses `blob` into a temporary file in `folder`; `None` when nothing worthwhile is saved.
-    /// `progress` is told the bytes that were read so far.
+impl Spill {
+    /// Makes the temporary file in `folder`.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn create(folder: &Path) -> io::Result<Self> {
+        Ok(Self { file: tempfile::tempfile_in(folder)?, len: 0 })
+    }
+
+    /// Compresses `blob`; `None` when nothing worthwhile is saved. `progress` is told the bytes that were
+    /// read so far.
     ///
     /// # Errors
     /// When the blob cannot be read or the temporary file cannot be written.
-    pub fn of(
+    pub fn compress(
+        &mut self,
         blob: &dyn Blob<'_>,
         compression: Compression,
-        folder: &Path,
         progress: &mut dyn FnMut(u64),
-    ) -> io::Result<Option<Self>> {
-        let out = tempfile::tempfile_in(folder)?;
+    ) -> io::Result<Option<Compressed>> {
         let (method, picky) = match compression {
             Compression::Deflate => (Method::Deflated, false),
             Compression::Zstd => (Method::Zstd, false),
             Compression::Worthwhile => (Method::Zstd, true),
         };
-        let copy = out.try_clone()?;
+        let start = self.len;
+        // What was given up before is overwritten.
+        self.file.set_len(start)?;
+        self.file.seek(SeekFrom::Start(start))?;
         let encoder = match method {
-            Method::Deflated => Encoder::Deflate(DeflateEncoder::new(copy, flate2::Compression::default())),
+            Method::Deflated => {
+                Encoder::Deflate(DeflateEncoder::new(&self.file, flate2::Compression::default()))
+            }
             Method::Zstd => {
-                let mut encoder = zstd::stream::write::Encoder::new(copy, ZSTD_LEVEL)?;
+                let mut encoder = zstd::stream::write::Encoder::new(&self.file, ZSTD_LEVEL)?;
                 encoder.set_pledged_src_size(Some(blob.len()))?;
                 encoder.include_contentsize(true)?;
                 Encoder::Zstd(encoder)
@@ -74,7 +95,8 @@ impl Compressed {
             len: 0,
             picky,
             given_up: false,
-            out: &out,
+            out: &self.file,
+            start,
             progress,
         };
         if let Err(error) = blob.write_to(&mut packer) {
@@ -85,24 +107,63 @@ impl Compressed {
             Encoder::Deflate(encoder) => encoder.finish()?,
             Encoder::Zstd(encoder) => encoder.finish()?,
         };
-        let file = MappedFile::of(&out, folder).map_err(io::Error::other)?;
-        if picky && !saves(len, file.len()) {
+        let end = (&self.file).stream_position()?;
+        if picky && !saves(len, end.saturating_sub(start)) {
             return Ok(None);
         }
-        Ok(Some(Self { file, method, len, crc, sha256 }))
+        self.len = end;
+        Ok(Some(Compressed { range: start..end, method, len, crc, sha256 }))
     }
 
+    /// All that was compressed, to be written.
+    ///
+    /// # Errors
+    /// When the temporary file cannot be mapped.
+    pub fn finish(self) -> io::Result<Spilled> {
+        self.file.set_len(self.len)?;
+        MappedFile::of(&self.file, Path::new("a temporary file")).map(Spilled).map_err(io::Error::other)
+    }
+}
+
+/// What a [`Spill`] holds in the end.
+#[derive(Debug)]
+pub struct Spilled(MappedFile);
+
+impl Spilled {
+    /// The bytes of a file that the spill compressed.
+    pub fn part(&self, compressed: &Compressed) -> Part<'_> {
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        Part { file: &self.0, range: at(compressed.range.start)..at(compressed.range.end) }
+    }
+}
+
+/// The compressed bytes of one file.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    file: &'a MappedFile,
+    range: Range<usize>,
+}
+
+impl<'a> Blob<'a> for Part<'a> {
+    fn len(&self) -> u64 {
+        self.range.len() as u64
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        self.range.clone().step_by(WINDOW).try_for_each(|start| {
+            let end = start.saturating_add(WINDOW).min(self.range.end);
+            sink.write(Window::of(self.file, start..end)?)
+        })
+    }
+}
+
+impl Compressed {
     /// The bytes before compression, hashed.
     pub fn sha256(&self) -> [u8; 32] {
         self.sha256
     }
 
-    /// The compressed bytes.
-    pub fn file(&self) -> &MappedFile {
-        &self.file
-    }
-
-    /// What an entry holds; `blob` is [`file`](Self::file).
+    /// What an entry holds; `blob` is its [`part`](Spilled::part).
     pub fn content<'b, 'a>(&self, blob: &'b dyn Blob<'a>) -> Content<'b, 'a> {
         Content::Packed(Packed { blob, method: self.method, len: self.len, crc: self.crc })
     }
@@ -113,13 +174,13 @@ fn saves(len: u64, packed: u64) -> bool {
     packed.saturating_add(len / SAVING) < len
 }
 
-enum Encoder {
-    Deflate(DeflateEncoder<File>),
-    Zstd(zstd::stream::write::Encoder<'static, File>),
+enum Encoder<'o> {
+    Deflate(DeflateEncoder<&'o File>),
+    Zstd(zstd::stream::write::Encoder<'static, &'o File>),
 }
 
 struct Packer<'o, 'p> {
-    encoder: Encoder,
+    encoder: Encoder<'o>,
     crc: crc32fast::Hasher,
     sha256: Sha256,
     len: u64,
@@ -127,6 +188,8 @@ struct Packer<'o, 'p> {
     /// Whether the sample saved nothing.
     given_up: bool,
     out: &'o File,
+    /// Where it starts in the temporary file.
+    start: u64,
     progress: &'p mut dyn FnMut(u64),
 }
 
@@ -144,7 +207,7 @@ impl<'a> Sink<'a> for Packer<'_, '_> {
             if let Encoder::Zstd(encoder) = &mut self.encoder {
                 encoder.flush()?;
             }
-            if !saves(self.len, self.out.metadata()?.len()) {
+            if !saves(self.len, self.out.metadata()?.len().saturating_sub(self.start)) {
                 self.given_up = true;
                 return Err(io::ErrorKind::Interrupted.into());
             }

@@ -4,9 +4,30 @@
 //! The floor is SHA-256 of the largest file, since one file's hash is serial; the checksum, the copy
 //! and the write happen beside it. In flight are at most `QUEUE` windows of 1 MiB.
 //!
-//! Facts: the Carton v1 specification. Its zip entries are stored where [`Compressed`] is not asked for,
-//! and data start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive whose own records are so aligned can be mapped
-//! straight out of the carton.
+//! ```
+//! use carton_format::{Config, Runner, TensorIndex};
+//! use carton_writer::{Carton, Content, File};
+//! use mapped::OwnedBlob;
+//!
+//! let config = Config::new(Runner::new("torchscript", "=2.0", 1)).to_toml()?;
+//! let index = TensorIndex::default().to_toml()?;
+//! // Any `Blob` will do: a mapped file, a strided tensor, a whole TorchScript archive.
+//! let model = OwnedBlob(b"weights".to_vec());
+//! let carton = Carton::new(vec![
+//!     File::new(Config::PATH, Content::Bytes(config.as_bytes())),
+//!     File::new(TensorIndex::PATH, Content::Bytes(index.as_bytes())),
+//!     File::new("model/model.pt", Content::Blob(&model)),
+//! ]);
+//! let mut out = Vec::new();
+//! let written = carton.write(&mut out, &mut |_| {})?;
+//! assert_eq!(out.len() as u64, written.len);
+//! assert_eq!(written.len, carton.len()?); // which was known before
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Facts: the Carton v1 specification. Its zip entries are stored where no [`Spill`] compressed them, and
+//! data start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive whose own records are so
+//! aligned can be mapped straight out of the carton.
 
 mod compress;
 mod hash;
@@ -15,10 +36,11 @@ use std::io;
 
 use carton_format::{Links, Manifest, sha256_to_hex};
 use mapped::{Blob, Sink, Window};
-use zip_layout::{Content, Entry, ZipWriter};
+use zip_layout::{Entry, ZipWriter};
 
-pub use crate::compress::{Compressed, Compression};
+pub use crate::compress::{Compressed, Compression, Part, Spill, Spilled};
 use crate::hash::{Hasher, sha256};
+pub use zip_layout::Content;
 
 /// Every file of a carton starts at a multiple of this many bytes.
 pub const ALIGNMENT: u64 = 64;

@@ -7,6 +7,8 @@
 
 mod blob;
 mod file;
+mod unopened;
 
 pub use blob::{Blob, OwnedBlob, Sink, WINDOW, Window};
 pub use file::{Error, MappedFile};
+pub use unopened::UnopenedFile;

@@ -1,0 +1,99 @@
+//! A file that is open only while its bytes are asked for: a system lets a program have few files open, and
+//! few mapped.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::{Blob, Error, Sink, WINDOW, Window};
+
+/// A file by its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnopenedFile {
+    path: PathBuf,
+    len: u64,
+}
+
+impl UnopenedFile {
+    /// The file at `path`, as long as it is now.
+    ///
+    /// # Errors
+    /// When there is none, or it is no regular file.
+    pub fn find(path: &Path) -> Result<Self, Error> {
+        let kind = std::fs::metadata(path).map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
+        if !kind.is_file() {
+            let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
+            return Err(Error::NotAFile { path: path.to_owned(), what });
+        }
+        Ok(Self { path: path.to_owned(), len: kind.len() })
+    }
+
+    fn changed(&self, how: &str) -> io::Error {
+        let text = format!("{} became {how} while it was read", self.path.display());
+        io::Error::new(io::ErrorKind::UnexpectedEof, text)
+    }
+}
+
+impl<'a> Blob<'a> for UnopenedFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
+        };
+        let mut file = File::open(&self.path).map_err(named)?;
+        let mut left = self.len;
+        while left > 0 {
+            let size = usize::try_from(left).unwrap_or(WINDOW).min(WINDOW);
+            let mut bytes = Vec::with_capacity(size);
+            (&mut file).take(size as u64).read_to_end(&mut bytes).map_err(named)?;
+            if bytes.len() < size {
+                return Err(self.changed("shorter"));
+            }
+            left = left.saturating_sub(size as u64);
+            sink.write(Window::owned(bytes))?;
+        }
+        match file.read(&mut [0]).map_err(named)? {
+            0 => Ok(()),
+            _ => Err(self.changed("longer")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bytes(Vec<u8>);
+
+    impl Sink<'_> for Bytes {
+        fn write(&mut self, window: Window<'_>) -> io::Result<()> {
+            self.0.extend_from_slice(&window);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_is_reported() {
+        let path = std::env::temp_dir().join(format!("mapped-unopened-{}", std::process::id()));
+        let write =
+            |len: usize| std::fs::write(&path, vec![7; len]).expect("the temporary folder is writable");
+        write(WINDOW + 5);
+        let file = UnopenedFile::find(&path).expect("it was just written");
+        let read = || {
+            let mut sink = Bytes(Vec::new());
+            file.write_to(&mut sink).map(|()| sink.0.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(), Ok(WINDOW + 5));
+        for (len, how) in [(WINDOW + 4, "shorter"), (3, "shorter"), (WINDOW + 6, "longer")] {
+            write(len);
+            let error = read().expect_err("it changed");
+            assert!(error.ends_with(&format!("became {how} while it was read")), "{error}");
+        }
+        std::fs::remove_file(&path).expect("it was just written");
+        assert!(read().expect_err("it is gone").starts_with("cannot read "));
+        assert!(UnopenedFile::find(&std::env::temp_dir()).is_err());
+    }
+}
