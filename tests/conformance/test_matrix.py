@@ -85,5 +85,4 @@ def test_containers(writer, saver, writers, tmp_path):
     if "unwritten" in file:
         assert saver == "OLD", file["unwritten"]
         pytest.skip(f"this torch cannot write it: {file['unwritten']}")
-    found = wrong(writer, file)
-    assert found is None
+    assert wrong(writer, file) is None

@@ -136,16 +136,20 @@ fn channel<'a>(rebuilder: &mut Rebuilder<'a, '_>, id: ObjectId, values: ObjectId
     Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
 }
 
-/// `(layout, data)`; `data` ends with the size, and for COO perhaps with whether it is coalesced.
+/// `(layout, data)`; `data` ends with the size, and for COO perhaps with whether it is coalesced. In a TorchScript
+/// archive `(layout, size, requires_grad, part, …)`.
 pub(crate) fn sparse<'a>(
     rebuilder: &mut Rebuilder<'a, '_>,
     id: ObjectId,
     args: &[ObjectId],
 ) -> Result<Compound<'a>> {
     let heap = rebuilder.heap;
-    let (layout, data) = match args {
-        &[layout, data, ..] => (layout_name(rebuilder, layout), heap.items(data).unwrap_or_default()),
-        _ => (None, [].as_slice()),
+    let (layout, data, size) = match args {
+        &[layout, size, _, ref parts @ ..] if heap.int(layout).is_some() => {
+            (layout_name(rebuilder, layout), parts, Some(size))
+        }
+        &[layout, data, ..] => (layout_name(rebuilder, layout), heap.items(data).unwrap_or_default(), None),
+        _ => (None, [].as_slice(), None),
     };
     let Some(layout) = layout else { return Err(rebuilder.bad(id, "expected a layout and its data")) };
     let names: &[&'static str] = match layout.as_str() {
@@ -154,10 +158,11 @@ pub(crate) fn sparse<'a>(
         "sparse_csc" | "sparse_bsc" => &["ccol_indices", "row_indices", "values"],
         other => return Err(rebuilder.bad(id, &format!("layout `{}` is not read", other.escape_debug()))),
     };
-    let Some(size) = data.get(names.len()) else {
+    let size = size.or_else(|| data.get(names.len()).copied());
+    let (Some(data), Some(size)) = (data.get(..names.len()), size) else {
         return Err(rebuilder.bad(id, &format!("{layout} needs {} and its size", names.join(", "))));
     };
-    let shape = rebuilder.numbers(id, *size, "the size")?;
+    let shape = rebuilder.numbers(id, size, "the size")?;
     let mut parts = Vec::new();
     for (name, part) in names.iter().zip(data) {
         parts.push((*name, rebuilder.part(*part, id)?));
