@@ -144,11 +144,11 @@ pub(crate) fn sparse<'a>(
     args: &[ObjectId],
 ) -> Result<Compound<'a>> {
     let heap = rebuilder.heap;
-    let (layout, data, size) = match args {
-        &[layout, size, _, ref parts @ ..] if heap.int(layout).is_some() => {
+    let (layout, data, size) = match *args {
+        [layout, size, _, ref parts @ ..] if heap.int(layout).is_some() => {
             (layout_name(rebuilder, layout), parts, Some(size))
         }
-        &[layout, data, ..] => (layout_name(rebuilder, layout), heap.items(data).unwrap_or_default(), None),
+        [layout, data, ..] => (layout_name(rebuilder, layout), heap.items(data).unwrap_or_default(), None),
         _ => (None, [].as_slice(), None),
     };
     let Some(layout) = layout else { return Err(rebuilder.bad(id, "expected a layout and its data")) };

@@ -29,8 +29,8 @@ pub enum Error {
         /// Its dtype.
         dtype: Dtype,
     },
-    /// A dtype whose tensors need a quantizer beside their storage.
-    #[error("tensor `{}`: {dtype} cannot be written without its quantizer", tensor.escape_debug())]
+    /// A dtype that no output of a carton can have.
+    #[error("tensor `{}`: {dtype} is no dtype of Carton's outputs, nor becomes one; --exclude leaves a tensor out", tensor.escape_debug())]
     Dtype {
         /// The tensor.
         tensor: String,
