@@ -7,6 +7,7 @@ import pytest
 from checkpoints import WEIGHTS
 from conftest import GOLDEN
 from program import succeed
+from worker_client import WorkerError
 from sparse import needs_sparse, sparse
 
 FIELDS = "name dtype shape stride storage_offset storage nbytes".split()
@@ -33,9 +34,18 @@ def test_own_checkpoints(kind, saver, request, tmp_path):
     assert_agrees(path, torch)
 
 
+# PyTorch 2.15 reads neither: one has no root folder, the other no record `version`.
+BEYOND_TORCH = {"rootless.pth", "zip_in_root.pth"}
+
+
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("checkpoints/**/*.pth")), ids=lambda p: str(p.relative_to(GOLDEN / "checkpoints")))
 def test_golden_checkpoints(path, newest):
-    assert_agrees(path, newest, trusted=True)
+    if path.name in BEYOND_TORCH:
+        with pytest.raises(WorkerError):
+            newest.ask("describe_checkpoint", path=str(path))
+        assert inspect(path)["tensors"]
+    else:
+        assert_agrees(path, newest, trusted=True)
 
 
 def test_the_contract(saved):
