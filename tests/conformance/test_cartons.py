@@ -5,7 +5,9 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import struct
+import subprocess
 import threading
 import time
 import zlib
@@ -238,6 +240,43 @@ def test_links_work_both_ways(folder, blobs, carton_client):
         assert carton_client.ask("info", path=str(resolved)) == carton_client.ask("info", path=str(whole))
 
 
+class Stalls(http.server.BaseHTTPRequestHandler):
+    """Promises more than it sends."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", "1000000")
+        self.end_headers()
+        self.wfile.write(b"x" * 5000)
+        self.wfile.flush()
+        self.server.asked.set()
+        self.server.ended.wait(30)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("cache, left", [(None, []), ("cache", [".partial"])])
+def test_a_download_that_is_interrupted_leaves_what_a_later_one_goes_on_from(cache, left, folder, tmp_path):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalls)
+    server.asked, server.ended = threading.Event(), threading.Event()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    small = folder.with_name("small.carton")
+    url = f"http://127.0.0.1:{server.server_port}"
+    succeed("shrink", pack(folder, "stored"), "--base", url, "--blobs", tmp_path / "blobs", "--min-size", "100000", "-o", small)
+    before = set(tmp_path.iterdir())
+    words = [os.environ["T2C_BINARY"], "resolve", small, "-o", tmp_path / "whole.carton", "--allow-http"]
+    running = subprocess.Popen(words + (["--cache", tmp_path / cache] if cache else []), stderr=subprocess.DEVNULL)
+    assert server.asked.wait(30)
+    time.sleep(0.3)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(30) != 0
+    server.ended.set()
+    server.shutdown()
+    assert set(tmp_path.iterdir()) - before == ({tmp_path / cache} if cache else set())
+    assert [file.suffix for file in (tmp_path / cache).iterdir()] == left if cache else True
+
+
 def test_what_the_client_writes_is_right(folder, carton_client):
     report = json.loads(succeed("verify", "--json", carton_client.ask("shrink", path=str(pack(folder, "zstd")), urls={})).stdout)
     assert report["ok"] and report["findings"] == []
@@ -290,7 +329,6 @@ def test_the_tensors_of_139_gb_are_mapped_in_place(tmp_path, table):
     tool = SHARED / "tools/make_sparse_pth.py"
     if not tool.is_file():
         pytest.skip("there is no maker of sparse checkpoints beside the checkout")
-    import subprocess
     import sys
     checkpoint, path = tmp_path / "big.pth", tmp_path / "big.carton"
     subprocess.run([sys.executable, tool, checkpoint, "--llama", "--size", "139G"], check=True, capture_output=True)
