@@ -69,9 +69,9 @@ def nested(inner):
     return b"\x80\x03" + p.name("torch.storage", "_load_from_bytes") + p.many([data]) + p.REDUCE + p.STOP
 
 
-def nested_text(inner):
+def nested_text(inner, encoding="latin1"):
     """The same as protocol 2 writes bytes: text in latin-1."""
-    data = p.name("_codecs", "encode") + p.many([p.text(inner.decode("latin1")), p.text("latin1")]) + p.REDUCE
+    data = p.name("_codecs", "encode") + p.many([p.text(inner.decode(encoding)), p.text(encoding)]) + p.REDUCE
     return p.pickle(p.name("torch.storage", "_load_from_bytes") + p.many([data]) + p.REDUCE)
 
 
@@ -114,6 +114,15 @@ PICKLES = {
     "nested_bytes.pkl": (nested(other_containers.legacy(root=CALL)), "a legacy checkpoint in a byte string"),
     "nested_text.pkl": (nested_text(other_containers.legacy(root=CALL)), "a legacy checkpoint in a text"),
     "nested_twice.pkl": (twice_nested(), "a pickle in a pickle in a pickle"),
+    "nested_protocol_0.pkl": (
+        nested(f"cos\nsystem\n(S'{COMMAND}'\ntR.".encode()), "a pickle without PROTO in a byte string"),
+    "nested_utf_16.pkl": (
+        nested_text(PAYLOAD, "utf-16-le"), "a pickle in a text of another encoding"),
+    "nested_state.pkl": (
+        p.pickle(p.name("argparse", "Namespace") + b")\x81" + p.EMPTY_DICT + p.text("__setstate__")
+                 + p.name("torch.storage", "_load_from_bytes") + p.SETITEM + b"b"
+                 + p.name("builtins", "bytes") + p.many([b"](" + b"".join(map(p.integer, PAYLOAD)) + b"e"]) + p.REDUCE + b"b"),
+        "a pickle as a list of numbers, loaded by BUILD"),
     "runstring.pkl": (
         proto4(call4("numpy.testing._private.utils", "runstring", p.text(EVAL), p.EMPTY_DICT)), "a function of NumPy that calls exec"),
     "collect_env.pkl": (proto4(call4("torch.utils.collect_env", "run", p.text(COMMAND))), "a function of PyTorch that starts programs"),

@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use pickle_vm::{Heap, ObjectId, Recorded};
+use pickle_vm::{Heap, Instance, ObjectId, Recorded};
 
-use crate::Risk;
-use crate::risk;
+use crate::{Risk, numpy, risk};
 
 /// A class or function that the pickle names. It was neither imported nor called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,29 +15,32 @@ pub struct Global {
     pub name: String,
     /// Where the pickle first names it, in bytes from its start.
     pub offset: u64,
-    /// Whether it is `getattr`, and all that the pickle does with it is to name classes inside classes.
-    pub(crate) names_classes: bool,
+    risk: Risk,
 }
 
 impl Global {
     /// What it would risk to load it with Python's own unpickler.
     pub fn risk(&self) -> Risk {
-        if self.names_classes { Risk::Known } else { Risk::of(&self.module, &self.name) }
+        self.risk
     }
 
-    pub(crate) fn new(module: &str, name: &str, offset: u64, getattr_is_tame: bool) -> Self {
-        let names_classes = getattr_is_tame && is_getattr(module, name);
-        Self { module: module.to_owned(), name: name.to_owned(), offset, names_classes }
+    pub(crate) fn new(module: &str, name: &str, offset: u64, uses: Uses) -> Self {
+        let risk = match (module, name) {
+            names if is_getattr(names) && uses.getattr_names_classes => Risk::Known,
+            LOADS if !uses.loads_are_told => Risk::Dangerous,
+            _ => Risk::of(module, name),
+        };
+        Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
     }
 
     /// All globals of a pickle, each once, in the order in which it first names them.
     pub(crate) fn all(heap: &Heap<'_>) -> Vec<Self> {
         let mut seen = HashSet::new();
-        let tame = getattr_names_classes(heap);
+        let uses = Uses::of(heap);
         heap.ids()
             .filter_map(|id| Some((heap.global(id)?, heap.offset(id))))
             .filter(|(names, _)| seen.insert(*names))
-            .map(|((module, name), offset)| Self::new(module, name, offset, tame))
+            .map(|((module, name), offset)| Self::new(module, name, offset, uses))
             .collect()
     }
 }
@@ -49,37 +51,61 @@ impl std::fmt::Display for Global {
     }
 }
 
-fn is_getattr(module: &str, name: &str) -> bool {
+/// What loads a checkpoint from bytes: a tensor that was pickled without `torch.save`.
+pub(crate) const LOADS: (&str, &str) = ("torch.storage", "_load_from_bytes");
+
+fn is_getattr((module, name): (&str, &str)) -> bool {
     matches!(module, "builtins" | "__builtin__") && name == "getattr"
 }
 
-/// Whether every `getattr` of a pickle names a class inside a class, as protocols before 4 must: enums and other
-/// classes of the program's own have such places. All other uses of it are a way to anything.
-pub(crate) fn getattr_names_classes(heap: &Heap<'_>) -> bool {
-    let of = |id: ObjectId| heap.global(id).is_some_and(|(module, name)| is_getattr(module, name));
-    let mut named = heap.ids().filter(|id| of(*id)).peekable();
-    if named.peek().is_none() {
-        return false;
-    }
-    heap.ids().all(|id| {
-        let instance = heap.instance(id);
-        let is_call = instance.is_some_and(|instance| of(instance.callable));
-        let is_class = || {
-            let &[outer, inner] = instance.and_then(|instance| heap.items(instance.args)).unwrap_or_default()
-            else {
-                return false;
-            };
+/// What a pickle does with globals whose risk depends on that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Uses {
+    /// Whether every `getattr` names a class inside a class, as protocols before 4 must: enums and other classes of
+    /// the program's own have such places. All other uses are a way to anything.
+    getattr_names_classes: bool,
+    /// Whether all that is loaded from bytes are bytes of the pickle, which can be looked into.
+    loads_are_told: bool,
+}
+
+impl Uses {
+    pub(crate) fn of(heap: &Heap<'_>) -> Self {
+        let names_class = |instance: &Instance| {
+            let &[outer, inner] = heap.items(instance.args).unwrap_or_default() else { return false };
             let (Some((module, name)), Some(inner)) = (heap.global(outer), heap.text(inner)) else {
                 return false;
             };
             risk::is_class(&inner) && Risk::of(module, &format!("{name}.{inner}")) != Risk::Dangerous
         };
-        // Handed to anything else, it is out of sight.
+        let is_told = |instance: &Instance| {
+            let arg = heap.items(instance.args).and_then(|args| args.first());
+            arg.is_some_and(|arg| numpy::bytes(heap, *arg).is_some())
+        };
+        Self {
+            getattr_names_classes: only_called(heap, &is_getattr, &names_class),
+            loads_are_told: only_called(heap, &|names| names == LOADS, &is_told),
+        }
+    }
+}
+
+/// Whether all that a pickle does with a global is to call it in the way that `fine` knows. Handed to anything else,
+/// it is out of sight.
+fn only_called(
+    heap: &Heap<'_>,
+    is_it: &dyn Fn((&str, &str)) -> bool,
+    fine: &dyn Fn(&Instance) -> bool,
+) -> bool {
+    let of = |id: ObjectId| heap.global(id).is_some_and(is_it);
+    if !heap.ids().any(of) {
+        return true;
+    }
+    heap.ids().all(|id| {
+        let call = heap.instance(id).filter(|instance| of(instance.callable));
         let recorded = heap.recorded(id);
         let entries = heap.entries(id).into_iter().chain(recorded.map(Recorded::items)).flatten();
         let items = heap.items(id).into_iter().chain(recorded.map(Recorded::appends));
         let items = items.chain(recorded.map(Recorded::state)).flatten().copied();
-        let parts = entries.flat_map(|(key, value)| [*key, *value]).chain(items);
-        (!is_call || is_class()) && !parts.into_iter().any(of)
+        let mut parts = entries.flat_map(|(key, value)| [*key, *value]).chain(items);
+        call.is_none_or(fine) && !parts.any(of)
     })
 }

@@ -131,6 +131,10 @@ pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]
 pub(crate) fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     let instance = heap.instance(id)?;
     let ("_codecs", "encode") = heap.global(instance.callable)? else { return None };
-    let text = heap.text(*heap.items(instance.args)?.first()?)?;
+    let &[text, ref encoding @ ..] = heap.items(instance.args)? else { return None };
+    let (text, encoding) = (heap.text(text)?, heap.text(*encoding.first()?)?);
+    if !matches!(encoding.as_ref(), "latin1" | "latin-1") {
+        return None;
+    }
     text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>().map(Cow::Owned)
 }

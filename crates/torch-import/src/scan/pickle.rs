@@ -7,7 +7,7 @@ use pickle_vm::{Arg, Error, Heap, Instance, Limits, Machine, Object, ObjectId, O
 
 use super::{Call, Use, archive};
 use crate::container::legacy;
-use crate::globals::getattr_names_classes;
+use crate::globals::{LOADS, Uses};
 use crate::{Global, Risk, numpy};
 
 /// Calls of one global that are kept.
@@ -93,14 +93,13 @@ struct Names {
     places: HashMap<(String, String), usize>,
     /// The objects that are globals of some risk.
     risky: HashMap<ObjectId, usize>,
-    getattr_is_tame: bool,
+    how: Uses,
 }
 
 impl Names {
     fn of(heap: &Heap<'_>) -> Self {
-        let getattr_is_tame = getattr_names_classes(heap);
-        let mut names =
-            Self { uses: Vec::new(), places: HashMap::new(), risky: HashMap::new(), getattr_is_tame };
+        let how = Uses::of(heap);
+        let mut names = Self { uses: Vec::new(), places: HashMap::new(), risky: HashMap::new(), how };
         let mut known: HashMap<(&str, &str), usize> = HashMap::new();
         for id in heap.ids() {
             let Some((module, name)) = heap.global(id) else { continue };
@@ -118,7 +117,7 @@ impl Names {
         let next = self.uses.len();
         let place = *self.places.entry((module.to_owned(), name.to_owned())).or_insert(next);
         if place == next {
-            let global = Global::new(module, name, offset, self.getattr_is_tame);
+            let global = Global::new(module, name, offset, self.how);
             let risk = global.risk();
             self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, behind });
         }
@@ -146,15 +145,6 @@ impl Names {
                         if let Some(place) = self.risky.get(&part) {
                             self.call(*place, instance.how.opcode(), offset, || heap.display(id).to_string());
                         }
-                    }
-                    let args = heap.items(instance.args).unwrap_or_default();
-                    if heap.global(instance.callable) == Some(LOADS)
-                        && args.first().and_then(|arg| numpy::bytes(heap, *arg)).is_none()
-                    {
-                        oddities.push(format!(
-                            "{}.{} at 0x{offset:x} loads bytes that cannot be told",
-                            LOADS.0, LOADS.1
-                        ));
                     }
                 }
                 Object::Persistent(pid) => {
@@ -241,9 +231,6 @@ impl Names {
     }
 }
 
-/// What loads a checkpoint from bytes: a tensor that was pickled without `torch.save`.
-const LOADS: (&str, &str) = ("torch.storage", "_load_from_bytes");
-
 /// The byte strings that are pickles or archives, and where they stand.
 fn nested<'p>(heap: &Heap<'p>) -> Vec<(u64, Cow<'p, [u8]>)> {
     let mut found = Vec::new();
@@ -251,6 +238,13 @@ fn nested<'p>(heap: &Heap<'p>) -> Vec<(u64, Cow<'p, [u8]>)> {
         let bytes = match heap.get(id) {
             Object::Bytes(bytes) | Object::ByteArray(bytes) => Cow::Borrowed(*bytes),
             Object::String(bytes) if is_pickle(bytes) => Cow::Owned(bytes.to_vec()),
+            // Whatever it loads is looked into.
+            Object::Instance(instance) if heap.global(instance.callable) == Some(LOADS) => {
+                let arg = heap.items(instance.args).and_then(|args| args.first());
+                let bytes = arg.and_then(|arg| numpy::bytes(heap, *arg)).filter(|bytes| !is_pickle(bytes));
+                found.extend(bytes.map(|bytes| (heap.offset(id), Cow::Owned(bytes.into_owned()))));
+                continue;
+            }
             Object::Instance(instance) => {
                 let text = heap.items(instance.args).and_then(|args| heap.text(*args.first()?));
                 // Before protocol 3 bytes are written as text.
