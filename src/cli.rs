@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use crate::cli_carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
@@ -165,19 +166,19 @@ pub(crate) struct Convert {
 pub(crate) struct Model {
     /// What the module is: a model of this architecture, or only the weights; auto goes by params.json,
     /// config.json and the tensors' names
-    #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = arch)]
+    #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = arch())]
     pub(crate) arch: Arch,
-    /// Heads of queries, where no params.json or config.json says so
+    /// Heads of queries; this and the next three are for what params.json or config.json leaves open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) n_heads: Option<u64>,
     /// Base of the positions' wavelengths: 10000 in Llama 1 and 2, 500000 in Llama 3
-    #[arg(long, value_name = "NUMBER", value_parser = positive)]
+    #[arg(long, value_name = "BASE", value_parser = positive)]
     pub(crate) rope_theta: Option<f64>,
     /// Stretch long wavelengths: 8 in Llama 3.1, 32 in Llama 3.2
     #[arg(long, value_name = "FACTOR", value_parser = positive)]
     pub(crate) rope_factor: Option<f64>,
     /// Epsilon of the norms, such as 1e-5
-    #[arg(long, value_name = "NUMBER", value_parser = positive)]
+    #[arg(long, value_name = "EPS", value_parser = positive)]
     pub(crate) norm_eps: Option<f64>,
     /// Take tensors along that the model has no use for
     #[arg(long)]
@@ -193,16 +194,13 @@ pub(crate) enum Arch {
     Named(String),
 }
 
-fn arch(text: &str) -> Result<Arch, String> {
-    match text {
-        "auto" => Ok(Arch::Auto),
-        "weights" => Ok(Arch::Weights),
-        name if torchscript::architectures().any(|known| known == name) => Ok(Arch::Named(name.to_owned())),
-        _ => {
-            let known: Vec<&str> = torchscript::architectures().collect();
-            Err(format!("expected auto, {} or weights", known.join(", ")))
-        }
-    }
+fn arch() -> impl TypedValueParser<Value = Arch> {
+    let names = ["auto"].into_iter().chain(torchscript::architectures()).chain(["weights"]);
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "auto" => Arch::Auto,
+        "weights" => Arch::Weights,
+        _ => Arch::Named(name),
+    })
 }
 
 fn positive(text: &str) -> Result<f64, String> {

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
             shown(file)
         );
     }
-    let converted = converted(args, &sources, &selected.tensors).with_context(|| shown(file))?;
+    let converted = converted(args, &sources, &selected.tensors)?;
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
         let notes = read_notes
@@ -237,31 +237,41 @@ fn converted<'a>(
     sources: &Sources,
     tensors: &[(String, Tensor<'a>)],
 ) -> Result<Converted<'a>> {
+    let path = sources.path.as_path();
     let auto = args.model.arch == Arch::Auto;
-    let weights = |why: &str| -> Result<Converted<'a>> {
-        Ok(Converted { why: Some(why.to_owned()), ..torchscript::weights(tensors)? })
+    let one_shard = || {
+        torchscript::weights(tensors)
+            .map(|weights| Converted { why: Some("one shard of several".to_owned()), ..weights })
     };
     let alone = args.single && sources.is_single();
-    if auto && alone && beside::shard(&sources.path).is_some() {
-        return weights(ONE_SHARD);
-    }
     let result = match &args.model.arch {
-        Arch::Weights => return Ok(torchscript::weights(tensors)?),
-        Arch::Auto => torchscript::auto(tensors, &about(args, &sources.path)?),
-        Arch::Named(name) => torchscript::model(name, tensors, &about(args, &sources.path)?),
+        Arch::Weights => torchscript::weights(tensors),
+        Arch::Auto if alone && beside::shard(path).is_some() => one_shard(),
+        Arch::Auto => torchscript::auto(tensors, &about(args, path)?),
+        Arch::Named(name) => torchscript::model(name, tensors, &about(args, path)?),
     };
-    match result {
-        Err(torchscript::Error::Shard { .. }) if auto && alone => weights(ONE_SHARD),
+    let result = match result {
+        Err(torchscript::Error::Shard { .. }) if auto && alone => one_shard(),
         Err(torchscript::Error::Shard { of }) if sources.is_single() => {
             let of = usize::try_from(of).unwrap_or(usize::MAX);
-            bail!(sources::lone_shard(&sources.path, Shard { number: 1, of }))
+            bail!("{}: {}", shown(path), sources::lone_shard(path, Shard { number: 1, of }))
         }
-        Err(error) if error.is_of_a_model() => bail!("{error}; {}", remedy(&error, args, sources)),
-        result => Ok(result?),
-    }
+        Err(error) if error.is_of_a_model() => {
+            bail!("{}; {}", located(&error, path), remedy(&error, args, sources))
+        }
+        result => result,
+    };
+    result.with_context(|| shown(path))
 }
 
-const ONE_SHARD: &str = "one shard of several";
+/// The error behind the path of what is at fault: a document beside the checkpoint, or the checkpoint.
+fn located(error: &torchscript::Error, path: &Path) -> String {
+    let text = error.to_string();
+    match error.document().and_then(|file| Some((file, text.strip_prefix(file)?))) {
+        Some((file, rest)) => format!("{}{rest}", shown(&path.with_file_name(file))),
+        None => format!("{}: {text}", shown(path)),
+    }
+}
 
 /// What lies beside the checkpoint, and what is said on the command line.
 fn about(args: &cli::Convert, path: &Path) -> Result<About> {
@@ -269,30 +279,34 @@ fn about(args: &cli::Convert, path: &Path) -> Result<About> {
         let path = path.with_file_name(name);
         path.is_file().then(|| small_text(&path)).transpose()
     };
-    let model = &args.model;
     Ok(About {
         params: text("params.json")?,
         config: text("config.json")?,
         adapter: text("adapter_config.json")?,
-        asked: Asked {
-            n_heads: model.n_heads,
-            rope_theta: model.rope_theta,
-            rope_factor: model.rope_factor,
-            norm_eps: model.norm_eps,
-        },
-        keep_extra: model.keep_extra,
+        asked: asked(&args.model),
+        keep_extra: args.model.keep_extra,
     })
+}
+
+fn asked(model: &cli::Model) -> Asked {
+    Asked {
+        n_heads: model.n_heads,
+        rope_theta: model.rope_theta,
+        rope_factor: model.rope_factor,
+        norm_eps: model.norm_eps,
+    }
 }
 
 /// What to do about a model that does not come together.
 fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) -> String {
     const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
     match error {
-        torchscript::Error::Missing { facts, queries, .. } => {
-            let command = with_numbers(&args.model, facts, *queries);
-            let command = format!("torch2carton {}{command}", sources.typed());
-            format!("say it, with this model's own numbers: `{command}`; {WEIGHTS}")
+        torchscript::Error::Missing { facts, .. } => {
+            let options = options(&args.model, facts);
+            let known = if *facts == [Fact::Heads] { "" } else { KNOWN_NUMBERS };
+            format!("say it: `torch2carton {}{options}`{known}; {WEIGHTS}", sources.typed())
         }
+        torchscript::Error::Contradiction { .. } => "leave out one of the two".to_owned(),
         torchscript::Error::UnexpectedTensors { .. } => {
             format!("--keep-extra takes them along, --exclude leaves them out, {WEIGHTS}")
         }
@@ -300,31 +314,27 @@ fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) ->
     }
 }
 
-/// The options that were given, and those that say `facts`, with numbers that models often have.
-fn with_numbers(model: &cli::Model, facts: &[Fact], queries: u64) -> String {
+const KNOWN_NUMBERS: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
+
+/// The options that were given, and those that say `facts`, with words that are no numbers: a guess that
+/// fits the shapes would make a wrong model.
+fn options(model: &cli::Model, facts: &[Fact]) -> String {
     let arch = match &model.arch {
-        Arch::Named(name) => Some(name.clone()),
+        Arch::Named(name) => Some(("--arch", name.clone())),
         Arch::Auto | Arch::Weights => None,
     };
-    let lacks = |fact| facts.contains(&fact);
-    let heads = model.n_heads.or_else(|| lacks(Fact::Heads).then(|| probable_heads(queries)));
-    let theta = model.rope_theta.map(|theta| theta.to_string());
-    let eps = model.norm_eps.map(|eps| eps.to_string());
-    let options = [
-        ("--arch", arch),
-        ("--n-heads", heads.map(|heads| heads.to_string())),
-        ("--rope-theta", theta.or_else(|| lacks(Fact::RopeTheta).then(|| "10000".to_owned()))),
-        ("--rope-factor", model.rope_factor.map(|factor| factor.to_string())),
-        ("--norm-eps", eps.or_else(|| lacks(Fact::NormEps).then(|| "1e-5".to_owned()))),
-    ];
-    let given = options.into_iter().filter_map(|(option, value)| Some(format!(" {option} {}", value?)));
-    given.collect()
-}
-
-/// Heads of the sizes that models have most often.
-fn probable_heads(queries: u64) -> u64 {
-    let sizes = [128, 64, 32, 16, 8, 4, 2].into_iter().filter(|size| queries.is_multiple_of(*size));
-    sizes.filter_map(|size| queries.checked_div(size)).find(|heads| *heads > 1).unwrap_or(1)
+    let word = |fact| match fact {
+        Fact::Heads => "N",
+        Fact::RopeTheta => "BASE",
+        Fact::RopeFactor => "FACTOR",
+        Fact::NormEps => "EPS",
+    };
+    let numbers = asked(model).said().into_iter().filter_map(|(fact, given)| {
+        let missing = || facts.contains(&fact).then(|| word(fact).to_owned());
+        Some((fact.option(), given.or_else(missing)?))
+    });
+    let options = arch.into_iter().chain(numbers).map(|(option, value)| format!(" {option} {value}"));
+    options.chain(model.keep_extra.then(|| " --keep-extra".to_owned())).collect()
 }
 
 fn small_text(path: &Path) -> Result<String> {

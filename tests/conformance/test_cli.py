@@ -277,6 +277,7 @@ def test_a_file_that_is_called_like_a_subcommand_can_still_be_converted(saved, t
 def test_completions(shell):
     script = succeed("completions", shell).stdout
     assert "torch2carton" in script and "inspect" in script
+    assert re.search(r"auto\W.*llama\W.*mistral\W.*qwen2\W.*weights", script.replace("\n", " ")), "what --arch takes"
 
 
 def test_help_and_version():

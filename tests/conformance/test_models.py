@@ -217,16 +217,34 @@ def test_auto_says_why_not(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["meta gqa", "llama gqa"])
-def test_what_is_missing_is_named_with_a_command_that_works(kind, checkpoint, tmp_path):
+def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tmp_path):
+    """No number is guessed: pasted as it is, the command does nothing."""
     text = error(checkpoint(kind, gone=True), "--arch", "llama")
     document, keys = ("params.json", "`n_heads`, `rope_theta` and `norm_eps`") if kind in models.META else (
         "config.json", "`num_attention_heads`, `rope_theta` and `rms_norm_eps`")
     assert f"there is no {document}, and the shapes do not tell {keys}" in text and "--arch weights" in text
     command = shlex.split(text.split("`torch2carton ")[1].split("`")[0])
-    assert command[1:] == ["--arch", "llama", "--n-heads", "2", "--rope-theta", "10000", "--norm-eps", "1e-5"]
-    assert "module    llama: tokens" in said(*command)
+    assert command[1:] == ["--arch", "llama", "--n-heads", "N", "--rope-theta", "BASE", "--norm-eps", "EPS"]
+    assert "` (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5); --arch weights" in text
+    error(*command, status=(2,))
+    numbers = {"N": "4", "BASE": "10000", "EPS": "1e-5"}
+    assert "module    llama: tokens" in said(*(numbers.get(word, word) for word in command))
     partly = error(command[0], "--arch", "llama", "--n-heads", "4", "--rope-factor", "8", "--norm-eps", "0.0001")
-    assert "--n-heads 4 --rope-theta 10000 --rope-factor 8 --norm-eps 0.0001`" in partly
+    assert "--n-heads 4 --rope-theta BASE --rope-factor 8 --norm-eps 0.0001`" in partly
+    wrong = error(command[0], "--arch", "llama", "--n-heads", "5", "--rope-theta", "10000", "--norm-eps", "1e-5")
+    assert "--n-heads is 5, expected a divisor of " in wrong and ".json" not in wrong
+
+
+@pytest.mark.parametrize("kind, flag, value, file, there", [
+    ("meta gqa", "--n-heads", "2", "params.json", "4"), ("meta gqa", "--norm-eps", "1e-6", "params.json", "1e-5"),
+    ("meta rope x32", "--rope-factor", "8", "params.json", "32"), ("llama gqa", "--n-heads", "2", "config.json", "4"),
+    ("llama rope x8", "--rope-theta", "123", "config.json", "500000"), ("llama rope x8", "--rope-factor", "32", "config.json", "8"),
+])
+def test_a_person_cannot_say_something_else_than_the_document(kind, flag, value, file, there, checkpoint, made, tmp_path):
+    path = checkpoint(kind)
+    assert f"{flag} is {value}, but {file} says {there}; leave out one of the two" in error(path, flag, value)
+    assert not list(tmp_path.glob("*.carton"))
+    assert converted(tmp_path, path, flag, there).archive.read_bytes() == made(kind).archive.read_bytes()
 
 
 def test_a_person_may_say_what_the_document_says(checkpoint, newest, made, tokens, tmp_path):
@@ -284,8 +302,9 @@ def test_keys_of_other_models_are_refused(key, checkpoint):
 
 def test_an_architecture_that_does_not_fit(checkpoint):
     path = checkpoint("llama gqa")
-    assert '`model_type` is "llama", expected "mistral"' in error(path, "--arch", "mistral")
-    assert "expected auto, llama, mistral, qwen2 or weights" in error(path, "--arch", "gpt2", status=(2,))
+    where = path.with_name("config.json")
+    assert f'error: {where}: `model_type` is "llama", expected "mistral"' in error(path, "--arch", "mistral")
+    assert "[possible values: auto, llama, mistral, qwen2, weights]" in error(path, "--arch", "gpt2", status=(2,))
     assert "there is no config.json" in error(checkpoint("llama gqa", gone=True), "--arch", "qwen2")
 
 

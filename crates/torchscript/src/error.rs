@@ -93,8 +93,26 @@ pub enum Error {
         there: bool,
         /// What is missing.
         facts: Vec<Fact>,
-        /// Elements of all query heads together.
-        queries: u64,
+    },
+    /// A person says something else than the document.
+    #[error("{} is {asked}, but {file} says {said}", fact.option())]
+    Contradiction {
+        /// Of what.
+        fact: Fact,
+        /// What the person says.
+        asked: String,
+        /// The document.
+        file: &'static str,
+        /// What it says.
+        said: String,
+    },
+    /// A number of heads that only a person says, and that is none of these tensors.
+    #[error("{} is {found}, expected {expected}", Fact::Heads.option())]
+    Heads {
+        /// What the person says.
+        found: u64,
+        /// What it should be.
+        expected: String,
     },
     /// A document lacks a key that goes with another one.
     #[error("{file}: there is no `{key}`")]
@@ -105,10 +123,10 @@ pub enum Error {
         key: String,
     },
     /// A value in a document that no model of this architecture has, or not with these tensors.
-    #[error("{file}: `{key}` is {found}, expected {expected}")]
+    #[error("{}: `{key}` is {found}, expected {expected}", file.unwrap_or("the shapes"))]
     Param {
-        /// The document.
-        file: &'static str,
+        /// The document; without one, the shapes tell the value.
+        file: Option<&'static str>,
         /// The key.
         key: String,
         /// The value, as JSON prints it.
@@ -200,6 +218,8 @@ impl Error {
         match self {
             Self::Document { .. }
             | Self::Missing { .. }
+            | Self::Contradiction { .. }
+            | Self::Heads { .. }
             | Self::MissingKey { .. }
             | Self::Param { .. }
             | Self::UnknownParam { .. }
@@ -223,6 +243,18 @@ impl Error {
             | Self::Zip(_) => false,
         }
     }
+
+    /// The document that is at fault; the text begins with its name.
+    pub fn document(&self) -> Option<&'static str> {
+        match self {
+            Self::Document { file, .. }
+            | Self::Missing { file, there: true, .. }
+            | Self::MissingKey { file, .. }
+            | Self::UnknownParam { file, .. } => Some(file),
+            Self::Param { file, .. } => *file,
+            _ => None,
+        }
+    }
 }
 
 /// What shapes do not tell.
@@ -232,11 +264,23 @@ pub enum Fact {
     Heads,
     /// The base of the wavelengths of positions.
     RopeTheta,
+    /// By how much long wavelengths are stretched.
+    RopeFactor,
     /// The epsilon of the norms.
     NormEps,
 }
 
 impl Fact {
+    /// The option of the command line that says it.
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Heads => "--n-heads",
+            Self::RopeTheta => "--rope-theta",
+            Self::RopeFactor => "--rope-factor",
+            Self::NormEps => "--norm-eps",
+        }
+    }
+
     /// Its key in `file`.
     fn key(self, file: &str) -> &'static str {
         let metas = file == "params.json";
@@ -244,6 +288,8 @@ impl Fact {
             Self::Heads if metas => "n_heads",
             Self::Heads => "num_attention_heads",
             Self::RopeTheta => "rope_theta",
+            Self::RopeFactor if metas => "rope_scaling_factor",
+            Self::RopeFactor => "rope_scaling.factor",
             Self::NormEps if metas => "norm_eps",
             Self::NormEps => "rms_norm_eps",
         }

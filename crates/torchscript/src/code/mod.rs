@@ -9,6 +9,7 @@ mod state;
 pub(crate) mod weights;
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 
 use tensor::Tensor;
 
@@ -37,7 +38,7 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
     ARCHITECTURES.iter().map(|architecture| architecture.name)
 }
 
-/// What a person says of a model: it stands in place of what its document says.
+/// What a person says of a model. It may say what its document leaves open, and nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Asked {
     /// Heads of queries.
@@ -103,6 +104,7 @@ pub fn auto<'a>(tensors: &[(String, Tensor<'a>)], about: &About) -> Result<Conve
 }
 
 const NOTHING_BESIDE: &str = "no params.json or config.json beside it";
+const NO_ARCHITECTURE: &str = "no known architecture";
 
 enum Choice {
     Meta,
@@ -135,7 +137,10 @@ fn choice(tensors: &[(String, Tensor<'_>)], about: &About) -> Result<Result<Choi
         return Ok(Err(match META.lacks(tensors) {
             Some(lacks) if about.params.is_some() && !alike => format!("there is no tensor `{lacks}`"),
             _ if about.params.is_some() => "no config.json beside it".to_owned(),
-            _ => NOTHING_BESIDE.to_owned(),
+            _ if alike || tensors.iter().any(|(name, _)| name.contains("layers.0.attention.w")) => {
+                NOTHING_BESIDE.to_owned()
+            }
+            _ => NO_ARCHITECTURE.to_owned(),
         }));
     };
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
@@ -193,13 +198,13 @@ fn meta<'a>(tensors: &[(String, Tensor<'a>)], about: &About) -> Result<Converted
     let by_name = by_name(tensors);
     let mut params = match &about.params {
         Some(text) => LlamaParams::from_json(text)?,
-        None => LlamaParams::of_heads(decoder::without_document(&META, &by_name, asked.facts())?),
+        None => LlamaParams::of_heads(decoder::without_document(&META, &by_name, asked)?),
     };
-    params.ask(asked);
+    let heads_asked = params.ask(asked)?;
     if let Some(of) = params.shard_of(&by_name) {
         return Err(Error::Shard { of });
     }
-    let said = params.said(&by_name);
+    let said = Said { document: about.params.is_some(), heads_asked, ..params.said(&by_name) };
     Decoder::new(&META, said, &by_name)?.module(&llama::LLAMA, tensors, about.keep_extra)
 }
 
@@ -217,29 +222,52 @@ impl Architecture {
         let mut config = match &about.config {
             Some(text) => Config::from_json(text)?,
             None if self.plain => {
-                Config::of_heads(decoder::without_document(&HUGGING_FACE, &by_name, about.asked.facts())?)
+                Config::of_heads(decoder::without_document(&HUGGING_FACE, &by_name, &about.asked)?)
             }
             None => return Err(Error::NoConfig { architecture: self.name }),
         };
         if let Some(other) = config.text("model_type")?.filter(|model_type| *model_type != self.name) {
             return Err(config.wrong("model_type", &format!("{other:?}"), format!("{:?}", self.name)));
         }
-        config.ask(&about.asked);
-        let mut said = (self.said)(&config)?;
-        said.tied |= about.config.is_none();
+        let heads_asked = config.ask(&about.asked)?;
+        let document = about.config.is_some();
+        let said = (self.said)(&config)?;
+        let said = Said { document, heads_asked, tied: said.tied || !document, ..said };
         Decoder::new(&HUGGING_FACE, said, &by_name)?.module(self, tensors, about.keep_extra)
     }
 }
 
 impl Asked {
-    /// What nothing but a document or a person tells, and whether a person does.
-    fn facts(&self) -> [(Fact, bool); 3] {
+    /// What a person may say, and the numbers that are said, as text.
+    pub fn said(&self) -> [(Fact, Option<String>); 4] {
         [
-            (Fact::Heads, self.n_heads.is_some()),
-            (Fact::RopeTheta, self.rope_theta.is_some()),
-            (Fact::NormEps, self.norm_eps.is_some()),
+            (Fact::Heads, self.n_heads.map(text)),
+            (Fact::RopeTheta, self.rope_theta.map(text)),
+            (Fact::RopeFactor, self.rope_factor.map(text)),
+            (Fact::NormEps, self.norm_eps.map(text)),
         ]
     }
+}
+
+/// What a person says where the document says nothing, and an error where that says something else.
+fn agreed<T: Copy + PartialEq + Debug>(
+    fact: Fact,
+    file: &'static str,
+    asked: Option<T>,
+    said: Option<T>,
+) -> Result<Option<T>> {
+    match (asked, said) {
+        (Some(asked), Some(said)) if asked != said => {
+            Err(Error::Contradiction { fact, asked: text(asked), file, said: text(said) })
+        }
+        _ => Ok(said.or(asked)),
+    }
+}
+
+/// A number as a person types it.
+fn text(number: impl Debug) -> String {
+    let text = format!("{number:?}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -282,7 +310,9 @@ mod tests {
         let hf = tensors(&HUGGING_FACE, 1);
         let nothing = About::default();
         assert_eq!(why(&hf, &nothing), said("no params.json or config.json beside it"));
-        assert_eq!(why(&[zeros("w", &[1])], &nothing), said("no params.json or config.json beside it"));
+        let shard = [zeros("layers.0.attention.wq.weight", &[1])];
+        assert_eq!(why(&shard, &nothing), said("no params.json or config.json beside it"));
+        assert_eq!(why(&[zeros("layer1.0.conv1.weight", &[1])], &nothing), said("no known architecture"));
         let gemma = changed("\"llama\"", "\"gemma2\"");
         assert_eq!(why(&hf, &gemma), said("model_type \"gemma2\" has no forward here"));
         assert_eq!(why(&hf, &config("{}")), said("config.json has no model_type"));
@@ -308,7 +338,7 @@ mod tests {
         let meta = auto(&tensors(&META, 1), &nothing).expect("weights");
         assert_eq!(meta.why, said("no params.json or config.json beside it"));
         assert_eq!(meta.notes, ["a LLaMA has such names: `--arch llama` says what it needs to run"]);
-        assert_eq!(why(&[zeros("w", &[1])], &config("[")), said("no params.json or config.json beside it"));
+        assert_eq!(why(&[zeros("w", &[1])], &config("[")), said("no known architecture"));
     }
 
     #[test]
@@ -380,6 +410,61 @@ mod tests {
             Rope { theta: 7.0, scaling: None }
         );
         assert_eq!(of(r#""rope_scaling": {}"#), Rope { theta: 10_000.0, scaling: None });
+    }
+
+    #[test]
+    fn a_person_says_only_what_the_document_leaves_open() {
+        let hf = tensors(&HUGGING_FACE, 1);
+        let outcome = |more: &str, asked: Asked| {
+            let about = About { asked, ..with(more) };
+            auto(&hf, &about).map(|converted| converted.archive.data_pkl().to_vec())
+        };
+        let heads = |n_heads| Asked { n_heads: Some(n_heads), ..Asked::default() };
+        let theta = |theta| Asked { rope_theta: Some(theta), ..Asked::default() };
+        let factor = |factor| Asked { rope_factor: Some(factor), ..Asked::default() };
+        let eps = |eps| Asked { norm_eps: Some(eps), ..Asked::default() };
+        let base = r#""rope_theta": 5e5"#;
+        let inner = r#""rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}"#;
+        let untyped = r#""rope_parameters": {"rope_theta": 5e5}"#;
+        let yarn = r#""rope_scaling": {"type": "yarn", "factor": 8}"#;
+        let of = |factor: &str, theta: &str| {
+            format!(
+                r#""rope_scaling": {{"rope_type": "llama3", {factor}"low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}}{theta}"#
+            )
+        };
+        let scaled = of(r#""factor": 8, "#, "");
+        for (more, asked, expected) in [
+            (base, heads(2), "--n-heads is 2, but config.json says 4"),
+            (base, theta(123.0), "--rope-theta is 123, but config.json says 500000"),
+            (inner, theta(123.0), "--rope-theta is 123, but config.json says 500000"),
+            (r#""rms_norm_eps": 1e-6"#, eps(1e-5), "--norm-eps is 1e-5, but config.json says 1e-6"),
+            (&scaled, factor(32.0), "--rope-factor is 32, but config.json says 8"),
+            (
+                inner,
+                factor(8.0),
+                r#"--rope-factor is 8, but config.json says `rope_parameters.rope_type` "default""#,
+            ),
+            (yarn, factor(8.0), r#"--rope-factor is 8, but config.json says `rope_scaling.type` "yarn""#),
+        ] {
+            assert_eq!(outcome(more, asked).expect_err("two answers").to_string(), expected);
+        }
+        // An equal value changes nothing, and what is missing may be said either way.
+        for (more, asked, same) in [
+            (base, heads(4), base),
+            (base, theta(5e5), base),
+            (inner, theta(5e5), base),
+            (r#""rms_norm_eps": 1e-5"#, eps(0.000_01), r#""rms_norm_eps": 1e-5"#),
+            (r#""x": null"#, eps(1e-5), r#""rms_norm_eps": 1e-5"#),
+            (r#""rope_theta": null"#, theta(5e5), base),
+            (&scaled, factor(8.0), &scaled),
+            (&of("", ""), factor(8.0), &scaled),
+            (r#""rope_scaling": null"#, factor(8.0), &scaled),
+            (untyped, factor(8.0), &of(r#""factor": 8, "#, r#", "rope_theta": 5e5"#)),
+        ] {
+            let nothing = Asked::default();
+            assert_eq!(outcome(more, asked).expect(more), outcome(same, nothing).expect(same), "{more}");
+        }
     }
 
     #[test]

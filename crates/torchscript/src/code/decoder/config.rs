@@ -4,10 +4,10 @@
 
 use serde_json::{Map, Value};
 
-use super::rope::Rope;
+use super::rope::{Rope, Scaling};
 use super::{Biases, HUGGING_FACE, Said, Windows};
-use crate::code::Asked;
-use crate::{Error, Result};
+use crate::code::{Asked, agreed, text};
+use crate::{Error, Fact, Result};
 
 /// The name of the file.
 pub(in crate::code) const FILE: &str = "config.json";
@@ -96,7 +96,7 @@ impl Config {
     }
 
     pub(in crate::code) fn wrong(&self, key: &str, found: &impl ToString, expected: String) -> Error {
-        Error::Param { file: self.file, key: self.path(key), found: found.to_string(), expected }
+        Error::Param { file: Some(self.file), key: self.path(key), found: found.to_string(), expected }
     }
 
     pub(in crate::code) fn unknown(&self, key: &str) -> Error {
@@ -156,35 +156,61 @@ impl Config {
         windowed.collect::<Result<_>>().map(Some)
     }
 
-    /// Puts what a person says in place of what the document says.
-    pub(in crate::code) fn ask(&mut self, asked: &Asked) {
-        let mut put = |key: &str, value: Option<Value>| {
+    /// Puts what a person says where the document says nothing; whether only the person says how many heads.
+    ///
+    /// # Errors
+    /// When the document says something else.
+    pub(in crate::code) fn ask(&mut self, asked: &Asked) -> Result<bool> {
+        let (heads, eps) = (HUGGING_FACE.keys.n_heads, "rms_norm_eps");
+        let heads_asked = asked.n_heads.is_some() && self.get(heads).is_none();
+        let n_heads = agreed(Fact::Heads, self.file, asked.n_heads, self.size(heads)?)?;
+        let norm_eps = agreed(Fact::NormEps, self.file, asked.norm_eps, self.number(eps)?)?;
+        let theta = agreed(Fact::RopeTheta, self.file, asked.rope_theta, Rope::theta(self)?)?;
+        if let Some(factor) = asked.rope_factor {
+            self.stretch(factor)?;
+        }
+        for (key, value) in [
+            (heads, n_heads.map(Value::from)),
+            (eps, norm_eps.map(Value::from)),
+            ("rope_theta", theta.map(Value::from)),
+        ] {
             if let Some(value) = value {
                 self.map.insert(key.to_owned(), value);
             }
-        };
-        put("num_attention_heads", asked.n_heads.map(Value::from));
-        put("rms_norm_eps", asked.norm_eps.map(Value::from));
-        put("rope_theta", asked.rope_theta.map(Value::from));
-        put(
-            "rope_scaling",
-            asked.rope_factor.map(|factor| {
-                let by = super::rope::Scaling::by(factor);
-                serde_json::json!({
-                    "rope_type": "llama3", "factor": by.factor, "low_freq_factor": by.low,
-                    "high_freq_factor": by.high, "original_max_position_embeddings": by.old,
-                })
-            }),
-        );
-        if let Some(theta) = asked.rope_theta {
-            for key in ["rope_scaling", "rope_parameters"] {
-                if let Some(Value::Object(within)) = self.map.get_mut(key)
-                    && !within.is_empty()
-                {
-                    within.insert("rope_theta".to_owned(), theta.into());
-                }
+        }
+        Ok(heads_asked)
+    }
+
+    /// Scales positions by what a person says, with Meta's constants where the document has none.
+    fn stretch(&mut self, factor: f64) -> Result<()> {
+        let fact = Fact::RopeFactor;
+        let key = Rope::key(self).unwrap_or("rope_scaling");
+        let mut within = self.object(key)?;
+        let (type_key, kind) = Rope::kind(&within)?;
+        if let Some(other) = kind.filter(|kind| *kind != "llama3") {
+            let said = format!("`{}` {other:?}", within.path(type_key));
+            return Err(Error::Contradiction { fact, asked: text(factor), file: self.file, said });
+        }
+        agreed(fact, self.file, Some(factor), within.number("factor")?)?;
+        let by = Scaling::by(factor);
+        let mut filled = vec![("factor", Value::from(by.factor))];
+        if kind.is_none() {
+            // An object for each kind of layer is no place for one factor.
+            Rope::of(self)?;
+            filled.extend([
+                ("rope_type", "llama3".into()),
+                ("low_freq_factor", by.low.into()),
+                ("high_freq_factor", by.high.into()),
+                ("original_max_position_embeddings", by.old.into()),
+            ]);
+        }
+        for (name, value) in filled {
+            if within.get(name).is_none() {
+                within.map.insert(name.to_owned(), value);
             }
         }
+        self.map.insert(key.to_owned(), Value::Object(within.map));
+        Ok(())
     }
 
     /// What all decoders say alike; `own` are the keys that the architecture reads beside them.
@@ -216,6 +242,8 @@ impl Config {
             vocab,
             norm_eps: self.number("rms_norm_eps")?.unwrap_or(1e-6),
             rope: Rope::of(self)?,
+            document: true,
+            heads_asked: false,
             tied: self.flag("tie_word_embeddings")?,
             windows: Windows::default(),
             biases: Biases::default(),

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use tensor::{Dtype, Tensor};
 
-use crate::code::{Architecture, state};
+use crate::code::{Architecture, Asked, state};
 use crate::module::{TensorId, Value};
 use crate::{Converted, Error, Fact, Result};
 pub(super) use layout::{HUGGING_FACE, Layout, META};
@@ -66,6 +66,10 @@ pub(super) struct Said {
     pub(super) rope: Rope,
     /// Whether the embeddings are the output's matrix where that has no tensor.
     pub(super) tied: bool,
+    /// Whether there is a document.
+    pub(super) document: bool,
+    /// Whether only a person says how many heads there are.
+    pub(super) heads_asked: bool,
     pub(super) windows: Windows,
     pub(super) biases: Biases,
     /// What a user should know.
@@ -149,7 +153,7 @@ impl Decoder {
     ) -> Result<Self> {
         let (file, keys) = (layout.file, &layout.keys);
         let wrong = |key: &str, found: u64, expected: String| Error::Param {
-            file,
+            file: said.document.then_some(file),
             key: key.to_owned(),
             found: found.to_string(),
             expected,
@@ -170,20 +174,35 @@ impl Decoder {
         let queries = size(layout.part(0, 0), 0)?;
         let heads = said.head_dim.and_then(|head_dim| queries.checked_div(head_dim));
         let Some(n_heads) = said.n_heads.or(heads) else {
-            return Err(Error::Missing { file, there: true, facts: vec![Fact::Heads], queries });
+            return Err(Error::Missing { file, there: said.document, facts: vec![Fact::Heads] });
         };
+        let asked = |expected: String| Error::Heads { found: n_heads, expected };
         let head_dim = said.head_dim.or_else(|| dim.checked_div(n_heads)).unwrap_or(0);
         if said.head_dim.is_none() && head_dim.checked_mul(n_heads) != Some(dim) {
-            return Err(wrong(keys.n_heads, n_heads, format!("a divisor of {} {dim}", keys.dim)));
+            let expected = format!("a divisor of {} {dim}", keys.dim);
+            return Err(if said.heads_asked {
+                asked(expected)
+            } else {
+                wrong(keys.n_heads, n_heads, expected)
+            });
         }
         if head_dim == 0 || !head_dim.is_multiple_of(2) {
-            return Err(wrong(keys.head_dim, head_dim, "an even size, whose halves are rotated".to_owned()));
+            return Err(if said.heads_asked && said.head_dim.is_none() {
+                asked(format!("heads of an even size, whose halves are rotated, and not of {head_dim}"))
+            } else {
+                wrong(keys.head_dim, head_dim, "an even size, whose halves are rotated".to_owned())
+            });
         }
         let wk = || size(layout.part(0, 1), 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
         let n_kv_heads = said.n_kv_heads.map_or_else(wk, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
-            let expected = format!("a divisor of {} {n_heads}", keys.n_heads);
-            return Err(wrong(keys.n_kv_heads, n_kv_heads, expected));
+            return Err(if !said.heads_asked {
+                wrong(keys.n_kv_heads, n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads))
+            } else if n_kv_heads == 0 {
+                asked(format!("heads no larger than the first dimension of `{}`", layout.part(0, 1)))
+            } else {
+                asked(format!("a multiple of {} {n_kv_heads}", keys.n_kv_heads))
+            });
         }
         let hidden = said.hidden.map_or_else(|| size(layout.part(0, 4), 0), Ok)?;
         let vocab = said.vocab.map_or_else(|| size(embedding(), 0), Ok)?;
@@ -386,22 +405,21 @@ impl Decoder {
 }
 
 /// What frequencies of positions tell of the size of a head where the layout's document is missing, and an
-/// error when neither they nor a person tell one of `facts`.
+/// error when neither they nor a person tell what a model needs.
 pub(super) fn without_document(
     layout: &'static Layout,
     tensors: &HashMap<&str, &Tensor<'_>>,
-    facts: impl IntoIterator<Item = (Fact, bool)>,
+    asked: &Asked,
 ) -> Result<Option<u64>> {
     let frequencies = tensors.iter().find(|(name, _)| Layout::is_frequencies(name));
     let head_dim = frequencies.and_then(|(_, tensor)| tensor.shape().first()?.checked_mul(2));
-    let told = |fact: Fact, said: bool| said || fact == Fact::Heads && head_dim.is_some();
-    let missing = facts.into_iter().filter(|(fact, said)| !told(*fact, *said));
+    let needed = |fact: Fact| fact != Fact::RopeFactor && (fact != Fact::Heads || head_dim.is_none());
+    let missing = asked.said().into_iter().filter(|(fact, said)| said.is_none() && needed(*fact));
     let facts: Vec<Fact> = missing.map(|(fact, _)| fact).collect();
     if facts.is_empty() {
         return Ok(head_dim);
     }
-    let queries = tensors.get(layout.part(0, 0).as_str()).and_then(|tensor| tensor.shape().first().copied());
-    Err(Error::Missing { file: layout.file, there: false, facts, queries: queries.unwrap_or(0) })
+    Err(Error::Missing { file: layout.file, there: false, facts })
 }
 
 #[cfg(test)]
@@ -577,7 +595,86 @@ pub(super) mod tests {
         let error = auto(&plain, &About { asked, ..About::default() }).expect_err("untold").to_string();
         assert_eq!(error, format!("{untold}`rope_theta` and `norm_eps`"));
         let error = auto(&[zeros("w", &[1])], &about).expect_err("no model").to_string();
-        assert_eq!(error, "this is no model that runs: no params.json or config.json beside it");
+        assert_eq!(error, "this is no model that runs: no known architecture");
+    }
+
+    #[test]
+    fn a_person_says_only_what_params_json_leaves_open() {
+        let whole = r#""dim": 16, "n_kv_heads": 2, "norm_eps": 1e-6, "rope_theta": 5e5"#;
+        let heads = |n_heads| Asked { n_heads: Some(n_heads), ..Asked::default() };
+        let factor = |factor| Asked { rope_factor: Some(factor), ..Asked::default() };
+        let outcome = |more: &str, asked: Asked| {
+            let about = About { asked, ..params(&format!("{{{whole}, {more}}}")) };
+            auto(&tensors(&META, 1), &about).map(|converted| converted.archive.data_pkl().to_vec())
+        };
+        let four = r#""n_heads": 4"#;
+        let unscaled = r#""n_heads": 4, "use_scaled_rope": false"#;
+        let scaled = r#""n_heads": 4, "use_scaled_rope": true, "rope_scaling_factor": 8"#;
+        let open = r#""n_heads": 4, "use_scaled_rope": true"#;
+        for (more, asked, expected) in [
+            (four, heads(2), "--n-heads is 2, but params.json says 4"),
+            (
+                four,
+                Asked { rope_theta: Some(1e4), ..Asked::default() },
+                "--rope-theta is 10000, but params.json says 500000",
+            ),
+            (
+                four,
+                Asked { norm_eps: Some(1e-5), ..Asked::default() },
+                "--norm-eps is 1e-5, but params.json says 1e-6",
+            ),
+            (unscaled, factor(8.0), "--rope-factor is 8, but params.json says `use_scaled_rope` false"),
+            (scaled, factor(32.0), "--rope-factor is 32, but params.json says 8"),
+        ] {
+            assert_eq!(outcome(more, asked).expect_err("two answers").to_string(), expected);
+        }
+        let same = outcome(scaled, Asked::default()).expect("right");
+        for more in [scaled, open, four] {
+            assert_eq!(outcome(more, factor(8.0)).expect("agreed"), same, "{more}");
+        }
+        let same = outcome(four, Asked::default()).expect("right");
+        assert_ne!(same, outcome(scaled, Asked::default()).expect("right"));
+        for more in [four, r#""n_heads": null"#] {
+            assert_eq!(outcome(more, heads(4)).expect("agreed"), same, "{more}");
+        }
+    }
+
+    #[test]
+    fn heads_that_only_a_person_says_are_blamed_on_no_document() {
+        let asked = |n_heads| Asked {
+            n_heads: Some(n_heads),
+            rope_theta: Some(1e4),
+            norm_eps: Some(1e-5),
+            ..Asked::default()
+        };
+        let error = |tensors: &[_], about: About| {
+            let error = model("llama", tensors, &about).expect_err("no such heads");
+            assert_eq!(error.document(), None, "{error}");
+            error.to_string()
+        };
+        let plain = tensors(&META, 1);
+        let of = |n_heads| About { asked: asked(n_heads), ..About::default() };
+        assert_eq!(error(&plain, of(5)), "--n-heads is 5, expected a divisor of dim 16");
+        assert_eq!(
+            error(&plain, of(16)),
+            "--n-heads is 16, expected heads of an even size, whose halves are rotated, and not of 1"
+        );
+        assert_eq!(
+            error(&plain, of(1)),
+            "--n-heads is 1, expected heads no larger than the first dimension of `layers.0.attention.wk.weight`"
+        );
+        let open = r#"{"norm_eps": 1e-5, "n_kv_heads": 3}"#;
+        assert_eq!(
+            error(&plain, About { asked: asked(4), ..params(open) }),
+            "--n-heads is 4, expected a multiple of n_kv_heads 3"
+        );
+        let hf = tensors(&HUGGING_FACE, 1);
+        assert_eq!(error(&hf, of(5)), "--n-heads is 5, expected a divisor of hidden_size 16");
+        // Frequencies of heads without elements tell nothing.
+        let mut empty = tensors(&META, 1);
+        empty.push(zeros("rope.freqs", &[0]));
+        let about = About { asked: Asked { n_heads: None, ..asked(1) }, ..About::default() };
+        assert_eq!(error(&empty, about), "there is no params.json, and the shapes do not tell `n_heads`");
     }
 
     #[test]

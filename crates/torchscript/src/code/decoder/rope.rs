@@ -43,13 +43,8 @@ pub(in crate::code) const THETA: f64 = 10_000.0;
 impl Rope {
     /// What config.json says: `rope_scaling`, else `rope_parameters`, with `rope_theta` in it or beside it.
     pub(super) fn of(config: &Config) -> Result<Self> {
-        let filled = |key: &&str| config.get(key).is_some_and(|value| *value != serde_json::json!({}));
-        let key = ["rope_scaling", "rope_parameters"].into_iter().find(filled);
-        let within = key.map(|key| config.object(key)).transpose()?;
-        let theta = match within.as_ref().map(|within| within.number("rope_theta")).transpose()?.flatten() {
-            Some(theta) => Some(theta),
-            None => config.number("rope_theta")?,
-        };
+        let theta = Self::theta(config)?;
+        let within = Self::within(config)?;
         for part in [Some(config), within.as_ref()].into_iter().flatten() {
             if part.number("partial_rotary_factor")?.is_some_and(|factor| factor < 1.0) {
                 return Err(part.unknown("partial_rotary_factor"));
@@ -59,9 +54,34 @@ impl Rope {
         Ok(Self { theta: theta.unwrap_or(THETA), scaling })
     }
 
-    fn scaling(config: &Config, within: &Config) -> Result<Option<Scaling>> {
+    /// The base that config.json says.
+    pub(super) fn theta(config: &Config) -> Result<Option<f64>> {
+        let within = Self::within(config)?;
+        match within.map(|within| within.number("rope_theta")).transpose()?.flatten() {
+            Some(theta) => Ok(Some(theta)),
+            None => config.number("rope_theta"),
+        }
+    }
+
+    /// The key of the object that says how positions are scaled.
+    pub(super) fn key(config: &Config) -> Option<&'static str> {
+        let filled = |key: &&str| config.get(key).is_some_and(|value| *value != serde_json::json!({}));
+        ["rope_scaling", "rope_parameters"].into_iter().find(filled)
+    }
+
+    fn within(config: &Config) -> Result<Option<Config>> {
+        Self::key(config).map(|key| config.object(key)).transpose()
+    }
+
+    /// How positions are scaled, and the key that says it.
+    pub(super) fn kind(within: &Config) -> Result<(&'static str, Option<&str>)> {
         let key = if within.get("rope_type").is_some() { "rope_type" } else { "type" };
-        match within.text(key)? {
+        Ok((key, within.text(key)?))
+    }
+
+    fn scaling(config: &Config, within: &Config) -> Result<Option<Scaling>> {
+        let (key, kind) = Self::kind(within)?;
+        match kind {
             None if within.values().any(Value::is_object) => Err(within.unknown("rope_type")),
             None | Some("default") => Ok(None),
             Some("llama3") => {

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::Tensor;
 
-use crate::code::Asked;
 use crate::code::decoder::rope::{Rope, Scaling, THETA};
 use crate::code::decoder::{Biases, META, Said, Windows};
-use crate::{Error, Result};
+use crate::code::{Asked, agreed, text};
+use crate::{Error, Fact, Result};
 
 /// Keys that say nothing about the result.
 const IGNORED: &[&str] = &["max_batch_size", "max_seq_len"];
@@ -110,14 +110,26 @@ impl LlamaParams {
         }
     }
 
-    /// Puts what a person says in place of what the document says.
-    pub(in crate::code) fn ask(&mut self, asked: &Asked) {
-        self.n_heads = asked.n_heads.or(self.n_heads);
-        self.rope_theta = asked.rope_theta.or(self.rope_theta);
-        self.norm_eps = asked.norm_eps.or(self.norm_eps);
-        if asked.rope_factor.is_some() {
-            (self.use_scaled_rope, self.rope_scaling_factor) = (Some(true), asked.rope_factor);
+    /// Puts what a person says where the document says nothing; whether only the person says how many heads.
+    ///
+    /// # Errors
+    /// When the document says something else.
+    pub(in crate::code) fn ask(&mut self, asked: &Asked) -> Result<bool> {
+        let file = META.file;
+        let heads_asked = self.n_heads.is_none() && asked.n_heads.is_some();
+        self.n_heads = agreed(Fact::Heads, file, asked.n_heads, self.n_heads)?;
+        self.rope_theta = agreed(Fact::RopeTheta, file, asked.rope_theta, self.rope_theta)?;
+        self.norm_eps = agreed(Fact::NormEps, file, asked.norm_eps, self.norm_eps)?;
+        if let Some(factor) = asked.rope_factor {
+            let fact = Fact::RopeFactor;
+            if self.use_scaled_rope == Some(false) {
+                let said = "`use_scaled_rope` false".to_owned();
+                return Err(Error::Contradiction { fact, asked: text(factor), file, said });
+            }
+            self.rope_scaling_factor = agreed(fact, file, Some(factor), self.rope_scaling_factor)?;
+            self.use_scaled_rope = Some(true);
         }
+        Ok(heads_asked)
     }
 
     /// The number of model-parallel shards, when the shapes are those of one of several: its attention has
@@ -159,6 +171,8 @@ impl LlamaParams {
                 scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::by(factor())),
             },
             tied: true,
+            document: true,
+            heads_asked: false,
             windows: Windows::default(),
             biases: Biases::default(),
             notes: unused.map(|key| format!("{}: `{}` is not used", META.file, key.escape_debug())).collect(),
@@ -185,7 +199,12 @@ impl LlamaParams {
 }
 
 fn wrong(key: &str, found: &impl ToString, expected: impl Into<String>) -> Error {
-    Error::Param { file: META.file, key: key.to_owned(), found: found.to_string(), expected: expected.into() }
+    Error::Param {
+        file: Some(META.file),
+        key: key.to_owned(),
+        found: found.to_string(),
+        expected: expected.into(),
+    }
 }
 
 #[cfg(test)]
