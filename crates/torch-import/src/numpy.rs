@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use pickle_vm::{Heap, ObjectId};
-use tensor::{ByteOrder, Dtype, Storage, Tensor};
+use tensor::{ByteOrder, Dtype, Tensor};
 
 use crate::Result;
 use crate::rebuild::{Rebuilder, bad};
@@ -58,18 +58,7 @@ fn tensor<'a>(rebuilder: &Rebuilder<'a, '_>, id: ObjectId, parts: &Parts) -> Res
         stride.reverse();
         stride
     };
-    // Bytes that stand in the file as they are stay there.
-    let in_place = match &data {
-        Cow::Borrowed(data) => rebuilder.container.storage_of(data),
-        Cow::Owned(_) => None,
-    };
-    let storage = if let Some(storage) = in_place {
-        storage
-    } else {
-        rebuilder.copies(id, data.len())?;
-        Storage::owned(data.into_owned())
-    };
-    let storage = storage.with_byte_order(order, dtype.component_size());
+    let storage = rebuilder.storage_of(id, &data)?.with_byte_order(order, dtype.component_size());
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }
 

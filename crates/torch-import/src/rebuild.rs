@@ -325,20 +325,18 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         };
         let found = legacy::storage(&bytes).map_err(|error| self.bad(id, &error.to_string()));
         let (dtype, range) = found?;
-        let within = bytes.get(range).unwrap_or_default();
-        // Bytes that stand in the file as they are stay there.
-        let in_place = match &bytes {
-            Cow::Borrowed(_) => self.container.storage_of(within),
-            Cow::Owned(_) => None,
-        };
-        let storage = if let Some(storage) = in_place {
-            storage
-        } else {
-            self.copies(id, bytes.len())?;
-            Storage::owned(within.to_vec())
-        };
+        let storage = self.storage_of(id, bytes.get(range).unwrap_or_default())?;
         self.loaded.insert(id, (dtype, storage.clone()));
         Ok((dtype, storage))
+    }
+
+    /// Bytes of the pickle as a storage: they stay in the file where they stand there as they are.
+    pub(crate) fn storage_of(&self, id: ObjectId, bytes: &[u8]) -> Result<Storage<'a>> {
+        if let Some(storage) = self.container.storage_of(bytes) {
+            return Ok(storage);
+        }
+        self.copies(id, bytes.len())?;
+        Ok(Storage::owned(bytes.to_vec()))
     }
 
     /// The storage of a reference, each once.
