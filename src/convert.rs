@@ -459,8 +459,6 @@ fn summary(
     let seconds = elapsed.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let speed = written.len as f64 / 1e9 / seconds.max(1e-9);
-    // Of a small file it would be the time in which a process starts.
-    let speed = if written.len < 100_000_000 { String::new() } else { format!(", {speed:.2} GB/s") };
     let names: Vec<&str> = misc.iter().map(|(name, _)| name.as_str()).collect();
     let mut taken = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     if converted.kind != Kind::Weights && !beside::has_tokenizer(misc) {
@@ -485,7 +483,7 @@ fn summary(
     for (label, value) in [
         ("module", kind),
         ("holds", format!("{}, {} parameters", counted(tensors.len(), "tensor"), count(parameters))),
-        ("size", format!("{} in {seconds:.2} s{speed}", bytes(written.len))),
+        ("size", format!("{} in {seconds:.2} s, {speed:.2} GB/s", bytes(written.len))),
         ("misc", taken),
         ("manifest", hex(&written.manifest_hash)),
     ] {
