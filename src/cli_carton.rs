@@ -31,8 +31,9 @@ pub(crate) struct Pack {
     pub(crate) tensor: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Compression {
+    /// Zstandard where it saves something; model/model.pt is stored, so that it can be mapped
     Auto,
     Stored,
     Deflate,

@@ -12,6 +12,7 @@ use tensor::{StorageId, Tensor};
 use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound, Risk};
 
 use crate::beside::file_name;
+use crate::cli::Usage;
 use crate::inspect_carton;
 use crate::sources::Sources;
 use crate::terminal::{self, BOLD, DIM, bytes, count, safe};
@@ -46,6 +47,12 @@ pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
 fn inspect(args: &cli::Inspect, file: &PathBuf, index: usize) -> Result<()> {
     refusals::address(file)?;
     if inspect_carton::is_carton(file) {
+        if args.sha256 || args.all {
+            bail!(Usage(
+                "--sha256 and --all are about checkpoints; `torch2carton verify` compares a carton's hashes"
+                    .to_owned()
+            ));
+        }
         return inspect_carton::run(file, args.json);
     }
     // Here a shard stands for itself.

@@ -17,7 +17,8 @@ use crate::terminal::{self, BOLD, DIM, bytes, safe};
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
-const MODEL_PT: &str = "model/model.pt";
+/// Where a converted checkpoint lies in its carton.
+pub(crate) const MODEL_PT: &str = "model/model.pt";
 /// Where the names of a zip file's entries are sought, in bytes from its end.
 const TAIL: usize = 1 << 20;
 

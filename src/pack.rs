@@ -15,6 +15,7 @@ use zip_layout::Content;
 
 use crate::beside::{file_name, folder};
 use crate::cli::{self, Usage};
+use crate::inspect_carton::MODEL_PT;
 use crate::npy::{self, Array};
 use crate::output;
 use crate::repack::{self, is_bookkeeping, refused, told};
@@ -300,8 +301,14 @@ fn compressed(
     let mut before = 0_u64;
     let mut packed = Vec::with_capacity(contents.len());
     for (path, blob) in contents {
-        let done = spill.compress(*blob, compression, &mut |done| progress.set(before.saturating_add(done)));
-        packed.push(done.with_context(|| format!("cannot compress `{}`", path.escape_debug()))?);
+        let mut progress = |done| progress.set(before.saturating_add(done));
+        packed.push(if how == cli::Compression::Auto && *path == MODEL_PT {
+            // Weights shrink by little, and can be mapped out of a carton only where they are stored.
+            None
+        } else {
+            let done = spill.compress(*blob, compression, &mut progress);
+            done.with_context(|| format!("cannot compress `{}`", path.escape_debug()))?
+        });
         before = before.saturating_add(blob.len());
     }
     Ok((packed, spill.finish()?))

@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use carton_format::{Links, Manifest, Problems};
 use carton_reader::{Carton, Entry, Method};
 use carton_writer::{File, Written};
 use tensor::Storage;
+use torch_import::Container;
 use zip_layout::{Content, Packed};
 
 use crate::beside::file_name;
+use crate::inspect_carton::is_carton;
 use crate::output::Output;
+use crate::sources::quoted;
 use crate::terminal::{self, Progress};
 
 /// An entry of a packed carton and what is needed to write it again.
@@ -111,8 +114,23 @@ pub(crate) fn absent(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
     Ok(absent)
 }
 
+/// The format of a file that is a checkpoint and no carton.
+pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
+    if !path.is_file() || is_carton(path) {
+        return None;
+    }
+    Container::open(path).ok().map(|container| container.format().name())
+}
+
 /// An error of the reader; the problems of a document are told one by one.
 pub(crate) fn told(path: &Path, error: carton_reader::Error) -> anyhow::Error {
+    if let Some(format) = checkpoint_format(path) {
+        let shown = quoted(path);
+        return anyhow!(
+            "{}: a checkpoint ({format}), not a carton; `torch2carton {shown}` makes one",
+            path.display()
+        );
+    }
     match error {
         carton_reader::Error::Format(carton_format::Error::Document(problems)) => refused(path, &problems),
         other => anyhow::Error::new(other).context(path.display().to_string()),

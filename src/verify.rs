@@ -15,16 +15,14 @@ use torch_import::Checkpoint;
 
 use crate::beside::file_name;
 use crate::cli::{self, Usage};
-use crate::inspect_carton::view;
-use crate::repack::counted;
+use crate::inspect_carton::{MODEL_PT, view};
+use crate::repack::{checkpoint_format, counted, told};
 use crate::select::select;
 use crate::sources::Sources;
 use crate::terminal::{self, Progress, bytes, safe};
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
-/// Where a converted checkpoint lies in its carton.
-const MODEL_PT: &str = "model/model.pt";
 /// Windows that wait for the comparison, at most.
 const QUEUE: usize = 4;
 
@@ -39,6 +37,7 @@ pub(crate) fn run(args: &cli::Verify, quiet: bool) -> Result<()> {
         Ok(carton) => carton,
         // Nothing was read, so nothing is known of it.
         Err(error @ (Error::Map(_) | Error::Io { .. })) => return Err(error.into()),
+        Err(error) if checkpoint_format(file).is_some() => return Err(told(file, error)),
         Err(error) => {
             let problems = match &error {
                 Error::Format(carton_format::Error::Document(problems)) => {
@@ -63,10 +62,18 @@ pub(crate) fn run(args: &cli::Verify, quiet: bool) -> Result<()> {
         report.findings.iter().map(|finding| (finding.entry.clone(), finding.what.clone())).collect();
     let mut compared = None;
     if !args.against.is_empty() {
-        let against = against(&carton, args)?;
-        findings.extend(against.differences.into_iter().map(|what| (MODEL_PT.to_owned(), what)));
-        report.notes.extend(against.notes);
-        compared = Some(against.compared);
+        match against(&carton, args) {
+            Ok(against) => {
+                findings.extend(against.differences.into_iter().map(|what| (MODEL_PT.to_owned(), what)));
+                report.notes.extend(against.notes);
+                compared = Some(against.compared);
+            }
+            // What is damaged cannot be compared either.
+            Err(error) if !findings.is_empty() => {
+                findings.push((MODEL_PT.to_owned(), format!("not compared: {error:#}")));
+            }
+            Err(error) => return Err(error),
+        }
     }
     let printed = print(args, Some(&carton), &report, &findings, compared);
     if printed.is_ok() && !quiet && !args.json {
