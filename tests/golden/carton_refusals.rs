@@ -473,6 +473,27 @@ fn a_model_is_compared_with_its_checkpoint() {
 }
 
 #[test]
+fn a_checkpoint_is_no_carton() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let mut texts = String::new();
+    write(root.join("plain.pth"), std::fs::read(folder().join("checkpoints/plain.pth")).expect("checked in"));
+    for args in [
+        &["verify", "plain.pth"] as &[&str],
+        &["unpack", "plain.pth", "-C", "out"],
+        &["shrink", "plain.pth", "--base", "https://example.com", "--blobs", "blobs", "-o", "small.carton"],
+        &["resolve", "plain.pth", "-o", "out.carton"],
+    ] {
+        refused(&mut texts, root, args[0], args);
+    }
+    ok(root, &["plain.pth", "-q"]);
+    for flag in ["--sha256", "--all"] {
+        refused(&mut texts, root, flag, &["inspect", flag, "plain.carton"]);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
 fn every_conversion_is_bit_equal_to_its_checkpoint() {
     let scratch = scratch();
     let root = scratch.path();
