@@ -49,7 +49,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
 
     let (checkpoint, read_notes) =
         sources.read(&containers, &|file, checkpoint| judge(args, file, checkpoint))?;
-    let kept_names = unknown_globals(&checkpoint, file);
+    let kept_names = [Risk::Dangerous, Risk::Unknown].map(|risk| kept_names(&checkpoint, risk, file));
     let selected = select(&args.select, &checkpoint).with_context(|| shown(file))?;
     let values = if args.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
     let value_count = checkpoint.values.len();
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
             .iter()
             .chain(&left_out)
             .chain(&code)
-            .chain(&kept_names)
+            .chain(kept_names.iter().flatten())
             .chain(&selected.notes)
             .chain(&converted.notes);
         notes.for_each(terminal::note);
@@ -121,23 +121,24 @@ fn judge(args: &cli::Convert, file: &Path, checkpoint: &Checkpoint<'_>) -> Resul
     Ok(())
 }
 
-/// A note on the globals that are kept as names.
-fn unknown_globals(checkpoint: &Checkpoint<'_>, file: &Path) -> Option<String> {
+/// A note on the globals of a risk, which are kept as names.
+fn kept_names(checkpoint: &Checkpoint<'_>, risk: Risk, file: &Path) -> Option<String> {
     const SHOWN: usize = 3;
-    let names = checkpoint.globals.iter().filter(|global| global.risk() != Risk::Known);
+    let names = checkpoint.globals.iter().filter(|global| global.risk() == risk);
     let names: Vec<String> = names.map(ToString::to_string).collect();
     let more = match names.len().saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let subject = match names.len() {
+    let subject = counted(names.len(), &format!("{} global", risk.name()));
+    let kept = match names.len() {
         0 => return None,
-        1 => "1 global that is not known stays a name and runs".to_owned(),
-        many => format!("{many} globals that are not known stay names and run"),
+        1 => "stays a name and runs",
+        _ => "stay names and run",
     };
     let first = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
     let path = sources::quoted(file);
-    Some(format!("{subject} nothing: {first}{more}; `torch2carton scan {path}` lists them"))
+    Some(format!("{subject} {kept} nothing: {first}{more}; `torch2carton scan {path}` lists them"))
 }
 
 /// What can be said before the file is opened.
