@@ -1,19 +1,22 @@
 //! `torch2carton scan`: what a file would do to whoever loads it with Python's own unpickler.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
 use torch_import::{Risk, Scan, Use};
 
-use crate::cli::{self, Usage};
+use crate::cli;
 use crate::refusals;
-use crate::terminal::{BOLD, DIM, safe};
+use crate::terminal::{BOLD, DIM, counted, safe};
 
 /// Version of the objects that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
+/// Unknown globals that a verdict names, and calls of one that are shown without `--all`.
+const SHOWN: usize = 3;
 
 /// What became of the files.
 #[derive(Default)]
@@ -23,6 +26,8 @@ pub(crate) struct Outcome {
     not_scanned: usize,
     /// Files in folders that are no checkpoints by content and name.
     others: usize,
+    /// Folders without a file that can be scanned: who names one expects that there is.
+    empty: usize,
 }
 
 impl Outcome {
@@ -30,7 +35,7 @@ impl Outcome {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self { found: 1.., .. } => ExitCode::from(1),
-            Self { not_scanned: 1.., .. } => ExitCode::from(2),
+            Self { not_scanned: 1.., .. } | Self { empty: 1.., .. } => ExitCode::from(2),
             _ => ExitCode::SUCCESS,
         }
     }
@@ -45,30 +50,80 @@ pub(crate) fn run(args: &cli::Scan, quiet: bool) -> Result<Outcome> {
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     for path in &args.files {
         refusals::address(path)?;
-        if !path.exists() {
-            bail!(Usage(format!("there is no file {}", path.display())));
-        }
     }
     for path in &args.files {
         if path.is_dir() {
-            for file in files(path)? {
-                one(args, quiet, &file, true, &mut out, &mut outcome)?;
-            }
+            folder(args, quiet, path, &mut out, &mut outcome)?;
+        } else if !path.exists() {
+            outcome.not_scanned = outcome.not_scanned.saturating_add(1);
+            not_scanned(args, path, "there is no such file", &mut out)?;
         } else {
             one(args, quiet, path, false, &mut out, &mut outcome)?;
         }
     }
-    if !(quiet || args.json || outcome.files() == 1 && outcome.others == 0) {
-        let Outcome { clean, found, not_scanned, others } = outcome;
-        let files = outcome.files();
-        let others = if others > 0 { format!("; {others} other files skipped") } else { String::new() };
+    let only_one = outcome.files().saturating_add(outcome.empty) == 1 && outcome.others == 0;
+    if !(quiet || args.json || only_one || outcome.files() == 0) {
+        let Outcome { clean, found, not_scanned, others, .. } = outcome;
+        let files = counted(outcome.files(), "file");
+        let others = match others {
+            0 => String::new(),
+            others => format!("; {} skipped", counted(others, "other file")),
+        };
         writeln!(
             out,
-            "{BOLD}{files} files: {clean} clean, {found} with findings, {not_scanned} not scanned to the end{BOLD:#}{others}"
+            "{BOLD}{files}: {clean} clean, {found} with findings, {not_scanned} not scanned to the end{BOLD:#}{others}"
         )?;
     }
     out.flush()?;
     Ok(outcome)
+}
+
+/// Scans all files below a folder.
+fn folder(
+    args: &cli::Scan,
+    quiet: bool,
+    path: &Path,
+    out: &mut dyn Write,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let (scanned, others) = (outcome.files(), outcome.others);
+    let files = match files(path) {
+        Ok(files) => files,
+        Err(error) => {
+            outcome.not_scanned = outcome.not_scanned.saturating_add(1);
+            return Ok(not_scanned(args, path, &format!("{error:#}"), out)?);
+        }
+    };
+    for file in files {
+        one(args, quiet, &file, true, out, outcome)?;
+    }
+    if outcome.files() == scanned {
+        outcome.empty = outcome.empty.saturating_add(1);
+        let text = match outcome.others.saturating_sub(others) {
+            0 => "the folder holds no file".to_owned(),
+            others => {
+                format!(
+                    "the folder holds no checkpoint and no pickle, only {}",
+                    counted(others, "other file")
+                )
+            }
+        };
+        not_scanned(args, path, &text, out)?;
+    }
+    Ok(())
+}
+
+/// Says why a file or folder was not scanned.
+fn not_scanned(args: &cli::Scan, path: &Path, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    if args.json {
+        let verdict = Verdict::NotScanned.name();
+        let file = path.display().to_string();
+        let object =
+            json!({ "schema_version": SCHEMA_VERSION, "file": file, "verdict": verdict, "missed": [text] });
+        writeln!(out, "{object}")
+    } else {
+        writeln!(out, "{BOLD}{}{BOLD:#}: not scanned: {}", safe(path.display()), safe(text))
+    }
 }
 
 /// All files below a folder, sorted; links to folders are not followed.
@@ -108,17 +163,7 @@ fn one(
         }
         Err(error) => {
             outcome.not_scanned = outcome.not_scanned.saturating_add(1);
-            let text = error.to_string();
-            if args.json {
-                writeln!(
-                    out,
-                    "{}",
-                    json!({ "schema_version": SCHEMA_VERSION, "file": file.display().to_string(), "verdict": "not scanned", "missed": [text] })
-                )?;
-            } else {
-                writeln!(out, "{BOLD}{}{BOLD:#}: not scanned: {}", safe(file.display()), safe(text))?;
-            }
-            return Ok(());
+            return Ok(not_scanned(args, file, &error.to_string(), out)?);
         }
     };
     let verdict = Verdict::of(&scan, args.deny_unknown);
@@ -172,14 +217,26 @@ impl Verdict {
     }
 }
 
-/// How many globals of a risk there are.
-fn count(scan: &Scan, risk: Risk) -> usize {
-    let names: std::collections::HashSet<(&str, &str)> = scan
-        .uses()
-        .filter(|(_, found)| found.risk == risk)
-        .map(|(_, found)| (found.global.module.as_str(), found.global.name.as_str()))
-        .collect();
-    names.len()
+/// The globals of a risk, each once.
+fn names(scan: &Scan, risk: Risk) -> BTreeSet<(&str, &str)> {
+    let found = scan.uses().filter(|(_, found)| found.risk == risk);
+    found.map(|(_, found)| (found.global.module.as_str(), found.global.name.as_str())).collect()
+}
+
+/// `clean`, unless something unknown was let pass.
+fn clean(unknown: &BTreeSet<(&str, &str)>) -> String {
+    if unknown.is_empty() {
+        return "clean".to_owned();
+    }
+    let first: Vec<String> =
+        unknown.iter().take(SHOWN).map(|(module, name)| safe(format!("{module}.{name}"))).collect();
+    let more = match unknown.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (globals, first) = (counted(unknown.len(), "unknown global"), first.join(", "));
+    let findings = if unknown.len() == 1 { "it a finding" } else { "them findings" };
+    format!("clean but for {globals}: {first}{more} (--deny-unknown makes {findings})")
 }
 
 fn print(
@@ -189,18 +246,19 @@ fn print(
     verdict: Verdict,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let [known, unknown, dangerous] =
-        [Risk::Known, Risk::Unknown, Risk::Dangerous].map(|risk| count(scan, risk));
-    let s = if scan.count == 1 { "" } else { "s" };
-    let pickles = format!("{}, {} pickle{s}", scan.format, scan.count);
+    let unknown_names = names(scan, Risk::Unknown);
+    let (known, unknown) = (names(scan, Risk::Known).len(), unknown_names.len());
+    let dangerous = names(scan, Risk::Dangerous).len();
+    let pickles = format!("{}, {}", scan.format, counted(scan.count, "pickle"));
     let globals = match (dangerous, unknown) {
-        (0, 0) => format!("{known} known globals"),
-        (0, _) => format!("{known} known and {unknown} unknown globals"),
-        _ => format!("{known} known, {unknown} unknown and {dangerous} dangerous globals"),
+        (0, 0) => counted(known, "known global"),
+        (0, _) => format!("{known} known and {}", counted(unknown, "unknown global")),
+        _ => format!("{known} known, {unknown} unknown and {}", counted(dangerous, "dangerous global")),
     };
     let verdict = match verdict {
-        Verdict::NotScanned => "not scanned to the end",
-        verdict => verdict.name(),
+        Verdict::NotScanned => "not scanned to the end".to_owned(),
+        Verdict::Clean => clean(&unknown_names),
+        Verdict::Findings => verdict.name().to_owned(),
     };
     writeln!(out, "{BOLD}{}{BOLD:#}: {verdict} ({pickles}, {globals})", safe(file.display()))?;
     for risk in [Risk::Dangerous, Risk::Unknown, Risk::Known] {
@@ -220,13 +278,17 @@ fn print(
                 global.offset,
                 safe(&pickle.record)
             )?;
-            if risk != Risk::Dangerous && !(args.all || args.deny_unknown) {
-                continue;
-            }
-            for call in calls {
+            let all = risk == Risk::Dangerous || args.all || args.deny_unknown;
+            // A call without arguments makes an empty instance; what it is given may be a command.
+            let shown = calls.iter().filter(|call| all || call.has_arguments);
+            for call in shown.take(if all { calls.len() } else { SHOWN }) {
                 writeln!(out, "  {:<12} {} at 0x{:x}: {}", "", call.opcode, call.offset, safe(&call.text))?;
             }
-            if *more > 0 {
+            let left = calls.iter().filter(|call| call.has_arguments).count().saturating_sub(SHOWN);
+            if !all && left > 0 {
+                writeln!(out, "  {:<12} and more, which --all shows", "")?;
+            }
+            if all && *more > 0 {
                 writeln!(out, "  {:<12} and {more} more times", "")?;
             }
         }

@@ -59,10 +59,51 @@ fn exit_statuses_say_what_was_found() {
     // A finding is what counts where there are both.
     assert_eq!(status(&["hostile/no_stop.pkl", "hostile/os_system.pth"]), Some(1));
     assert_eq!(status(&["nothing_here.pth"]), Some(2));
+    // The others are scanned all the same.
+    assert_eq!(status(&["nothing_here.pth", "hostile/os_system.pth"]), Some(1));
+    assert_eq!(status(&["nothing_here.pth", "checkpoints/plain.pth"]), Some(2));
     assert_eq!(status(&["s3://bucket/model.pth"]), Some(2));
     // The storages' checksums are compared on demand.
     assert_eq!(status(&["hostile/bad_crc_storage.pth"]), Some(0));
     assert_eq!(status(&["--checksums", "hostile/bad_crc_storage.pth"]), Some(1));
+}
+
+#[test]
+fn what_is_missing_is_not_scanned() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let folder = scratch.path().join("empty");
+    fs::create_dir(&folder).expect("it can be made");
+    let folder = folder.to_string_lossy();
+    let told =
+        |args: &[&str]| transcript(&torch2carton([&["scan"], args].concat())).replace(&*folder, "EMPTY");
+    let mut texts = told(&["hostile/os_system.pth", "nothing_here.pth"]);
+    texts += &told(&["nothing_here.pth"]);
+    texts += &told(&["--json", "nothing_here.pth"]);
+    // A job that is given the wrong folder must not pass.
+    texts += &told(&[&folder]);
+    texts += &told(&["--json", &folder]);
+    texts += &told(&["-q", "checkpoints/plain.pth", &folder]);
+    fs::write(scratch.path().join("empty/notes.txt"), "no checkpoint").expect("it can be written");
+    texts += &told(&[&folder]);
+    texts += &told(&["checkpoints/plain.pth", &folder]);
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn what_is_unknown_is_told() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let file = scratch.path().join("unknown.pkl");
+    // A call without arguments, one of what it returns, and four of another function.
+    let mut pickle = b"\x80\x02(cfarm\ncow\n)RX\x05\0\0\0hello\x85R".to_vec();
+    (0..4).for_each(|n| pickle.extend([b"cfarm\nrun\nK".as_slice(), &[n], b"\x85R"].concat()));
+    // Nine without arguments hide none.
+    (0..9).for_each(|_| pickle.extend(b"cfarm\nhen\n)R"));
+    pickle.extend(b"cfarm\nhen\nK\x09\x85Rt.");
+    fs::write(&file, pickle).expect("it can be written");
+    let file = file.to_string_lossy();
+    let told = |args: &[&str]| transcript(&torch2carton([&["scan"], args].concat())).replace(&*file, "FILE");
+    let text = told(&[&file]) + &told(&["--all", &file]) + &told(&["--deny-unknown", &file]);
+    insta::assert_snapshot!(text + &told(&["pickles/instances_2.pkl", "pickles/python2_0.pkl"]));
 }
 
 #[test]
@@ -106,10 +147,7 @@ fn dangerous_globals_stop_a_conversion() {
     );
     let (code, text) = convert(&["--allow-dangerous", file]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(
-        text.contains("note: 1 global that is not known stays a name and runs nothing: os.system; "),
-        "{text}"
-    );
+    assert!(text.contains("note: 1 dangerous global stays a name and runs nothing: os.system; "), "{text}");
     // inspect never refuses.
     assert_eq!(torch2carton(["inspect", file]).status.code(), Some(0));
 }

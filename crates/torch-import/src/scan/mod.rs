@@ -84,6 +84,8 @@ pub struct Call {
     pub offset: u64,
     /// The call in Python's notation, cut short.
     pub text: String,
+    /// Whether the global, or what it returned, is itself called here, with arguments.
+    pub has_arguments: bool,
 }
 
 /// An irregularity.

@@ -124,10 +124,22 @@ impl Names {
         place
     }
 
-    fn call(&mut self, place: usize, opcode: Opcode, offset: u64, text: impl FnOnce() -> String) {
+    fn call(
+        &mut self,
+        place: usize,
+        (opcode, offset): (Opcode, u64),
+        has_arguments: bool,
+        text: impl FnOnce() -> String,
+    ) {
         let Some(found) = self.uses.get_mut(place) else { return };
+        // Many calls that are given nothing do not hide one that is.
+        let first = found.calls.iter().position(|call| !call.has_arguments);
+        if let Some(first) = first.filter(|_| has_arguments && found.calls.len() >= CALLS_MAX) {
+            found.calls.remove(first);
+            found.more = found.more.saturating_add(1);
+        }
         if found.calls.len() < CALLS_MAX {
-            found.calls.push(Call { opcode: opcode.name(), offset, text: text() });
+            found.calls.push(Call { opcode: opcode.name(), offset, text: text(), has_arguments });
         } else {
             found.more = found.more.saturating_add(1);
         }
@@ -140,17 +152,22 @@ impl Names {
                 Object::Instance(instance) => {
                     let given = heap.items(instance.args).unwrap_or_default().iter().copied();
                     let more = instance.kwargs().and_then(|kwargs| heap.entries(kwargs)).unwrap_or_default();
-                    let given = given.chain(more.iter().map(|(_, value)| *value));
-                    for part in self.called(heap, instance).into_iter().chain(given) {
+                    let given: Vec<ObjectId> = given.chain(more.iter().map(|(_, value)| *value)).collect();
+                    let called = self.called(heap, instance).map(|callable| (callable, !given.is_empty()));
+                    for (part, has_arguments) in
+                        called.into_iter().chain(given.iter().map(|part| (*part, false)))
+                    {
                         if let Some(place) = self.risky.get(&part) {
-                            self.call(*place, instance.how.opcode(), offset, || heap.display(id).to_string());
+                            let at = (instance.how.opcode(), offset);
+                            self.call(*place, at, has_arguments, || heap.display(id).to_string());
                         }
                     }
                 }
                 Object::Persistent(pid) => {
                     for part in heap.items(*pid).unwrap_or_default() {
                         if let Some(place) = self.risky.get(part) {
-                            self.call(*place, Opcode::BinPersId, offset, || heap.display(*pid).to_string());
+                            let at = (Opcode::BinPersId, offset);
+                            self.call(*place, at, false, || heap.display(*pid).to_string());
                         }
                     }
                 }
@@ -192,7 +209,7 @@ impl Names {
             let parts: Vec<ObjectId> = values.chain([*target, *state]).chain(inner).collect();
             for part in parts {
                 if let Some(place) = self.risky.get(&part) {
-                    self.call(*place, Opcode::Build, *offset, || match heap.global(*target) {
+                    self.call(*place, (Opcode::Build, *offset), false, || match heap.global(*target) {
                         Some(_) => format!("{} with state {}", heap.display(*target), heap.display(*state)),
                         // What is recorded of an instance has its states.
                         None => heap.display(*target).to_string(),
