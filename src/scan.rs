@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
-use torch_import::{Risk, Scan, Use};
+use torch_import::{Risk, Scan, Step, Use};
 
 use crate::cli;
 use crate::refusals;
@@ -276,7 +276,7 @@ fn print(
                 risk.name(),
                 safe(global),
                 global.offset,
-                safe(&pickle.record)
+                safe(&pickle.place)
             )?;
             let all = risk == Risk::Dangerous || args.all || args.deny_unknown;
             // A call without arguments makes an empty instance; what it is given may be a command.
@@ -298,7 +298,7 @@ fn print(
     }
     for pickle in &scan.pickles {
         if let Some(error) = &pickle.error {
-            writeln!(out, "  {DIM}{:<10}{DIM:#} {}: {}", "unread", safe(&pickle.record), safe(error))?;
+            writeln!(out, "  {DIM}{:<10}{DIM:#} {}: {}", "unread", safe(&pickle.place), safe(error))?;
         }
     }
     for missed in &scan.missed {
@@ -316,8 +316,14 @@ fn object(file: &Path, scan: &Scan, verdict: Verdict) -> Json {
         .iter()
         .map(|pickle| {
             let globals: Vec<Json> = pickle.uses.iter().map(global).collect();
+            let mut way = pickle.place.0.iter().map(|step| match step {
+                Step::Part(name) => json!(name),
+                Step::Record(name) => json!(name),
+                Step::Bytes(offset) => json!(offset),
+            });
             json!({
-                "record": pickle.record,
+                "record": way.next(),
+                "within": way.collect::<Vec<Json>>(),
                 "offset": pickle.offset,
                 "error": pickle.error.as_ref().map(ToString::to_string),
                 "globals": globals,

@@ -121,7 +121,8 @@ fn a_file_cut_anywhere_is_never_clean() {
 
 #[test]
 fn the_object_for_programs() {
-    let output = torch2carton(["scan", "--json", "malicious/getattr.pkl", "malicious/wrong_crc.pth"]);
+    let files = ["malicious/getattr.pkl", "malicious/wrong_crc.pth", "malicious/nested_twice.pkl"];
+    let output = torch2carton([&["scan", "--json"], files.as_slice()].concat());
     let lines = String::from_utf8(output.stdout).expect("UTF-8");
     let objects: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     insta::assert_snapshot!(serde_json::to_string_pretty(&objects).expect("it was JSON"));

@@ -42,5 +42,5 @@ pub use error::{Error, Result};
 pub use globals::Global;
 pub use pickles::Pickles;
 pub use risk::Risk;
-pub use scan::{Call, Finding, Scan, ScannedPickle, Use};
+pub use scan::{Call, Finding, Place, Scan, ScannedPickle, Step, Use};
 pub use shards::{Index, Merged, ModelSizes, Shard, model_parallel, union};

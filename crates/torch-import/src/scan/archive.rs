@@ -6,7 +6,7 @@ use std::io::Read;
 use flate2::read::DeflateDecoder;
 use zip_index::{Entry, Method, Survey};
 
-use super::{Item, Scanner, numpy_objects};
+use super::{Item, Place, Scanner, Step, numpy_objects};
 use crate::container::{inflate, sniff, tar};
 
 /// What PyTorch itself unpickles, by the ends of the records' names.
@@ -30,9 +30,9 @@ pub(super) fn is_archive(bytes: &[u8]) -> bool {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn archive(&mut self, record: &str, bytes: &'a [u8], depth: usize) {
+    pub(super) fn archive(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
         let survey = Survey::of(bytes);
-        let place = if record.is_empty() { String::new() } else { format!("{record}: ") };
+        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         for oddity in survey.oddities {
             if oddity.kind == "cut" {
                 self.scan.missed.push(format!("{place}{}", oddity.text));
@@ -57,13 +57,12 @@ impl<'a> Scanner<'a> {
             self.scan.notes.push(format!("{place}the archive carries no checksums"));
         }
         for entry in &survey.entries {
-            let name = entry.name.escape_debug();
-            let shown = if record.is_empty() { format!("`{name}`") } else { format!("{record}, `{name}`") };
-            self.entry(shown, entry, bytes, (is_checkpoint, sums, depth));
+            let record = record.with(Step::Record(entry.name.clone()));
+            self.entry(record, entry, bytes, (is_checkpoint, sums, depth));
         }
     }
 
-    fn entry(&mut self, record: String, entry: &Entry, bytes: &'a [u8], within: (bool, bool, usize)) {
+    fn entry(&mut self, record: Place, entry: &Entry, bytes: &'a [u8], within: (bool, bool, usize)) {
         let (is_checkpoint, sums, depth) = within;
         let stored = bytes.get(entry.data.clone()).unwrap_or_default();
         if stored.is_empty() {
@@ -106,7 +105,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A record inflated into memory, where all that are to be scanned lie together.
-    fn inflated(&mut self, record: &str, entry: &Entry, stored: &[u8]) -> Option<Vec<u8>> {
+    fn inflated(&mut self, record: &Place, entry: &Entry, stored: &[u8]) -> Option<Vec<u8>> {
         let bytes = (entry.len <= self.room).then(|| {
             inflate::to_memory(stored, entry).unwrap_or_else(|error| {
                 self.find("damaged", error.to_string());
@@ -124,7 +123,7 @@ impl<'a> Scanner<'a> {
         bytes
     }
 
-    fn compare(&mut self, record: &str, entry: &Entry, stored: &[u8]) {
+    fn compare(&mut self, record: &Place, entry: &Entry, stored: &[u8]) {
         let found = crc(stored, entry.method);
         if found != entry.crc {
             let expected = entry.crc;
@@ -145,7 +144,7 @@ impl<'a> Scanner<'a> {
                     let expected = matches!(bare, "pickle" | "sys_info");
                     if expected || (!matches!(bare, "storages" | "tensors") && sniff::holds_something(bytes))
                     {
-                        let record = format!("`{}`", name.escape_debug());
+                        let record = Place(vec![Step::Record(name)]);
                         self.work.push_back(Item { record, bytes: bytes.into(), depth: 1, expected });
                     }
                 }

@@ -11,6 +11,7 @@ mod pickle;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::fmt;
 use std::path::Path;
 
 use mapped::MappedFile;
@@ -50,14 +51,49 @@ pub struct Scan {
 /// One pickle of a file.
 #[derive(Clone, Debug)]
 pub struct ScannedPickle {
-    /// The record that holds it, such as `archive/data.pkl`.
-    pub record: String,
-    /// Where it starts, in bytes from the start of the record.
+    /// What holds it.
+    pub place: Place,
+    /// Where it starts, in bytes from the start of its place.
     pub offset: u64,
     /// What it names.
     pub uses: Vec<Use>,
     /// Why it could not be read to its end.
     pub error: Option<pickle_vm::Error>,
+}
+
+/// What holds a pickle: the way down to it from the file. As text it is for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place(pub Vec<Step>);
+
+/// A step on the way down to a pickle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A part of the file that this crate has named, such as `pickle`.
+    Part(&'static str),
+    /// A record of an archive, by its name there.
+    Record(String),
+    /// A byte string in pickles, by its offset from the start of what holds them.
+    Bytes(u64),
+}
+
+impl Place {
+    fn with(&self, step: Step) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, step) in self.0.iter().enumerate() {
+            f.write_str(if index > 0 { ", " } else { "" })?;
+            match step {
+                Step::Part(name) => f.write_str(name)?,
+                Step::Record(name) => write!(f, "`{}`", name.escape_debug())?,
+                Step::Bytes(offset) => write!(f, "bytes at 0x{offset:x}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A global, and what is done with it.
@@ -137,7 +173,8 @@ impl Scan {
                     let bytes = file.bytes().get(range.clone()).unwrap_or_default();
                     let found = pickle::run(bytes);
                     self.count = self.count.saturating_add(1);
-                    self.keep(record, range.start as u64, found.uses, found.error);
+                    let place = Place(vec![Step::Part(record)]);
+                    self.keep(&place, range.start as u64, found.uses, found.error);
                 }
                 let trailing = container.notes().iter().filter(|note| note.contains("follow"));
                 let found = trailing.map(|note| Finding { kind: "trailing", text: note.clone() });
@@ -154,9 +191,9 @@ impl Scan {
         }
     }
 
-    fn keep(&mut self, record: &str, offset: u64, uses: Vec<Use>, error: Option<pickle_vm::Error>) {
+    fn keep(&mut self, place: &Place, offset: u64, uses: Vec<Use>, error: Option<pickle_vm::Error>) {
         if !uses.is_empty() || error.is_some() {
-            self.pickles.push(ScannedPickle { record: record.to_owned(), offset, uses, error });
+            self.pickles.push(ScannedPickle { place: place.clone(), offset, uses, error });
         }
     }
 
@@ -173,7 +210,7 @@ impl Scan {
 
 /// Bytes that are to be scanned, and what they are called.
 struct Item<'a> {
-    record: String,
+    record: Place,
     bytes: Cow<'a, [u8]>,
     depth: usize,
     /// Whether a pickle is what belongs there.
@@ -198,8 +235,8 @@ impl<'a> Scanner<'a> {
         if ends_as_zip {
             self.find("polyglot", "the file ends as a zip archive and starts as something else".to_owned());
         }
-        let pickle = |record: &str, bytes: &'a [u8]| Item {
-            record: record.to_owned(),
+        let pickle = |part: &'static str, bytes: &'a [u8]| Item {
+            record: Place(vec![Step::Part(part)]),
             bytes: bytes.into(),
             depth: 0,
             expected: true,
@@ -211,7 +248,7 @@ impl<'a> Scanner<'a> {
             _ => self.work.extend(numpy_objects(bytes).map(|objects| pickle("objects", objects))),
         }
         if ends_as_zip || bytes.starts_with(b"PK") {
-            self.archive("", bytes, 0);
+            self.archive(&Place::default(), bytes, 0);
         }
     }
 
@@ -244,10 +281,10 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn nested(&mut self, record: &str, nested: Vec<(u64, Cow<'a, [u8]>)>, depth: usize) {
+    fn nested(&mut self, record: &Place, nested: Vec<(u64, Cow<'a, [u8]>)>, depth: usize) {
         let depth = depth.saturating_add(1);
         for (at, bytes) in nested {
-            let record = format!("{record}, bytes at 0x{at:x}");
+            let record = record.with(Step::Bytes(at));
             let expected = legacy::recognises(&bytes);
             self.work.push_back(Item { record, bytes, depth, expected });
         }
@@ -261,7 +298,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads the pickles that follow one another in `bytes`; hands back the byte strings in them that look like
     /// pickles themselves.
-    fn stream<'b>(&mut self, record: &str, bytes: &'b [u8], expected: bool) -> Vec<(u64, Cow<'b, [u8]>)> {
+    fn stream<'b>(&mut self, record: &Place, bytes: &'b [u8], expected: bool) -> Vec<(u64, Cow<'b, [u8]>)> {
         let mut nested = Vec::new();
         let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -303,7 +340,7 @@ impl<'a> Scanner<'a> {
             let failed = found.error.is_some();
             self.scan.count = self.scan.count.saturating_add(1);
             self.scan.keep(record, offset, found.uses, found.error);
-            if index == 0 && !expected && record.ends_with('`') {
+            if index == 0 && !expected && matches!(record.0.last(), Some(Step::Record(_))) {
                 self.find("pickle", format!("{record} is a pickle where none belongs"));
             }
             if failed {
