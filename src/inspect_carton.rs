@@ -32,8 +32,8 @@ pub(crate) fn is_carton(path: &Path) -> bool {
     if !bytes.starts_with(b"PK") {
         return false;
     }
-    if let Ok(index) = Index::read(&file) {
-        return [Config::PATH, Manifest::PATH].iter().all(|path| index.find(path).is_some());
+    if let Some(has_both) = Index::lists(&file, &[Config::PATH, Manifest::PATH]) {
+        return has_both;
     }
     // A damaged carton is one all the same, and its own errors say more.
     let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();

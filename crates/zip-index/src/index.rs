@@ -76,6 +76,20 @@ impl Index {
         Ok(Self { entries })
     }
 
+    /// Whether the directory of `file` has entries of all these names; the local headers, which take most of the
+    /// time, are not read. `None` where the directory cannot be read.
+    pub fn lists(file: &MappedFile, names: &[&str]) -> Option<bool> {
+        let bytes = file.bytes();
+        let end = End::read(bytes).ok()?;
+        let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
+        while offset < end.offset && !missing.is_empty() {
+            let line = Header::central(bytes, offset).ok()?;
+            missing.retain(|name| name.as_bytes() != line.name);
+            offset = offset.saturating_add(line.span);
+        }
+        Some(missing.is_empty())
+    }
+
     /// The entry called `name`.
     pub fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
