@@ -441,7 +441,7 @@ fn write(
     let mut output = Output::create(target, len)?;
     let mut progress = Progress::new(&file_name(target), len, quiet);
     let written = carton
-        .write(output.file(), &mut |done| progress.set(done))
+        .write(&mut output, &mut |done| progress.set(done))
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
     output.commit(args.no_clobber)?;

@@ -46,6 +46,9 @@ pub(crate) fn check(target: &Path, inputs: &[&Path], no_clobber: bool) -> Result
 pub(crate) struct Output<'t> {
     file: NamedTempFile,
     target: &'t Path,
+    /// Bytes that were written, and how many of them are on their way to the disk.
+    written: u64,
+    started: u64,
 }
 
 impl<'t> Output<'t> {
@@ -59,12 +62,7 @@ impl<'t> Output<'t> {
             .tempfile_in(parent)
             .map_err(|error| unwritable(parent, &error))?;
         unfinished.push(file.path().to_owned());
-        Ok(Self { file, target })
-    }
-
-    /// Where the bytes go.
-    pub(crate) fn file(&mut self) -> &mut dyn io::Write {
-        self.file.as_file_mut()
+        Ok(Self { file, target, written: 0, started: 0 })
     }
 
     /// Puts the whole file in the target's place, on the disk and not only in memory.
@@ -108,6 +106,38 @@ pub(crate) fn sync(folder: &Path) -> Result<()> {
 pub(crate) fn sync(_: &Path) -> Result<()> {
     Ok(())
 }
+
+/// The disk begins with the first bytes, not when all are there and the sync waits for them.
+impl io::Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        /// Bytes after which the disk is given more to do.
+        const AHEAD: u64 = 32 << 20;
+        let count = self.file.as_file_mut().write(bytes)?;
+        self.written = self.written.saturating_add(count as u64);
+        let waiting = self.written.saturating_sub(self.started);
+        if waiting >= AHEAD {
+            start_writing(self.file.as_file(), self.started, waiting);
+            self.started = self.written;
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_file_mut().flush()
+    }
+}
+
+/// Lets the disk begin to write a part of a file, without waiting for it: that is how Linux takes the advice
+/// that the pages are not needed any more.
+#[cfg(target_os = "linux")]
+fn start_writing(file: &std::fs::File, offset: u64, len: u64) {
+    use rustix::fs::{Advice, fadvise};
+    // A filesystem that takes no advice writes when it is asked to sync.
+    let _ = fadvise(file, offset, std::num::NonZeroU64::new(len), Advice::DontNeed);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_writing(_: &std::fs::File, _: u64, _: u64) {}
 
 /// A folder for files on their way, which goes away with this, on an error or a signal.
 pub(crate) struct Scratch(TempDir);

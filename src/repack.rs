@@ -82,7 +82,7 @@ pub(crate) fn write(
     let mut output = Output::create(target, len)?;
     let mut progress = Progress::new(&file_name(target), len, quiet);
     let written = carton
-        .write(output.file(), &mut |done| progress.set(done))
+        .write(&mut output, &mut |done| progress.set(done))
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
     output.commit(no_clobber)?;

@@ -88,7 +88,7 @@ fn blob(carton: &Carton, path: &str, target: &Path) -> Result<()> {
         return same(carton, path, target);
     }
     let mut output = Output::create(target, carton.entry(path)?.len)?;
-    carton.copy(path, &mut output.file())?;
+    carton.copy(path, &mut &mut output)?;
     output.put(false)
 }
 

@@ -66,7 +66,7 @@ fn write(
     for entry in entries.iter().filter(|entry| !entry.link) {
         let target = prepared(root, &entry.path, made)?;
         let mut output = Output::create(&target, entry.len)?;
-        let mut counted = Counted { out: output.file(), progress, done };
+        let mut counted = Counted { out: &mut output, progress, done };
         carton.copy(&entry.path, &mut counted).map_err(|error| told(&args.file, error))?;
         done = counted.done;
         output.put(!args.force)?;
@@ -152,7 +152,7 @@ fn link(carton: &Carton, entry: &Entry, path: &Path, force: bool) -> Result<()> 
 fn link(carton: &Carton, entry: &Entry, path: &Path, force: bool) -> Result<()> {
     let target = carton.link_target(entry)?;
     let mut output = Output::create(path, carton.entry(&target)?.len)?;
-    carton.copy(&target, &mut output.file())?;
+    carton.copy(&target, &mut &mut output)?;
     output.commit(!force)
 }
 
