@@ -10,18 +10,19 @@ use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Format, Risk};
-use torchscript::{About, Asked, Converted, Fact, Kind};
+use torchscript::{Converted, Kind};
 use zip_layout::Content;
 
-use crate::beside::{self, Misc, Shard, file_name, folder};
-use crate::cli::{self, Arch, Torch, Usage};
+use crate::beside::{self, Misc, file_name, folder};
+use crate::cli::{self, Torch, Usage};
 use crate::inspect::Totals;
 use crate::merge;
+use crate::model::converted;
 use crate::output::{self, Output};
 use crate::refusals;
 use crate::repack;
 use crate::select::select;
-use crate::sources::{self, Sources};
+use crate::sources::{self, Sources, shown};
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, counted, safe};
 use crate::values::{self, hex};
 
@@ -33,8 +34,6 @@ const EXTENSIONS: &[&str] =
     &["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "tar", "model", "safetensors", "torch", "zip"];
 /// Where the values that are no tensors travel.
 const VALUES: &str = "misc/checkpoint.json";
-/// More than any params.json or config.json has.
-const DOCUMENT_MAX: u64 = 16 << 20;
 
 pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let start = Instant::now();
@@ -178,10 +177,6 @@ fn meant(word: &Path) -> Option<String> {
     (best.0 >= SIMILAR).then_some(best.1)
 }
 
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
-
 /// The file's name without what says that it is a checkpoint.
 fn stem(path: &Path) -> String {
     let mut stem = file_name(path);
@@ -230,120 +225,6 @@ fn misc(args: &cli::Convert, file: &Path) -> Result<Vec<Misc>> {
     all.extend(asked);
     all.sort();
     Ok(all)
-}
-
-/// The module that `--arch` asks for: a model, or the weights and the reason why not a model.
-fn converted<'a>(
-    args: &cli::Convert,
-    sources: &Sources,
-    tensors: &[(String, Tensor<'a>)],
-) -> Result<Converted<'a>> {
-    let path = sources.path.as_path();
-    let auto = args.model.arch == Arch::Auto;
-    let one_shard = || {
-        torchscript::weights(tensors)
-            .map(|weights| Converted { why: Some("one shard of several".to_owned()), ..weights })
-    };
-    let alone = args.single && sources.is_single();
-    let result = match &args.model.arch {
-        Arch::Weights => torchscript::weights(tensors),
-        Arch::Auto if alone && beside::shard(path).is_some() => one_shard(),
-        Arch::Auto => torchscript::auto(tensors, &about(args, path)?),
-        Arch::Named(name) => torchscript::model(name, tensors, &about(args, path)?),
-    };
-    let result = match result {
-        Err(torchscript::Error::Shard { .. }) if auto && alone => one_shard(),
-        Err(torchscript::Error::Shard { of }) if sources.is_single() => {
-            let of = usize::try_from(of).unwrap_or(usize::MAX);
-            bail!("{}: {}", shown(path), sources::lone_shard(path, Shard { number: 1, of }))
-        }
-        Err(error) if error.is_of_a_model() => {
-            bail!("{}; {}", located(&error, path), remedy(&error, args, sources))
-        }
-        result => result,
-    };
-    result.with_context(|| shown(path))
-}
-
-/// The error behind the path of what is at fault: a document beside the checkpoint, or the checkpoint.
-fn located(error: &torchscript::Error, path: &Path) -> String {
-    let text = error.to_string();
-    match error.document().and_then(|file| Some((file, text.strip_prefix(file)?))) {
-        Some((file, rest)) => format!("{}{rest}", shown(&path.with_file_name(file))),
-        None => format!("{}: {text}", shown(path)),
-    }
-}
-
-/// What lies beside the checkpoint, and what is said on the command line.
-fn about(args: &cli::Convert, path: &Path) -> Result<About> {
-    let text = |name: &str| {
-        let path = path.with_file_name(name);
-        path.is_file().then(|| small_text(&path)).transpose()
-    };
-    Ok(About {
-        params: text("params.json")?,
-        config: text("config.json")?,
-        adapter: text("adapter_config.json")?,
-        asked: asked(&args.model),
-        keep_extra: args.model.keep_extra,
-    })
-}
-
-fn asked(model: &cli::Model) -> Asked {
-    Asked {
-        n_heads: model.n_heads,
-        rope_theta: model.rope_theta,
-        rope_factor: model.rope_factor,
-        norm_eps: model.norm_eps,
-    }
-}
-
-/// What to do about a model that does not come together.
-fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) -> String {
-    const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
-    match error {
-        torchscript::Error::Missing { facts, .. } => {
-            let options = options(&args.model, facts);
-            let known = if *facts == [Fact::Heads] { "" } else { KNOWN_NUMBERS };
-            format!("say it: `torch2carton {}{options}`{known}; {WEIGHTS}", sources.typed())
-        }
-        torchscript::Error::Contradiction { .. } => "leave out one of the two".to_owned(),
-        torchscript::Error::UnexpectedTensors { .. } => {
-            format!("--keep-extra takes them along, --exclude leaves them out, {WEIGHTS}")
-        }
-        _ => WEIGHTS.to_owned(),
-    }
-}
-
-const KNOWN_NUMBERS: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
-
-/// The options that were given, and those that say `facts`, with words that are no numbers: a guess that
-/// fits the shapes would make a wrong model.
-fn options(model: &cli::Model, facts: &[Fact]) -> String {
-    let arch = match &model.arch {
-        Arch::Named(name) => Some(("--arch", name.clone())),
-        Arch::Auto | Arch::Weights => None,
-    };
-    let word = |fact| match fact {
-        Fact::Heads => "N",
-        Fact::RopeTheta => "BASE",
-        Fact::RopeFactor => "FACTOR",
-        Fact::NormEps => "EPS",
-    };
-    let numbers = asked(model).said().into_iter().filter_map(|(fact, given)| {
-        let missing = || facts.contains(&fact).then(|| word(fact).to_owned());
-        Some((fact.option(), given.or_else(missing)?))
-    });
-    let options = arch.into_iter().chain(numbers).map(|(option, value)| format!(" {option} {value}"));
-    options.chain(model.keep_extra.then(|| " --keep-extra".to_owned())).collect()
-}
-
-fn small_text(path: &Path) -> Result<String> {
-    let len = path.metadata().with_context(|| shown(path))?.len();
-    if len > DOCUMENT_MAX {
-        bail!("{}: {} is more than such a file has", shown(path), bytes(len));
-    }
-    std::fs::read_to_string(path).with_context(|| shown(path))
 }
 
 fn config(

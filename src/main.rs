@@ -8,6 +8,7 @@ mod fetch;
 mod inspect;
 mod inspect_carton;
 mod merge;
+mod model;
 mod npy;
 mod output;
 mod pack;

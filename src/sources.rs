@@ -259,7 +259,7 @@ fn document(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| shown(path))
 }
 
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
