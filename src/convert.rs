@@ -162,7 +162,12 @@ fn check(args: &cli::Convert) -> Result<()> {
                 file.display()
             )));
         }
-        bail!("there is no file {}", file.display());
+        let parent = folder(file);
+        if !parent.is_dir() {
+            bail!("there is no file {}: there is no folder {}", file.display(), parent.display());
+        }
+        let parent = sources::quoted(parent);
+        bail!("there is no file {}; `ls {parent}` shows what is there", file.display());
     }
     Ok(())
 }

@@ -108,7 +108,8 @@ pub(crate) fn format(bytes: &[u8]) -> Option<Format> {
 
 /// What there is to say of a file that nothing recognises.
 pub(crate) fn unknown(bytes: &[u8]) -> Error {
-    let hint = if is_text(bytes) { "it is a text; a failed download leaves such files" } else { "" };
+    let hint =
+        if is_text(bytes) { "it is a text, as a failed download leaves; fetch the file again" } else { "" };
     Error::Format { what: "a file of an unknown kind", hint }
 }
 
