@@ -61,8 +61,8 @@ fn tensors() -> Vec<(String, Vec<u64>)> {
 
 fn save(tensors: &[(String, Vec<u64>)], path: &std::path::Path) -> Result<(), Box<dyn Error>> {
     struct Out(BufWriter<File>);
-    impl<'a> Sink<'a> for Out {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+    impl Sink for Out {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.write_all(&window)
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let kept_names = [Risk::Dangerous, Risk::Unknown].map(|risk| kept_names(&checkpoint, risk, file));
     let selected = select(&args.select, &checkpoint).with_context(|| shown(file))?;
     let values = if args.no_values { None } else { values::file(&checkpoint, &selected.compounds) };
-    let value_count = checkpoint.values.len();
+    let value_count = checkpoint.values().count();
     let left_out = match checkpoint.left_out {
         0 => None,
         n => Some(format!("left out {}, where state_dict() does not look", counted(n, "tensor"))),
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
 
 /// Refuses a checkpoint that would run code where Python loads it. Here nothing runs; but whoever is sent such
 /// a file should know.
-fn judge(args: &cli::Convert, file: &Path, checkpoint: &Checkpoint<'_>) -> Result<()> {
+fn judge(args: &cli::Convert, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
     let of = |risk: Risk| checkpoint.globals.iter().filter(move |global| global.risk() == risk);
     let path = sources::quoted(file);
     if let Some(global) = of(Risk::Dangerous).next()
@@ -121,7 +122,7 @@ fn judge(args: &cli::Convert, file: &Path, checkpoint: &Checkpoint<'_>) -> Resul
 }
 
 /// A note on the globals of a risk, which are kept as names.
-fn kept_names(checkpoint: &Checkpoint<'_>, risk: Risk, file: &Path) -> Option<String> {
+fn kept_names(checkpoint: &Checkpoint, risk: Risk, file: &Path) -> Option<String> {
     const SHOWN: usize = 3;
     let names = checkpoint.globals.iter().filter(|global| global.risk() == risk);
     let names: Vec<String> = names.map(ToString::to_string).collect();
@@ -235,7 +236,7 @@ fn misc(args: &cli::Convert, file: &Path) -> Result<Vec<Misc>> {
 fn config(
     args: &cli::Convert,
     file: &Path,
-    converted: &Converted<'_>,
+    converted: &Converted,
     has: &dyn Fn(&str) -> bool,
 ) -> Result<Config> {
     let mut config = Config::new(Runner::new("torchscript", args.torch.required(), 1));
@@ -291,7 +292,7 @@ fn write(
     args: &cli::Convert,
     file: &Path,
     target: &Path,
-    converted: &Converted<'_>,
+    converted: &Converted,
     misc: &[Misc],
     values: Option<&str>,
     quiet: bool,
@@ -307,11 +308,10 @@ fn write(
     }
     let config = config.to_toml()?;
     let index = TensorIndex::default().to_toml()?;
-    let maps: Vec<(String, MappedFile)> = misc
+    let maps: Vec<(String, Arc<MappedFile>)> = misc
         .iter()
-        .map(|(name, path)| Ok((format!("misc/{name}"), MappedFile::open(path)?)))
+        .map(|(name, path)| Ok((format!("misc/{name}"), Arc::new(MappedFile::open(path)?))))
         .collect::<Result<_>>()?;
-    let maps: Vec<(&str, &MappedFile)> = maps.iter().map(|(path, map)| (path.as_str(), map)).collect();
     let mut files = vec![
         File::new(Config::PATH, Content::Bytes(config.as_bytes())),
         File::new(TensorIndex::PATH, Content::Bytes(index.as_bytes())),
@@ -337,8 +337,8 @@ fn write(
 /// The last words: what was made, how large, how fast.
 fn summary(
     target: &Path,
-    tensors: &[(String, Tensor<'_>)],
-    converted: &Converted<'_>,
+    tensors: &[(String, Tensor)],
+    converted: &Converted,
     misc: &[Misc],
     written: &Written,
     elapsed: Duration,
@@ -364,7 +364,7 @@ fn summary(
         [] => format!("{kind}: returns {}", ports(&converted.outputs)),
         inputs => format!("{kind}: {} -> {}", ports(inputs), ports(&converted.outputs)),
     };
-    let parameters = Totals::of(tensors).parameters;
+    let parameters = Totals::of(tensors.iter().map(|(_, tensor)| tensor)).parameters;
     let mut err = anstream::stderr().lock();
     writeln!(err, "{BOLD}{}{BOLD:#}", safe(target.display()))?;
     for (label, value) in [

@@ -1,5 +1,6 @@
 //! `torch2carton inspect`: the tensors of a checkpoint, for people and for programs.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use mapped::{Blob, Sink, Window};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tensor::{StorageId, Tensor};
-use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound, Risk};
+use torch_import::{Checkpoint, Compound, CompoundKind, Container, Content, Risk};
 
 use crate::beside::file_name;
 use crate::cli::Usage;
@@ -112,7 +113,7 @@ fn head(file: Option<&Path>, containers: &[Container]) -> String {
 fn json(
     out: &mut dyn Write,
     head: &str,
-    checkpoint: &Checkpoint<'_>,
+    checkpoint: &Checkpoint,
     rows: &[Row<'_>],
     all: bool,
 ) -> io::Result<()> {
@@ -133,8 +134,9 @@ fn json(
     serde_json::to_writer(&mut *out, &risks)?;
     if all {
         write!(out, ", \"values\": [")?;
-        for (index, value) in checkpoint.values.iter().enumerate() {
-            write!(out, "{}{}", if index == 0 { "\n" } else { ",\n" }, values::json(checkpoint, value))?;
+        for (index, (path, value)) in checkpoint.values().enumerate() {
+            let value = values::json(checkpoint, path, value);
+            write!(out, "{}{value}", if index == 0 { "\n" } else { ",\n" })?;
         }
         write!(out, "\n]")?;
     }
@@ -144,7 +146,7 @@ fn json(
 /// A tensor in the contract of `--json`.
 #[derive(Serialize)]
 struct Row<'c> {
-    name: &'c str,
+    name: Cow<'c, str>,
     dtype: &'c str,
     shape: &'c [u64],
     stride: &'c [u64],
@@ -182,24 +184,20 @@ impl Hash {
 }
 
 /// A row a tensor, in the file's order; a quantized tensor has one row, a sparse one and its parts one each.
-fn rows<'c>(checkpoint: &'c Checkpoint<'_>, sha256: bool) -> Result<Vec<Row<'c>>> {
-    let room = checkpoint.tensors.len();
+fn rows<'c>(checkpoint: &'c Checkpoint, sha256: bool) -> Result<Vec<Row<'c>>> {
+    let room = checkpoint.items.len();
     let mut rows = Rows { storages: HashMap::with_capacity(room), sha256, done: Vec::with_capacity(room) };
-    let mut compounds = checkpoint.compounds.iter().peekable();
-    let mut tensors = checkpoint.tensors.iter().enumerate();
-    loop {
-        let next = tensors.clone().next().map(|(index, _)| index);
-        if let Some(compound) = compounds.next_if(|compound| Some(compound.at) == next || next.is_none()) {
-            rows.compound(compound)?;
-            if let (CompoundKind::Quantized { .. }, Some(last)) =
-                (&compound.compound.kind, compound.compound.parts.len().checked_sub(1))
-            {
-                tensors.nth(last);
+    for item in &checkpoint.items {
+        match &item.content {
+            Content::Tensor(tensor) => rows.strided(Cow::Borrowed(&item.name), tensor)?,
+            Content::Compound(compound) => {
+                rows.compound(&item.name, compound)?;
+                if !matches!(compound.kind, CompoundKind::Quantized { .. }) {
+                    item.tensors().try_for_each(|(name, part)| rows.strided(name, part))?;
+                }
             }
-            continue;
+            Content::Value(_) => {}
         }
-        let Some((_, (name, tensor))) = tensors.next() else { break };
-        rows.strided(name, tensor)?;
     }
     Ok(rows.done)
 }
@@ -211,7 +209,7 @@ struct Rows<'c> {
 }
 
 impl<'c> Rows<'c> {
-    fn strided(&mut self, name: &'c str, tensor: &'c Tensor<'_>) -> Result<()> {
+    fn strided(&mut self, name: Cow<'c, str>, tensor: &'c Tensor) -> Result<()> {
         let next = self.storages.len();
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
         let mut row = Row {
@@ -228,7 +226,7 @@ impl<'c> Rows<'c> {
             note: None,
         };
         if self.sha256 {
-            row.sha256 = hash(tensor).with_context(|| format!("tensor `{name}`"))?;
+            row.sha256 = hash(tensor).with_context(|| format!("tensor `{}`", row.name))?;
             if matches!(row.sha256, Hash::TooLarge) {
                 row.note = Some(format!(
                     "not hashed: an expanded view of {} over a storage of {}",
@@ -241,11 +239,11 @@ impl<'c> Rows<'c> {
         Ok(())
     }
 
-    fn compound(&mut self, NamedCompound { name, compound, .. }: &'c NamedCompound<'_>) -> Result<()> {
+    fn compound(&mut self, name: &'c str, compound: &'c Compound) -> Result<()> {
         if let (CompoundKind::Quantized { scheme, axis }, Some((_, integers))) =
             (&compound.kind, compound.parts.first())
         {
-            self.strided(name, integers)?;
+            self.strided(Cow::Borrowed(name), integers)?;
             if let Some(row) = self.done.last_mut() {
                 row.dtype = compound.dtype.name();
                 row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
@@ -260,7 +258,7 @@ impl<'c> Rows<'c> {
             _ => (None, None),
         };
         self.done.push(Row {
-            name,
+            name: Cow::Borrowed(name),
             dtype: compound.dtype.name(),
             shape: &compound.shape,
             stride: &[],
@@ -276,10 +274,10 @@ impl<'c> Rows<'c> {
     }
 }
 
-fn hash(tensor: &Tensor<'_>) -> io::Result<Hash> {
+fn hash(tensor: &Tensor) -> io::Result<Hash> {
     struct Hasher(Sha256);
-    impl<'a> Sink<'a> for Hasher {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+    impl Sink for Hasher {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.update(&*window);
             Ok(())
         }
@@ -305,11 +303,11 @@ fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
                 (.., None) => String::new(),
             };
             if row.storage.is_some() {
-                first_of.entry(row.storage).or_insert(row.name);
+                first_of.entry(row.storage).or_insert(&row.name);
             }
             let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
             let shape = format!("[{}]", shape.join(", "));
-            [safe(row.name), row.dtype.to_owned(), shape, bytes(row.nbytes), shared]
+            [safe(&row.name), row.dtype.to_owned(), shape, bytes(row.nbytes), shared]
         })
         .collect();
     let storage =
@@ -336,19 +334,19 @@ fn table(out: &mut dyn Write, rows: &[Row<'_>]) -> io::Result<()> {
             _ => break,
         };
         let gap = if index == 0 { "\n" } else { "" };
-        writeln!(out, "{gap}{text}  {}", safe(row.name))?;
+        writeln!(out, "{gap}{text}  {}", safe(&row.name))?;
     }
     Ok(())
 }
 
 /// The values that are no tensors: path, type, value.
-fn list_values(out: &mut dyn Write, checkpoint: &Checkpoint<'_>) -> io::Result<()> {
-    for (index, value) in checkpoint.values.iter().enumerate() {
+fn list_values(out: &mut dyn Write, checkpoint: &Checkpoint) -> io::Result<()> {
+    for (index, (path, value)) in checkpoint.values().enumerate() {
         let gap = if index == 0 { "\n" } else { "" };
-        let shown = values::json(checkpoint, value);
+        let shown = values::json(checkpoint, path, value);
         let type_name = shown.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
         let text = shown.get("value").map(ToString::to_string).unwrap_or_default();
-        writeln!(out, "{gap}{}  {DIM}{}{DIM:#}  {}", safe(&value.path), safe(type_name), safe(text))?;
+        writeln!(out, "{gap}{}  {DIM}{}{DIM:#}  {}", safe(path), safe(type_name), safe(text))?;
     }
     Ok(())
 }
@@ -356,10 +354,10 @@ fn list_values(out: &mut dyn Write, checkpoint: &Checkpoint<'_>) -> io::Result<(
 fn totals(
     out: &mut dyn Write,
     containers: &[Container],
-    checkpoint: &Checkpoint<'_>,
+    checkpoint: &Checkpoint,
     tensors: usize,
 ) -> io::Result<()> {
-    let summary = Totals::of(&checkpoint.tensors);
+    let summary = Totals::of(checkpoint.tensors().map(|(_, tensor)| tensor));
     let dtypes: Vec<String> =
         summary.bytes_by_dtype.iter().map(|(dtype, n)| format!("{dtype} {}", bytes(*n))).collect();
     let globals = globals(checkpoint);
@@ -371,7 +369,7 @@ fn totals(
         ("tensors", tensors.to_string()),
         ("parameters", count(summary.parameters)),
         ("bytes", dtypes.join(", ")),
-        ("values", format!("{} beside the tensors", checkpoint.values.len())),
+        ("values", format!("{} beside the tensors", checkpoint.values().count())),
         ("globals", globals),
     ] {
         writeln!(out, "{DIM}{label:<12}{DIM:#}{value}")?;
@@ -384,7 +382,7 @@ fn totals(
 }
 
 /// The globals by risk: how many are known, and the names of the others.
-fn globals(checkpoint: &Checkpoint<'_>) -> String {
+fn globals(checkpoint: &Checkpoint) -> String {
     let of = |risk: Risk| -> Vec<String> {
         checkpoint.globals.iter().filter(|global| global.risk() == risk).map(safe).collect()
     };
@@ -409,10 +407,10 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn of(tensors: &[(String, Tensor<'_>)]) -> Self {
+    pub(crate) fn of<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
         let mut seen = std::collections::HashSet::new();
         let mut totals = Self { parameters: 0, bytes_by_dtype: Vec::new() };
-        for (_, tensor) in tensors {
+        for tensor in tensors {
             let view = (tensor.storage().id(), tensor.storage_offset(), tensor.shape(), tensor.stride());
             if !seen.insert(view) {
                 continue;

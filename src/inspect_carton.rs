@@ -72,16 +72,16 @@ fn tensors(carton: &Carton) -> Result<Vec<Row>> {
     }
     let model = carton.model(MODEL_PT)?;
     let checkpoint = Checkpoint::read(&model)?;
-    let row = |(name, tensor): &(String, tensor::Tensor<'_>)| {
+    let row = |(name, tensor): &(String, tensor::Tensor)| {
         (name.clone(), tensor.dtype().to_string(), tensor.shape().to_vec(), tensor.nbytes())
     };
-    Ok(once(&checkpoint.tensors).map(row).collect())
+    let tensors: Vec<(String, tensor::Tensor)> =
+        checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
+    Ok(once(&tensors).map(row).collect())
 }
 
 /// The tensors of a module without the lists in which our modules hold them a second time.
-fn once<'t, 'a>(
-    tensors: &'t [(String, tensor::Tensor<'a>)],
-) -> impl Iterator<Item = &'t (String, tensor::Tensor<'a>)> {
+fn once<'t>(tensors: &'t [(String, tensor::Tensor)]) -> impl Iterator<Item = &'t (String, tensor::Tensor)> {
     // `list.0`, `list.1`, …: a list all of whose members have other names, too, is such a one.
     let list = |name: &'t str| name.rsplit_once('.').filter(|(_, at)| at.parse::<u64>().is_ok());
     let named: HashSet<_> =
@@ -95,7 +95,7 @@ fn once<'t, 'a>(
 }
 
 /// Equal for tensors that are the same elements.
-pub(crate) fn view<'t>(tensor: &'t tensor::Tensor<'_>) -> (tensor::StorageId, u64, &'t [u64], &'t [u64]) {
+pub(crate) fn view<'t>(tensor: &'t tensor::Tensor) -> (tensor::StorageId, u64, &'t [u64], &'t [u64]) {
     (tensor.storage().id(), tensor.storage_offset(), tensor.shape(), tensor.stride())
 }
 

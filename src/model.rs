@@ -16,11 +16,11 @@ use crate::terminal::bytes;
 const DOCUMENT_MAX: u64 = 16 << 20;
 
 /// The module that `--arch` asks for: a model, or the weights and the reason why not a model.
-pub(crate) fn converted<'a>(
+pub(crate) fn converted(
     args: &cli::Convert,
     sources: &Sources,
-    tensors: &[(String, Tensor<'a>)],
-) -> Result<Converted<'a>> {
+    tensors: &[(String, Tensor)],
+) -> Result<Converted> {
     let path = sources.path.as_path();
     let auto = args.model.arch == Arch::Auto;
     let one_shard = || {

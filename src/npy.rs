@@ -3,6 +3,8 @@
 //! Facts: `numpy/lib/format.py`. A header that NumPy writes is a Python dict of three known keys, so it is
 //! read by looking for these; anything else is refused.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail};
 use mapped::MappedFile;
 use tensor::{ByteOrder, Dtype, Storage, Tensor};
@@ -10,8 +12,8 @@ use tensor::{ByteOrder, Dtype, Storage, Tensor};
 const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// An array's elements.
-pub(crate) enum Array<'a> {
-    Numbers(Tensor<'a>),
+pub(crate) enum Array {
+    Numbers(Tensor),
     /// In C order.
     Strings {
         shape: Vec<u64>,
@@ -20,7 +22,7 @@ pub(crate) enum Array<'a> {
 }
 
 /// The array in `file`, its numbers in place.
-pub(crate) fn read(file: &MappedFile) -> Result<Array<'_>> {
+pub(crate) fn read(file: &Arc<MappedFile>) -> Result<Array> {
     let bytes = file.bytes();
     let (header, start) = header(bytes).context("no .npy file")?;
     let header = std::str::from_utf8(header).context("the header is no text")?;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use carton_format::{Config, DataType, Strings, TensorIndex, TensorSpec, sha256_to_hex};
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     let entries = entries(root, &carton)?;
     let parsed = carton.config().map_err(|error| told(root, error))?;
     let given = given(args)?;
-    let given: Vec<(String, Array<'_>)> = given
+    let given: Vec<(String, Array)> = given
         .iter()
         .map(|(name, map)| {
             let shown = || map.path().display().to_string();
@@ -79,12 +80,12 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     };
 
     let sources = sources(root, &carton, &entries)?;
-    let mut contents: Vec<(&str, &dyn Blob<'_>)> = Vec::new();
+    let mut contents: Vec<(&str, &dyn Blob)> = Vec::new();
     for (path, file) in &sources {
         contents.push((path, file));
     }
     for (path, file) in &new_files {
-        let blob: &dyn Blob<'_> = match file {
+        let blob: &dyn Blob = match file {
             NewFile::Numbers(gathered) => gathered,
             NewFile::Strings(text) => text,
         };
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     contents.sort_by_key(|(path, _)| (path.starts_with("model/"), *path));
     let scratch = folder(&target);
     let (packed, spilled) = compressed(&contents, args.compression, scratch, &file_name(root), quiet)?;
-    let parts: Vec<Option<Part<'_>>> =
+    let parts: Vec<Option<Part>> =
         packed.iter().map(|packed| packed.as_ref().map(|packed| spilled.part(packed))).collect();
 
     let mut files = vec![
@@ -193,16 +194,16 @@ fn links(carton: &Carton, entries: &[&Entry], sources: &[(String, UnopenedFile)]
 
 struct Hasher(Sha256);
 
-impl<'a> mapped::Sink<'a> for Hasher {
-    fn write(&mut self, window: mapped::Window<'a>) -> io::Result<()> {
+impl mapped::Sink for Hasher {
+    fn write(&mut self, window: mapped::Window) -> io::Result<()> {
         self.0.update(&*window);
         Ok(())
     }
 }
 
 /// The arrays of `--tensor NAME=FILE.npy`, mapped.
-fn given(args: &cli::Pack) -> Result<Vec<(String, MappedFile)>> {
-    let mut given: Vec<(String, MappedFile)> = Vec::new();
+fn given(args: &cli::Pack) -> Result<Vec<(String, Arc<MappedFile>)>> {
+    let mut given: Vec<(String, Arc<MappedFile>)> = Vec::new();
     for pair in &args.tensor {
         let Some((name, file)) = pair.split_once('=') else {
             bail!(Usage(format!("--tensor {pair}: expected NAME=FILE.npy")));
@@ -213,23 +214,23 @@ fn given(args: &cli::Pack) -> Result<Vec<(String, MappedFile)>> {
         if given.iter().any(|(other, _)| other == name) {
             bail!(Usage(format!("--tensor: two tensors are called {name}")));
         }
-        given.push((name.to_owned(), MappedFile::open(Path::new(file))?));
+        given.push((name.to_owned(), Arc::new(MappedFile::open(Path::new(file))?)));
     }
     Ok(given)
 }
 
 /// The file of a new tensor.
-enum NewFile<'t> {
-    Numbers(Gathered<'t, 't>),
+enum NewFile {
+    Numbers(Gathered),
     Strings(OwnedBlob),
 }
 
 /// The index with the new tensors, and their files.
-fn with_tensors<'t>(
+fn with_tensors(
     carton: &Carton,
     index: &TensorIndex,
-    given: &'t [(String, Array<'t>)],
-) -> Result<(TensorIndex, Vec<(String, NewFile<'t>)>)> {
+    given: &[(String, Array)],
+) -> Result<(TensorIndex, Vec<(String, NewFile)>)> {
     let mut index = index.clone();
     let mut files = Vec::new();
     let mut number = 0_usize;
@@ -282,7 +283,7 @@ fn with_tensors<'t>(
 
 /// Each file compressed, where that was asked for or is worth it.
 fn compressed(
-    contents: &[(&str, &dyn Blob<'_>)],
+    contents: &[(&str, &dyn Blob)],
     how: cli::Compression,
     scratch: &Path,
     name: &str,

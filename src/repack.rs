@@ -20,7 +20,7 @@ use crate::terminal::{self, Progress};
 pub(crate) struct Kept<'c> {
     path: &'c str,
     sha256: Option<[u8; 32]>,
-    bytes: Storage<'c>,
+    bytes: Storage,
     kind: Kind,
 }
 
@@ -54,7 +54,7 @@ impl<'c> Kept<'c> {
         Ok(Self { path, sha256, bytes, kind })
     }
 
-    pub(crate) fn file<'b>(&'b self) -> File<'b, 'c> {
+    pub(crate) fn file<'b>(&'b self) -> File<'b> {
         let content = match &self.kind {
             Kind::Stored => Content::Blob(&self.bytes),
             Kind::Packed(method, len, crc) => {
@@ -73,7 +73,7 @@ pub(crate) fn is_bookkeeping(path: &str) -> bool {
 
 /// Writes a carton to `target`, whole or not at all.
 pub(crate) fn write(
-    carton: &carton_writer::Carton<'_, '_>,
+    carton: &carton_writer::Carton<'_>,
     target: &Path,
     no_clobber: bool,
     quiet: bool,

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
     for entry in carton.entries().filter(|entry| !is_bookkeeping(&entry.path)) {
         kept.push(Kept::of(&carton, entry).with_context(shown)?);
     }
-    let mut files: Vec<carton_writer::File<'_, '_>> = kept.iter().map(Kept::file).collect();
+    let mut files: Vec<carton_writer::File<'_>> = kept.iter().map(Kept::file).collect();
     files.extend(fetched.iter().map(|(path, sha256, file)| carton_writer::File {
         path: (*path).to_owned(),
         content: Content::Blob(file),
@@ -150,8 +150,8 @@ fn locked(_: &File) -> bool {
 
 fn hash(path: &Path) -> Result<[u8; 32]> {
     struct Hasher(Sha256);
-    impl<'a> Sink<'a> for Hasher {
-        fn write(&mut self, window: Window<'a>) -> std::io::Result<()> {
+    impl Sink for Hasher {
+        fn write(&mut self, window: Window) -> std::io::Result<()> {
             self.0.update(&*window);
             Ok(())
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use anyhow::{Result, bail};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use tensor::{StorageId, Tensor};
-use torch_import::{Checkpoint, Compound, CompoundKind};
+use torch_import::{Checkpoint, Compound, CompoundKind, Content};
 
 use crate::cli::{self, Usage};
 use crate::terminal::{bytes, count};
@@ -17,16 +17,16 @@ const WEIGHTS: &[&str] = &["state_dict", "model_state_dict", "model", "module", 
 const WRAPPERS: &[&str] = &["module.", "_orig_mod."];
 
 /// The tensors to convert.
-pub(crate) struct Selected<'a> {
-    pub(crate) tensors: Vec<(String, Tensor<'a>)>,
+pub(crate) struct Selected {
+    pub(crate) tensors: Vec<(String, Tensor)>,
     /// Those that the tensors are parts of, by name.
-    pub(crate) compounds: Vec<(String, Compound<'a>)>,
+    pub(crate) compounds: Vec<(String, Compound)>,
     /// What the user should know.
     pub(crate) notes: Vec<String>,
 }
 
 /// Applies `--key`, `--include`, `--exclude` and `--strip-prefix`, or finds the weights by itself.
-pub(crate) fn select<'a>(args: &cli::Select, checkpoint: &Checkpoint<'a>) -> Result<Selected<'a>> {
+pub(crate) fn select(args: &cli::Select, checkpoint: &Checkpoint) -> Result<Selected> {
     let mut notes = Vec::new();
     let key = match &args.key {
         Some(key) => key.clone(),
@@ -38,15 +38,17 @@ pub(crate) fn select<'a>(args: &cli::Select, checkpoint: &Checkpoint<'a>) -> Res
         exclude: globs(&args.exclude)?,
         strip: args.strip_prefix.clone().unwrap_or_default(),
     };
-    let kept = |(name, tensor): &(String, Tensor<'a>)| Some((rules.name(name)?, tensor.clone()));
-    let mut tensors: Vec<(String, Tensor<'a>)> = checkpoint.tensors.iter().filter_map(kept).collect();
-    if !rules.strip.is_empty() && !checkpoint.tensors.iter().any(|(name, _)| rules.strips(name)) {
+    let mut tensors: Vec<(String, Tensor)> = checkpoint
+        .tensors()
+        .filter_map(|(name, tensor)| Some((rules.name(&name)?, tensor.clone())))
+        .collect();
+    if !rules.strip.is_empty() && !checkpoint.tensors().any(|(name, _)| rules.strips(&name)) {
         bail!("--strip-prefix {}: no name that is kept starts so", rules.strip);
     }
     cut_to_spans(&mut tensors, &mut notes);
-    let named = checkpoint.compounds.iter();
-    let compounds: Vec<(String, Compound<'a>)> =
-        named.filter_map(|named| Some((rules.name(&named.name)?, named.compound.clone()))).collect();
+    let named = checkpoint.compounds();
+    let compounds: Vec<(String, Compound)> =
+        named.filter_map(|(name, compound)| Some((rules.name(name)?, compound.clone()))).collect();
     for (name, compound) in &compounds {
         if let CompoundKind::Meta { what } = &compound.kind {
             bail!("tensor `{name}` has no data: it is {what}; leave it out with --exclude '{name}'");
@@ -71,7 +73,7 @@ const SHOWN: usize = 8;
 const WORTH_CUTTING: u64 = 4096;
 
 /// A slice drags its whole storage along: what no kept tensor touches at a storage's ends is left behind.
-fn cut_to_spans(tensors: &mut [(String, Tensor<'_>)], notes: &mut Vec<String>) {
+fn cut_to_spans(tensors: &mut [(String, Tensor)], notes: &mut Vec<String>) {
     let mut spans: HashMap<StorageId, Range<u64>> = HashMap::new();
     for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.numel() > 0) {
         let span = tensor.span();
@@ -107,12 +109,11 @@ fn cut_to_spans(tensors: &mut [(String, Tensor<'_>)], notes: &mut Vec<String>) {
     }
 }
 
-fn nothing_left(args: &cli::Select, checkpoint: &Checkpoint<'_>) -> String {
+fn nothing_left(args: &cli::Select, checkpoint: &Checkpoint) -> String {
     match &args.key {
-        _ if checkpoint.tensors.is_empty() => "there are no tensors in it".to_owned(),
+        _ if checkpoint.tensors().next().is_none() => "there are no tensors in it".to_owned(),
         Some(key) => {
-            let mut tops: Vec<&str> =
-                (0..checkpoint.tensors.len()).filter_map(|index| checkpoint.top(index)).collect();
+            let mut tops: Vec<&str> = tensor_items(checkpoint).filter_map(|item| item.root_key()).collect();
             tops.dedup();
             let tops = tops.iter().take(SHOWN).map(|top| format!("`{top}`")).collect::<Vec<_>>().join(", ");
             let there = if tops.is_empty() { tops } else { format!("; tensors lie under {tops}") };
@@ -120,6 +121,10 @@ fn nothing_left(args: &cli::Select, checkpoint: &Checkpoint<'_>) -> String {
         }
         None => "--include and --exclude leave no tensor".to_owned(),
     }
+}
+
+fn tensor_items(checkpoint: &Checkpoint) -> impl Iterator<Item = &torch_import::Item> {
+    checkpoint.items.iter().filter(|item| !matches!(item.content, Content::Value(_)))
 }
 
 struct Rules {
@@ -168,10 +173,12 @@ fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
 }
 
 /// The key of the root that holds the weights, when exactly one of the usual ones holds tensors.
-fn key_of_weights(checkpoint: &Checkpoint<'_>, notes: &mut Vec<String>) -> Result<Option<String>> {
+fn key_of_weights(checkpoint: &Checkpoint, notes: &mut Vec<String>) -> Result<Option<String>> {
     let mut sizes: Vec<(&str, u64, u64)> = Vec::new();
-    for (index, (_, tensor)) in checkpoint.tensors.iter().enumerate() {
-        let top = checkpoint.top(index).unwrap_or_default();
+    let tensors =
+        checkpoint.items.iter().flat_map(|item| item.tensors().map(move |(_, tensor)| (item, tensor)));
+    for (item, tensor) in tensors {
+        let top = item.root_key().unwrap_or_default();
         match sizes.iter_mut().find(|(key, ..)| *key == top) {
             Some((_, tensors, nbytes)) => {
                 *tensors = tensors.saturating_add(1);

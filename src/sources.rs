@@ -150,8 +150,8 @@ impl Sources {
     pub(crate) fn read<'c>(
         &self,
         containers: &'c [Container],
-        judge: &dyn Fn(&Path, &Checkpoint<'_>) -> Result<()>,
-    ) -> Result<(Checkpoint<'c>, Vec<String>)> {
+        judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
+    ) -> Result<(Checkpoint, Vec<String>)> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
         let mut shards = Vec::with_capacity(containers.len());
@@ -159,8 +159,8 @@ impl Sources {
             let file = file_name(container.path());
             let checkpoint = Checkpoint::read(container).with_context(|| shown(container.path()))?;
             judge(container.path(), &checkpoint)?;
-            let said = container.notes().iter();
-            notes.extend(said.map(|note| if several { format!("{file}: {note}") } else { note.clone() }));
+            let said = container.notes().iter().map(note);
+            notes.extend(said.map(|note| if several { format!("{file}: {note}") } else { note }));
             shards.push(Shard { file, checkpoint });
         }
         let merged = match &self.kind {
@@ -180,7 +180,7 @@ impl Sources {
             }
         };
         let merged = merged.with_context(|| shown(folder(&self.path)))?;
-        notes.extend(merged.notes);
+        notes.extend(merged.notes.iter().map(note));
         Ok((merged.checkpoint, notes))
     }
 
@@ -195,6 +195,14 @@ impl Sources {
     /// Whether the checkpoint is one file of its own.
     pub(crate) fn is_single(&self) -> bool {
         self.kind == Kind::Single
+    }
+}
+
+/// A note of the reader, and the option that shows more.
+fn note(note: &torch_import::Note) -> String {
+    match note {
+        torch_import::Note::AfterPickle { .. } => format!("{note}; trace --pickle 1 shows what they are"),
+        note => note.to_string(),
     }
 }
 

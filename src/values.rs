@@ -14,14 +14,14 @@ const MAX_OBJECTS: usize = 10_000;
 const MAX_BYTES: usize = 64 << 10;
 
 /// A value: its path, its type in Python, and the value itself.
-pub(crate) fn json(checkpoint: &Checkpoint<'_>, value: &Value) -> Json {
+pub(crate) fn json(checkpoint: &Checkpoint, path: &str, value: Value) -> Json {
     let heap = checkpoint.heap();
     let shown = if value.is_cycle {
         json!({ "$cycle": true })
     } else {
         Shown { heap, left: MAX_OBJECTS }.json(value.object, 0)
     };
-    json!({ "path": value.path, "type": type_name(heap, value.object), "value": shown })
+    json!({ "path": path, "type": type_name(heap, value.object), "value": shown })
 }
 
 fn type_name(heap: &Heap<'_>, id: ObjectId) -> String {
@@ -109,16 +109,16 @@ const FILE_MAX: usize = 16 << 20;
 /// `misc/checkpoint.json`: the values, and how the parts of quantized, sparse and nested tensors belong
 /// together. `None` when there is neither.
 pub(crate) fn file(
-    checkpoint: &Checkpoint<'_>,
-    compounds: &[(String, torch_import::Compound<'_>)],
+    checkpoint: &Checkpoint,
+    compounds: &[(String, torch_import::Compound)],
 ) -> Option<String> {
-    if checkpoint.values.is_empty() && compounds.is_empty() {
+    if checkpoint.values().next().is_none() && compounds.is_empty() {
         return None;
     }
     let mut lines = Vec::new();
     let (mut len, mut left_out) = (0_usize, 0_usize);
-    for value in &checkpoint.values {
-        let line = json(checkpoint, value).to_string();
+    for (path, value) in checkpoint.values() {
+        let line = json(checkpoint, path, value).to_string();
         if len.saturating_add(line.len()) > FILE_MAX {
             left_out = left_out.saturating_add(1);
         } else {
@@ -134,7 +134,7 @@ pub(crate) fn file(
     ))
 }
 
-fn compound(name: &str, compound: &torch_import::Compound<'_>) -> Json {
+fn compound(name: &str, compound: &torch_import::Compound) -> Json {
     use torch_import::CompoundKind;
     let parts: Vec<String> = compound.parts.iter().map(|(part, _)| format!("{name}.{part}")).collect();
     let mut out =

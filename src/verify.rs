@@ -1,5 +1,6 @@
 //! `torch2carton verify`: every hash, every checksum, every rule; optionally every tensor's bits.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -146,8 +147,7 @@ fn against(carton: &Carton, args: &cli::Verify) -> Result<Against> {
     let shown = || args.file.display().to_string();
     let model = carton.model(MODEL_PT).with_context(shown)?;
     let found = Checkpoint::read(&model).with_context(|| format!("{}: {MODEL_PT}", shown()))?;
-    let mut by_name: HashMap<&str, &Tensor<'_>> =
-        found.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let mut by_name: HashMap<Cow<'_, str>, &Tensor> = found.tensors().collect();
     let mut views = HashSet::new();
     let mut differences = Vec::new();
     for (name, tensor) in &expected.tensors {
@@ -162,7 +162,7 @@ fn against(carton: &Carton, args: &cli::Verify) -> Result<Against> {
     }
     // Our modules hold tensors a second time, in lists.
     let more = by_name.into_iter().filter(|(_, tensor)| !views.contains(&view(tensor)));
-    let mut more: Vec<&str> = more.map(|(name, _)| name).collect();
+    let mut more: Vec<Cow<'_, str>> = more.map(|(name, _)| name).collect();
     more.sort_unstable();
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
@@ -170,7 +170,7 @@ fn against(carton: &Carton, args: &cli::Verify) -> Result<Against> {
 }
 
 /// What tells two tensors apart; `None` when every bit is equal.
-fn difference(expected: &Tensor<'_>, found: &Tensor<'_>) -> Result<Option<String>> {
+fn difference(expected: &Tensor, found: &Tensor) -> Result<Option<String>> {
     if expected.dtype() != found.dtype() {
         return Ok(Some(format!("has dtype {}, the checkpoint {}", found.dtype(), expected.dtype())));
     }
@@ -196,25 +196,25 @@ fn difference(expected: &Tensor<'_>, found: &Tensor<'_>) -> Result<Option<String
     Ok((!equal).then(|| "has other elements than in the checkpoint".to_owned()))
 }
 
-struct Send<'a> {
-    windows: std::sync::mpsc::SyncSender<Window<'a>>,
+struct Send {
+    windows: std::sync::mpsc::SyncSender<Window>,
 }
 
-impl<'a> Sink<'a> for Send<'a> {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for Send {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-struct Compare<'a> {
-    received: Receiver<Window<'a>>,
-    window: Option<Window<'a>>,
+struct Compare {
+    received: Receiver<Window>,
+    window: Option<Window>,
     taken: usize,
     equal: bool,
 }
 
-impl<'b> Sink<'b> for Compare<'_> {
-    fn write(&mut self, window: Window<'b>) -> io::Result<()> {
+impl Sink for Compare {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         let mut bytes: &[u8] = &window;
         while !bytes.is_empty() && self.equal {
             if self.window.as_ref().is_none_or(|window| self.taken >= window.len()) {

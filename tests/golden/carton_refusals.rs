@@ -22,15 +22,15 @@ fn refused(texts: &mut String, root: &Path, what: &str, args: &[&str]) {
 
 struct Bytes(Vec<u8>);
 
-impl<'a> Sink<'a> for Bytes {
-    fn write(&mut self, window: Window<'a>) -> std::io::Result<()> {
+impl Sink for Bytes {
+    fn write(&mut self, window: Window) -> std::io::Result<()> {
         self.0.extend_from_slice(&window);
         Ok(())
     }
 }
 
 /// A zip file of these entries, whatever they say.
-fn zip(entries: &[(&str, Content<'_, '_>)]) -> Vec<u8> {
+fn zip(entries: &[(&str, Content<'_>)]) -> Vec<u8> {
     let mut sink = Bytes(Vec::new());
     let mut writer = ZipWriter::new(&mut sink);
     for (name, content) in entries {

@@ -49,7 +49,7 @@ impl Speed {
         std::fs::write(&alone, pickle)?;
         let (opcodes, tensors) = {
             let checkpoint = Checkpoint::read(&container)?;
-            (pickle_vm::load(pickle)?.opcodes, checkpoint.tensors.len())
+            (pickle_vm::load(pickle)?.opcodes, checkpoint.items.len())
         };
         let bytes = pickle.len();
         let python = std::cell::RefCell::new(Python::start(&alone)?);
@@ -134,7 +134,7 @@ fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<Duration> {
 
 fn read(path: &Path) -> Result<(Container, usize)> {
     let container = Container::open(path)?;
-    let tensors = Checkpoint::read(&container)?.tensors.len();
+    let tensors = Checkpoint::read(&container)?.items.len();
     Ok((container, tensors))
 }
 

@@ -18,8 +18,8 @@ const BYTES: usize = 2 * SIDE as usize * SIDE as usize;
 /// Writes a state dict of `count` bfloat16 matrices to `path`.
 pub(crate) fn save(path: &Path, count: u32) -> Result<(), Box<dyn Error>> {
     struct Out(BufWriter<File>);
-    impl<'a> Sink<'a> for Out {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+    impl Sink for Out {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.write_all(&window)
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_inside};
 use mapped::MappedFile;
@@ -32,7 +33,7 @@ const LITTER: &[&str] = &[".DS_Store", "Thumbs.db"];
 pub struct Carton {
     path: PathBuf,
     /// `None` for a folder.
-    zip: Option<MappedFile>,
+    zip: Option<Arc<MappedFile>>,
     entries: BTreeMap<String, Entry>,
     manifest: Option<Manifest>,
     manifest_hash: Option<[u8; 32]>,
@@ -49,7 +50,7 @@ impl Carton {
         let (zip, entries) = if path.is_dir() {
             (None, folder(path)?)
         } else {
-            let file = MappedFile::open(path)?;
+            let file = Arc::new(MappedFile::open(path)?);
             let entries = zipped(&file)?;
             (Some(file), entries)
         };
@@ -105,7 +106,7 @@ impl Carton {
     }
 
     /// The zip file; a folder has none.
-    pub(crate) fn zip(&self) -> Option<&MappedFile> {
+    pub(crate) fn zip(&self) -> Option<&Arc<MappedFile>> {
         self.zip.as_ref()
     }
 
@@ -116,7 +117,7 @@ impl Carton {
 
     /// Bytes of the zip file; 0 for a folder.
     pub fn len(&self) -> u64 {
-        self.zip.as_ref().map_or(0, MappedFile::len)
+        self.zip.as_ref().map_or(0, |zip| zip.len())
     }
 
     /// Whether there is nothing in it.
@@ -173,7 +174,7 @@ impl Carton {
     ///
     /// # Errors
     /// When it is not there, or MANIFEST does not list it.
-    pub fn read(&self, path: &str) -> Result<EntryReader<'_>> {
+    pub fn read(&self, path: &str) -> Result<EntryReader> {
         let entry = self.entry(path)?;
         let known = [Manifest::PATH, Links::PATH].contains(&path) || entry.link;
         let mut expected = Expected { crc: entry.place.as_ref().map(|(_, crc)| *crc), sha256: None };
@@ -184,7 +185,7 @@ impl Carton {
         self.source(entry, expected)
     }
 
-    fn source(&self, entry: &Entry, expected: Expected) -> Result<EntryReader<'_>> {
+    fn source(&self, entry: &Entry, expected: Expected) -> Result<EntryReader> {
         if let Some(file) = &self.zip {
             return EntryReader::zipped(file, entry, expected);
         }
@@ -340,7 +341,7 @@ impl Carton {
 
     /// Where the data of the file at `path` lie in the zip file, compressed as they are, and their CRC-32
     /// once decompressed.
-    pub fn packed(&self, path: &str) -> Option<(&MappedFile, std::ops::Range<usize>, u32)> {
+    pub fn packed(&self, path: &str) -> Option<(&Arc<MappedFile>, std::ops::Range<usize>, u32)> {
         let (range, crc) = self.entries.get(path)?.place.clone()?;
         Some((self.zip.as_ref()?, range, crc))
     }

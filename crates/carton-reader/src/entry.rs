@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::ops::Range;
+use std::sync::Arc;
 
 use carton_format::sha256_to_hex;
 use mapped::{MappedFile, WINDOW, Window};
@@ -29,11 +30,11 @@ pub struct Entry {
 }
 
 /// What an entry's bytes come from.
-enum Source<'c> {
+enum Source {
     /// Windows of the zip file.
-    Stored(Windows<'c>),
-    Deflated(Box<flate2::bufread::DeflateDecoder<Windows<'c>>>),
-    Zstd(Box<zstd::stream::read::Decoder<'static, Windows<'c>>>),
+    Stored(Windows),
+    Deflated(Box<flate2::bufread::DeflateDecoder<Windows>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, Windows>>),
     /// A file of a folder.
     File(File),
     /// The path that a link of a folder leads to.
@@ -48,12 +49,12 @@ pub(crate) struct Expected {
 
 /// The bytes of one entry. The last read fails when they are not those that the zip directory and
 /// MANIFEST promise; memory is a few megabytes for any length.
-pub struct EntryReader<'c> {
+pub struct EntryReader {
     path: String,
     len: u64,
-    source: Source<'c>,
+    source: Source,
     expected: Expected,
-    chunk: Chunk<'c>,
+    chunk: Chunk,
     /// Bytes of the chunk that were taken.
     taken: usize,
     read: u64,
@@ -62,13 +63,13 @@ pub struct EntryReader<'c> {
     done: bool,
 }
 
-enum Chunk<'c> {
-    Window(Window<'c>),
+enum Chunk {
+    Window(Window),
     /// Decompressed bytes, so many of them.
     Bytes(Vec<u8>, usize),
 }
 
-impl Chunk<'_> {
+impl Chunk {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Window(window) => window,
@@ -77,11 +78,12 @@ impl Chunk<'_> {
     }
 }
 
-impl<'c> EntryReader<'c> {
+impl EntryReader {
     /// Reads `entry` of a zip file.
-    pub(crate) fn zipped(file: &'c MappedFile, entry: &Entry, expected: Expected) -> Result<Self, Error> {
+    pub(crate) fn zipped(file: &Arc<MappedFile>, entry: &Entry, expected: Expected) -> Result<Self, Error> {
         let (range, _) = entry.place.clone().unwrap_or_default();
-        let windows = Windows { file, next: range.start, end: range.end, window: None, taken: 0 };
+        let windows =
+            Windows { file: Arc::clone(file), next: range.start, end: range.end, window: None, taken: 0 };
         let source = match entry.method {
             Method::Stored => Source::Stored(windows),
             Method::Deflated => Source::Deflated(Box::new(flate2::bufread::DeflateDecoder::new(windows))),
@@ -104,7 +106,7 @@ impl<'c> EntryReader<'c> {
         Self::new(entry, Source::Link(io::Cursor::new(target)), Expected { crc: None, sha256: None })
     }
 
-    fn new(entry: &Entry, source: Source<'c>, expected: Expected) -> Self {
+    fn new(entry: &Entry, source: Source, expected: Expected) -> Self {
         Self {
             path: entry.path.clone(),
             len: entry.len,
@@ -188,7 +190,7 @@ impl<'c> EntryReader<'c> {
 }
 
 /// Fills a chunk as far as the source goes.
-fn fill<'c>(chunk: Chunk<'c>, source: &mut dyn Read) -> io::Result<Chunk<'c>> {
+fn fill(chunk: Chunk, source: &mut dyn Read) -> io::Result<Chunk> {
     let mut bytes = match chunk {
         Chunk::Bytes(bytes, _) if !bytes.is_empty() => bytes,
         _ => vec![0; WINDOW],
@@ -214,7 +216,7 @@ fn bad(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-impl BufRead for EntryReader<'_> {
+impl BufRead for EntryReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if !self.done && self.taken >= self.chunk.bytes().len() {
             self.advance()?;
@@ -227,7 +229,7 @@ impl BufRead for EntryReader<'_> {
     }
 }
 
-impl Read for EntryReader<'_> {
+impl Read for EntryReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut bytes = self.fill_buf()?;
         let read = bytes.read(out)?;
@@ -237,22 +239,22 @@ impl Read for EntryReader<'_> {
 }
 
 /// A range of a mapped file, a window at a time.
-struct Windows<'c> {
-    file: &'c MappedFile,
+struct Windows {
+    file: Arc<MappedFile>,
     next: usize,
     end: usize,
-    window: Option<Window<'c>>,
+    window: Option<Window>,
     taken: usize,
 }
 
-impl<'c> Windows<'c> {
+impl Windows {
     /// The next window; `None` behind the last.
-    fn take(&mut self) -> io::Result<Option<Window<'c>>> {
+    fn take(&mut self) -> io::Result<Option<Window>> {
         if self.next >= self.end {
             return Ok(None);
         }
         let end = self.next.saturating_add(WINDOW).min(self.end);
-        let window = Window::of(self.file, self.next..end)?;
+        let window = Window::of(&self.file, self.next..end)?;
         self.next = end;
         Ok(Some(window))
     }
@@ -264,7 +266,7 @@ impl<'c> Windows<'c> {
     }
 }
 
-impl BufRead for Windows<'_> {
+impl BufRead for Windows {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.window.as_ref().is_none_or(|window| self.taken >= window.len()) {
             self.taken = 0;
@@ -278,7 +280,7 @@ impl BufRead for Windows<'_> {
     }
 }
 
-impl Read for Windows<'_> {
+impl Read for Windows {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut bytes = self.fill_buf()?;
         let read = bytes.read(out)?;

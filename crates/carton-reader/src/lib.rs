@@ -39,7 +39,7 @@
 //! let carton = carton_reader::Carton::open("llama.carton".as_ref())?;
 //! let model = carton.model("model/model.pt")?;
 //! let checkpoint = torch_import::Checkpoint::read(&model)?;
-//! let (name, tensor) = checkpoint.tensors.first().ok_or("no tensors")?;
+//! let (name, tensor) = checkpoint.tensors().next().ok_or("no tensors")?;
 //! let bytes: Option<&[u8]> = tensor.mapped_bytes();
 //! println!("{name}: {} of shape {:?}, {bytes:?}", tensor.dtype(), tensor.shape());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

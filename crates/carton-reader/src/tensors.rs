@@ -11,7 +11,7 @@ use crate::{Carton, Error, Result};
 #[derive(Debug)]
 pub enum TensorData {
     /// Numbers, in C order.
-    Numbers(Tensor<'static>),
+    Numbers(Tensor),
     /// Strings, in C order.
     Strings {
         /// The shape, in elements.

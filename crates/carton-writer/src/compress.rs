@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use flate2::write::DeflateEncoder;
 use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
@@ -64,7 +65,7 @@ impl Spill {
     /// When the blob cannot be read or the temporary file cannot be written.
     pub fn compress(
         &mut self,
-        blob: &dyn Blob<'_>,
+        blob: &dyn Blob,
         compression: Compression,
         progress: &mut dyn FnMut(u64),
     ) -> io::Result<Option<Compressed>> {
@@ -121,38 +122,39 @@ impl Spill {
     /// When the temporary file cannot be mapped.
     pub fn finish(self) -> io::Result<Spilled> {
         self.file.set_len(self.len)?;
-        MappedFile::of(&self.file, Path::new("a temporary file")).map(Spilled).map_err(io::Error::other)
+        let file = MappedFile::of(&self.file, Path::new("a temporary file")).map_err(io::Error::other)?;
+        Ok(Spilled(Arc::new(file)))
     }
 }
 
 /// What a [`Spill`] holds in the end.
 #[derive(Debug)]
-pub struct Spilled(MappedFile);
+pub struct Spilled(Arc<MappedFile>);
 
 impl Spilled {
     /// The bytes of a file that the spill compressed.
-    pub fn part(&self, compressed: &Compressed) -> Part<'_> {
+    pub fn part(&self, compressed: &Compressed) -> Part {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        Part { file: &self.0, range: at(compressed.range.start)..at(compressed.range.end) }
+        Part { file: Arc::clone(&self.0), range: at(compressed.range.start)..at(compressed.range.end) }
     }
 }
 
 /// The compressed bytes of one file.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
-    file: &'a MappedFile,
+pub struct Part {
+    file: Arc<MappedFile>,
     range: Range<usize>,
 }
 
-impl<'a> Blob<'a> for Part<'a> {
+impl Blob for Part {
     fn len(&self) -> u64 {
         self.range.len() as u64
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         self.range.clone().step_by(WINDOW).try_for_each(|start| {
             let end = start.saturating_add(WINDOW).min(self.range.end);
-            sink.write(Window::of(self.file, start..end)?)
+            sink.write(Window::of(&self.file, start..end)?)
         })
     }
 }
@@ -164,7 +166,7 @@ impl Compressed {
     }
 
     /// What an entry holds; `blob` is its [`part`](Spilled::part).
-    pub fn content<'b, 'a>(&self, blob: &'b dyn Blob<'a>) -> Content<'b, 'a> {
+    pub fn content<'b>(&self, blob: &'b dyn Blob) -> Content<'b> {
         Content::Packed(Packed { blob, method: self.method, len: self.len, crc: self.crc })
     }
 }
@@ -193,8 +195,8 @@ struct Packer<'o, 'p> {
     progress: &'p mut dyn FnMut(u64),
 }
 
-impl<'a> Sink<'a> for Packer<'_, '_> {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for Packer<'_, '_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         self.crc.update(&window);
         self.sha256.update(&*window);
         match &mut self.encoder {

@@ -18,19 +18,16 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// The sending end of the thread.
-pub(crate) struct Hasher<'a> {
-    windows: SyncSender<Option<Window<'a>>>,
+pub(crate) struct Hasher {
+    windows: SyncSender<Option<Window>>,
     hashes: Receiver<[u8; 32]>,
     small: RefCell<Vec<u8>>,
 }
 
-impl<'a> Hasher<'a> {
+impl Hasher {
     /// Starts the thread; it ends when the hasher is dropped. At most `queue` windows wait for it.
-    pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, queue: usize) -> Self
-    where
-        'a: 'scope,
-    {
-        let (windows, received) = sync_channel::<Option<Window<'a>>>(queue);
+    pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, queue: usize) -> Self {
+        let (windows, received) = sync_channel::<Option<Window>>(queue);
         let (finished, hashes) = channel();
         scope.spawn(move || {
             let mut hash = Sha256::new();
@@ -49,7 +46,7 @@ impl<'a> Hasher<'a> {
     }
 
     /// Hashes the next bytes of the current file.
-    pub(crate) fn update(&self, window: Window<'a>) -> io::Result<()> {
+    pub(crate) fn update(&self, window: Window) -> io::Result<()> {
         if window.len() < SMALL {
             let mut small = self.small.borrow_mut();
             small.extend_from_slice(&window);
@@ -74,7 +71,7 @@ impl<'a> Hasher<'a> {
         if small.is_empty() { Ok(()) } else { self.send(Some(Window::owned(small))) }
     }
 
-    fn send(&self, window: Option<Window<'a>>) -> io::Result<()> {
+    fn send(&self, window: Option<Window>) -> io::Result<()> {
         self.windows.send(window).map_err(|_| stopped())
     }
 }

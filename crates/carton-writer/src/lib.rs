@@ -70,11 +70,11 @@ pub enum Error {
 }
 
 /// One file of a carton, with its path inside it.
-pub struct File<'b, 'a> {
+pub struct File<'b> {
     /// The path, such as `model/model.pt`.
     pub path: String,
     /// What it holds.
-    pub content: Content<'b, 'a>,
+    pub content: Content<'b>,
     /// Its SHA-256 where that is known already. Bytes and blobs are compared with it on their way;
     /// compressed ones are taken at their word, and for a link it is that of the file it leads to.
     pub sha256: Option<[u8; 32]>,
@@ -82,9 +82,9 @@ pub struct File<'b, 'a> {
 
 /// The files of a carton, in and out of its zip file.
 #[derive(Default)]
-pub struct Carton<'b, 'a> {
+pub struct Carton<'b> {
     /// What the zip file holds.
-    pub files: Vec<File<'b, 'a>>,
+    pub files: Vec<File<'b>>,
     /// What it leaves out: paths and hashes that stand in MANIFEST all the same.
     pub absent: Vec<(String, [u8; 32])>,
     /// The text of LINKS, which says where to fetch what is left out.
@@ -100,9 +100,9 @@ pub struct Written {
     pub manifest_hash: [u8; 32],
 }
 
-impl<'b, 'a> Carton<'b, 'a> {
+impl<'b> Carton<'b> {
     /// A carton that holds all of its files.
-    pub fn new(files: Vec<File<'b, 'a>>) -> Self {
+    pub fn new(files: Vec<File<'b>>) -> Self {
         Self { files, absent: Vec::new(), links: None }
     }
 
@@ -123,7 +123,7 @@ impl<'b, 'a> Carton<'b, 'a> {
         Ok(manifest)
     }
 
-    fn links(&self) -> Option<Entry<'_, 'a>> {
+    fn links(&self) -> Option<Entry<'_>> {
         self.links.as_ref().map(|text| entry(Links::PATH, Content::Bytes(text.as_bytes())))
     }
 
@@ -193,44 +193,44 @@ impl<'b, 'a> Carton<'b, 'a> {
     }
 }
 
-fn entry<'b, 'a>(name: &'b str, content: Content<'b, 'a>) -> Entry<'b, 'a> {
+fn entry<'b>(name: &'b str, content: Content<'b>) -> Entry<'b> {
     Entry { name, alignment: ALIGNMENT, content }
 }
 
-impl<'b, 'a> File<'b, 'a> {
+impl<'b> File<'b> {
     /// A file whose hash is not known yet.
-    pub fn new(path: &str, content: Content<'b, 'a>) -> Self {
+    pub fn new(path: &str, content: Content<'b>) -> Self {
         Self { path: path.to_owned(), content, sha256: None }
     }
 
-    fn entry(&self) -> Entry<'_, 'a> {
+    fn entry(&self) -> Entry<'_> {
         entry(&self.path, self.content)
     }
 }
 
 /// A blob whose bytes are hashed as they pass.
-struct Hashed<'b, 'h, 'a> {
-    blob: &'b dyn Blob<'a>,
-    hasher: &'h Hasher<'a>,
+struct Hashed<'b, 'h> {
+    blob: &'b dyn Blob,
+    hasher: &'h Hasher,
 }
 
-impl<'a> Blob<'a> for Hashed<'_, '_, 'a> {
+impl Blob for Hashed<'_, '_> {
     fn len(&self) -> u64 {
         self.blob.len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         self.blob.write_to(&mut Tee { sink, hasher: self.hasher })
     }
 }
 
-struct Tee<'s, 'h, 'a> {
-    sink: &'s mut dyn Sink<'a>,
-    hasher: &'h Hasher<'a>,
+struct Tee<'s, 'h> {
+    sink: &'s mut dyn Sink,
+    hasher: &'h Hasher,
 }
 
-impl<'a> Sink<'a> for Tee<'_, '_, 'a> {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for Tee<'_, '_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         self.hasher.update(window.clone())?;
         self.sink.write(window)
     }
@@ -243,8 +243,8 @@ struct Output<'o, 'p> {
     len: u64,
 }
 
-impl<'a> Sink<'a> for Output<'_, '_> {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for Output<'_, '_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         io::Write::write_all(&mut self.out, &window)?;
         self.len = self.len.saturating_add(window.len() as u64);
         (self.progress)(self.len);

@@ -14,27 +14,27 @@ pub const WINDOW: usize = 1 << 20;
 /// A window of a mapped file gives its pages back when its last clone is dropped, so whoever is slowest
 /// decides how long they stay in memory.
 #[derive(Clone, Debug)]
-pub struct Window<'a>(Arc<Bytes<'a>>);
+pub struct Window(Arc<Bytes>);
 
 #[derive(Debug)]
-enum Bytes<'a> {
+enum Bytes {
     /// Resident until dropped.
-    Mapped { file: &'a MappedFile, range: Range<usize> },
+    Mapped { file: Arc<MappedFile>, range: Range<usize> },
     /// Bytes that were made on the way: headers, gathered views, swapped byte orders.
     Owned(Vec<u8>),
 }
 
-impl<'a> Window<'a> {
+impl Window {
     /// The bytes of `range` in `file`, brought into memory.
     ///
     /// # Errors
     /// When `range` is not inside the file, or the file became shorter since it was mapped.
-    pub fn of(file: &'a MappedFile, range: Range<usize>) -> io::Result<Self> {
+    pub fn of(file: &Arc<MappedFile>, range: Range<usize>) -> io::Result<Self> {
         if file.bytes().get(range.clone()).is_none() {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
         }
         file.populate(range.clone())?;
-        Ok(Self(Arc::new(Bytes::Mapped { file, range })))
+        Ok(Self(Arc::new(Bytes::Mapped { file: Arc::clone(file), range })))
     }
 
     /// Bytes that no file holds as they are.
@@ -43,7 +43,7 @@ impl<'a> Window<'a> {
     }
 }
 
-impl Deref for Window<'_> {
+impl Deref for Window {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -55,7 +55,7 @@ impl Deref for Window<'_> {
     }
 }
 
-impl Drop for Bytes<'_> {
+impl Drop for Bytes {
     fn drop(&mut self) {
         if let Self::Mapped { file, range } = self {
             file.release(range.clone());
@@ -64,16 +64,16 @@ impl Drop for Bytes<'_> {
 }
 
 /// Takes bytes in order.
-pub trait Sink<'a> {
+pub trait Sink {
     /// Takes the next bytes.
     ///
     /// # Errors
     /// When they cannot be written on, or the work was interrupted.
-    fn write(&mut self, window: Window<'a>) -> io::Result<()>;
+    fn write(&mut self, window: Window) -> io::Result<()>;
 }
 
 /// Bytes whose number is known before the first of them is made.
-pub trait Blob<'a> {
+pub trait Blob {
     /// The number of bytes that [`write_to`](Self::write_to) sends.
     fn len(&self) -> u64;
 
@@ -87,29 +87,29 @@ pub trait Blob<'a> {
     ///
     /// # Errors
     /// When the source cannot be read, or the sink refuses.
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()>;
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()>;
 }
 
 /// Bytes in memory as a [`Blob`], for the small files of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedBlob(pub Vec<u8>);
 
-impl<'a> Blob<'a> for OwnedBlob {
+impl Blob for OwnedBlob {
     fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         self.0.chunks(WINDOW).try_for_each(|chunk| sink.write(Window::owned(chunk.to_vec())))
     }
 }
 
-impl<'a> Blob<'a> for &'a MappedFile {
+impl Blob for Arc<MappedFile> {
     fn len(&self) -> u64 {
         MappedFile::len(self)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let end = self.bytes().len();
         (0..end)
             .step_by(WINDOW)

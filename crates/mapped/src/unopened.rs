@@ -34,12 +34,12 @@ impl UnopenedFile {
     }
 }
 
-impl<'a> Blob<'a> for UnopenedFile {
+impl Blob for UnopenedFile {
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
         };
@@ -68,8 +68,8 @@ mod tests {
 
     struct Bytes(Vec<u8>);
 
-    impl Sink<'_> for Bytes {
-        fn write(&mut self, window: Window<'_>) -> io::Result<()> {
+    impl Sink for Bytes {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.extend_from_slice(&window);
             Ok(())
         }

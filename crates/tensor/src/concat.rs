@@ -13,34 +13,31 @@ use crate::{Error, Storage, Tensor};
 
 /// See [`Storage::concat`].
 #[derive(Debug)]
-pub(crate) struct Concat<'a> {
-    parts: Vec<Part<'a>>,
+pub(crate) struct Concat {
+    parts: Vec<Part>,
     /// Bytes of a row.
     row: u64,
     len: u64,
 }
 
 #[derive(Debug)]
-struct Part<'a> {
-    tensor: Tensor<'a>,
+struct Part {
+    tensor: Tensor,
     /// Bytes in a row.
     run: u64,
     /// Bytes of a row before this part's.
     start: u64,
 }
 
-impl<'a> Concat<'a> {
+impl Concat {
     /// The concatenation, and its shape.
-    pub(crate) fn new(dim: usize, parts: &[Tensor<'a>]) -> Result<(Self, Vec<u64>), Error> {
+    pub(crate) fn new(dim: usize, parts: &[Tensor]) -> Result<(Self, Vec<u64>), Error> {
         let Some(first) = parts.first() else {
             return Err(Error::Unlike { first: Vec::new(), part: Vec::new(), dim });
         };
         let (dtype, mut shape) = (first.dtype(), first.shape().to_vec());
-        let unlike = |part: &Tensor<'_>| Error::Unlike {
-            first: first.shape().to_vec(),
-            part: part.shape().to_vec(),
-            dim,
-        };
+        let unlike =
+            |part: &Tensor| Error::Unlike { first: first.shape().to_vec(), part: part.shape().to_vec(), dim };
         let overflow = || Error::Overflow { shape: first.shape().to_vec(), stride: first.stride().to_vec() };
         let mut joined = 0_u64;
         for part in parts {
@@ -101,7 +98,7 @@ impl<'a> Concat<'a> {
     }
 
     /// The bytes of `part` that come before the byte `at` of the concatenation.
-    fn within(&self, part: &Part<'_>, at: u64) -> u64 {
+    fn within(&self, part: &Part, at: u64) -> u64 {
         let rows = at.checked_div(self.row).unwrap_or(0);
         let in_row = at.checked_rem(self.row).unwrap_or(0);
         rows.saturating_mul(part.run).saturating_add(in_row.saturating_sub(part.start).min(part.run))
@@ -109,7 +106,7 @@ impl<'a> Concat<'a> {
 
     /// The bytes of the storage of `part` that `range` of the concatenation reads; for a part that is no
     /// plain run of its storage, all that it views.
-    fn span(&self, part: &Part<'_>, range: &Range<u64>) -> Range<usize> {
+    fn span(&self, part: &Part, range: &Range<u64>) -> Range<usize> {
         let span = part.tensor.span();
         let (start, end) = (self.within(part, range.start), self.within(part, range.end));
         let bytes = if part.tensor.is_contiguous() {
@@ -128,7 +125,7 @@ impl<'a> Concat<'a> {
     }
 
     /// Sends the bytes of `range`, little-endian, in windows.
-    pub(crate) fn send(&self, range: Range<u64>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    pub(crate) fn send(&self, range: Range<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         if range.end > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -174,26 +171,26 @@ impl<'a> Concat<'a> {
     }
 
     /// Reads the storages of which only a part was sent once more, for their checksums alone.
-    fn verify(&self, is_done: impl Fn(&Part<'a>) -> bool) -> io::Result<()> {
+    fn verify(&self, is_done: impl Fn(&Part) -> bool) -> io::Result<()> {
         let mut verified = HashSet::new();
         let mut rest = self.parts.iter().filter(|part| !is_done(part)).map(|part| part.tensor.storage());
         rest.try_for_each(|storage| if verified.insert(storage.id()) { storage.verify() } else { Ok(()) })
     }
 }
 
-impl Part<'_> {
+impl Part {
     /// Whether the part is all bytes of its storage, in their order.
     fn is_whole(&self) -> bool {
         self.tensor.is_contiguous() && self.tensor.span() == (0..self.tensor.storage().len())
     }
 }
 
-impl<'a> Tensor<'a> {
+impl Tensor {
     /// The elements of `parts` one after the other along dimension `dim`; see [`Storage::concat`].
     ///
     /// # Errors
     /// As [`Storage::concat`].
-    pub fn concat(dim: usize, parts: &[Tensor<'a>]) -> Result<Self, Error> {
+    pub fn concat(dim: usize, parts: &[Tensor]) -> Result<Self, Error> {
         let dtype = parts.first().map_or(crate::Dtype::UInt8, Tensor::dtype);
         let (storage, shape) = Storage::concat(dim, parts)?;
         let mut stride: Vec<u64> = shape
@@ -213,11 +210,11 @@ impl<'a> Tensor<'a> {
     ///
     /// # Errors
     /// When one of them cannot be read.
-    pub fn has_elements_of(&self, other: &Tensor<'_>) -> io::Result<bool> {
+    pub fn has_elements_of(&self, other: &Tensor) -> io::Result<bool> {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);
         }
-        let all = |tensor: &Tensor<'_>| {
+        let all = |tensor: &Tensor| {
             let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
             at(tensor.span().start)..at(tensor.span().end)
         };
@@ -251,20 +248,20 @@ mod tests {
     #[derive(Default)]
     struct Collect(Vec<u8>);
 
-    impl<'a> Sink<'a> for Collect {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+    impl Sink for Collect {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.extend_from_slice(&window);
             Ok(())
         }
     }
 
-    fn part(shape: [u64; 2], stride: [u64; 2], from: i16) -> Tensor<'static> {
+    fn part(shape: [u64; 2], stride: [u64; 2], from: i16) -> Tensor {
         let numel = usize::try_from(shape.iter().product::<u64>()).expect("small");
         let storage = Storage::owned((from..).take(numel).flat_map(i16::to_le_bytes).collect());
         Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), 0, storage).expect("inside its storage")
     }
 
-    fn values(tensor: &Tensor<'_>) -> Vec<i16> {
+    fn values(tensor: &Tensor) -> Vec<i16> {
         let mut out = Collect::default();
         tensor.gathered().write_to(&mut out).expect("memory can be read");
         out.0.chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
@@ -324,9 +321,8 @@ mod tests {
 
     #[test]
     fn unlike_parts_are_refused() {
-        let error = |dim, parts: &[Tensor<'static>]| {
-            Tensor::concat(dim, parts).map(|_| ()).expect_err("unlike").to_string()
-        };
+        let error =
+            |dim, parts: &[Tensor]| Tensor::concat(dim, parts).map(|_| ()).expect_err("unlike").to_string();
         assert_eq!(
             error(0, &[part([1, 3], [3, 1], 0), part([1, 2], [2, 1], 0)]),
             "shape [1, 2] does not continue shape [1, 3] along dimension 0"

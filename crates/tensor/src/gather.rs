@@ -13,16 +13,16 @@ const RELEASE_AFTER: usize = 8 << 10;
 
 /// See [`Tensor::gathered`].
 #[derive(Debug)]
-pub struct Gathered<'t, 'a> {
-    tensor: &'t Tensor<'a>,
+pub struct Gathered {
+    tensor: Tensor,
     /// Outer dimensions as (size, stride in bytes), the innermost last.
     outer: Vec<(u64, u64)>,
     /// Bytes of the longest run that lies in the storage as it lies in C order.
     run: u64,
 }
 
-impl<'t, 'a> Gathered<'t, 'a> {
-    pub(crate) fn new(tensor: &'t Tensor<'a>) -> Self {
+impl Gathered {
+    pub(crate) fn new(tensor: Tensor) -> Self {
         let element = tensor.dtype().size();
         let mut run = element;
         let mut outer: Vec<(u64, u64)> = tensor
@@ -65,7 +65,7 @@ impl<'t, 'a> Gathered<'t, 'a> {
     }
 
     /// Sends runs shorter than a window, many to a window.
-    fn scatter(&self, start: u64, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn scatter(&self, start: u64, sink: &mut dyn Sink) -> io::Result<()> {
         let storage = self.tensor.storage();
         let span = bytes(&self.tensor.span())?;
         let mut index = vec![0_u64; self.outer.len()];
@@ -116,12 +116,12 @@ fn bytes(range: &Range<u64>) -> io::Result<Range<usize>> {
     Ok(usize(range.start)?..usize(range.end)?)
 }
 
-impl<'a> Blob<'a> for Gathered<'_, 'a> {
+impl Blob for Gathered {
     fn len(&self) -> u64 {
         self.tensor.nbytes()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         if self.tensor.numel() == 0 {
             return Ok(());
         }
@@ -147,14 +147,14 @@ mod tests {
     #[derive(Default)]
     struct Collect(Vec<u8>);
 
-    impl<'a> Sink<'a> for Collect {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+    impl Sink for Collect {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.extend_from_slice(&window);
             Ok(())
         }
     }
 
-    fn collect(shape: &[u64], stride: &[u64], offset: u64, storage: Storage<'_>) -> Vec<u8> {
+    fn collect(shape: &[u64], stride: &[u64], offset: u64, storage: Storage) -> Vec<u8> {
         let tensor = Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), offset, storage)
             .expect("the view is inside its storage");
         let mut out = Collect::default();
@@ -167,7 +167,7 @@ mod tests {
         bytes.chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
     }
 
-    fn counting() -> Storage<'static> {
+    fn counting() -> Storage {
         Storage::owned((0..12_i16).flat_map(i16::to_le_bytes).collect())
     }
 

@@ -23,14 +23,14 @@ pub enum Signs {
 
 /// See [`Storage::with_signs`].
 #[derive(Debug)]
-pub(crate) struct Signed<'a> {
-    pub(crate) base: Storage<'a>,
+pub(crate) struct Signed {
+    pub(crate) base: Storage,
     /// Bytes of a number, or of a part of a complex one.
     pub(crate) component: usize,
     pub(crate) signs: Signs,
 }
 
-impl<'a> Signed<'a> {
+impl Signed {
     /// Appends the bytes of `range`, which starts and ends at components, to `out`.
     pub(crate) fn append(&self, range: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
         let (from, start) = (range.start, out.len());
@@ -40,7 +40,7 @@ impl<'a> Signed<'a> {
     }
 
     /// Sends the bytes of `range`, which starts and ends at components, to `sink`.
-    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink) -> io::Result<()> {
         self.base.send(range.clone(), &mut Flip { signed: self, at: range.start, sink })
     }
 
@@ -62,14 +62,14 @@ impl<'a> Signed<'a> {
 }
 
 /// Flips signs on the way to another sink.
-struct Flip<'s, 'a> {
-    signed: &'s Signed<'a>,
+struct Flip<'s> {
+    signed: &'s Signed,
     at: usize,
-    sink: &'s mut dyn Sink<'a>,
+    sink: &'s mut dyn Sink,
 }
 
-impl<'a> Sink<'a> for Flip<'_, 'a> {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for Flip<'_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         let mut bytes = window.to_vec();
         self.signed.flip(&mut bytes, self.at);
         self.at = self.at.saturating_add(bytes.len());
@@ -86,14 +86,14 @@ mod tests {
 
     struct Collect(Vec<u8>);
 
-    impl<'a> Sink<'a> for Collect {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+    impl Sink for Collect {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.extend_from_slice(&window);
             Ok(())
         }
     }
 
-    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink<'a>) -> io::Result<()>) -> Vec<f32> {
+    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink) -> io::Result<()>) -> Vec<f32> {
         let mut bytes = Collect(Vec::new());
         blob(&mut bytes).expect("a Vec takes everything");
         bytes.0.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect()

@@ -21,43 +21,44 @@ pub enum ByteOrder {
 
 /// The bytes of one storage. Clones are the same storage: what they share is told by [`id`](Self::id).
 #[derive(Clone, Debug)]
-pub struct Storage<'a> {
-    inner: Arc<Inner<'a>>,
+pub struct Storage {
+    inner: Arc<Inner>,
     /// Bytes a component to reverse; 1 for little-endian storages.
     swap: usize,
 }
 
 #[derive(Debug)]
-enum Inner<'a> {
+enum Inner {
     Mapped {
-        file: &'a MappedFile,
+        file: Arc<MappedFile>,
         range: Range<usize>,
         /// With the bytes of the file that it is the sum of: `range`, or more around a slice.
-        checksum: Option<(Checksum<'a>, Range<usize>)>,
+        checksum: Option<(Checksum, Range<usize>)>,
     },
     Owned(Vec<u8>),
-    Concat(Concat<'a>),
-    Signed(Signed<'a>),
+    Concat(Concat),
+    Signed(Signed),
 }
 
 /// What the bytes of a storage should sum to, checked whenever all of them pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checksum<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksum {
     /// The CRC-32 of the bytes as the file has them.
     pub crc: u32,
     /// What the file calls the storage, for the message.
-    pub record: &'a str,
+    pub record: Arc<str>,
 }
 
 /// Tells storages apart: equal exactly for clones of one storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StorageId(usize);
 
-impl<'a> Storage<'a> {
+impl Storage {
     /// A range (bytes) of a mapped file, little-endian until [`with_byte_order`](Self::with_byte_order)
     /// says otherwise; `None` when it is not inside the file.
-    pub fn mapped(file: &'a MappedFile, range: Range<usize>, checksum: Option<Checksum<'a>>) -> Option<Self> {
+    pub fn mapped(file: &Arc<MappedFile>, range: Range<usize>, checksum: Option<Checksum>) -> Option<Self> {
         file.bytes().get(range.clone())?;
+        let file = Arc::clone(file);
         let checksum = checksum.map(|checksum| (checksum, range.clone()));
         Some(Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 })
     }
@@ -73,7 +74,7 @@ impl<'a> Storage<'a> {
     /// # Errors
     /// When the parts differ in dtype, or in shape along another dimension, or there is none; when the
     /// shape does not fit 63 bits.
-    pub fn concat(dim: usize, parts: &[Tensor<'a>]) -> Result<(Self, Vec<u64>), Error> {
+    pub fn concat(dim: usize, parts: &[Tensor]) -> Result<(Self, Vec<u64>), Error> {
         let (concat, shape) = Concat::new(dim, parts)?;
         Ok((Self { inner: Arc::new(Inner::Concat(concat)), swap: 1 }, shape))
     }
@@ -94,7 +95,7 @@ impl<'a> Storage<'a> {
             Inner::Mapped { file, range: whole, checksum } if range.end <= whole.len() => {
                 let range = shift(&range, whole.start);
                 file.bytes().get(range.clone())?;
-                let checksum = checksum.clone();
+                let (file, checksum) = (Arc::clone(file), checksum.clone());
                 Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 }
             }
             Inner::Owned(bytes) => Self::owned(bytes.get(range)?.to_vec()),
@@ -133,7 +134,7 @@ impl<'a> Storage<'a> {
     }
 
     /// The bytes in place, nothing copied, read or checked; `None` where no file holds them as they are.
-    pub fn mapped_bytes(&self) -> Option<&'a [u8]> {
+    pub fn mapped_bytes(&self) -> Option<&[u8]> {
         match &*self.inner {
             Inner::Mapped { file, range, .. } if self.swap == 1 => file.bytes().get(range.clone()),
             _ => None,
@@ -235,7 +236,7 @@ impl<'a> Storage<'a> {
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows.
-    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink) -> io::Result<()> {
         match &*self.inner {
             Inner::Concat(concat) => return concat.send(range.start as u64..range.end as u64, sink),
             Inner::Signed(signed) => return signed.send(range, sink),
@@ -280,7 +281,7 @@ impl<'a> Storage<'a> {
 }
 
 /// Adds a range of a file to a checksum.
-fn add(file: &MappedFile, range: Range<usize>, sum: &mut crc32fast::Hasher) -> io::Result<()> {
+fn add(file: &Arc<MappedFile>, range: Range<usize>, sum: &mut crc32fast::Hasher) -> io::Result<()> {
     for start in range.clone().step_by(WINDOW) {
         let part = start..start.saturating_add(WINDOW).min(range.end);
         sum.update(&Window::of(file, part)?);
@@ -293,12 +294,12 @@ fn shift(range: &Range<usize>, by: usize) -> Range<usize> {
 }
 
 /// All bytes of the storage, little-endian.
-impl<'a> Blob<'a> for Storage<'a> {
+impl Blob for Storage {
     fn len(&self) -> u64 {
         Storage::len(self)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         self.send(0..usize::try_from(self.len()).unwrap_or(usize::MAX), sink)
     }
 }

@@ -65,15 +65,15 @@ pub enum Error {
 ///
 /// Clones share what they are made of and cost next to nothing.
 #[derive(Clone, Debug)]
-pub struct Tensor<'a> {
+pub struct Tensor {
     dtype: Dtype,
     /// The shape, then the stride.
     dims: Arc<[u64]>,
     offset: u64,
-    storage: Storage<'a>,
+    storage: Storage,
 }
 
-impl<'a> Tensor<'a> {
+impl Tensor {
     /// A view of `storage`; `shape`, `stride` and `offset` count elements.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl<'a> Tensor<'a> {
         shape: Vec<u64>,
         stride: Vec<u64>,
         offset: u64,
-        storage: Storage<'a>,
+        storage: Storage,
     ) -> Result<Self, Error> {
         if shape.len() != stride.len() {
             return Err(Error::Rank { shape, stride });
@@ -124,7 +124,7 @@ impl<'a> Tensor<'a> {
     }
 
     /// The storage.
-    pub fn storage(&self) -> &Storage<'a> {
+    pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
@@ -140,8 +140,8 @@ impl<'a> Tensor<'a> {
     }
 
     /// The elements in C order, little-endian.
-    pub fn gathered(&self) -> Gathered<'_, 'a> {
-        Gathered::new(self)
+    pub fn gathered(&self) -> Gathered {
+        Gathered::new(self.clone())
     }
 
     /// The elements in C order, little-endian, in place: nothing is copied, read or checked. `None` where
@@ -149,7 +149,7 @@ impl<'a> Tensor<'a> {
     ///
     /// The bytes are the file's own. Where another program cuts it short meanwhile, the system ends the one
     /// that touches what is gone; [`gathered`](Self::gathered) reports it.
-    pub fn mapped_bytes(&self) -> Option<&'a [u8]> {
+    pub fn mapped_bytes(&self) -> Option<&[u8]> {
         let (bytes, span) = (self.storage.mapped_bytes()?, self.span());
         let span = usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?;
         if self.is_contiguous() { bytes.get(span) } else { None }

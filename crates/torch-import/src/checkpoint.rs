@@ -3,12 +3,17 @@
 //! A name is the path to a tensor, its parts joined by dots: dict keys, attributes, and indices of lists
 //! and tuples. A tensor that is the root itself has the empty name.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::Tensor;
+use yoke::{Yoke, Yokeable};
 
 use crate::children::{self, Step};
 use crate::compound::Compound;
+use crate::container::Contents;
 use crate::key;
 use crate::rebuild::{Function, Rebuilder, Rebuilt};
 use crate::{Container, Error, Global, Result};
@@ -24,99 +29,154 @@ const VISITS: usize = 1 << 16;
 const NAME_BYTES_PER_BYTE: usize = 16;
 const NAME_BYTES: usize = 64 << 20;
 
-/// The named tensors of a checkpoint, in the file's order.
+/// What a checkpoint holds, in the file's order.
 #[derive(Debug)]
-pub struct Checkpoint<'a> {
-    /// Names and strided tensors. Those that a quantized, sparse or nested tensor is made of stand here
-    /// one by one, named `NAME.PART`.
-    pub tensors: Vec<(String, Tensor<'a>)>,
-    /// The tensors that are made of several, or have no data.
-    pub compounds: Vec<NamedCompound<'a>>,
-    /// What is no tensor: numbers, texts, configurations.
-    pub values: Vec<Value>,
+pub struct Checkpoint {
+    /// The tensors and values, each with its name.
+    pub items: Vec<Item>,
     /// The classes and functions that the pickle names.
     pub globals: Vec<Global>,
     /// How many tensors lie where `state_dict()` of a pickled module does not look.
     pub left_out: usize,
-    /// Of each tensor the bytes of its name's first part, where that is a key of a dict at the root.
-    tops: Vec<Option<usize>>,
-    /// The objects that the values refer to.
-    pickle: Pickle<'a>,
+    /// The objects that the values refer to, over the bytes of the file.
+    objects: Yoke<Objects<'static>, Arc<Contents>>,
 }
 
-/// A compound tensor and its place.
+/// One thing that a checkpoint holds, and its name.
 #[derive(Clone, Debug)]
-pub struct NamedCompound<'a> {
-    /// Its name.
+pub struct Item {
+    /// The path to it from the root, joined by dots.
     pub name: String,
     /// What it is.
-    pub compound: Compound<'a>,
-    /// Where its parts start in [`Checkpoint::tensors`].
-    pub at: usize,
+    pub content: Content,
+    /// Bytes of the name's first part, where that is a key of a dict at the root.
+    pub(crate) root_key: Option<u32>,
 }
 
-/// A value that is no tensor.
+/// What an [`Item`] is.
 #[derive(Clone, Debug)]
+pub enum Content {
+    /// A strided view of a storage.
+    Tensor(Tensor),
+    /// A tensor that is made of several, or has no data.
+    Compound(Box<Compound>),
+    /// Anything else: a number, a text, a configuration.
+    Value(Value),
+}
+
+/// A value that is not a tensor.
+#[derive(Clone, Copy, Debug)]
 pub struct Value {
-    /// Its path, as a tensor's name.
-    pub path: String,
-    /// The object.
+    /// The object, in [`Checkpoint::heap`].
     pub object: ObjectId,
-    /// Whether it is a container that lies inside itself.
+    /// Whether it is a container that contains itself.
     pub is_cycle: bool,
 }
 
-impl<'a> Checkpoint<'a> {
+/// What the checkpoint keeps of its pickle.
+#[derive(Debug, Yokeable)]
+struct Objects<'p>(Pickle<'p>);
+
+impl Item {
+    /// The key of the root's dict under which the item is; `None` where the root is not a dict, or the item is its
+    /// direct value.
+    pub fn root_key(&self) -> Option<&str> {
+        let len = self.root_key? as usize;
+        (len < self.name.len()).then(|| self.name.get(..len)).flatten()
+    }
+
+    /// The tensor, where it is one strided view.
+    pub fn tensor(&self) -> Option<&Tensor> {
+        match &self.content {
+            Content::Tensor(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// The strided tensors: the tensor itself, or the parts of a compound one, named `NAME.PART`.
+    pub fn tensors(&self) -> impl Iterator<Item = (Cow<'_, str>, &Tensor)> {
+        let (one, parts) = match &self.content {
+            Content::Tensor(tensor) => (Some((Cow::Borrowed(self.name.as_str()), tensor)), [].as_slice()),
+            Content::Compound(compound) => (None, compound.parts.as_slice()),
+            Content::Value(_) => (None, [].as_slice()),
+        };
+        let parts = parts.iter().map(|(part, tensor)| (Cow::Owned(part_name(&self.name, part)), tensor));
+        one.into_iter().chain(parts)
+    }
+}
+
+/// What the part of a compound tensor is called.
+fn part_name(name: &str, part: &str) -> String {
+    if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") }
+}
+
+impl Checkpoint {
     /// Reads the pickle of `container` and gives its objects their meaning, over the storages.
     ///
     /// # Errors
     /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
     /// tensors come out under one name.
-    pub fn read(container: &'a Container) -> Result<Self> {
-        let pickle = container.load()?;
+    pub fn read(container: &Container) -> Result<Self> {
+        let objects = Yoke::try_attach_to_cart(Arc::clone(container.contents()), |contents| {
+            contents.load().map(Objects)
+        })?;
+        let Objects(pickle) = objects.get();
         let heap = &pickle.heap;
         let mut walk = Walk {
             heap,
             rebuilder: Rebuilder::new(container, heap),
             path: Vec::new(),
             open: HashSet::new(),
-            tensors: Vec::new(),
-            compounds: Vec::new(),
-            values: Vec::new(),
+            found: Vec::with_capacity(container.storages_len()),
+            root_is_dict: children::is_dict(heap, pickle.root),
             visits: visits(heap),
-            name_bytes: name_bytes(&pickle),
-            name_limit: name_bytes(&pickle),
+            name_bytes: name_bytes(pickle),
+            name_limit: name_bytes(pickle),
         };
         walk.run(pickle.root)?;
         let left_out = walk.count_left_out();
-        let Walk { tensors, compounds, mut values, .. } = walk;
-        refuse_duplicates(heap, &tensors)?;
-        let root_is_dict = children::is_dict(heap, pickle.root);
-        let mut tops: Vec<Option<usize>> =
-            tensors.iter().map(|found| found.name.top.filter(|_| root_is_dict)).collect();
-        let mut tensors: Vec<_> = tensors.into_iter().map(|found| (found.name.text, found.tensor)).collect();
+        let found = walk.found;
+        refuse_duplicates(heap, &found)?;
+        let mut items: Vec<Item> = found.into_iter().map(|found| found.item).collect();
         let direct = container.tensors()?;
         if children::of(heap, pickle.root).is_some_and(|children| children.is_empty()) && !direct.is_empty() {
             // There is no pickle: the root is an empty dict that stands in.
-            values.clear();
+            items.clear();
         }
-        tensors.extend(direct);
-        tops.resize(tensors.len(), None);
+        let direct = direct.into_iter();
+        items.extend(direct.map(|(name, tensor)| Item {
+            name,
+            content: Content::Tensor(tensor),
+            root_key: None,
+        }));
         let globals = Global::all(heap);
-        Ok(Self { tensors, compounds, values, globals, left_out, tops, pickle })
+        Ok(Self { items, globals, left_out, objects })
     }
 
-    /// The key of the root's dict under which the tensor number `index` lies; `None` where the root is
-    /// no dict, or the tensor lies in it directly.
-    pub fn top(&self, index: usize) -> Option<&str> {
-        let (name, _) = self.tensors.get(index)?;
-        let len = (*self.tops.get(index)?)?;
-        (len < name.len()).then(|| name.get(..len)).flatten()
+    /// The strided tensors of all items; see [`Item::tensors`].
+    pub fn tensors(&self) -> impl Iterator<Item = (Cow<'_, str>, &Tensor)> {
+        self.items.iter().flat_map(Item::tensors)
+    }
+
+    /// The compound tensors and their names.
+    pub fn compounds(&self) -> impl Iterator<Item = (&str, &Compound)> {
+        self.items.iter().filter_map(|item| match &item.content {
+            Content::Compound(compound) => Some((item.name.as_str(), compound.as_ref())),
+            _ => None,
+        })
+    }
+
+    /// What is not a tensor, and its path.
+    pub fn values(&self) -> impl Iterator<Item = (&str, Value)> {
+        self.items.iter().filter_map(|item| match item.content {
+            Content::Value(value) => Some((item.name.as_str(), value)),
+            _ => None,
+        })
     }
 
     /// The objects that [`Value`]s refer to.
-    pub fn heap(&self) -> &Heap<'a> {
-        &self.pickle.heap
+    pub fn heap(&self) -> &Heap<'_> {
+        &self.objects.get().0.heap
     }
 }
 
@@ -129,16 +189,17 @@ fn name_bytes(pickle: &Pickle<'_>) -> usize {
     len.saturating_mul(NAME_BYTES_PER_BYTE).saturating_add(NAME_BYTES)
 }
 
-struct Found<'a> {
-    name: Name,
+/// An item, and the way to it.
+struct Found {
+    item: Item,
+    /// Kept for tensors, whose names have to differ; empty for values.
     path: Vec<Step>,
-    tensor: Tensor<'a>,
 }
 
 struct Name {
     text: String,
     /// Bytes of its first part, where that is a dict's key.
-    top: Option<usize>,
+    root_key: Option<u32>,
 }
 
 /// One container on the way from the root, and what is left of it.
@@ -147,22 +208,21 @@ struct Level {
     children: std::vec::IntoIter<(Step, ObjectId)>,
 }
 
-struct Walk<'a, 'h> {
-    heap: &'h Heap<'a>,
-    rebuilder: Rebuilder<'a, 'h>,
+struct Walk<'h> {
+    heap: &'h Heap<'h>,
+    rebuilder: Rebuilder<'h>,
     path: Vec<Step>,
     /// The containers on the path: one of them inside itself is a cycle.
     open: HashSet<ObjectId>,
-    tensors: Vec<Found<'a>>,
-    compounds: Vec<NamedCompound<'a>>,
-    values: Vec<Value>,
+    found: Vec<Found>,
+    root_is_dict: bool,
     visits: usize,
     /// Bytes that the names to come may have.
     name_bytes: usize,
     name_limit: usize,
 }
 
-impl<'a> Walk<'a, '_> {
+impl Walk<'_> {
     /// Depth first, in the file's order, with a stack of its own.
     fn run(&mut self, root: ObjectId) -> Result<()> {
         let mut levels: Vec<Level> = Vec::new();
@@ -204,11 +264,8 @@ impl<'a> Walk<'a, '_> {
             }
         };
         match rebuilt {
-            Some(Rebuilt::Strided(tensor)) => {
-                let name = self.name(id)?;
-                self.found(name, tensor);
-            }
-            Some(Rebuilt::Compound(compound)) => self.found_compound(id, *compound)?,
+            Some(Rebuilt::Strided(tensor)) => self.keep(id, Content::Tensor(tensor))?,
+            Some(Rebuilt::Compound(compound)) => self.keep(id, Content::Compound(compound))?,
             None => {
                 let children = children::of(self.heap, id);
                 // An empty dict or list is a value; a module without parameters is nothing.
@@ -220,39 +277,26 @@ impl<'a> Walk<'a, '_> {
                     if self.open.insert(id) {
                         return Ok(Some(Level { id, children: children.into_iter() }));
                     }
-                    self.value(id, true)?;
+                    self.keep(id, Content::Value(Value { object: id, is_cycle: true }))?;
                 } else {
-                    self.value(id, false)?;
+                    self.keep(id, Content::Value(Value { object: id, is_cycle: false }))?;
                 }
             }
         }
         Ok(None)
     }
 
-    fn value(&mut self, object: ObjectId, is_cycle: bool) -> Result<()> {
-        let path = self.name(object)?.text;
-        self.values.push(Value { path, object, is_cycle });
-        Ok(())
-    }
-
-    fn found(&mut self, name: Name, tensor: Tensor<'a>) {
-        self.tensors.push(Found { name, path: self.path.clone(), tensor });
-    }
-
-    /// A compound's parts stand among the tensors, named after it.
-    fn found_compound(&mut self, id: ObjectId, compound: Compound<'a>) -> Result<()> {
-        let (Name { text: name, top }, at) = (self.name(id)?, self.tensors.len());
-        for (part, tensor) in &compound.parts {
-            let text = if name.is_empty() { (*part).to_owned() } else { format!("{name}.{part}") };
-            self.found(Name { text, top }, tensor.clone());
-        }
-        self.compounds.push(NamedCompound { name, compound, at });
+    /// Keeps what the object `id`, at which the path has arrived, stands for.
+    fn keep(&mut self, id: ObjectId, content: Content) -> Result<()> {
+        let Name { text: name, root_key } = self.name(id)?;
+        let path = if matches!(content, Content::Value(_)) { Vec::new() } else { self.path.clone() };
+        self.found.push(Found { item: Item { name, content, root_key }, path });
         Ok(())
     }
 
     /// The name of the object `id`, at which the path has arrived.
     fn name(&mut self, id: ObjectId) -> Result<Name> {
-        let (mut text, mut top) = (String::new(), None);
+        let (mut text, mut root_key) = (String::new(), None);
         for (depth, step) in self.path.iter().enumerate() {
             let part = match step {
                 Step::Key(key) => key::part(self.heap, *key),
@@ -268,11 +312,11 @@ impl<'a> Walk<'a, '_> {
                 text.push('.');
             }
             text.push_str(&part);
-            if depth == 0 && matches!(step, Step::Key(_)) {
-                top = Some(text.len());
+            if depth == 0 && self.root_is_dict && matches!(step, Step::Key(_)) {
+                root_key = u32::try_from(text.len()).ok();
             }
         }
-        Ok(Name { text, top })
+        Ok(Name { text, root_key })
     }
 
     /// Tensors that the walk did not reach: a module's attributes that are none of its parameters and
@@ -295,15 +339,22 @@ fn subscripts(heap: &Heap<'_>, path: &[Step]) -> String {
     parts.collect()
 }
 
-fn refuse_duplicates(heap: &Heap<'_>, tensors: &[Found<'_>]) -> Result<()> {
-    let mut names: HashMap<&str, &Found<'_>> = HashMap::with_capacity(tensors.len());
-    for found in tensors {
-        if let Some(first) = names.insert(&found.name.text, found) {
-            return Err(Error::Duplicate {
-                name: found.name.text.clone(),
-                first: subscripts(heap, &first.path),
-                second: subscripts(heap, &found.path),
-            });
+fn refuse_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
+    let mut names: HashMap<Cow<'_, str>, &Found> = HashMap::with_capacity(found.len());
+    for found in found {
+        // A compound tensor without parts has a name all the same.
+        let own = match &found.item.content {
+            Content::Compound(compound) if compound.parts.is_empty() => Some(found.item.name.as_str()),
+            _ => None,
+        };
+        for name in found.item.tensors().map(|(name, _)| name).chain(own.map(Cow::Borrowed)) {
+            if let Some(first) = names.insert(name.clone(), found) {
+                return Err(Error::Duplicate {
+                    name: name.into_owned(),
+                    first: subscripts(heap, &first.path),
+                    second: subscripts(heap, &found.path),
+                });
+            }
         }
     }
     Ok(())

@@ -6,6 +6,7 @@
 use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
+use crate::encoded::attributes;
 use crate::key::{self, Key};
 
 /// One step of a path.
@@ -83,19 +84,6 @@ fn dict_instance(heap: &Heap<'_>, instance: &Instance) -> Children {
     });
     let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
     last_of_each_key(heap, pairs.chain(entries).chain(instance.items().iter().copied()))
-}
-
-/// The attributes that a state sets: a dict, or a tuple of a dict and one of slots.
-pub(crate) fn attributes(heap: &Heap<'_>, state: ObjectId) -> Vec<(ObjectId, ObjectId)> {
-    if let Some(entries) = heap.entries(state) {
-        return entries.to_vec();
-    }
-    match heap.items(state) {
-        Some(dicts @ ([_] | [_, _])) => {
-            dicts.iter().filter_map(|dict| heap.entries(*dict)).flatten().copied().collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// What `state_dict()` of a pickled `nn.Module` names: its parameters, its buffers without the

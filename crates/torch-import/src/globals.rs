@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pickle_vm::{Heap, Instance, ObjectId, Recorded};
 
-use crate::{Risk, numpy, risk};
+use crate::{Risk, encoded, risk};
 
 /// A class or function that the pickle names. It was neither imported nor called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Uses {
         };
         let is_told = |instance: &Instance| {
             let arg = heap.items(instance.args).and_then(|args| args.first());
-            arg.is_some_and(|arg| numpy::bytes(heap, *arg).is_some())
+            arg.is_some_and(|arg| encoded::bytes(heap, *arg).is_some())
         };
         Self {
             getattr_names_classes: only_called(heap, &is_getattr, &names_class),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, Object, ObjectId};
 
-use crate::numpy;
+use crate::encoded;
 
 /// A dict key for comparison: two are equal where a Python dict has one place for both.
 #[derive(PartialEq, Eq, Hash)]
@@ -44,7 +44,7 @@ pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
 /// says.
 pub(crate) fn repr(heap: &Heap<'_>, id: ObjectId) -> String {
     // Bytes that protocol 2 writes as a call.
-    let bytes = |heap: &Heap<'_>, id| Some(bytes_repr(&numpy::bytes(heap, id)?));
+    let bytes = |heap: &Heap<'_>, id| Some(bytes_repr(&encoded::bytes(heap, id)?));
     heap.display(id).long().annotated(&bytes).to_string()
 }
 

@@ -4,7 +4,7 @@
 //! # fn main() -> Result<(), torch_import::Error> {
 //! let container = torch_import::Container::open("consolidated.00.pth".as_ref())?;
 //! let checkpoint = torch_import::Checkpoint::read(&container)?;
-//! for (name, tensor) in &checkpoint.tensors {
+//! for (name, tensor) in checkpoint.tensors() {
 //!     println!("{name} {} {:?}", tensor.dtype(), tensor.shape());
 //! }
 //! # Ok(())
@@ -22,24 +22,25 @@ mod checkpoint;
 mod children;
 mod compound;
 mod container;
+mod encoded;
 mod error;
 mod globals;
 mod key;
-mod numpy;
+mod note;
 mod persistent;
 mod pickles;
 mod rebuild;
 mod risk;
 mod scan;
-mod sharded;
 mod shards;
 
 pub use annotate::{annotate, count_tensors};
-pub use checkpoint::{Checkpoint, NamedCompound, Value};
+pub use checkpoint::{Checkpoint, Content, Item, Value};
 pub use compound::{Compound, CompoundKind};
 pub use container::{Container, Format};
 pub use error::{Error, Result};
 pub use globals::Global;
+pub use note::Note;
 pub use pickles::Pickles;
 pub use risk::Risk;
 pub use scan::{Call, Finding, Place, Scan, ScannedPickle, Step, Use};

@@ -24,16 +24,16 @@ const ALIGNMENT: u64 = 64;
 /// A TorchScript archive, laid out and ready to be written.
 ///
 /// As a [`Blob`] it is the whole file. It holds its small entries in memory and the storages by reference.
-pub struct Archive<'a> {
+pub struct Archive {
     code: OwnedBlob,
     data_pkl: OwnedBlob,
-    records: Vec<Record<'a>>,
+    records: Vec<Record>,
     len: u64,
 }
 
-impl<'a> Archive<'a> {
+impl Archive {
     /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
-    pub(crate) fn new(tree: &Tree, root: ModuleId, tensors: &[(String, Tensor<'a>)]) -> Result<Self> {
+    pub(crate) fn new(tree: &Tree, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
         let records = Records::new(ROOT, tensors)?;
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
         let code = OwnedBlob(tree.code().into_bytes());
@@ -44,7 +44,7 @@ impl<'a> Archive<'a> {
     }
 
     /// The records of the storages, in the order of the file.
-    pub fn records(&self) -> &[Record<'a>] {
+    pub fn records(&self) -> &[Record] {
         &self.records
     }
 
@@ -84,7 +84,7 @@ impl<'a> Archive<'a> {
         }
     }
 
-    fn head(&self) -> [(&'static str, Content<'_, 'a>); 4] {
+    fn head(&self) -> [(&'static str, Content<'_>); 4] {
         [
             ("model/version", Content::Bytes(b"10\n")),
             ("model/data.pkl", Content::Blob(&self.data_pkl)),
@@ -93,7 +93,7 @@ impl<'a> Archive<'a> {
         ]
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry<'_, 'a>> {
+    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let records = self.records.iter().map(|record| (record.name.as_str(), Content::Blob(record)));
         let entries = self.head().into_iter().chain(records);
         entries.map(|(name, content)| Entry { name, alignment: ALIGNMENT, content })
@@ -119,19 +119,19 @@ fn place(at: u64, name: &str, len: u64, descriptor: u64) -> Range<u64> {
     start..start.saturating_add(len).saturating_add(descriptor)
 }
 
-impl<'a> Blob<'a> for Archive<'a> {
+impl Blob for Archive {
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let mut zip = ZipWriter::new(sink);
         self.entries().try_for_each(|entry| zip.add(&entry))?;
         zip.finish()
     }
 }
 
-impl fmt::Debug for Archive<'_> {
+impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive")
             .field("records", &self.records.len())
@@ -152,14 +152,14 @@ mod tests {
 
     struct Collect(Vec<u8>);
 
-    impl<'a> Sink<'a> for Collect {
-        fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+    impl Sink for Collect {
+        fn write(&mut self, window: Window) -> io::Result<()> {
             self.0.extend_from_slice(&window);
             Ok(())
         }
     }
 
-    fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor<'static>) {
+    fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor) {
         let storage = Storage::owned(bytes);
         let tensor = Tensor::new(Dtype::Int16, vec![shape], vec![1], 0, storage).expect("the bytes suffice");
         (name.to_owned(), tensor)

@@ -38,9 +38,9 @@ use tensor::Dtype;
 
 /// What became of a checkpoint.
 #[derive(Debug)]
-pub struct Converted<'a> {
+pub struct Converted {
     /// `model.pt`.
-    pub archive: Archive<'a>,
+    pub archive: Archive,
     /// What the module's `forward` asks for; a weights module asks for nothing.
     pub inputs: Vec<Port>,
     /// What it answers.

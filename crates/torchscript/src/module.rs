@@ -197,8 +197,8 @@ impl Tree {
     pub(crate) fn data_pkl(
         &self,
         root: ModuleId,
-        tensors: &[(String, Tensor<'_>)],
-        records: &Records<'_>,
+        tensors: &[(String, Tensor)],
+        records: &Records,
     ) -> Result<Vec<u8>> {
         let mut out = Objects {
             pickler: Pickler::default(),
@@ -234,16 +234,16 @@ impl Tree {
 }
 
 /// What `data.pkl` holds so far.
-struct Objects<'t, 'a> {
+struct Objects<'t> {
     pickler: Pickler,
-    tensors: &'t [(String, Tensor<'a>)],
-    records: &'t Records<'a>,
+    tensors: &'t [(String, Tensor)],
+    records: &'t Records,
     written: HashMap<TensorId, MemoId>,
     /// By record. A persistent id that stood here twice would become two storages.
     storages: HashMap<usize, MemoId>,
 }
 
-impl Objects<'_, '_> {
+impl Objects<'_> {
     fn begin(&mut self, class: &str) -> Result<()> {
         self.pickler.global(NAMESPACE, class)?;
         self.pickler.empty_tuple();
@@ -341,7 +341,7 @@ impl Objects<'_, '_> {
         Ok(())
     }
 
-    fn storage(&mut self, record: usize, name: &str, tensor: &Tensor<'_>) -> Result<()> {
+    fn storage(&mut self, record: usize, name: &str, tensor: &Tensor) -> Result<()> {
         if let Some(memo) = self.storages.get(&record) {
             self.pickler.get(*memo);
             return Ok(());
@@ -390,7 +390,7 @@ mod tests {
         (name.to_owned(), value)
     }
 
-    fn bf16(shape: [u64; 2]) -> Tensor<'static> {
+    fn bf16(shape: [u64; 2]) -> Tensor {
         Tensor::new(Dtype::BFloat16, shape.to_vec(), vec![shape[1], 1], 0, Storage::owned(vec![0; 12]))
             .expect("6 elements are enough")
     }

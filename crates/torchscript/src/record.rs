@@ -19,15 +19,15 @@ use crate::{Error, Result};
 /// As a [`Blob`] it sends whole elements: where a storage ends amid an element, those last bytes stay
 /// behind. No tensor reaches them, and torch would read past a record of another length.
 #[derive(Clone, Debug)]
-pub struct Record<'a> {
+pub struct Record {
     pub(crate) name: String,
     pub(crate) dtype: Dtype,
     pub(crate) numel: u64,
     pub(crate) offset: u64,
-    storage: Storage<'a>,
+    storage: Storage,
 }
 
-impl<'a> Record<'a> {
+impl Record {
     /// Its path in the archive, such as `model/data/0`.
     pub fn name(&self) -> &str {
         &self.name
@@ -44,7 +44,7 @@ impl<'a> Record<'a> {
     }
 
     /// The storage that it holds.
-    pub fn storage(&self) -> &Storage<'a> {
+    pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
@@ -54,12 +54,12 @@ impl<'a> Record<'a> {
     }
 }
 
-impl<'a> Blob<'a> for Record<'a> {
+impl Blob for Record {
     fn len(&self) -> u64 {
         self.numel.saturating_mul(self.dtype.size())
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         if self.cut() == 0 {
             return self.storage.write_to(sink);
         }
@@ -68,13 +68,13 @@ impl<'a> Blob<'a> for Record<'a> {
 }
 
 /// Passes the first bytes on and drops the others.
-struct First<'s, 'a> {
+struct First<'s> {
     left: u64,
-    sink: &'s mut dyn Sink<'a>,
+    sink: &'s mut dyn Sink,
 }
 
-impl<'a> Sink<'a> for First<'_, 'a> {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for First<'_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         let window = match usize::try_from(self.left).ok().and_then(|left| window.get(..left)) {
             Some(first) => Window::owned(first.to_vec()),
             None => window,
@@ -86,16 +86,16 @@ impl<'a> Sink<'a> for First<'_, 'a> {
 
 /// The records of a checkpoint, and which of them each tensor views.
 #[derive(Debug, Default)]
-pub(crate) struct Records<'a> {
-    pub(crate) records: Vec<Record<'a>>,
+pub(crate) struct Records {
+    pub(crate) records: Vec<Record>,
     /// By tensor, the number of its record: the key of its storage.
     pub(crate) of: Vec<usize>,
 }
 
-impl<'a> Records<'a> {
+impl Records {
     /// One record a storage, in the order of `tensors`: it is the order in which the source has them, and
     /// a file is read fastest from its start to its end.
-    pub(crate) fn new(root: &str, tensors: &[(String, Tensor<'a>)]) -> Result<Self> {
+    pub(crate) fn new(root: &str, tensors: &[(String, Tensor)]) -> Result<Self> {
         let mut all = Self::default();
         let mut known: HashMap<StorageId, (usize, &str)> = HashMap::new();
         for (name, tensor) in tensors {
@@ -144,7 +144,7 @@ impl<'a> Records<'a> {
 ///
 /// # Errors
 /// Names the first tensor that is not, and its dtype.
-pub fn loads_in_2_0(tensors: &[(String, Tensor<'_>)]) -> Result<()> {
+pub fn loads_in_2_0(tensors: &[(String, Tensor)]) -> Result<()> {
     match tensors.iter().find(|(_, tensor)| newer_class(tensor.dtype()).is_some()) {
         Some((tensor, newer)) => Err(Error::Newer { tensor: tensor.clone(), dtype: newer.dtype() }),
         None => Ok(()),

@@ -8,22 +8,22 @@ use crate::record::{FILE, LINK, Record, ZSTD, end};
 
 /// What an entry holds.
 #[derive(Clone, Copy)]
-pub enum Content<'b, 'a> {
+pub enum Content<'b> {
     /// Bytes that are known now: the CRC stands in the local header.
     Bytes(&'b [u8]),
     /// Bytes that come by: the CRC stands in a descriptor behind them.
-    Blob(&'b dyn Blob<'a>),
+    Blob(&'b dyn Blob),
     /// Bytes that were compressed before: what is known of them stands in the local header.
-    Packed(Packed<'b, 'a>),
+    Packed(Packed<'b>),
     /// A symbolic link; the bytes are the path that it leads to.
     Link(&'b [u8]),
 }
 
 /// Compressed bytes, and what they were.
 #[derive(Clone, Copy)]
-pub struct Packed<'b, 'a> {
+pub struct Packed<'b> {
     /// The compressed bytes.
-    pub blob: &'b dyn Blob<'a>,
+    pub blob: &'b dyn Blob,
     /// How they are compressed.
     pub method: Method,
     /// Bytes before compression.
@@ -41,7 +41,7 @@ pub enum Method {
     Zstd,
 }
 
-impl Content<'_, '_> {
+impl Content<'_> {
     fn packed_len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) | Self::Link(bytes) => bytes.len() as u64,
@@ -52,16 +52,16 @@ impl Content<'_, '_> {
 }
 
 /// One file of the zip.
-pub struct Entry<'b, 'a> {
+pub struct Entry<'b> {
     /// The path inside the zip, with `/` between its parts.
     pub name: &'b str,
     /// Its data start at a multiple of this many bytes; 0 and 1 are any place.
     pub alignment: u64,
     /// Its data.
-    pub content: Content<'b, 'a>,
+    pub content: Content<'b>,
 }
 
-impl Entry<'_, '_> {
+impl Entry<'_> {
     fn record(&self, offset: u64) -> io::Result<Record> {
         if self.name.len() > usize::from(u16::MAX) {
             return Err(io::Error::new(
@@ -104,7 +104,7 @@ impl Entry<'_, '_> {
 ///
 /// # Errors
 /// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
-pub fn len<'b, 'a: 'b>(entries: impl IntoIterator<Item = Entry<'b, 'a>>) -> io::Result<u64> {
+pub fn len<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<u64> {
     let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes");
     let (mut offset, mut directory, mut count) = (0_u64, 0_u64, 0_u64);
     for entry in entries {
@@ -123,16 +123,16 @@ pub fn len<'b, 'a: 'b>(entries: impl IntoIterator<Item = Entry<'b, 'a>>) -> io::
 }
 
 /// Writes a zip file, entry by entry, into a [`Sink`].
-pub struct ZipWriter<'s, 'a> {
-    sink: &'s mut dyn Sink<'a>,
+pub struct ZipWriter<'s> {
+    sink: &'s mut dyn Sink,
     offset: u64,
     directory: Vec<u8>,
     entries: u64,
 }
 
-impl<'s, 'a> ZipWriter<'s, 'a> {
+impl<'s> ZipWriter<'s> {
     /// A zip file that starts with the sink's next byte.
-    pub fn new(sink: &'s mut dyn Sink<'a>) -> Self {
+    pub fn new(sink: &'s mut dyn Sink) -> Self {
         Self { sink, offset: 0, directory: Vec::new(), entries: 0 }
     }
 
@@ -141,7 +141,7 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
     /// # Errors
     /// When the name is too long, a blob sends another number of bytes than it announced, or the sink
     /// refuses.
-    pub fn add(&mut self, entry: &Entry<'_, 'a>) -> io::Result<()> {
+    pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         let mut record = entry.record(self.offset)?;
         self.send(record.local_header(entry.alignment))?;
         match &entry.content {
@@ -171,7 +171,7 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
     }
 
     /// Sends the data of an entry; their CRC-32.
-    fn pass(&mut self, blob: &dyn Blob<'a>, record: &Record) -> io::Result<u32> {
+    fn pass(&mut self, blob: &dyn Blob, record: &Record) -> io::Result<u32> {
         let mut sums = Checksum { sink: self.sink, crc: crc32fast::Hasher::new(), len: 0 };
         blob.write_to(&mut sums)?;
         if sums.len != record.packed_len {
@@ -194,14 +194,14 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
 }
 
 /// Counts and sums what passes through.
-struct Checksum<'s, 'a> {
-    sink: &'s mut dyn Sink<'a>,
+struct Checksum<'s> {
+    sink: &'s mut dyn Sink,
     crc: crc32fast::Hasher,
     len: u64,
 }
 
-impl<'a> Sink<'a> for Checksum<'_, 'a> {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for Checksum<'_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         self.crc.update(&window);
         self.len = self.len.saturating_add(window.len() as u64);
         self.sink.write(window)

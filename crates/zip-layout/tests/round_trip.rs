@@ -10,8 +10,8 @@ static ZEROS: &[u8; WINDOW] = &[0; WINDOW];
 
 struct File(std::fs::File);
 
-impl<'a> Sink<'a> for File {
-    fn write(&mut self, window: Window<'a>) -> io::Result<()> {
+impl Sink for File {
+    fn write(&mut self, window: Window) -> io::Result<()> {
         assert!(window.len() <= WINDOW, "a window of {} bytes", window.len());
         if *window == *ZEROS {
             // A hole on the disk reads the same.
@@ -24,12 +24,12 @@ impl<'a> Sink<'a> for File {
 /// Zeros without end.
 struct Zeros(u64);
 
-impl<'a> Blob<'a> for Zeros {
+impl Blob for Zeros {
     fn len(&self) -> u64 {
         self.0
     }
 
-    fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let mut left = self.0;
         while left > 0 {
             let n = left.min(WINDOW as u64);
@@ -40,7 +40,7 @@ impl<'a> Blob<'a> for Zeros {
     }
 }
 
-fn write(entries: &[Entry<'_, '_>]) -> tempfile::NamedTempFile {
+fn write(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let mut sink = File(file.reopen().expect("the file is there"));
     let mut zip = ZipWriter::new(&mut sink);
@@ -83,7 +83,7 @@ fn two_readers_see_what_was_written() {
 #[test]
 fn zip64_counts_and_sizes_are_read_back() {
     let names: Vec<String> = (0..70_000).map(|i| i.to_string()).collect();
-    let mut entries: Vec<Entry<'_, '_>> =
+    let mut entries: Vec<Entry<'_>> =
         names.iter().map(|name| Entry { name, alignment: 1, content: Content::Bytes(b"") }).collect();
     let large = Zeros((1 << 32) + 5);
     entries.push(Entry { name: "large", alignment: 64, content: Content::Blob(&large) });
@@ -101,11 +101,11 @@ fn zip64_counts_and_sizes_are_read_back() {
 #[test]
 fn a_blob_that_lies_about_its_length_is_refused() {
     struct Liar;
-    impl<'a> Blob<'a> for Liar {
+    impl Blob for Liar {
         fn len(&self) -> u64 {
             2
         }
-        fn write_to(&self, sink: &mut dyn Sink<'a>) -> io::Result<()> {
+        fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
             sink.write(Window::owned(vec![0]))
         }
     }

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
@@ -14,9 +15,9 @@ use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::Dtype;
 
 use super::chain::Chain;
-use super::{Bytes, Container, Format, Record};
+use super::{Bytes, Contents, Format, Record};
 use crate::persistent::{StorageRef, module_class};
-use crate::{Error, Result};
+use crate::{Error, Note, Result};
 
 pub(crate) const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const VERSION: i64 = 1001;
@@ -38,22 +39,19 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: MappedFile) -> Result<Container> {
+pub(super) fn open(file: MappedFile) -> Result<Contents> {
     let mut chain = Chain::new(file.bytes(), 0..file.bytes().len(), "the file");
     let Parts { pickle, storages } = parts(&mut chain)?;
     let mut notes = Vec::new();
     if chain.left() > 0 {
-        notes.push(format!(
-            "{} bytes follow the last storage; PyTorch does not read them either",
-            chain.left()
-        ));
+        notes.push(Note::AfterStorages { bytes: chain.left() });
     }
     let pickle_record = format!("root object at byte {}", pickle.start);
-    Ok(Container {
+    Ok(Contents {
         pickle_record,
         storages,
         notes,
-        ..Container::new(file, Format::Legacy, Bytes::Mapped(pickle))
+        ..Contents::new(file, Format::Legacy, Bytes::Mapped(pickle))
     })
 }
 
@@ -82,7 +80,7 @@ pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
 struct Parts {
     /// Where the root object's pickle is.
     pickle: Range<usize>,
-    storages: HashMap<String, Record>,
+    storages: HashMap<Arc<str>, Record>,
 }
 
 fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
@@ -146,7 +144,7 @@ fn explained<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<
     Ok(explained)
 }
 
-fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<HashMap<String, Record>> {
+fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<HashMap<Arc<str>, Record>> {
     let mut storages = HashMap::with_capacity(references.len());
     // From here on the size of the file is known.
     let needed = references
@@ -166,7 +164,7 @@ fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Has
         }
         let len = reference.nbytes().unwrap_or(u64::MAX);
         let range = chain.take(len, &format!("storage `{}`", key.escape_debug()))?;
-        if storages.insert(key.to_owned(), Record { inflated: false, range, crc: None }).is_some() {
+        if storages.insert(key.into(), Record { inflated: false, range, crc: None }).is_some() {
             return Err(chain.unexpected(format!("the storage key `{}` is listed twice", key.escape_debug())));
         }
     }

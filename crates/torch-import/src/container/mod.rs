@@ -12,6 +12,7 @@ mod zip;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
@@ -21,7 +22,7 @@ use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
 use inflate::Inflated;
 
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::{Error, Result};
+use crate::{Error, Note, Result};
 
 /// The container formats that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,19 +56,23 @@ impl Format {
     }
 }
 
-/// A checkpoint file, mapped: one pickle, and storages by key.
+/// A checkpoint file, mapped: one pickle, and storages by key. Clones share the map.
+#[derive(Clone, Debug)]
+pub struct Container(Arc<Contents>);
+
+/// What a format finds in a file.
 #[derive(Debug)]
-pub struct Container {
-    file: MappedFile,
+pub(crate) struct Contents {
+    file: Arc<MappedFile>,
     /// Deflated storages, inflated once.
-    inflated: Option<MappedFile>,
+    inflated: Option<Arc<MappedFile>>,
     format: Format,
     pickle: Bytes,
     pickle_record: String,
     /// What stands before a storage's key in the name of its record.
     prefix: String,
     /// By the records' names.
-    storages: HashMap<String, Record>,
+    storages: HashMap<Arc<str>, Record>,
     /// Of a 0.1 checkpoint: the tensors by their persistent ids.
     described: HashMap<String, PersistentTensor>,
     /// The pickles beside the one that holds the root object, and the record of each.
@@ -75,7 +80,7 @@ pub struct Container {
     /// Of a safetensors file: the tensors in the header's order.
     direct: Vec<(String, safetensors::View)>,
     byte_order: ByteOrder,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 /// Bytes of the file, or bytes that were made from it.
@@ -109,13 +114,15 @@ impl Container {
     /// # Errors
     /// When it is of another format, or its container is damaged.
     pub fn of(file: MappedFile) -> Result<Self> {
-        sniff::open(file)
+        Ok(Self(Arc::new(sniff::open(file)?)))
     }
+}
 
+impl Contents {
     /// A container without storages: the formats add what they have.
     fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
         Self {
-            file,
+            file: Arc::new(file),
             inflated: None,
             format,
             pickle,
@@ -130,69 +137,13 @@ impl Container {
         }
     }
 
-    /// What kind of container it is.
-    pub fn format(&self) -> Format {
-        self.format
-    }
-
-    /// Oddities that are harmless, as sentences.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// The path that was opened.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// Bytes of the file.
-    pub fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    /// Whether the file has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.file.is_empty()
-    }
-
     /// The pickle that holds the root object.
-    ///
-    /// A safetensors file has none: its `__metadata__` stand there as a dict.
-    pub fn pickle(&self) -> &[u8] {
-        self.bytes(&self.pickle)
-    }
-
-    fn bytes<'c>(&'c self, bytes: &'c Bytes) -> &'c [u8] {
-        match bytes {
-            // Whoever made the range proved that it lies inside the file.
+    pub(crate) fn pickle(&self) -> &[u8] {
+        match &self.pickle {
+            // The format that made the range proved that it is inside the file.
             Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
             Bytes::Inflated(bytes) => bytes,
         }
-    }
-
-    /// Of a 0.1 checkpoint the pickles between its numbers: which record each is in, and its place in the file.
-    pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
-        &self.more_pickles
-    }
-
-    /// The tensors of a container that names them itself, in the file's order; none where a pickle does.
-    ///
-    /// # Errors
-    /// None that [`open`](Self::open) has not told already.
-    pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor<'_>)>> {
-        let tensor =
-            |(name, view): &(String, safetensors::View)| Ok((name.clone(), view.tensor(&self.file)?));
-        self.direct.iter().map(tensor).collect()
-    }
-
-    /// The tensor that a persistent object of a 0.1 checkpoint stands for.
-    pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
-        self.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
-    }
-
-    /// What the file calls its pickle, such as `consolidated/data.pkl`.
-    pub fn pickle_record(&self) -> &str {
-        &self.pickle_record
     }
 
     /// Reads the pickle into inert objects.
@@ -203,39 +154,102 @@ impl Container {
         pickle_vm::load(self.pickle())
             .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
     }
+}
+
+impl Container {
+    /// The map and what was found in it, for what has to outlive this container.
+    pub(crate) fn contents(&self) -> &Arc<Contents> {
+        &self.0
+    }
+
+    /// What kind of container it is.
+    pub fn format(&self) -> Format {
+        self.0.format
+    }
+
+    /// Oddities that are harmless.
+    pub fn notes(&self) -> &[Note] {
+        &self.0.notes
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        self.0.file.path()
+    }
+
+    /// Bytes of the file.
+    pub fn len(&self) -> u64 {
+        self.0.file.len()
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.0.file.is_empty()
+    }
+
+    /// The pickle that holds the root object.
+    ///
+    /// A safetensors file has none: its `__metadata__` stand there as a dict.
+    pub fn pickle(&self) -> &[u8] {
+        self.0.pickle()
+    }
+
+    /// Of a 0.1 checkpoint the pickles between its numbers: which record each is in, and its place in the file.
+    pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
+        &self.0.more_pickles
+    }
+
+    /// The tensors of a container that names them itself, in the file's order; none where a pickle does.
+    ///
+    /// # Errors
+    /// None that [`open`](Self::open) has not told already.
+    pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
+        let tensor =
+            |(name, view): &(String, safetensors::View)| Ok((name.clone(), view.tensor(&self.0.file)?));
+        self.0.direct.iter().map(tensor).collect()
+    }
+
+    /// The tensor that a persistent object of a 0.1 checkpoint stands for.
+    pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
+        self.0.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
+    }
+
+    /// What the file calls its pickle, such as `consolidated/data.pkl`.
+    pub fn pickle_record(&self) -> &str {
+        &self.0.pickle_record
+    }
 
     /// The order of the bytes in the storages' numbers.
     pub(crate) fn byte_order(&self) -> ByteOrder {
-        self.byte_order
+        self.0.byte_order
     }
 
     /// Bytes of the pickle as a storage where they lie; `None` when the pickle was inflated.
-    pub(crate) fn storage_of(&self, bytes: &[u8]) -> Option<Storage<'_>> {
-        let start = bytes.as_ptr().addr().checked_sub(self.file.bytes().as_ptr().addr())?;
+    pub(crate) fn storage_of(&self, bytes: &[u8]) -> Option<Storage> {
+        let start = bytes.as_ptr().addr().checked_sub(self.0.file.bytes().as_ptr().addr())?;
         let range = start..start.checked_add(bytes.len())?;
-        Storage::mapped(&self.file, range, None)
+        Storage::mapped(&self.0.file, range, None)
     }
 
     /// How many storages the file has.
     pub(crate) fn storages_len(&self) -> usize {
-        self.storages.len()
+        self.0.storages.len()
     }
 
     /// The path in the archive of the storage called `key`.
     pub(crate) fn storage_record(&self, key: &str) -> Option<&str> {
-        self.record(key).map(|(name, _)| name)
+        self.record(key).map(|(name, _)| name.as_ref())
     }
 
-    fn record(&self, key: &str) -> Option<(&str, &Record)> {
-        let (name, record) = self.storages.get_key_value(&[&self.prefix, key].concat())?;
-        Some((name, record))
+    fn record(&self, key: &str) -> Option<(&Arc<str>, &Record)> {
+        self.0.storages.get_key_value([&self.0.prefix, key].concat().as_str())
     }
 
     /// The storage that `reference` names, or the part of it, as a tensor of `dtype` sees it.
-    pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage<'_>> {
-        let (prefix, key) = (self.prefix.as_str(), reference.key.as_ref());
+    pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage> {
+        let (prefix, key) = (self.0.prefix.as_str(), reference.key.as_ref());
         let Some((name, record)) = self.record(key) else {
-            return Err(match self.format {
+            return Err(match self.0.format {
                 Format::Zip | Format::TorchScript => Error::MissingRecord { record: [prefix, key].concat() },
                 _ => Error::MissingStorage { key: key.to_owned() },
             });
@@ -246,15 +260,15 @@ impl Container {
         let within = reference.byte_range().filter(|range| needed <= available && range.end <= needed);
         let Some(within) = within else { return Err(too_short()) };
         let whole = within == (0..available);
-        let file = if record.inflated { self.inflated.as_ref() } else { Some(&self.file) };
+        let file = if record.inflated { self.0.inflated.as_ref() } else { Some(&self.0.file) };
         // Not more than `available`, which is a `usize`.
         let at = |n: u64| record.range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
-        let checksum = record.crc.map(|crc| Checksum { crc, record: name });
+        let checksum = record.crc.map(|crc| Checksum { crc, record: Arc::clone(name) });
         let storage = file
             .and_then(|file| {
                 Storage::mapped(file, at(within.start)..at(within.end), checksum.filter(|_| whole))
             })
             .ok_or_else(too_short)?;
-        Ok(storage.with_byte_order(self.byte_order, dtype.component_size()))
+        Ok(storage.with_byte_order(self.0.byte_order, dtype.component_size()))
     }
 }

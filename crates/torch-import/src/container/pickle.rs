@@ -3,7 +3,9 @@
 use mapped::MappedFile;
 use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
 
-use super::{Bytes, Container, Format};
+use super::{Bytes, Contents, Format};
+use crate::Note;
+
 /// So many instructions that run are no coincidence in a text or a picture.
 const CONVINCING: usize = 8;
 
@@ -26,17 +28,15 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: MappedFile) -> Container {
+pub(super) fn open(file: MappedFile) -> Contents {
     let mut reader = Reader::new(file.bytes());
     // What is wrong with it is said by those who read it for its objects.
     let whole = reader.by_ref().all(|instruction| instruction.is_ok());
     let left = file.len().saturating_sub(reader.offset());
     let mut notes = Vec::new();
     if whole && left > 0 {
-        notes.push(format!(
-            "{left} bytes follow the pickle and are not read; trace --pickle 1 shows what they are"
-        ));
+        notes.push(Note::AfterPickle { bytes: left });
     }
     let pickle = Bytes::Mapped(0..file.bytes().len());
-    Container { pickle_record: "pickle".to_owned(), notes, ..Container::new(file, Format::Pickle, pickle) }
+    Contents { pickle_record: "pickle".to_owned(), notes, ..Contents::new(file, Format::Pickle, pickle) }
 }

@@ -6,13 +6,14 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use mapped::MappedFile;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use tensor::{Dtype, Storage, Tensor};
 
 use super::inflate::Inflated;
-use super::{Bytes, Container, Format};
+use super::{Bytes, Contents, Format};
 use crate::{Error, Result};
 
 /// The longest header, in bytes, as the format has it.
@@ -54,7 +55,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn tensor<'a>(&self, file: &'a MappedFile) -> Result<Tensor<'a>> {
+    pub(super) fn tensor(&self, file: &Arc<MappedFile>) -> Result<Tensor> {
         // `open` compared the range with the file.
         let storage =
             Storage::mapped(file, self.range.clone(), None).unwrap_or_else(|| Storage::owned(Vec::new()));
@@ -84,7 +85,7 @@ fn header_len(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?))
 }
 
-pub(super) fn open(file: MappedFile) -> Result<Container> {
+pub(super) fn open(file: MappedFile) -> Result<Contents> {
     let damaged = |reason: String| Error::Layout { record: "the header".to_owned(), reason };
     let bytes = file.bytes();
     let len = header_len(bytes).unwrap_or_default();
@@ -114,7 +115,7 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     }
     let pickle = pickled(&metadata).map_err(|error| damaged(error.to_string()))?;
     let pickle = Bytes::Inflated(Inflated::Memory(pickle));
-    Ok(Container { direct, ..Container::new(file, Format::Safetensors, pickle) })
+    Ok(Contents { direct, ..Contents::new(file, Format::Safetensors, pickle) })
 }
 
 /// What stands beside the tensors as a pickle, so that it becomes values as those of other files.

@@ -2,14 +2,14 @@
 
 use mapped::MappedFile;
 
-use super::{Container, Format, legacy, pickle, safetensors, tar, zip};
+use super::{Contents, Format, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
 /// A container that is read.
 struct Readable {
     format: Format,
     recognises: fn(&[u8]) -> bool,
-    open: fn(MappedFile) -> Result<Container>,
+    open: fn(MappedFile) -> Result<Contents>,
 }
 
 /// What is read, in the order in which it is tried: what is told by the most bytes comes first.
@@ -88,7 +88,7 @@ const OTHERS: &[Other] = &[
 ///
 /// # Errors
 /// Names what the file is instead, where it can.
-pub(super) fn open(file: MappedFile) -> Result<Container> {
+pub(super) fn open(file: MappedFile) -> Result<Contents> {
     if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(file.bytes())) {
         return (format.open)(file);
     }

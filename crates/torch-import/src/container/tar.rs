@@ -10,13 +10,14 @@
 use std::borrow::Cow;
 use std::io::Cursor;
 use std::ops::Range;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::Heap;
 
 use super::chain::Chain;
-use super::{Bytes, Container, Format, Record};
+use super::{Bytes, Contents, Format, Record};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -31,7 +32,7 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
-pub(super) fn open(file: MappedFile) -> Result<Container> {
+pub(super) fn open(file: MappedFile) -> Result<Contents> {
     let bytes = file.bytes();
     let members = Members::read(bytes)?;
     let Some(pickle) = members.find(PICKLE) else { return Err(members.other()) };
@@ -47,12 +48,12 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     let more_pickles =
         more_pickles.flat_map(|(name, chain)| chain.pickles().into_iter().map(move |range| (name, range)));
     let more_pickles = more_pickles.collect();
-    Ok(Container {
+    Ok(Contents {
         storages: records,
         described,
         more_pickles,
         pickle_record: PICKLE.to_owned(),
-        ..Container::new(file, Format::Tar, Bytes::Mapped(pickle))
+        ..Contents::new(file, Format::Tar, Bytes::Mapped(pickle))
     })
 }
 
@@ -113,7 +114,7 @@ impl Members {
     }
 }
 
-type Storages = (HashMap<String, Record>, HashMap<String, StorageRef<'static>>);
+type Storages = (HashMap<Arc<str>, Record>, HashMap<String, StorageRef<'static>>);
 
 fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
     let (mut records, mut references) = (HashMap::new(), HashMap::new());
@@ -130,7 +131,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
         let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
         let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        records.insert(key.clone(), Record { inflated: false, range, crc: None });
+        records.insert(key.as_str().into(), Record { inflated: false, range, crc: None });
         if references.insert(key, storage).is_some() {
             return Err(chain.unexpected(format!("storage `{shown}` is there twice")));
         }

@@ -3,17 +3,19 @@
 //! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`,
 //! `consolidated` or anything else; records that are not named here are left alone.
 
+use std::sync::Arc;
+
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use tensor::ByteOrder;
 use zip_index::{Entry, Index, Method};
 
-use super::{Bytes, Container, Format, Record, inflate};
-use crate::{Error, Result};
+use super::{Bytes, Contents, Format, Record, inflate};
+use crate::{Error, Note, Result};
 
 const PICKLE: &str = "data.pkl";
 
-pub(super) fn open(file: MappedFile) -> Result<Container> {
+pub(super) fn open(file: MappedFile) -> Result<Contents> {
     let index = Index::read(&file).map_err(|error| match error {
         zip_index::Error::NoEnd { len } => {
             Error::Cut { reason: format!("a zip archive of {len} bytes without the directory at its end") }
@@ -25,7 +27,7 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
     let checksums = index.entries.iter().any(|entry| entry.crc != 0);
     let mut notes = Vec::new();
     if !checksums {
-        notes.push("the archive carries no checksums: damage would go unnoticed".to_owned());
+        notes.push(Note::NoChecksums);
     }
     let whole = |name: &str| index.find(name).map(|entry| read_whole(&file, entry, checksums)).transpose();
     let pickle_record = format!("{root}{PICKLE}");
@@ -56,30 +58,26 @@ pub(super) fn open(file: MappedFile) -> Result<Container> {
             start..next
         };
         let crc = (checksums && stored).then_some(entry.crc);
-        storages.insert(entry.name, Record { inflated: !stored, range, crc });
+        storages.insert(entry.name.into(), Record { inflated: !stored, range, crc });
     }
     let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
-    Ok(Container {
-        inflated,
+    Ok(Contents {
+        inflated: inflated.map(Arc::new),
         pickle_record,
         prefix,
         storages,
         byte_order,
         notes,
-        ..Container::new(file, format, pickle)
+        ..Contents::new(file, format, pickle)
     })
 }
 
-/// What there is to say of the constants of a TorchScript archive: the code's own, which no state dict has.
-fn constants_note(pickle: &[u8], record: String) -> Result<Option<String>> {
+/// The constants of a TorchScript archive: the code's own, which no state dict has.
+fn constants_note(pickle: &[u8], record: String) -> Result<Option<Note>> {
     let constants = pickle_vm::load(pickle).map_err(|reason| Error::Pickle { record, reason })?;
     let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
     let tensors = crate::count_tensors(&constants.heap);
-    let (s, are) = if count == 1 { ("", "is") } else { ("s", "are") };
-    let these = if tensors == 1 { "tensor" } else { "tensors" };
-    Ok((count > 0).then(|| {
-        format!("{count} constant{s} of the archive's code ({tensors} {these}) {are} no part of its state")
-    }))
+    Ok((count > 0).then_some(Note::Constants { count, tensors }))
 }
 
 /// The folder of the only `data.pkl`, with its slash.

@@ -17,7 +17,7 @@ use std::path::Path;
 use mapped::MappedFile;
 
 use crate::container::{legacy, sniff};
-use crate::{Container, Error, Format, Global, Result, Risk};
+use crate::{Container, Error, Format, Global, Note, Result, Risk};
 
 /// Pickles that lie in pickles, and archives in archives, are scanned down to here.
 const MAX_DEPTH: usize = 8;
@@ -176,8 +176,9 @@ impl Scan {
                     let place = Place(vec![Step::Part(record)]);
                     self.keep(&place, range.start as u64, found.uses, found.error);
                 }
-                let trailing = container.notes().iter().filter(|note| note.contains("follow"));
-                let found = trailing.map(|note| Finding { kind: "trailing", text: note.clone() });
+                let notes = container.notes().iter();
+                let trailing = notes.filter(|note| matches!(note, Note::AfterStorages { .. }));
+                let found = trailing.map(|note| Finding { kind: "trailing", text: note.to_string() });
                 self.findings.extend(found);
             }
             // Its members were looked at, each by itself.

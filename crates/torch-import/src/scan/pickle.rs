@@ -8,7 +8,7 @@ use pickle_vm::{Arg, Error, Heap, Instance, Limits, Machine, Object, ObjectId, O
 use super::{Call, Use, archive};
 use crate::container::legacy;
 use crate::globals::{LOADS, Uses};
-use crate::{Global, Risk, numpy};
+use crate::{Global, Risk, encoded};
 
 /// Calls of one global that are kept.
 const CALLS_MAX: usize = 8;
@@ -258,7 +258,7 @@ fn nested<'p>(heap: &Heap<'p>) -> Vec<(u64, Cow<'p, [u8]>)> {
             // Whatever it loads is looked into.
             Object::Instance(instance) if heap.global(instance.callable) == Some(LOADS) => {
                 let arg = heap.items(instance.args).and_then(|args| args.first());
-                let bytes = arg.and_then(|arg| numpy::bytes(heap, *arg)).filter(|bytes| !is_pickle(bytes));
+                let bytes = arg.and_then(|arg| encoded::bytes(heap, *arg)).filter(|bytes| !is_pickle(bytes));
                 found.extend(bytes.map(|bytes| (heap.offset(id), Cow::Owned(bytes.into_owned()))));
                 continue;
             }
@@ -268,7 +268,7 @@ fn nested<'p>(heap: &Heap<'p>) -> Vec<(u64, Cow<'p, [u8]>)> {
                 if !text.is_some_and(|text| text.starts_with(['\u{80}', 'P', 'L', '\u{8a}'])) {
                     continue;
                 }
-                match numpy::latin1(heap, id) {
+                match encoded::latin1(heap, id) {
                     Some(bytes) => Cow::Owned(bytes.into_owned()),
                     None => continue,
                 }

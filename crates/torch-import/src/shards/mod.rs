@@ -12,15 +12,15 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{Checkpoint, Error, Result};
+use crate::{Checkpoint, Content, Error, Note, Result};
 
 /// One file of several that hold a checkpoint together.
 #[derive(Debug)]
-pub struct Shard<'a> {
+pub struct Shard {
     /// The file's name, for messages.
     pub file: String,
     /// What it holds.
-    pub checkpoint: Checkpoint<'a>,
+    pub checkpoint: Checkpoint,
 }
 
 /// An index of a set of files: which file holds which tensor.
@@ -74,21 +74,21 @@ impl Index {
 
 /// A checkpoint that was put together.
 #[derive(Debug)]
-pub struct Merged<'a> {
+pub struct Merged {
     /// The tensors of all files, and the values of the first.
-    pub checkpoint: Checkpoint<'a>,
-    /// What stays behind, as sentences.
-    pub notes: Vec<String>,
+    pub checkpoint: Checkpoint,
+    /// What was left out.
+    pub notes: Vec<Note>,
 }
 
-impl<'a> Merged<'a> {
+impl Merged {
     /// Starts from the first of the files.
-    fn new(checkpoint: Checkpoint<'a>) -> Self {
+    fn new(checkpoint: Checkpoint) -> Self {
         Self { checkpoint, notes: Vec::new() }
     }
 
     /// Takes along what another file holds beside its tensors.
-    fn take(&mut self, file: &str, other: Checkpoint<'a>) {
+    fn take(&mut self, file: &str, other: Checkpoint) {
         let merged = &mut self.checkpoint;
         let known: HashSet<(String, String)> =
             merged.globals.iter().map(|global| (global.module.clone(), global.name.clone())).collect();
@@ -97,13 +97,12 @@ impl<'a> Merged<'a> {
             .globals
             .extend(more.filter(|global| !known.contains(&(global.module.clone(), global.name.clone()))));
         merged.left_out = merged.left_out.saturating_add(other.left_out);
-        if !other.values.is_empty() {
-            let (count, s) = (other.values.len(), if other.values.len() == 1 { "" } else { "s" });
-            self.notes.push(format!(
-                "{count} value{s} beside the tensors of {file} stay{} behind",
-                if count == 1 { "s" } else { "" }
-            ));
+        let count = other.items.iter().filter(|item| matches!(item.content, Content::Value(_))).count();
+        if count > 0 {
+            self.notes.push(Note::ValuesLeftOut { file: file.to_owned(), count });
         }
+        let tensors = other.items.into_iter().filter(|item| !matches!(item.content, Content::Value(_)));
+        merged.items.extend(tensors);
     }
 }
 
@@ -111,14 +110,14 @@ impl<'a> Merged<'a> {
 ///
 /// # Errors
 /// When two files hold one tensor, or the index says something else than the files.
-pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Merged<'a>> {
+pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
     if index.is_none() && shards.len() == 1 {
         // The tensors of one file differ in name already.
         return shards.pop().map(|shard| Merged::new(shard.checkpoint)).ok_or_else(empty);
     }
     let mut holder: HashMap<String, String> = HashMap::new();
-    let mut merged: Option<Merged<'a>> = None;
-    for Shard { file, mut checkpoint } in shards {
+    let mut merged: Option<Merged> = None;
+    for Shard { file, checkpoint } in shards {
         for name in names(&checkpoint) {
             if let Some(index) = index {
                 index.compare(name, &file)?;
@@ -131,12 +130,6 @@ pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Me
             merged = Some(Merged::new(checkpoint));
             continue;
         };
-        let all = &mut merged.checkpoint;
-        for mut compound in checkpoint.compounds.drain(..) {
-            compound.at = compound.at.saturating_add(all.tensors.len());
-            all.compounds.push(compound);
-        }
-        all.tensors.append(&mut checkpoint.tensors);
         merged.take(&file, checkpoint);
     }
     if let Some(index) = index {
@@ -156,14 +149,9 @@ pub fn union<'a>(mut shards: Vec<Shard<'a>>, index: Option<&Index>) -> Result<Me
 }
 
 /// The names of the tensors: of one that is made of several, its own instead of theirs.
-fn names<'c>(checkpoint: &'c Checkpoint<'_>) -> impl Iterator<Item = &'c str> {
-    let mut parts: HashSet<usize> = HashSet::new();
-    for compound in &checkpoint.compounds {
-        parts.extend(compound.at..compound.at.saturating_add(compound.compound.parts.len()));
-    }
-    let plain = checkpoint.tensors.iter().enumerate().filter(move |(i, _)| !parts.contains(i));
-    let plain = plain.map(|(_, (name, _))| name.as_str());
-    plain.chain(checkpoint.compounds.iter().map(|compound| compound.name.as_str()))
+fn names(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
+    let tensors = checkpoint.items.iter().filter(|item| !matches!(item.content, Content::Value(_)));
+    tensors.map(|item| item.name.as_str())
 }
 
 impl Index {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tensor::{StorageId, Tensor};
 
 use super::{Merged, Shard, empty};
-use crate::{Error, Result};
+use crate::{Content, Error, Item, Result};
 
 /// What `params.json` says of a model's sizes, in elements; what it leaves open, the shapes tell.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -91,11 +91,15 @@ impl Split {
 /// # Errors
 /// When a shard is missing, too many, or disagrees with the others or with `sizes`; when a tensor is
 /// none of LLaMA's.
-pub fn model_parallel<'a>(shards: Vec<Shard<'a>>, sizes: &ModelSizes) -> Result<Merged<'a>> {
+pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> {
     let merge = Merge::new(&shards, sizes)?;
-    let mut joined: HashMap<(usize, Vec<View>), Tensor<'a>> = HashMap::new();
-    let mut tensors = Vec::with_capacity(merge.first.checkpoint.tensors.len());
-    for (name, first) in &merge.first.checkpoint.tensors {
+    let mut joined: HashMap<(usize, Vec<View>), Tensor> = HashMap::new();
+    let mut tensors = Vec::with_capacity(merge.first.checkpoint.items.len());
+    for item in &merge.first.checkpoint.items {
+        let (name, Content::Tensor(first)) = (&item.name, &item.content) else {
+            tensors.push(item.clone());
+            continue;
+        };
         let parts = merge.parts(name, first)?;
         let (dim, parts) = merge.split(name, parts)?;
         let tensor = match parts.as_slice() {
@@ -110,59 +114,65 @@ pub fn model_parallel<'a>(shards: Vec<Shard<'a>>, sizes: &ModelSizes) -> Result<
                 tensor
             }
         };
-        tensors.push((name.clone(), tensor));
+        tensors.push(Item { content: Content::Tensor(tensor), ..item.clone() });
     }
     let mut shards = shards.into_iter();
     let mut merged = Merged::new(shards.next().ok_or_else(empty)?.checkpoint);
-    merged.checkpoint.tensors = tensors;
-    shards.for_each(|shard| merged.take(&shard.file, shard.checkpoint));
+    merged.checkpoint.items = tensors;
+    shards.for_each(|mut shard| {
+        // They were joined with those of the first.
+        shard.checkpoint.items.retain(|item| matches!(item.content, Content::Value(_)));
+        merged.take(&shard.file, shard.checkpoint);
+    });
     Ok(merged)
 }
 
 /// What makes two tensors of one file the same.
 type View = (StorageId, u64, Vec<u64>, Vec<u64>);
 
-fn view(tensor: &Tensor<'_>) -> View {
+fn view(tensor: &Tensor) -> View {
     (tensor.storage().id(), tensor.storage_offset(), tensor.shape().to_vec(), tensor.stride().to_vec())
 }
 
 /// The shards, and what is needed to put them together.
-struct Merge<'s, 'a> {
+struct Merge<'s> {
     sizes: &'s ModelSizes,
-    shards: &'s [Shard<'a>],
-    first: &'s Shard<'a>,
-    names: Vec<HashMap<&'s str, &'s Tensor<'a>>>,
+    shards: &'s [Shard],
+    first: &'s Shard,
+    names: Vec<HashMap<&'s str, &'s Tensor>>,
     of: u64,
     /// The width of the model, in elements.
     dim: Option<u64>,
 }
 
-impl<'s, 'a> Merge<'s, 'a> {
+impl<'s> Merge<'s> {
     /// Compares the names in the shards, and their number with the shapes.
-    fn new(shards: &'s [Shard<'a>], sizes: &'s ModelSizes) -> Result<Self> {
+    fn new(shards: &'s [Shard], sizes: &'s ModelSizes) -> Result<Self> {
         let first = shards.first().ok_or_else(empty)?;
-        let names: Vec<HashMap<&str, &Tensor<'a>>> = shards
+        let names: Vec<HashMap<&str, &Tensor>> = shards
             .iter()
             .map(|shard| {
-                shard.checkpoint.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
+                let items = shard.checkpoint.items.iter();
+                items.filter_map(|item| Some((item.name.as_str(), item.tensor()?))).collect()
             })
             .collect();
         for shard in shards {
-            let more = shard.checkpoint.tensors.iter();
-            let more =
-                more.filter(|(name, _)| names.first().is_none_or(|names| !names.contains_key(name.as_str())));
-            if let Some((tensor, _)) = more.map(|(name, tensor)| (name.clone(), tensor)).next() {
+            let is_new = |item: &&Item| {
+                let known = names.first().is_some_and(|names| names.contains_key(item.name.as_str()));
+                item.tensor().is_some() && !known
+            };
+            if let Some(item) = shard.checkpoint.items.iter().find(is_new) {
                 return Err(Error::LacksTensor {
                     file: first.file.clone(),
-                    tensor,
+                    tensor: item.name.clone(),
                     other: shard.file.clone(),
                 });
             }
         }
         let of = shards.len() as u64;
-        let mut compounds = shards.iter().flat_map(|shard| &shard.checkpoint.compounds);
-        if let Some(compound) = compounds.next().filter(|_| of > 1) {
-            return Err(Error::UnknownSplit { tensor: compound.name.clone(), of });
+        let mut compounds = shards.iter().flat_map(|shard| shard.checkpoint.compounds());
+        if let Some((name, _)) = compounds.next().filter(|_| of > 1) {
+            return Err(Error::UnknownSplit { tensor: name.to_owned(), of });
         }
         let norm = |name: &str| match names.first()?.get(name)?.shape() {
             [dim] => Some(*dim),
@@ -198,8 +208,8 @@ impl<'s, 'a> Merge<'s, 'a> {
     }
 
     /// The parts of a tensor, which are all alike.
-    fn parts(&self, name: &str, first: &Tensor<'a>) -> Result<Vec<Tensor<'a>>> {
-        let part = |(shard, names): (&Shard<'a>, &HashMap<&str, &Tensor<'a>>)| {
+    fn parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
+        let part = |(shard, names): (&Shard, &HashMap<&str, &Tensor>)| {
             let Some(part) = names.get(name) else {
                 return Err(Error::LacksTensor {
                     file: shard.file.clone(),
@@ -208,7 +218,7 @@ impl<'s, 'a> Merge<'s, 'a> {
                 });
             };
             if part.shape() != first.shape() || part.dtype() != first.dtype() {
-                let said = |tensor: &Tensor<'_>| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
+                let said = |tensor: &Tensor| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
                 return Err(Error::PartsDisagree {
                     tensor: name.to_owned(),
                     file: shard.file.clone(),
@@ -223,7 +233,7 @@ impl<'s, 'a> Merge<'s, 'a> {
     }
 
     /// Along which dimension which of the parts are to be joined; one part is the tensor itself.
-    fn split(&self, name: &str, mut parts: Vec<Tensor<'a>>) -> Result<(usize, Vec<Tensor<'a>>)> {
+    fn split(&self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
         if self.of == 1 {
             return Ok((0, parts));
         }
@@ -268,7 +278,7 @@ impl<'s, 'a> Merge<'s, 'a> {
     }
 
     /// Compares the copies in the shards of `range` with the first of them.
-    fn compare(&self, name: &str, parts: &[Tensor<'a>], range: Range<usize>) -> Result<()> {
+    fn compare(&self, name: &str, parts: &[Tensor], range: Range<usize>) -> Result<()> {
         let shards = self.shards.get(range.clone()).unwrap_or_default();
         let parts = parts.get(range).unwrap_or_default();
         let (Some(first), Some(part)) = (shards.first(), parts.first()) else { return Ok(()) };

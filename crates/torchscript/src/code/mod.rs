@@ -71,7 +71,7 @@ pub struct About {
 /// # Errors
 /// When the names are not the architecture's, the documents lack what the shapes do not tell or disagree
 /// with them, tensors are missing or left over, or a weight is no floating-point number.
-pub fn model<'a>(name: &str, tensors: &[(String, Tensor<'a>)], about: &About) -> Result<Converted<'a>> {
+pub fn model(name: &str, tensors: &[(String, Tensor)], about: &About) -> Result<Converted> {
     let known = ARCHITECTURES.iter().find(|architecture| architecture.name == name);
     let Some(architecture) = known else { return Err(Error::Architecture { name: name.to_owned() }) };
     if architecture.name == llama::LLAMA.name && META.lacks(tensors).is_none() {
@@ -84,7 +84,7 @@ pub fn model<'a>(name: &str, tensors: &[(String, Tensor<'a>)], about: &About) ->
 ///
 /// # Errors
 /// As [`model`] and [`weights`](crate::weights).
-pub fn auto<'a>(tensors: &[(String, Tensor<'a>)], about: &About) -> Result<Converted<'a>> {
+pub fn auto(tensors: &[(String, Tensor)], about: &About) -> Result<Converted> {
     match choice(tensors, about)? {
         Ok(Choice::Meta) => meta(tensors, about),
         Ok(Choice::HuggingFace(architecture)) => architecture.hugging_face(tensors, about),
@@ -112,7 +112,7 @@ enum Choice {
 }
 
 /// What the checkpoint is, or why it is only weights.
-fn choice(tensors: &[(String, Tensor<'_>)], about: &About) -> Result<Result<Choice, String>> {
+fn choice(tensors: &[(String, Tensor)], about: &About) -> Result<Result<Choice, String>> {
     if let Some(adapter) = &about.adapter {
         let base = Config::from_json(adapter).ok();
         let base = base.as_ref().and_then(|adapter| adapter.text("base_model_name_or_path").ok().flatten());
@@ -188,12 +188,12 @@ fn shortened(text: &str) -> String {
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-fn by_name<'t, 'a>(tensors: &'t [(String, Tensor<'a>)]) -> HashMap<&'t str, &'t Tensor<'a>> {
+fn by_name(tensors: &[(String, Tensor)]) -> HashMap<&str, &Tensor> {
     tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
 }
 
 /// A LLaMA with Meta's names.
-fn meta<'a>(tensors: &[(String, Tensor<'a>)], about: &About) -> Result<Converted<'a>> {
+fn meta(tensors: &[(String, Tensor)], about: &About) -> Result<Converted> {
     let asked = &about.asked;
     let by_name = by_name(tensors);
     let mut params = match &about.params {
@@ -214,7 +214,7 @@ impl Architecture {
     }
 
     /// This architecture with Hugging Face's names.
-    fn hugging_face<'a>(&self, tensors: &[(String, Tensor<'a>)], about: &About) -> Result<Converted<'a>> {
+    fn hugging_face(&self, tensors: &[(String, Tensor)], about: &About) -> Result<Converted> {
         if let Some(name) = HUGGING_FACE.lacks(tensors) {
             return Err(Error::Misnamed { architecture: self.name, name });
         }

@@ -68,13 +68,13 @@ const WIDE: usize = 20_000;
 /// # Errors
 /// When two tensors have one name, or a name is one that PyTorch's modules use themselves, or a tensor is
 /// none that TorchScript can express.
-pub(super) fn archive<'a>(
-    tensors: &[(String, Tensor<'a>)],
+pub(super) fn archive(
+    tensors: &[(String, Tensor)],
     class: &'static str,
     methods: &str,
     functions: &str,
     own: Vec<(String, Value)>,
-) -> Result<(Archive<'a>, Vec<String>)> {
+) -> Result<(Archive, Vec<String>)> {
     let mut notes = Vec::new();
     for (name, _) in tensors {
         // No dot that could hide them.
@@ -135,7 +135,7 @@ struct Nested<'n> {
 
 impl<'n> Nested<'n> {
     /// The tree, or why there is none.
-    fn of(tensors: &'n [(String, Tensor<'_>)]) -> Result<Result<Self, String>> {
+    fn of(tensors: &'n [(String, Tensor)]) -> Result<Result<Self, String>> {
         let mut all = HashSet::with_capacity(tensors.len());
         let twice = tensors.iter().find(|(name, _)| !all.insert(name.as_str()));
         if let Some((name, _)) = twice {
@@ -209,7 +209,7 @@ fn join<'n>(modules: &mut [Vec<(&'n str, Member)>], at: usize, name: &'n str, me
     modules.get_mut(at).expect("modules are numbered as they are pushed").push((name, member));
 }
 
-fn prefix(tensors: &[(String, Tensor<'_>)], shorter: usize, longer: &str) -> String {
+fn prefix(tensors: &[(String, Tensor)], shorter: usize, longer: &str) -> String {
     let shorter = tensors.get(shorter).map_or("", |(name, _)| name);
     format!("`{}` is a tensor and the beginning of `{}`", shorter.escape_debug(), longer.escape_debug())
 }

@@ -15,7 +15,7 @@ use crate::{Converted, Kind, Result, export};
 /// # Errors
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
 /// dtype, a size or a neighbour in its storage that TorchScript cannot express.
-pub fn weights<'a>(tensors: &[(String, Tensor<'a>)]) -> Result<Converted<'a>> {
+pub fn weights(tensors: &[(String, Tensor)]) -> Result<Converted> {
     let outputs = tensors.iter().map(|(name, tensor)| export::port(name, tensor)).collect::<Result<_>>()?;
     let index = vec![("__tensors__".to_owned(), Value::Tensors)];
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
@@ -75,14 +75,14 @@ mod tests {
 
     use super::*;
 
-    fn named(names: &[&str]) -> Vec<(String, Tensor<'static>)> {
+    fn named(names: &[&str]) -> Vec<(String, Tensor)> {
         let scalar = || {
             Tensor::new(Dtype::Int8, vec![], vec![], 0, Storage::owned(vec![1])).expect("1 byte is enough")
         };
         names.iter().map(|name| ((*name).to_owned(), scalar())).collect()
     }
 
-    fn code(converted: &Converted<'_>) -> String {
+    fn code(converted: &Converted) -> String {
         String::from_utf8(converted.archive.code().to_vec()).expect("it was text")
     }
 
@@ -167,7 +167,7 @@ class Weights(Module):
 
     #[test]
     fn what_torchscript_cannot_express_is_an_error() {
-        let error = |tensors: &[(String, Tensor<'_>)]| weights(tensors).expect_err("wrong").to_string();
+        let error = |tensors: &[(String, Tensor)]| weights(tensors).expect_err("wrong").to_string();
         assert_eq!(error(&named(&["a", "b", "a"])), "two tensors are called `a`");
         let storage = Storage::owned(vec![0; 8]);
         let view = |dtype, shape: u64, offset| {

@@ -92,7 +92,7 @@ pub(in crate::code) static HUGGING_FACE: Layout = Layout {
 
 impl Layout {
     /// The first of the tensors that tell this layout by their names and are not there.
-    pub(in crate::code) fn lacks(&self, tensors: &[(String, Tensor<'_>)]) -> Option<String> {
+    pub(in crate::code) fn lacks(&self, tensors: &[(String, Tensor)]) -> Option<String> {
         let signs = [self.part(0, 0), format!("{}.weight", self.embedding)];
         signs.into_iter().find(|sign| !tensors.iter().any(|(name, _)| name == sign))
     }

@@ -77,11 +77,7 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// What is said, and what it leaves open and the shapes tell.
-    pub(super) fn new(
-        layout: &'static Layout,
-        said: Said,
-        tensors: &HashMap<&str, &Tensor<'_>>,
-    ) -> Result<Self> {
+    pub(super) fn new(layout: &'static Layout, said: Said, tensors: &HashMap<&str, &Tensor>) -> Result<Self> {
         let (file, keys) = (layout.file, &layout.keys);
         let wrong = |key: &str, found: u64, expected: String| Error::Param {
             file: said.document.then_some(file),
@@ -147,12 +143,12 @@ impl Decoder {
 
     /// A module that runs: `tokens` int64 [batch, seq] → `logits` float32 [batch, seq, vocab]. With
     /// `keep_extra`, tensors that it has no use for stay in its `state_dict`.
-    pub(super) fn module<'a>(
+    pub(super) fn module(
         self,
         architecture: &Architecture,
-        tensors: &[(String, Tensor<'a>)],
+        tensors: &[(String, Tensor)],
         keep_extra: bool,
-    ) -> Result<Converted<'a>> {
+    ) -> Result<Converted> {
         let mut notes = self.said.notes.clone();
         let lists = self.lists(tensors, keep_extra, &mut notes)?;
         let scaling = self.said.rope.scaling;
@@ -208,11 +204,11 @@ impl Decoder {
     /// The tensors that the module's lists hold, after a look at all of them.
     fn lists(
         &self,
-        tensors: &[(String, Tensor<'_>)],
+        tensors: &[(String, Tensor)],
         keep_extra: bool,
         notes: &mut Vec<String>,
     ) -> Result<Vec<(String, Vec<TensorId>)>> {
-        let mut left: HashMap<&str, (TensorId, &Tensor<'_>)> = HashMap::with_capacity(tensors.len());
+        let mut left: HashMap<&str, (TensorId, &Tensor)> = HashMap::with_capacity(tensors.len());
         for (i, (name, tensor)) in tensors.iter().enumerate() {
             if left.insert(name, (TensorId(i), tensor)).is_some() {
                 return Err(Error::Duplicate { name: name.clone() });
@@ -318,7 +314,7 @@ impl Decoder {
         }
     }
 
-    fn check(&self, name: &str, tensor: &Tensor<'_>, shape: &[Size]) -> Result<()> {
+    fn check(&self, name: &str, tensor: &Tensor, shape: &[Size]) -> Result<()> {
         let expected: Vec<u64> = shape.iter().map(|size| self.size(*size)).collect();
         if tensor.shape() != expected {
             return Err(Error::Shape {
@@ -339,7 +335,7 @@ impl Decoder {
 /// error when neither they nor a person tell what a model needs.
 pub(super) fn without_document(
     layout: &'static Layout,
-    tensors: &HashMap<&str, &Tensor<'_>>,
+    tensors: &HashMap<&str, &Tensor>,
     asked: &Asked,
 ) -> Result<Option<u64>> {
     let frequencies = tensors.iter().find(|(name, _)| Layout::is_frequencies(name));

@@ -9,7 +9,7 @@ use super::*;
 const PARAMS: &str =
     r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
 
-pub(in crate::code) fn zeros(name: &str, shape: &[u64]) -> (String, Tensor<'static>) {
+pub(in crate::code) fn zeros(name: &str, shape: &[u64]) -> (String, Tensor) {
     let mut stride = vec![1; shape.len()];
     if let [.., columns] = shape {
         stride[..shape.len().saturating_sub(1)].fill(*columns);
@@ -20,7 +20,7 @@ pub(in crate::code) fn zeros(name: &str, shape: &[u64]) -> (String, Tensor<'stat
 }
 
 /// The tensors that [`PARAMS`] describe, of `of` shards one, with the names of `layout`.
-pub(in crate::code) fn tensors(layout: &Layout, of: u64) -> Vec<(String, Tensor<'static>)> {
+pub(in crate::code) fn tensors(layout: &Layout, of: u64) -> Vec<(String, Tensor)> {
     let part = |size: u64| size.checked_div(of).expect("at least one shard");
     let outer = |name: &str, shape: &[u64]| zeros(&format!("{name}.weight"), shape);
     let mut all = vec![
@@ -49,7 +49,7 @@ pub(in crate::code) fn tensors(layout: &Layout, of: u64) -> Vec<(String, Tensor<
     all
 }
 
-fn metas(of: u64) -> Vec<(String, Tensor<'static>)> {
+fn metas(of: u64) -> Vec<(String, Tensor)> {
     let mut all = tensors(&META, of);
     all.push(zeros("rope.freqs", &[2]));
     all
@@ -59,7 +59,7 @@ fn params(text: &str) -> About {
     About { params: Some(text.to_owned()), ..About::default() }
 }
 
-pub(in crate::code) fn code(converted: &Converted<'_>) -> String {
+pub(in crate::code) fn code(converted: &Converted) -> String {
     String::from_utf8(converted.archive.code().to_vec()).expect("it was text")
 }
 
@@ -247,8 +247,7 @@ fn heads_that_only_a_person_says_are_blamed_on_no_document() {
 
 #[test]
 fn no_tensor_is_missing_or_left_over() {
-    let error =
-        |tensors: &[(String, Tensor<'_>)]| auto(tensors, &params(PARAMS)).expect_err("wrong").to_string();
+    let error = |tensors: &[(String, Tensor)]| auto(tensors, &params(PARAMS)).expect_err("wrong").to_string();
     let mut all = tensors(&META, 1);
     let last = all.pop().expect("it has some");
     assert_eq!(error(&all), "there is no tensor `layers.1.ffn_norm.weight`, which a model of 2 layers has");

@@ -134,7 +134,7 @@ impl LlamaParams {
 
     /// The number of model-parallel shards, when the shapes are those of one of several: its attention has
     /// one of so many parts of the width that is asked for.
-    pub(in crate::code) fn shard_of(&self, tensors: &HashMap<&str, &Tensor<'_>>) -> Option<u64> {
+    pub(in crate::code) fn shard_of(&self, tensors: &HashMap<&str, &Tensor>) -> Option<u64> {
         let shape = |part: usize| match tensors.get(META.part(0, part).as_str())?.shape() {
             [rows, columns] => Some((*rows, *columns)),
             _ => None,
@@ -151,7 +151,7 @@ impl LlamaParams {
     }
 
     /// The same in a decoder's words.
-    pub(in crate::code) fn said(&self, tensors: &HashMap<&str, &Tensor<'_>>) -> Said {
+    pub(in crate::code) fn said(&self, tensors: &HashMap<&str, &Tensor>) -> Said {
         let dim = tensors.get(META.part(0, 0).as_str()).and_then(|wq| wq.shape().get(1).copied());
         let dim = self.dim.or(dim);
         let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));

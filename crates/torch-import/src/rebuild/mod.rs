@@ -3,6 +3,10 @@
 //! Facts: `torch/_utils.py`, `torch/_tensor.py` of PyTorch 2.15. Offsets, sizes and strides count
 //! elements.
 
+mod compound;
+mod numpy;
+mod sharded;
+
 use std::borrow::Cow;
 use std::cell::Cell;
 
@@ -10,11 +14,11 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
-use crate::compound::{self, Compound};
+use crate::compound::Compound;
 use crate::container::legacy;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
-use crate::sharded::{self, Sharded};
-use crate::{Container, Error, Result, numpy};
+use crate::{Container, Error, Result, encoded};
+use sharded::Sharded;
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
@@ -116,28 +120,28 @@ fn is_tensor_class(name: &str) -> bool {
 
 /// What a rebuild made.
 #[derive(Clone, Debug)]
-pub(crate) enum Rebuilt<'a> {
-    Strided(Tensor<'a>),
+pub(crate) enum Rebuilt {
+    Strided(Tensor),
     /// Boxed since it is rare, and large.
-    Compound(Box<Compound<'a>>),
+    Compound(Box<Compound>),
 }
 
 /// Rebuilds tensors, each once: tensors of one object share it, tensors of one storage key share its
 /// storage.
-pub(crate) struct Rebuilder<'a, 'h> {
-    pub(crate) container: &'a Container,
-    pub(crate) heap: &'h Heap<'a>,
-    done: HashMap<ObjectId, Rebuilt<'a>>,
+pub(crate) struct Rebuilder<'h> {
+    container: &'h Container,
+    heap: &'h Heap<'h>,
+    done: HashMap<ObjectId, Rebuilt>,
     /// Bytes that may still be copied, and how many could be at first.
     left: Cell<usize>,
     limit: usize,
-    storages: HashMap<Cow<'h, str>, (StorageRef<'h>, Storage<'a>)>,
+    storages: HashMap<Cow<'h, str>, (StorageRef<'h>, Storage)>,
     /// By the calls that load them from bytes.
-    loaded: HashMap<ObjectId, (Option<Dtype>, Storage<'a>)>,
+    loaded: HashMap<ObjectId, (Option<Dtype>, Storage)>,
 }
 
-impl<'a, 'h> Rebuilder<'a, 'h> {
-    pub(crate) fn new(container: &'a Container, heap: &'h Heap<'a>) -> Self {
+impl<'h> Rebuilder<'h> {
+    pub(crate) fn new(container: &'h Container, heap: &'h Heap<'h>) -> Self {
         // Most storages are used, most of them by one tensor.
         let room = container.storages_len();
         let (done, storages) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
@@ -151,11 +155,11 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// What the object `id` stands for; `None` when it is no tensor.
-    pub(crate) fn rebuild(&mut self, id: ObjectId) -> Result<Option<Rebuilt<'a>>> {
+    pub(crate) fn rebuild(&mut self, id: ObjectId) -> Result<Option<Rebuilt>> {
         self.at_depth(id, 0)
     }
 
-    fn at_depth(&mut self, id: ObjectId, depth: usize) -> Result<Option<Rebuilt<'a>>> {
+    fn at_depth(&mut self, id: ObjectId, depth: usize) -> Result<Option<Rebuilt>> {
         let heap = self.heap;
         if let Some(instance) = heap.instance(id) {
             if let Some(done) = self.done.get(&id) {
@@ -185,7 +189,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         id: ObjectId,
         args: &[ObjectId],
         depth: usize,
-    ) -> Result<Option<Rebuilt<'a>>> {
+    ) -> Result<Option<Rebuilt>> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
         let made = |compound| Some(Rebuilt::Compound(Box::new(compound)));
@@ -258,7 +262,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// The strided tensor that is `id`, for parts of others.
-    pub(crate) fn part(&mut self, id: ObjectId, whose: ObjectId) -> Result<Tensor<'a>> {
+    pub(crate) fn part(&mut self, id: ObjectId, whose: ObjectId) -> Result<Tensor> {
         match self.at_depth(id, 1)? {
             Some(Rebuilt::Strided(tensor)) => Ok(tensor),
             _ => Err(self.bad(whose, "one of its parts is no plain tensor")),
@@ -272,7 +276,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         args: &[ObjectId],
         dtype: Option<Dtype>,
         metadata: Option<&ObjectId>,
-    ) -> Result<Tensor<'a>> {
+    ) -> Result<Tensor> {
         let &[storage, offset, size, stride, ..] = args else {
             return Err(self.bad(id, "expected a storage, an offset, a size and a stride"));
         };
@@ -291,7 +295,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// `set_(storage, offset, size, stride)`, or the state of a variable, whose first item is its data.
-    fn set_state(&mut self, id: ObjectId) -> Result<Tensor<'a>> {
+    fn set_state(&mut self, id: ObjectId) -> Result<Tensor> {
         let state = self.heap.instance(id).and_then(|instance| instance.state().last().copied());
         let Some(state) = state.and_then(|state| self.heap.items(state)) else {
             return Err(self.bad(id, "it has no state"));
@@ -305,7 +309,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
         id: ObjectId,
         storage: ObjectId,
         dtype: Option<Dtype>,
-    ) -> Result<(Option<Dtype>, Storage<'a>)> {
+    ) -> Result<(Option<Dtype>, Storage)> {
         let called = self.heap.instance(storage).and_then(|instance| Function::of(self.heap, instance));
         if called == Some(Function::LoadedStorage) {
             return self.loaded(storage);
@@ -315,12 +319,12 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// The storage that the call `id` loads from a byte string, each once.
-    fn loaded(&mut self, id: ObjectId) -> Result<(Option<Dtype>, Storage<'a>)> {
+    fn loaded(&mut self, id: ObjectId) -> Result<(Option<Dtype>, Storage)> {
         if let Some(known) = self.loaded.get(&id) {
             return Ok(known.clone());
         }
         let arg = self.heap.instance(id).and_then(|instance| self.heap.items(instance.args)?.first());
-        let Some(bytes) = arg.and_then(|arg| numpy::bytes(self.heap, *arg)) else {
+        let Some(bytes) = arg.and_then(|arg| encoded::bytes(self.heap, *arg)) else {
             return Err(self.bad(id, "expected bytes"));
         };
         let found = legacy::storage(&bytes).map_err(|error| self.bad(id, &error.to_string()));
@@ -331,7 +335,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// Bytes of the pickle as a storage: they stay in the file where they stand there as they are.
-    pub(crate) fn storage_of(&self, id: ObjectId, bytes: &[u8]) -> Result<Storage<'a>> {
+    pub(crate) fn storage_of(&self, id: ObjectId, bytes: &[u8]) -> Result<Storage> {
         if let Some(storage) = self.container.storage_of(bytes) {
             return Ok(storage);
         }
@@ -340,12 +344,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// The storage of a reference, each once.
-    fn stored(
-        &mut self,
-        id: ObjectId,
-        reference: StorageRef<'h>,
-        dtype: Option<Dtype>,
-    ) -> Result<Storage<'a>> {
+    fn stored(&mut self, id: ObjectId, reference: StorageRef<'h>, dtype: Option<Dtype>) -> Result<Storage> {
         let seen_as = dtype.or(reference.dtype).unwrap_or(Dtype::UInt8);
         let known = self.storages.get(reference.identity());
         let storage = match known {
@@ -377,7 +376,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
 
     /// What a persistent id stands for: a tensor of a 0.1 checkpoint; a storage by itself, which is all of
     /// its elements or its bytes; `None` for a class.
-    fn persistent(&mut self, id: ObjectId) -> Result<Option<Tensor<'a>>> {
+    fn persistent(&mut self, id: ObjectId) -> Result<Option<Tensor>> {
         if module_class(self.heap, id).is_some() {
             return Ok(None);
         }
@@ -395,7 +394,7 @@ impl<'a, 'h> Rebuilder<'a, 'h> {
     }
 
     /// The tensor with the conj and neg bits of its metadata applied to its values.
-    fn resolved(&self, id: ObjectId, tensor: Tensor<'a>, metadata: ObjectId) -> Result<Tensor<'a>> {
+    fn resolved(&self, id: ObjectId, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
         // TorchScript writes the dict's type beside it: `torch.jit._pickle.restore_type_tag(dict, type)`.
         let tagged = self.heap.instance(metadata).filter(|instance| {
             self.heap.global(instance.callable) == Some(("torch.jit._pickle", "restore_type_tag"))

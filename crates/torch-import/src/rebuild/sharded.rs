@@ -5,7 +5,7 @@
 
 use pickle_vm::{Heap, ObjectId};
 
-use crate::children::attributes;
+use crate::encoded::attributes;
 
 /// What the state of such a tensor tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

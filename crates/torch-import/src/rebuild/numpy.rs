@@ -3,17 +3,16 @@
 //! Facts: `numpy/core/src/multiarray/methods.c` (`array_reduce`, `array_setstate`) and `descriptor.c`
 //! (`arraydescr_reduce`) of NumPy 1.26 and 2.3.
 
-use std::borrow::Cow;
-
 use pickle_vm::{Heap, ObjectId};
 use tensor::{ByteOrder, Dtype, Tensor};
 
+use super::{Rebuilder, bad};
 use crate::Result;
-use crate::rebuild::{Rebuilder, bad};
+use crate::encoded::bytes;
 
 /// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of what is no
 /// number.
-pub(crate) fn array<'a>(rebuilder: &Rebuilder<'a, '_>, id: ObjectId) -> Result<Option<Tensor<'a>>> {
+pub(crate) fn array(rebuilder: &Rebuilder<'_>, id: ObjectId) -> Result<Option<Tensor>> {
     let heap = rebuilder.heap;
     let state = heap.instance(id).and_then(|instance| instance.state().last().copied());
     let Some(&[_, shape, dtype, fortran, data]) = state.and_then(|state| heap.items(state)) else {
@@ -23,11 +22,7 @@ pub(crate) fn array<'a>(rebuilder: &Rebuilder<'a, '_>, id: ObjectId) -> Result<O
 }
 
 /// `(buffer, dtype, shape, order)`, which protocol 5 writes.
-pub(crate) fn buffer<'a>(
-    rebuilder: &Rebuilder<'a, '_>,
-    id: ObjectId,
-    args: &[ObjectId],
-) -> Result<Option<Tensor<'a>>> {
+pub(crate) fn buffer(rebuilder: &Rebuilder<'_>, id: ObjectId, args: &[ObjectId]) -> Result<Option<Tensor>> {
     let heap = rebuilder.heap;
     let &[data, dtype, shape, order, ..] = args else {
         return Err(bad(heap, id, "expected a buffer, a dtype, a shape and an order"));
@@ -43,7 +38,7 @@ struct Parts {
     fortran: bool,
 }
 
-fn tensor<'a>(rebuilder: &Rebuilder<'a, '_>, id: ObjectId, parts: &Parts) -> Result<Option<Tensor<'a>>> {
+fn tensor(rebuilder: &Rebuilder<'_>, id: ObjectId, parts: &Parts) -> Result<Option<Tensor>> {
     let heap = rebuilder.heap;
     let Some((dtype, order)) = dtype(heap, parts.dtype) else { return Ok(None) };
     let shape: Option<Vec<u64>> = heap
@@ -99,31 +94,4 @@ fn dtype(heap: &Heap<'_>, id: ObjectId) -> Option<(Dtype, ByteOrder)> {
     let order = state.and_then(|order| heap.text(*order));
     let big = code.starts_with('>') || order.as_deref() == Some(">");
     Some((dtype, if big { ByteOrder::Big } else { ByteOrder::Little }))
-}
-
-/// Bytes in the ways in which the protocols write them.
-pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
-    let direct = |id| heap.bytes(id).map(Cow::Borrowed).or_else(|| latin1(heap, id));
-    if let Some(bytes) = direct(id) {
-        return Some(bytes);
-    }
-    // Protocol 2 wraps those of a bytearray once more, and writes empty ones as calls without arguments.
-    let instance = heap.instance(id)?;
-    match (heap.global(instance.callable)?, heap.items(instance.args)?) {
-        (("builtins" | "__builtin__", "bytes" | "bytearray"), []) => Some(Cow::Borrowed(&[])),
-        (("builtins" | "__builtin__", "bytes" | "bytearray"), &[inner, ..]) => direct(inner),
-        _ => None,
-    }
-}
-
-/// `_codecs.encode(text, 'latin1')`: text whose characters are the bytes, in protocols 0 to 2.
-pub(crate) fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
-    let instance = heap.instance(id)?;
-    let ("_codecs", "encode") = heap.global(instance.callable)? else { return None };
-    let &[text, ref encoding @ ..] = heap.items(instance.args)? else { return None };
-    let (text, encoding) = (heap.text(text)?, heap.text(*encoding.first()?)?);
-    if !matches!(encoding.as_ref(), "latin1" | "latin-1") {
-        return None;
-    }
-    text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>().map(Cow::Owned)
 }

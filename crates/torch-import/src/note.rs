@@ -1,0 +1,59 @@
+//! What a reader has to say that is neither data nor an error.
+
+use std::fmt;
+
+/// A harmless oddity of a file, or something that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// Every checksum of the archive is 0, as `set_crc32_options(False)` writes it.
+    NoChecksums,
+    /// A TorchScript archive has constants, which belong to its code.
+    Constants {
+        /// How many.
+        count: usize,
+        /// How many of them are tensors.
+        tensors: u64,
+    },
+    /// Bytes follow the last storage of a checkpoint in the format before PyTorch 1.6.
+    AfterStorages {
+        /// How many.
+        bytes: u64,
+    },
+    /// Bytes follow a bare pickle.
+    AfterPickle {
+        /// How many.
+        bytes: u64,
+    },
+    /// A shard after the first has values, which are not merged.
+    ValuesLeftOut {
+        /// The shard's file name.
+        file: String,
+        /// How many values.
+        count: usize,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoChecksums => f.write_str("the archive carries no checksums: damage would go unnoticed"),
+            Self::Constants { count, tensors } => {
+                let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
+                let these = if *tensors == 1 { "tensor" } else { "tensors" };
+                write!(
+                    f,
+                    "{count} constant{s} of the archive's code ({tensors} {these}) {are} no part of its state"
+                )
+            }
+            Self::AfterStorages { bytes } => {
+                write!(f, "{bytes} bytes follow the last storage; PyTorch does not read them either")
+            }
+            Self::AfterPickle { bytes } => write!(f, "{bytes} bytes follow the pickle and are not read"),
+            Self::ValuesLeftOut { file, count } => {
+                let (s, stay) = if *count == 1 { ("", "stays") } else { ("s", "stay") };
+                write!(f, "{count} value{s} beside the tensors of {file} {stay} behind")
+            }
+        }
+    }
+}
