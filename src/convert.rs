@@ -1,6 +1,7 @@
 //! `torch2carton convert`: checkpoint → carton. The only file that knows both sides.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -327,7 +328,10 @@ fn write(
     let mut output = Output::create(target, len)?;
     let mut progress = Progress::new(&file_name(target), len, quiet);
     let written = carton
-        .write(&mut output, &mut |done| progress.set(done))
+        .write(&mut output, &mut |done| {
+            progress.set(done);
+            ControlFlow::Continue(())
+        })
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
     output.commit(args.no_clobber)?;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -302,7 +303,10 @@ fn compressed(
     let mut before = 0_u64;
     let mut packed = Vec::with_capacity(contents.len());
     for (path, blob) in contents {
-        let mut progress = |done| progress.set(before.saturating_add(done));
+        let mut progress = |done: u64| {
+            progress.set(before.saturating_add(done));
+            ControlFlow::Continue(())
+        };
         packed.push(if how == cli::Compression::Auto && *path == MODEL_PT {
             // Weights shrink by little, and can be mapped out of a carton only where they are stored.
             None

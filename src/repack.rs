@@ -1,5 +1,6 @@
 //! Files on their way from one carton into another, as they are.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -82,7 +83,10 @@ pub(crate) fn write(
     let mut output = Output::create(target, len)?;
     let mut progress = Progress::new(&file_name(target), len, quiet);
     let written = carton
-        .write(&mut output, &mut |done| progress.set(done))
+        .write(&mut output, &mut |done| {
+            progress.set(done);
+            ControlFlow::Continue(())
+        })
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
     output.commit(no_clobber)?;

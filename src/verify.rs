@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -57,7 +58,8 @@ pub(crate) fn run(args: &cli::Verify, quiet: bool) -> Result<()> {
             if let Ok(mut progress) = progress.try_lock() {
                 progress.set(done);
             }
-        })
+            ControlFlow::Continue(())
+        })?
     };
     let mut findings: Vec<(String, String)> =
         report.findings.iter().map(|finding| (finding.entry.clone(), finding.what.clone())).collect();

@@ -1,5 +1,6 @@
 //! Folders and names that nobody thought of.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use carton_format::is_inside;
@@ -90,7 +91,7 @@ proptest! {
         let names: std::collections::BTreeSet<String> = names.iter().map(|parts| format!("{lead}{}", parts.join("/"))).collect();
         files.extend(names.iter().map(|name| File::new(name, Content::Bytes(b"evil"))));
         let mut bytes = Vec::new();
-        if Carton::new(files).write(&mut bytes, &mut |_| {}).is_err() {
+        if Carton::new(files).write(&mut bytes, &mut |_| ControlFlow::Continue(())).is_err() {
             return Ok(());
         }
         write(root.join("a/b/x.carton"), bytes);

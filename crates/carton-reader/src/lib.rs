@@ -18,7 +18,7 @@
 //! #     file("model/model.pt", b"weights"),
 //! # ];
 //! # let mut out = std::fs::File::create(&path)?;
-//! # carton_writer::Carton::new(files).write(&mut out, &mut |_| {})?;
+//! # carton_writer::Carton::new(files).write(&mut out, &mut |_| std::ops::ControlFlow::Continue(()))?;
 //! let carton = Carton::open(&path)?;
 //! assert_eq!(carton.config()?.document.runner.runner_name, "torchscript");
 //! assert_eq!(carton.entry("model/model.pt")?.len, 7);
@@ -28,7 +28,7 @@
 //! carton.read("model/model.pt")?.read_to_end(&mut bytes)?;
 //! assert_eq!(bytes, b"weights");
 //!
-//! let report = carton.verify(&|_| {});
+//! let report = carton.verify(&|_| std::ops::ControlFlow::Continue(()))?;
 //! assert!(report.findings.is_empty(), "{:?}", report.findings);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

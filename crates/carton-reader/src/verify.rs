@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use carton_format::{Config, DataType, Links, Manifest, Problems, TensorIndex, TensorSpec};
+use mapped::Cancelled;
 
 use crate::{Carton, Entry, Error, MODEL};
 
@@ -33,10 +35,13 @@ pub struct Report {
 }
 
 impl Carton {
-    /// Reads all of it. Files are hashed beside each other, one a core; `progress` is told the bytes that
-    /// are done, from any thread.
-    pub fn verify(&self, progress: &(dyn Fn(u64) + Sync)) -> Report {
-        let mut report = self.hashes(progress);
+    /// Reads all of it. Files are hashed in parallel, one a core; `progress` receives the bytes that are done, from any
+    /// thread.
+    ///
+    /// # Errors
+    /// Only when `progress` stops the work.
+    pub fn verify(&self, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Report, Cancelled> {
+        let mut report = self.hashes(progress)?;
         self.container(&mut report);
         self.lists(&mut report);
         self.documents(&mut report);
@@ -44,7 +49,7 @@ impl Carton {
         let mut said = HashSet::new();
         report.findings.retain(|finding| said.insert((finding.entry.clone(), finding.what.clone())));
         report.findings.sort_by(|a, b| a.entry.cmp(&b.entry));
-        report
+        Ok(report)
     }
 
     /// What no reader of the zip file looks at.
@@ -60,15 +65,23 @@ impl Carton {
         }
     }
 
-    fn hashes(&self, progress: &(dyn Fn(u64) + Sync)) -> Report {
+    fn hashes(&self, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Report, Cancelled> {
         // The largest first: it decides when all are done.
         let mut entries: Vec<&Entry> = self.entries().filter(|entry| !entry.link).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
-        let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let (next, done, stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let report = Mutex::new(Report::default());
         let work = || {
             while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = self.hash(entry, &done, progress);
+                let result = self.hash(entry, &done, &|done| {
+                    let flow =
+                        if stopped.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { progress(done) };
+                    stopped.fetch_or(flow.is_break(), Ordering::Relaxed);
+                    flow
+                });
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
                 let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
                 match result {
                     Ok(()) => report.files = report.files.saturating_add(1),
@@ -87,10 +100,15 @@ impl Carton {
         });
         let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
         report.bytes = done.into_inner();
-        report
+        if stopped.into_inner() { Err(Cancelled) } else { Ok(report) }
     }
 
-    fn hash(&self, entry: &Entry, done: &AtomicU64, progress: &(dyn Fn(u64) + Sync)) -> Result<(), Error> {
+    fn hash(
+        &self,
+        entry: &Entry,
+        done: &AtomicU64,
+        progress: &dyn Fn(u64) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
         let mut reader = self.read(&entry.path)?;
         loop {
             let len = reader.fill_buf().map_err(|error| self.unwrapped(&entry.path, error))?.len();
@@ -98,7 +116,10 @@ impl Carton {
                 return Ok(());
             }
             reader.consume(len);
-            progress(done.fetch_add(len as u64, Ordering::Relaxed).saturating_add(len as u64));
+            let done = done.fetch_add(len as u64, Ordering::Relaxed).saturating_add(len as u64);
+            if progress(done).is_break() {
+                return Ok(());
+            }
         }
     }
 

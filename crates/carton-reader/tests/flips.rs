@@ -11,7 +11,7 @@
 )]
 
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use carton_reader::{Carton, Finding};
 use carton_writer::{Compression, File, Spill};
@@ -35,7 +35,7 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
     let model = OwnedBlob(b"weights ".repeat(9));
     let packed = compression.map(|compression| {
         let mut spill = Spill::create(&std::env::temp_dir()).expect("a temporary folder");
-        let mut packed = |blob| spill.compress(blob, compression, &mut |_| {});
+        let mut packed = |blob| spill.compress(blob, compression, &mut |_| ControlFlow::Continue(()));
         let packed = [packed(toml), packed(&model)].map(|it| it.expect("it can be read").expect("asked for"));
         (packed, spill.finish().expect("it can be mapped"))
     });
@@ -59,7 +59,8 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
     let links = Some(format!("version = 1\n[urls]\n{} = [\"https://example.org/b\"]\n", "07".repeat(32)));
     let absent = vec![("misc/b".to_owned(), [7; 32])];
     let mut out = Vec::new();
-    let written = carton_writer::Carton { files, absent, links }.write(&mut out, &mut |_| {});
+    let written =
+        carton_writer::Carton { files, absent, links }.write(&mut out, &mut |_| ControlFlow::Continue(()));
     written.expect("they make a carton");
     out
 }
@@ -139,7 +140,7 @@ fn one_bit_flipped_anywhere_is_found() {
         };
         put(0, &whole);
         let check = || match Carton::open(&path) {
-            Ok(carton) => carton.verify(&|_| {}).findings,
+            Ok(carton) => carton.verify(&|_| ControlFlow::Continue(())).expect("nobody stops it").findings,
             Err(error) => {
                 let entry = error.entry().unwrap_or_default().to_owned();
                 vec![Finding { entry, what: error.to_string() }]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::write::DeflateEncoder;
-use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
+use mapped::{Blob, Cancelled, MappedFile, Progress, Sink, WINDOW, Window};
 use sha2::{Digest, Sha256};
 use zip_layout::{Content, Method, Packed};
 
@@ -58,7 +58,7 @@ impl Spill {
         Ok(Self { file: tempfile::tempfile_in(folder)?, len: 0 })
     }
 
-    /// Compresses `blob`; `None` when nothing worthwhile is saved. `progress` is told the bytes that were
+    /// Compresses `blob`; `None` when nothing worthwhile is saved. `progress` receives the bytes that were
     /// read so far.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Spill {
         &mut self,
         blob: &dyn Blob,
         compression: Compression,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut Progress<'_>,
     ) -> io::Result<Option<Compressed>> {
         let (method, picky) = match compression {
             Compression::Deflate => (Method::Deflated, false),
@@ -192,7 +192,7 @@ struct Packer<'o, 'p> {
     out: &'o File,
     /// Where it starts in the temporary file.
     start: u64,
-    progress: &'p mut dyn FnMut(u64),
+    progress: &'p mut Progress<'p>,
 }
 
 impl Sink for Packer<'_, '_> {
@@ -214,7 +214,6 @@ impl Sink for Packer<'_, '_> {
                 return Err(io::ErrorKind::Interrupted.into());
             }
         }
-        (self.progress)(self.len);
-        Ok(())
+        Cancelled::check((self.progress)(self.len))
     }
 }

@@ -19,7 +19,7 @@
 //!     File::new("model/model.pt", Content::Blob(&model)),
 //! ]);
 //! let mut out = Vec::new();
-//! let written = carton.write(&mut out, &mut |_| {})?;
+//! let written = carton.write(&mut out, &mut |_| std::ops::ControlFlow::Continue(()))?;
 //! assert_eq!(out.len() as u64, written.len);
 //! assert_eq!(written.len, carton.len()?); // which was known before
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -35,7 +35,7 @@ mod hash;
 use std::io;
 
 use carton_format::{Links, Manifest, sha256_to_hex};
-use mapped::{Blob, Sink, Window};
+use mapped::{Blob, Cancelled, Progress, Sink, Window};
 use zip_layout::{Entry, ZipWriter};
 
 pub use crate::compress::{Compressed, Compression, Part, Spill, Spilled};
@@ -64,9 +64,15 @@ pub enum Error {
         /// The hash that was promised.
         expected: String,
     },
-    /// A source cannot be read, or the output cannot be written.
+    /// A source cannot be read, or is damaged.
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Read(#[from] io::Error),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Write(io::Error),
+    /// The caller stopped the work.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 /// One file of a carton, with its path inside it.
@@ -138,19 +144,28 @@ impl<'b> Carton<'b> {
         Ok(zip_layout::len(files.chain([manifest]).chain(self.links()))?)
     }
 
-    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `progress` is told the bytes
+    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `progress` receives the bytes
     /// written so far, window by window.
     ///
     /// # Errors
     /// When the files do not make a carton, a hash is not the one that was promised, a source cannot be
     /// read, or `out` refuses.
-    pub fn write(&self, out: &mut dyn io::Write, progress: &mut dyn FnMut(u64)) -> Result<Written, Error> {
+    pub fn write(&self, out: &mut dyn io::Write, progress: &mut Progress<'_>) -> Result<Written, Error> {
         // Names are checked before the first byte is written.
         self.manifest()?;
+        let mut out = Output { out: io::BufWriter::new(out), progress, refused: false, len: 0 };
+        let written = self.write_to(&mut out);
+        written.map_err(|error| match error {
+            Error::Read(reason) if Cancelled::caused(&reason) => Error::Cancelled(Cancelled),
+            Error::Read(reason) if out.refused => Error::Write(reason),
+            error => error,
+        })
+    }
+
+    fn write_to(&self, out: &mut Output<'_, '_>) -> Result<Written, Error> {
         std::thread::scope(|scope| {
             let hasher = Hasher::start(scope, QUEUE);
-            let mut out = Output { out: io::BufWriter::new(out), progress, len: 0 };
-            let mut zip = ZipWriter::new(&mut out);
+            let mut zip = ZipWriter::new(out);
             let mut manifest = Manifest::default();
             for (path, sha256) in &self.absent {
                 manifest.add(path, *sha256)?;
@@ -187,7 +202,7 @@ impl<'b> Carton<'b> {
                 zip.add(&links)?;
             }
             zip.finish()?;
-            io::Write::flush(&mut out.out)?;
+            io::Write::flush(&mut out.out).map_err(Error::Write)?;
             Ok(Written { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
         })
     }
@@ -239,15 +254,19 @@ impl Sink for Tee<'_, '_> {
 /// The carton's bytes on their way into the file.
 struct Output<'o, 'p> {
     out: io::BufWriter<&'o mut dyn io::Write>,
-    progress: &'p mut dyn FnMut(u64),
+    progress: &'p mut Progress<'p>,
+    /// Whether the output, and not a source, is the reason for an error.
+    refused: bool,
     len: u64,
 }
 
 impl Sink for Output<'_, '_> {
     fn write(&mut self, window: Window) -> io::Result<()> {
-        io::Write::write_all(&mut self.out, &window)?;
+        if let Err(error) = io::Write::write_all(&mut self.out, &window) {
+            self.refused = true;
+            return Err(error);
+        }
         self.len = self.len.saturating_add(window.len() as u64);
-        (self.progress)(self.len);
-        Ok(())
+        Cancelled::check((self.progress)(self.len))
     }
 }

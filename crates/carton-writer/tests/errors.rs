@@ -9,7 +9,9 @@ fn every_error_has_its_text() {
     let errors = [
         Error::Format(carton_format::Error::Duplicate { path: "misc/a".to_owned() }),
         Error::Hash { path: "misc/a".to_owned(), found: "0123".to_owned(), expected: "4567".to_owned() },
-        Error::Io(std::io::Error::from(std::io::ErrorKind::StorageFull)),
+        Error::Read(std::io::Error::from(std::io::ErrorKind::UnexpectedEof)),
+        Error::Write(std::io::Error::from(std::io::ErrorKind::StorageFull)),
+        Error::Cancelled(mapped::Cancelled),
     ];
     let kinds: HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
     assert_eq!(

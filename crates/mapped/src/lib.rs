@@ -6,9 +6,11 @@
 //! back, so that a file far larger than memory passes through a few megabytes of it.
 
 mod blob;
+mod cancel;
 mod file;
 mod unopened;
 
 pub use blob::{Blob, OwnedBlob, Sink, WINDOW, Window};
+pub use cancel::{Cancelled, Progress};
 pub use file::{Error, MappedFile};
 pub use unopened::UnopenedFile;

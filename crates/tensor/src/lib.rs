@@ -15,5 +15,5 @@ mod tensor;
 pub use dtype::Dtype;
 pub use gather::Gathered;
 pub use signs::Signs;
-pub use storage::{ByteOrder, Checksum, Storage, StorageId};
+pub use storage::{ByteOrder, Checksum, Damaged, Storage, StorageId};
 pub use tensor::{Error, Tensor};

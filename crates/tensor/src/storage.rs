@@ -1,7 +1,9 @@
 //! The bytes that tensors are views of.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
@@ -47,6 +49,39 @@ pub struct Checksum {
     pub crc: u32,
     /// What the file calls the storage, for the message.
     pub record: Arc<str>,
+}
+
+/// A storage whose bytes do not have the checksum that their file gives; the cause of an [`io::Error`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The file.
+    pub file: PathBuf,
+    /// What the file calls the storage.
+    pub record: String,
+    /// The CRC-32 that the file gives.
+    pub expected: u32,
+    /// The CRC-32 of the bytes.
+    pub found: u32,
+    /// A tensor over the storage, where a reader added its name.
+    pub tensor: Option<String>,
+}
+
+impl Damaged {
+    /// The damage that is the cause of an error.
+    pub fn cause_of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { record, expected, found, .. } = self;
+        let name = self.file.file_name().unwrap_or(self.file.as_os_str()).display();
+        let record = record.escape_debug();
+        write!(f, "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} says {expected:08x}")
+    }
 }
 
 /// Tells storages apart: equal exactly for clones of one storage.
@@ -196,13 +231,16 @@ impl Storage {
     pub(crate) fn compare(&self, found: u32) -> io::Result<()> {
         match &*self.inner {
             Inner::Mapped { file, checksum: Some((checksum, _)), .. } if checksum.crc != found => {
-                let name = file.path().file_name().unwrap_or(file.path().as_os_str());
-                let (record, said) = (checksum.record.escape_debug(), checksum.crc);
-                let name = name.display();
-                let text = format!(
-                    "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} says {said:08x}"
-                );
-                Err(io::Error::new(io::ErrorKind::InvalidData, text))
+                Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    Damaged {
+                        file: file.path().to_owned(),
+                        record: checksum.record.to_string(),
+                        expected: checksum.crc,
+                        found,
+                        tensor: None,
+                    },
+                ))
             }
             _ => Ok(()),
         }
