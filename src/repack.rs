@@ -6,13 +6,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use carton_format::{Links, Manifest, Problems};
 use carton_reader::{Carton, Entry, Method};
 use carton_writer::{File, Written};
+use store::{IfExists, Output, file_name};
 use tensor::Storage;
 use torch_import::Container;
 use zip_layout::{Content, Packed};
 
-use crate::beside::file_name;
 use crate::inspect_carton::is_carton;
-use crate::output::Output;
 use crate::sources::quoted;
 use crate::terminal::{self, Progress};
 
@@ -75,7 +74,7 @@ pub(crate) fn is_bookkeeping(path: &str) -> bool {
 pub(crate) fn write(
     carton: &carton_writer::Carton<'_, '_>,
     target: &Path,
-    no_clobber: bool,
+    if_exists: IfExists,
     quiet: bool,
 ) -> Result<Written> {
     let len = carton.len()?;
@@ -85,7 +84,7 @@ pub(crate) fn write(
         .write(&mut output, &mut |done| progress.set(done))
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
-    output.commit(no_clobber)?;
+    output.commit(if_exists)?;
     Ok(written)
 }
 
