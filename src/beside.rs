@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use store::{file_name, folder};
+
 /// The tokenizer of Meta's models, which may lie a folder higher: one serves several sizes.
 const TOKENIZER: &str = "tokenizer.model";
 /// Files that are taken along, beside `tokenizer*.json` and `LICENSE*`.
@@ -22,19 +24,6 @@ const MISC: &[&str] = &[
 
 /// A file for `misc/`: its name there, and where it lies.
 pub(crate) type Misc = (String, PathBuf);
-
-/// The folder of a path, as typed.
-pub(crate) fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// The name of a path's last part.
-pub(crate) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
 
 /// The files beside `checkpoint` that travel in `misc/`, sorted by name.
 pub(crate) fn misc(checkpoint: &Path) -> io::Result<Vec<Misc>> {

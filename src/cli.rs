@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use store::IfExists;
 
 pub(crate) use crate::cli_carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
 
@@ -348,6 +349,11 @@ pub(crate) struct Scan {
     /// Compare the checksums of all records, which reads the whole file; else only those of pickles
     #[arg(long)]
     pub(crate) checksums: bool,
+}
+
+/// What `--no-clobber` means for a file that exists.
+pub(crate) fn if_exists(no_clobber: bool) -> IfExists {
+    if no_clobber { IfExists::Fail } else { IfExists::Replace }
 }
 
 /// A mistake of the person who types, for which the exit status is 2.

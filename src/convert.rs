@@ -10,18 +10,17 @@ use anyhow::{Context, Result, bail};
 use carton_format::{Config, DataType, Dimension, Port, Runner, Shape, TensorIndex};
 use carton_writer::{Carton, File, Written};
 use mapped::MappedFile;
+use store::{Output, file_name, folder};
 use tensor::Tensor;
 use torch_import::{Checkpoint, Format, Risk};
 use torchscript::{Converted, Kind};
 use zip_layout::Content;
 
-use crate::beside::{self, Misc, file_name, folder};
+use crate::beside::{self, Misc};
 use crate::cli::{self, Torch, Usage};
 use crate::inspect::Totals;
 use crate::merge;
 use crate::model::converted;
-use crate::output::{self, Output};
-use crate::refusals;
 use crate::repack;
 use crate::select::select;
 use crate::sources::{self, Sources, shown};
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let target = args.output.clone().unwrap_or_else(|| file.with_file_name(format!("{}.carton", stem(file))));
     let misc = misc(args, file)?;
     let inputs: Vec<&Path> = sources.inputs().chain(misc.iter().map(|(_, path)| path.as_path())).collect();
-    output::check(&target, &inputs, args.no_clobber)?;
+    store::check_target(&target, &inputs, cli::if_exists(args.no_clobber))?;
 
     let (checkpoint, read_notes) =
         sources.read(&containers, &|file, checkpoint| judge(args, file, checkpoint))?;
@@ -145,7 +144,7 @@ fn kept_names(checkpoint: &Checkpoint, risk: Risk, file: &Path) -> Option<String
 /// What can be said before the file is opened.
 fn check(args: &cli::Convert) -> Result<()> {
     let Some(file) = args.files.first() else { bail!(Usage("which file?".to_owned())) };
-    args.files.iter().try_for_each(|file| refusals::address(file))?;
+    args.files.iter().try_for_each(|file| store::refuse_remote(file))?;
     if args.output.as_deref() == Some(Path::new("-")) {
         let why = "a carton's first bytes are known when its last are written";
         bail!(Usage(format!("-o -: a carton cannot go to standard output, for {why}; name a file")));
@@ -334,7 +333,7 @@ fn write(
         })
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
-    output.commit(args.no_clobber)?;
+    output.commit(cli::if_exists(args.no_clobber))?;
     Ok(written)
 }
 

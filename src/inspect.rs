@@ -9,16 +9,16 @@ use foldhash::{HashMap, HashMapExt};
 use mapped::{Blob, Sink, Window};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use store::file_name;
 use tensor::{StorageId, Tensor};
 use torch_import::{Checkpoint, Compound, CompoundKind, Container, Content, Risk};
 
-use crate::beside::file_name;
+use crate::cli;
 use crate::cli::Usage;
 use crate::inspect_carton;
 use crate::sources::Sources;
 use crate::terminal::{self, BOLD, DIM, bytes, count, safe};
 use crate::values::{self, hex};
-use crate::{cli, refusals};
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &cli::Inspect) -> Result<()> {
 }
 
 fn inspect(args: &cli::Inspect, file: &PathBuf, index: usize) -> Result<()> {
-    refusals::address(file)?;
+    store::refuse_remote(file)?;
     if inspect_carton::is_carton(file) {
         if args.sha256 || args.all {
             bail!(Usage(

@@ -4,15 +4,12 @@ mod beside;
 mod cli;
 mod cli_carton;
 mod convert;
-mod fetch;
 mod inspect;
 mod inspect_carton;
 mod merge;
 mod model;
 mod npy;
-mod output;
 mod pack;
-mod refusals;
 mod repack;
 mod resolve;
 mod scan;
@@ -21,6 +18,7 @@ mod shrink;
 mod sources;
 mod terminal;
 mod trace;
+mod ui;
 mod unpack;
 mod values;
 mod verify;
@@ -30,12 +28,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+use crate::ui::{advice, signals};
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(cli::with_default_command(std::env::args_os()));
     cli.color.write_global();
     let done = match cli.command {
-        Command::Convert(args) => convert::run(&args, cli.quiet),
+        Command::Convert(args) => signals::remove_unfinished().and_then(|()| convert::run(&args, cli.quiet)),
         Command::Inspect(args) => inspect::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Scan(args) => match scan::run(&args, cli.quiet) {
@@ -47,10 +46,10 @@ fn main() -> ExitCode {
             }
         },
         Command::Verify(args) => verify::run(&args, cli.quiet),
-        Command::Pack(args) => pack::run(&args, cli.quiet),
-        Command::Unpack(args) => unpack::run(&args, cli.quiet),
-        Command::Shrink(args) => shrink::run(&args, cli.quiet),
-        Command::Resolve(args) => resolve::run(&args, cli.quiet),
+        Command::Pack(args) => signals::remove_unfinished().and_then(|()| pack::run(&args, cli.quiet)),
+        Command::Unpack(args) => signals::remove_unfinished().and_then(|()| unpack::run(&args, cli.quiet)),
+        Command::Shrink(args) => signals::remove_unfinished().and_then(|()| shrink::run(&args, cli.quiet)),
+        Command::Resolve(args) => signals::remove_unfinished().and_then(|()| resolve::run(&args, cli.quiet)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "torch2carton", &mut std::io::stdout());
             Ok(())
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::error(&error);
-            ExitCode::from(if error.is::<cli::Usage>() { 2 } else { 1 })
+            ExitCode::from(if advice::is_usage(&error) { 2 } else { 1 })
         }
     }
 }

@@ -12,14 +12,13 @@ use carton_reader::{Carton, Entry, TOML_MAX};
 use carton_writer::{Compressed, Compression, File, Part, Spill, Spilled, Written};
 use mapped::{Blob, MappedFile, OwnedBlob, UnopenedFile};
 use sha2::{Digest, Sha256};
+use store::{file_name, folder};
 use tensor::Gathered;
 use zip_layout::Content;
 
-use crate::beside::{file_name, folder};
 use crate::cli::{self, Usage};
 use crate::inspect_carton::MODEL_PT;
 use crate::npy::{self, Array};
-use crate::output;
 use crate::repack::{self, is_bookkeeping, refused, told};
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, safe};
 
@@ -33,7 +32,8 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
     let target = args.output.clone().unwrap_or_else(|| beside(root));
     // What a MANIFEST in the folder says of its files is what they were, not what they are.
     let carton = Carton::open_unlisted(root).map_err(|error| told(root, error))?;
-    output::check(&target, &[], args.no_clobber)?;
+    let if_exists = cli::if_exists(args.no_clobber);
+    store::check_target(&target, &[], if_exists)?;
     if let (Ok(parent), Ok(root)) = (folder(&target).canonicalize(), root.canonicalize())
         && parent.starts_with(root)
     {
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &cli::Pack, quiet: bool) -> Result<()> {
         files.push(File { path: path.clone(), content, sha256: Some(*sha256) });
     }
     let count = files.len();
-    let written = repack::write(&carton_writer::Carton::new(files), &target, args.no_clobber, quiet)?;
+    let written = repack::write(&carton_writer::Carton::new(files), &target, if_exists, quiet)?;
     if !quiet {
         notes.iter().for_each(terminal::note);
         summary(&target, count, &written)?;

@@ -7,13 +7,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use carton_format::{Links, Manifest, Problems};
 use carton_reader::{Carton, Entry, Method};
 use carton_writer::{File, Written};
+use store::{IfExists, Output, file_name};
 use tensor::Storage;
 use torch_import::Container;
 use zip_layout::{Content, Packed};
 
-use crate::beside::file_name;
 use crate::inspect_carton::is_carton;
-use crate::output::Output;
 use crate::sources::quoted;
 use crate::terminal::{self, Progress};
 
@@ -76,7 +75,7 @@ pub(crate) fn is_bookkeeping(path: &str) -> bool {
 pub(crate) fn write(
     carton: &carton_writer::Carton<'_>,
     target: &Path,
-    no_clobber: bool,
+    if_exists: IfExists,
     quiet: bool,
 ) -> Result<Written> {
     let len = carton.len()?;
@@ -89,7 +88,7 @@ pub(crate) fn write(
         })
         .with_context(|| format!("cannot write {}", target.display()))?;
     drop(progress);
-    output.commit(no_clobber)?;
+    output.commit(if_exists)?;
     Ok(written)
 }
 

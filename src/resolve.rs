@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,14 +11,13 @@ use carton_format::sha256_to_hex;
 use carton_reader::Carton;
 use mapped::{Blob, Sink, UnopenedFile, Window};
 use sha2::{Digest, Sha256};
+use store::{DownloadOptions, Scratch, folder};
 use zip_layout::Content;
 
-use crate::beside::folder;
 use crate::cli;
-use crate::fetch::{self, Rules};
-use crate::output::{self, Scratch};
 use crate::repack::{self, Kept, is_bookkeeping, told};
 use crate::terminal::{self, Progress, bytes, safe};
+use crate::ui::advice;
 
 pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
     let shown = || args.file.display().to_string();
@@ -25,7 +25,8 @@ pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
     if !carton.is_packed() {
         bail!("{} is a folder: `torch2carton pack` makes a carton of it first", args.file.display());
     }
-    output::check(&args.output, &[&args.file], args.no_clobber)?;
+    let if_exists = cli::if_exists(args.no_clobber);
+    store::check_target(&args.output, &[&args.file], if_exists)?;
     let absent = repack::absent(&carton)?;
     // Without a cache the files wait beside the output, and go away with this.
     let scratch;
@@ -36,16 +37,16 @@ pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
         scratch = Scratch::create(folder(&args.output))?;
         scratch.path()
     };
-    let stalled = Duration::from_secs(args.timeout);
+    let timeout = Duration::from_secs(args.timeout);
     let mut fetched = Vec::with_capacity(absent.len());
     for (path, sha256) in &absent {
         // What is fetched is written twice: here, and into the carton.
-        let limit = match args.max_size {
-            Some(limit) => limit,
-            None => output::free(cache)? / 2,
+        let max_bytes = match args.max_size {
+            Some(max_bytes) => max_bytes,
+            None => store::free_space(cache)? / 2,
         };
-        let rules = Rules { allow_http: args.allow_http, stalled, is_public: fetch::is_public, limit };
-        let file = cached(&carton, path, sha256, cache, rules, quiet).with_context(shown)?;
+        let options = DownloadOptions { allow_http: args.allow_http, timeout, max_bytes };
+        let file = cached(&carton, path, sha256, cache, &options, quiet).with_context(shown)?;
         fetched.push((path, *sha256, UnopenedFile::find(&file)?));
     }
     let mut kept = Vec::new();
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &cli::Resolve, quiet: bool) -> Result<()> {
     }));
     files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL), file.path.clone()));
     let whole = carton_writer::Carton::new(files);
-    let written = repack::write(&whole, &args.output, args.no_clobber, quiet)?;
+    let written = repack::write(&whole, &args.output, if_exists, quiet)?;
     if !quiet {
         let mut err = anstream::stderr().lock();
         let shown = safe(args.output.display());
@@ -75,7 +76,7 @@ fn cached(
     path: &str,
     sha256: &[u8; 32],
     cache: &Path,
-    rules: Rules,
+    options: &DownloadOptions,
     quiet: bool,
 ) -> Result<PathBuf> {
     let name = sha256_to_hex(sha256);
@@ -90,14 +91,17 @@ fn cached(
     let mut failures = Vec::new();
     for url in carton.links().urls(sha256) {
         let mut progress = Progress::new(path, 0, quiet);
-        let told = &mut |done, total| progress.set_of(done, total);
-        match fetch::fetch(url, sha256, &mut file, rules, told) {
+        let show = &mut |done, total| {
+            progress.set_of(done, total);
+            ControlFlow::Continue(())
+        };
+        match store::download(url, sha256, &mut file, options, show) {
             Ok(()) => {
                 file.sync_all()?;
                 std::fs::rename(&partial, &target)?;
                 return Ok(target);
             }
-            Err(error) => failures.push(format!("{error:#}")),
+            Err(error) => failures.push(advice::text(&error)),
         }
     }
     if file.metadata()?.len() == 0 || partial != shared(cache, &name) {

@@ -10,7 +10,6 @@ use serde_json::{Value as Json, json};
 use torch_import::{Risk, Scan, Step, Use};
 
 use crate::cli;
-use crate::refusals;
 use crate::terminal::{BOLD, DIM, counted, safe};
 
 /// Version of the objects that `--json` prints.
@@ -49,7 +48,7 @@ pub(crate) fn run(args: &cli::Scan, quiet: bool) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     for path in &args.files {
-        refusals::address(path)?;
+        store::refuse_remote(path)?;
     }
     for path in &args.files {
         if path.is_dir() {

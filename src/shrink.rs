@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use carton_format::{Config, TensorIndex, sha256_to_hex};
 use carton_reader::Carton;
+use store::{IfExists, Output};
 
 use crate::cli::{self, Usage};
-use crate::output::{self, Output};
 use crate::repack::{self, Kept, is_bookkeeping, told};
 use crate::terminal::{bytes, safe};
 
@@ -18,7 +18,8 @@ pub(crate) fn run(args: &cli::Shrink, quiet: bool) -> Result<()> {
     if !carton.is_packed() {
         bail!("{} is a folder: `torch2carton pack` makes a carton of it first", args.file.display());
     }
-    output::check(&args.output, &[&args.file], args.no_clobber)?;
+    let if_exists = cli::if_exists(args.no_clobber);
+    store::check_target(&args.output, &[&args.file], if_exists)?;
     std::fs::create_dir_all(&args.blobs).with_context(|| format!("cannot make {}", args.blobs.display()))?;
     let manifest = carton.manifest().context("a packed carton has a MANIFEST")?;
     let mut links = carton.links().clone();
@@ -43,11 +44,11 @@ pub(crate) fn run(args: &cli::Shrink, quiet: bool) -> Result<()> {
         moved_bytes = moved_bytes.saturating_add(entry.len);
     }
     // A carton without its files must not outlive them.
-    output::sync(&args.blobs)?;
+    store::sync_folder(&args.blobs)?;
     let links = if absent.is_empty() { None } else { Some(links.to_toml()?) };
     let files = kept.iter().map(Kept::file).collect();
     let shrunk = carton_writer::Carton { files, absent, links };
-    let written = repack::write(&shrunk, &args.output, args.no_clobber, quiet)?;
+    let written = repack::write(&shrunk, &args.output, if_exists, quiet)?;
     if !quiet {
         let mut err = anstream::stderr().lock();
         writeln!(
@@ -89,7 +90,7 @@ fn blob(carton: &Carton, path: &str, target: &Path) -> Result<()> {
     }
     let mut output = Output::create(target, carton.entry(path)?.len)?;
     carton.copy(path, &mut &mut output)?;
-    output.put(false)
+    Ok(output.commit_unsynced(IfExists::Replace)?)
 }
 
 /// Whether the blob that is there has the bytes of the carton's file.

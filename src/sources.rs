@@ -9,9 +9,10 @@ mod folder;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use store::{file_name, folder};
 use torch_import::{Checkpoint, Container, Index, ModelSizes, Shard};
 
-use crate::beside::{self, Numbering, file_name, folder};
+use crate::beside::{self, Numbering};
 use crate::cli::Usage;
 use crate::terminal::bytes;
 

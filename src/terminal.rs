@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::ui::advice;
+
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -38,7 +40,7 @@ pub(crate) fn error(error: &anyhow::Error) {
 /// An error and its causes; what the next cause says too, such as a path, is said once.
 fn chain(error: &anyhow::Error) -> String {
     let mut said: Vec<String> = Vec::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain().map(advice::cause) {
         let repeats = |last: &String| cause.starts_with(last) || cause.contains(&format!(" {last}:"));
         if said.last().is_some_and(repeats) {
             said.pop();

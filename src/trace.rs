@@ -7,10 +7,10 @@ use pickle_vm::trace::{self, Options, Summary, View};
 use pickle_vm::{Heap, Limits, ObjectId};
 use torch_import::{Pickles, annotate, count_tensors};
 
-use crate::{cli, refusals};
+use crate::cli;
 
 pub(crate) fn run(args: &cli::Trace) -> Result<()> {
-    refusals::address(&args.file)?;
+    store::refuse_remote(&args.file)?;
     let path = || args.file.display().to_string();
     let pickles = Pickles::open(&args.file).with_context(path)?;
     let pickle = pickles.pickle(args.pickle).with_context(path)?;

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use carton_reader::{Carton, Entry};
+use store::{Output, file_name};
 
-use crate::beside::file_name;
 use crate::cli;
-use crate::output::{self, Output};
 use crate::repack::told;
 use crate::terminal::{self, Progress, bytes, safe};
 
@@ -28,7 +27,7 @@ pub(crate) fn run(args: &cli::Unpack, quiet: bool) -> Result<()> {
         carton.link_target(entry).map_err(|error| told(&args.file, error))?;
     }
     let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
-    output::ask_for(total, root)?;
+    store::require_free_space(total, root)?;
     let mut progress = Progress::new(&file_name(&args.file), total, quiet);
     let mut made = Vec::new();
     if let Err(error) = write(args, &carton, &entries, &mut progress, &mut made) {
@@ -69,7 +68,7 @@ fn write(
         let mut counted = Counted { out: &mut output, progress, done };
         carton.copy(&entry.path, &mut counted).map_err(|error| told(&args.file, error))?;
         done = counted.done;
-        output.put(!args.force)?;
+        output.commit_unsynced(cli::if_exists(!args.force))?;
         made.push(target);
     }
     for entry in entries.iter().filter(|entry| entry.link) {
@@ -77,7 +76,7 @@ fn write(
         link(carton, entry, &target, args.force)?;
         made.push(target);
     }
-    output::sync(root)
+    Ok(store::sync_folder(root)?)
 }
 
 /// Removes what was made, the last of it first.
@@ -153,7 +152,7 @@ fn link(carton: &Carton, entry: &Entry, path: &Path, force: bool) -> Result<()> 
     let target = carton.link_target(entry)?;
     let mut output = Output::create(path, carton.entry(&target)?.len)?;
     carton.copy(&target, &mut &mut output)?;
-    output.commit(!force)
+    Ok(output.commit(cli::if_exists(!force))?)
 }
 
 struct Counted<'o, 'p> {

@@ -12,10 +12,10 @@ use carton_format::sha256_to_hex;
 use carton_reader::{Carton, Error, Report};
 use mapped::{Blob, Sink, Window};
 use serde_json::json;
+use store::file_name;
 use tensor::Tensor;
 use torch_import::Checkpoint;
 
-use crate::beside::file_name;
 use crate::cli::{self, Usage};
 use crate::inspect_carton::{MODEL_PT, view};
 use crate::repack::{checkpoint_format, counted, told};

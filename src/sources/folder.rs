@@ -56,7 +56,7 @@ impl Candidate {
     /// What a person sees of it.
     fn shown(&self) -> String {
         match (self.members.as_slice(), self.kind) {
-            (_, CandidateKind::Index | CandidateKind::File) => crate::beside::file_name(&self.path),
+            (_, CandidateKind::Index | CandidateKind::File) => store::file_name(&self.path),
             ([first, .., last], CandidateKind::Set) => format!("{first} to {last}"),
             (members, CandidateKind::Set) => members.join(", "),
         }
@@ -157,8 +157,7 @@ impl Listing {
                 continue;
             }
             let sources = Sources::indexed(&self.folder.join(index))?;
-            let members: Vec<String> =
-                sources.files.iter().map(|path| crate::beside::file_name(path)).collect();
+            let members: Vec<String> = sources.files.iter().map(|path| store::file_name(path)).collect();
             listed.extend(members.iter().cloned());
             candidates.push(Candidate { path: self.folder.join(index), members, kind: CandidateKind::Index });
         }

@@ -487,3 +487,34 @@ fn two_runs_share_a_cache() {
     });
     assert_eq!(root.join("cache").read_dir().expect("it was made").count(), 1);
 }
+
+/// 128 and the signal's number, as shells report it.
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_nothing_and_sets_the_exit_status() {
+    for (signal, status) in [("HUP", 129), ("INT", 130), ("TERM", 143)] {
+        let scratch = scratch();
+        let root = scratch.path();
+        let (server, asked) = server(left_out(), |_| {
+            std::thread::sleep(Duration::from_secs(20));
+            Ok(())
+        });
+        carton(root, &[format!("{server}/file")]);
+        let mut running = std::process::Command::new(env!("CARGO_BIN_EXE_torch2carton"))
+            .args(["resolve", "s.carton", "-o", "r.carton", "-q", "--allow-http"])
+            .current_dir(root)
+            .spawn()
+            .expect("the program was built for this test");
+        while asked.load(Ordering::Relaxed) == 0 {
+            assert!(running.try_wait().expect("it was started").is_none(), "it waits for the server");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let kill =
+            std::process::Command::new("kill").args(["-s", signal, &running.id().to_string()]).status();
+        assert!(kill.expect("every Unix has it").success());
+        assert_eq!(running.wait().expect("it was started").code(), Some(status), "{signal}");
+        let left: Vec<_> =
+            root.read_dir().expect("it is there").flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, ["s.carton"]);
+    }
+}

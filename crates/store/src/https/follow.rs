@@ -1,0 +1,144 @@
+//! Requests, redirects, and the addresses that they must not reach.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ureq::http::{Response, Uri};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Body};
+use url::Url;
+
+use super::accept::header;
+use super::{Download, Failure};
+use crate::Error;
+
+/// Redirects that are followed; browsers follow as many or more.
+const REDIRECTS: usize = 10;
+/// The encodings that the Carton specification asks readers to know.
+const ENCODINGS: &str = "zstd, gzip, br, deflate";
+
+impl Download<'_> {
+    /// Asks for the bytes from `start` on, through redirects: the last URL, and the answer there.
+    pub(super) fn follow(&self, start: u64) -> Result<(Url, Response<Body>), Failure> {
+        let mut url = Url::parse(self.url)
+            .map_err(|reason| Failure::Final(Error::NotAUrl { url: self.url.to_owned(), reason }))?;
+        let mut allow_private = self.options.allow_http;
+        for _ in 0..=REDIRECTS {
+            check_scheme(&url, self.options.allow_http).map_err(Failure::Final)?;
+            let (response, met_private) = self.request(&url, start, allow_private)?;
+            // Only a private address may redirect to another one.
+            allow_private = allow_private && met_private;
+            if !response.status().is_redirection() {
+                return Ok((url, response));
+            }
+            url = redirect(&url, &response).map_err(Failure::Final)?;
+        }
+        Err(Failure::Final(Error::TooManyRedirects { url: url.into(), limit: REDIRECTS }))
+    }
+
+    /// One request. Returns also whether the host has a private address.
+    fn request(&self, url: &Url, start: u64, allow_private: bool) -> Result<(Response<Body>, bool), Failure> {
+        let met_private = Arc::new(AtomicBool::new(false));
+        let guard = Guard { allow_private, met_private: Arc::clone(&met_private), is_public: self.is_public };
+        let agent = Agent::with_parts(config(self.options.timeout), DefaultConnector::default(), guard);
+        let request = agent.get(url.as_str());
+        let request = if start > 0 {
+            request.header("range", format!("bytes={start}-")).header("accept-encoding", "identity")
+        } else {
+            request.header("accept-encoding", ENCODINGS)
+        };
+        match request.call() {
+            Ok(response) => Ok((response, met_private.load(Ordering::Relaxed))),
+            Err(error) => {
+                let error = failed(url, error);
+                // A server that answered before may do so again.
+                Err(if start > 0 { Failure::Resume(error) } else { Failure::Final(error) })
+            }
+        }
+    }
+}
+
+fn check_scheme(url: &Url, allow_http: bool) -> Result<(), Error> {
+    match url.scheme() {
+        "https" => Ok(()),
+        "http" if allow_http => Ok(()),
+        "http" => Err(Error::Insecure { url: url.to_string() }),
+        _ => Err(Error::NotHttps { url: url.to_string() }),
+    }
+}
+
+/// Where a redirect leads.
+fn redirect(url: &Url, response: &Response<Body>) -> Result<Url, Error> {
+    let Some(location) = header(response, "location") else {
+        return Err(Error::RedirectNowhere { url: url.to_string() });
+    };
+    url.join(location).map_err(|reason| Error::RedirectTarget { url: url.to_string(), reason })
+}
+
+fn failed(url: &Url, error: ureq::Error) -> Error {
+    let (url, reason) = (url.to_string(), error.into_io());
+    match reason.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(PrivateAddress(address)) => Error::PrivateAddress { url, address: *address },
+        None => Error::Request { url, reason },
+    }
+}
+
+fn config(timeout: Duration) -> ureq::config::Config {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .timeout_resolve(Some(timeout))
+        .timeout_connect(Some(timeout))
+        .timeout_recv_response(Some(timeout))
+        .timeout_per_read(Some(timeout))
+        .user_agent(concat!("torch2carton/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// Resolves host names, and refuses those that lead to a private address.
+#[derive(Debug)]
+struct Guard {
+    allow_private: bool,
+    met_private: Arc<AtomicBool>,
+    is_public: fn(IpAddr) -> bool,
+}
+
+impl Resolver for Guard {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &ureq::config::Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let found = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let private = found.iter().map(SocketAddr::ip).find(|address| !(self.is_public)(*address));
+        if let Some(address) = private {
+            self.met_private.store(true, Ordering::Relaxed);
+            if !self.allow_private {
+                let refused = io::Error::new(io::ErrorKind::PermissionDenied, PrivateAddress(address));
+                return Err(ureq::Error::Io(refused));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What the guard refuses, on its way through the HTTP client.
+#[derive(Debug)]
+struct PrivateAddress(IpAddr);
+
+impl fmt::Display for PrivateAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is a private address", self.0)
+    }
+}
+
+impl StdError for PrivateAddress {}

@@ -1,0 +1,40 @@
+//! Where bytes come from and go to: local files, written whole or not at all, and downloads over HTTP.
+//!
+//! An [`Output`] is written next to its target and takes the target's place when it is committed. Until then,
+//! the target stays as it was:
+//!
+//! ```
+//! use std::io::Write;
+//!
+//! use store::{IfExists, Output};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("weights.bin");
+//! let bytes = b"four";
+//! store::check_target(&path, &[], IfExists::Fail)?;
+//! let mut output = Output::create(&path, bytes.len() as u64)?;
+//! output.write_all(bytes)?;
+//! assert!(!path.exists());
+//! output.commit(IfExists::Fail)?;
+//! assert_eq!(std::fs::read(&path)?, bytes);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! To stop, drop the [`Output`]: nothing is left behind. A program that ends on a signal calls
+//! [`remove_unfinished`] first; this crate installs no signal handler.
+//!
+//! [`download`] fetches a file whose SHA-256 is known, resumes where a connection breaks, and refuses private
+//! addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are recognised by [`Remote`] and refused
+//! by [`refuse_remote`].
+
+mod error;
+mod https;
+mod local;
+mod location;
+mod unfinished;
+
+pub use error::{Error, Result};
+pub use https::{DownloadOptions, Progress, download};
+pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
+pub use location::{Remote, Scheme, file_name, folder, refuse_remote};
+pub use unfinished::{Halt, remove_unfinished};

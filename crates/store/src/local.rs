@@ -1,0 +1,308 @@
+//! Local files that are whole or not there: written next to the target, synced, renamed.
+//!
+//! Facts: rename(2), fsync(2), syncfs(2), statvfs(3), and `posix_fadvise(2)` as Linux implements it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+use crate::unfinished::Unfinished;
+use crate::{Error, Result, folder};
+
+/// What the names of temporary files and folders begin with.
+const PREFIX: &str = ".torch2carton-";
+
+/// What happens to a file that is already at the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfExists {
+    /// It is replaced.
+    Replace,
+    /// It stays, and the output fails.
+    Fail,
+}
+
+/// Refuses a target that must not be written: a folder, a device, one of `inputs` by whatever path or link, or,
+/// with [`IfExists::Fail`], any file that exists.
+///
+/// # Errors
+/// [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`] or [`Error::Exists`].
+pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
+    let path = || target.to_owned();
+    let parent = folder(target);
+    if !parent.is_dir() {
+        return Err(Error::NoFolder { path: path(), folder: parent.to_owned() });
+    }
+    let Ok(kind) = target.metadata() else { return Ok(()) };
+    if kind.is_dir() {
+        return Err(Error::IsFolder { path: path() });
+    }
+    let is_target = |input: &Path| same_file::is_same_file(target, input).unwrap_or(false);
+    if let Some(input) = inputs.iter().find(|input| is_target(input)) {
+        return Err(Error::SameFile { output: path(), input: input.to_path_buf() });
+    }
+    if !kind.is_file() {
+        return Err(Error::NotAFile { path: path() });
+    }
+    if if_exists == IfExists::Fail {
+        return Err(Error::Exists { path: path() });
+    }
+    Ok(())
+}
+
+/// A file that is being written next to its target.
+///
+/// [`commit`](Self::commit) puts it in the target's place. Dropped before that, it leaves nothing behind, so
+/// stopping early takes nothing more than returning. [`remove_unfinished`](crate::remove_unfinished) removes it
+/// when a signal ends the process. After `kill -9` a file `.torch2carton-*.partial` remains.
+#[derive(Debug)]
+pub struct Output {
+    // Dropped in this order: the file is removed while it is still registered.
+    file: NamedTempFile,
+    unfinished: Unfinished,
+    target: PathBuf,
+    /// Bytes that were written.
+    written: u64,
+    /// How many of them the disk was asked to write.
+    started: u64,
+}
+
+impl Output {
+    /// Creates the temporary file next to `target`, where `needed` bytes must be free.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], or [`Error::CreateIn`] when the folder cannot be written.
+    pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
+        let target = target.into();
+        let parent = folder(&target);
+        require_free_space(needed, parent)?;
+        let create = || with_umask(Builder::new().prefix(PREFIX).suffix(".partial")).tempfile_in(parent);
+        let (file, unfinished) = Unfinished::register(create, NamedTempFile::path)
+            .map_err(|error| cannot_create(parent, &error))?;
+        Ok(Self { file, unfinished, target, written: 0, started: 0 })
+    }
+
+    /// Syncs the file and puts it in the target's place.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when it cannot be synced or renamed, which includes a target that exists although
+    /// [`IfExists::Fail`] was given.
+    pub fn commit(self, if_exists: IfExists) -> Result<()> {
+        let synced = self.file.as_file().sync_all();
+        synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
+        let parent = folder(&self.target).to_owned();
+        self.commit_unsynced(if_exists)?;
+        // The rename itself. A filesystem that cannot sync folders keeps it anyway.
+        if let Ok(parent) = File::open(parent) {
+            let _ = parent.sync_all();
+        }
+        Ok(())
+    }
+
+    /// Puts the file in the target's place and leaves the syncing to [`sync_folder`]: for one of many files,
+    /// which would take a hundred times as long if each was synced alone.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
+    pub fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
+        let Self { file, unfinished, target, .. } = self;
+        let renamed = match if_exists {
+            IfExists::Fail => file.persist_noclobber(&target),
+            IfExists::Replace => file.persist(&target),
+        };
+        renamed.map_err(|error| Error::Write { path: target, reason: error.error })?;
+        drop(unfinished);
+        Ok(())
+    }
+}
+
+/// The disk begins with the first bytes. If it waited for the sync, most of the file would still have to be
+/// written then.
+impl io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        /// Bytes after which the disk gets more to do.
+        const AHEAD: u64 = 32 << 20;
+        let count = self.file.as_file_mut().write(bytes)?;
+        self.written = self.written.saturating_add(count as u64);
+        let waiting = self.written.saturating_sub(self.started);
+        if waiting >= AHEAD {
+            start_writing(self.file.as_file(), self.started, waiting);
+            self.started = self.written;
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_file_mut().flush()
+    }
+}
+
+/// A folder for temporary files. Dropping it removes it, and so does
+/// [`remove_unfinished`](crate::remove_unfinished).
+#[derive(Debug)]
+pub struct Scratch {
+    // Dropped in this order: the folder is removed while it is still registered.
+    folder: TempDir,
+    _unfinished: Unfinished,
+}
+
+impl Scratch {
+    /// Creates it in `parent`.
+    ///
+    /// # Errors
+    /// [`Error::CreateIn`] when `parent` cannot be written.
+    pub fn create(parent: &Path) -> Result<Self> {
+        let create = || Builder::new().prefix(PREFIX).tempdir_in(parent);
+        let (folder, unfinished) =
+            Unfinished::register(create, TempDir::path).map_err(|error| cannot_create(parent, &error))?;
+        Ok(Self { folder, _unfinished: unfinished })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Brings all files that were put into `folder` to the disk. Only Linux can be asked for that; other systems do it
+/// in their own time.
+///
+/// # Errors
+/// [`Error::Sync`] when the system cannot.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    sync(folder).map_err(|reason| Error::Sync { folder: folder.to_owned(), reason })
+}
+
+/// Refuses to begin when fewer than `needed` bytes are free in `folder`.
+///
+/// # Errors
+/// [`Error::NoSpace`], or [`Error::FreeSpace`] when nobody knows.
+pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
+    let free = free_space(folder)?;
+    if needed > free {
+        return Err(Error::NoSpace { needed, free, folder: folder.to_owned() });
+    }
+    Ok(())
+}
+
+/// Bytes that are free in a folder. Only Unix systems are asked; elsewhere the write itself fails when the disk is
+/// full.
+///
+/// # Errors
+/// [`Error::FreeSpace`] when the system does not know.
+pub fn free_space(folder: &Path) -> Result<u64> {
+    available(folder).map_err(|reason| Error::FreeSpace { folder: folder.to_owned(), reason })
+}
+
+fn cannot_create(folder: &Path, error: &io::Error) -> Error {
+    Error::CreateIn { folder: folder.to_owned(), kind: error.kind() }
+}
+
+#[cfg(target_os = "linux")]
+fn sync(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(folder)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Makes the disk begin to write a part of a file, without waiting for it: Linux does so when it is advised that
+/// the pages are not needed any more.
+#[cfg(target_os = "linux")]
+fn start_writing(file: &File, offset: u64, len: u64) {
+    use rustix::fs::{Advice, fadvise};
+    // A filesystem that takes no advice writes when it is asked to sync.
+    let _ = fadvise(file, offset, std::num::NonZeroU64::new(len), Advice::DontNeed);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_writing(_: &File, _: u64, _: u64) {}
+
+/// The permissions that the user's umask leaves, as for any file; temporary files are private otherwise.
+#[cfg(unix)]
+fn with_umask<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p, 's> {
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(std::fs::Permissions::from_mode(0o666))
+}
+
+#[cfg(not(unix))]
+fn with_umask<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p, 's> {
+    builder
+}
+
+#[cfg(unix)]
+fn available(folder: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(folder)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn available(_: &Path) -> io::Result<u64> {
+    Ok(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn scratch() -> TempDir {
+        tempfile::tempdir().expect("a temporary folder")
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = folder.read_dir().expect("it exists").flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_dropped_output_leaves_nothing() {
+        let scratch = scratch();
+        let mut output = Output::create(scratch.path().join("x"), 3).expect("there is room");
+        output.write_all(b"abc").expect("it can be written");
+        assert_eq!(names(scratch.path()).len(), 1);
+        drop(output);
+        assert!(names(scratch.path()).is_empty());
+    }
+
+    #[test]
+    fn a_committed_output_replaces_only_where_that_is_allowed() {
+        let scratch = scratch();
+        let target = scratch.path().join("x");
+        for (bytes, if_exists) in [(b"one", IfExists::Fail), (b"two", IfExists::Replace)] {
+            let mut output = Output::create(&target, 3).expect("there is room");
+            output.write_all(bytes).expect("it can be written");
+            output.commit(if_exists).expect("it can be renamed");
+            assert_eq!(std::fs::read(&target).expect("it was committed"), bytes);
+        }
+        let error = Output::create(&target, 0).and_then(|output| output.commit(IfExists::Fail));
+        assert!(matches!(error, Err(Error::Write { .. })), "{error:?}");
+        assert_eq!(names(scratch.path()), ["x"]);
+    }
+
+    #[test]
+    fn targets_that_must_not_be_written_are_refused() {
+        let scratch = scratch();
+        let (file, link) = (scratch.path().join("x"), scratch.path().join("./x"));
+        std::fs::write(&file, b"x").expect("a temporary folder");
+        let check = |path: &Path, inputs: &[&Path], if_exists| check_target(path, inputs, if_exists);
+        assert!(check(&file, &[], IfExists::Replace).is_ok());
+        assert!(matches!(check(&file, &[], IfExists::Fail), Err(Error::Exists { .. })));
+        assert!(matches!(check(&file, &[&link], IfExists::Replace), Err(Error::SameFile { .. })));
+        assert!(matches!(check(scratch.path(), &[], IfExists::Replace), Err(Error::IsFolder { .. })));
+        let missing = scratch.path().join("missing/x");
+        assert!(matches!(check(&missing, &[], IfExists::Replace), Err(Error::NoFolder { .. })));
+    }
+
+    #[test]
+    fn more_than_the_disk_holds_is_refused() {
+        let scratch = scratch();
+        let error = Output::create(scratch.path().join("x"), u64::MAX - 1).map(drop);
+        let expected = if cfg!(unix) { matches!(error, Err(Error::NoSpace { .. })) } else { error.is_ok() };
+        assert!(expected, "{error:?}");
+    }
+}
