@@ -11,13 +11,14 @@ use sha2::{Digest, Sha256};
 use tensor::{StorageId, Tensor};
 use torch_import::{Checkpoint, CompoundKind, Container, NamedCompound, Risk};
 
-use crate::beside::file_name;
 use crate::cli::Usage;
 use crate::inspect_carton;
-use crate::sources::Sources;
 use crate::terminal::{self, BOLD, DIM, bytes, count, safe};
+use crate::ui::advice;
 use crate::values::{self, hex};
 use crate::{cli, refusals};
+use sources::Sources;
+use sources::location::file_name;
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
@@ -56,9 +57,9 @@ fn inspect(args: &cli::Inspect, file: &PathBuf, index: usize) -> Result<()> {
         return inspect_carton::run(file, args.json);
     }
     // Here a shard stands for itself.
-    let sources = Sources::find(std::slice::from_ref(file), true)?;
+    let sources = Sources::find(std::slice::from_ref(file), true).map_err(advice::sources)?;
     let containers = sources.open()?;
-    let (checkpoint, notes) = sources.read(&containers, &|_, _| Ok(()))?;
+    let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
     let rows = rows(&checkpoint, args.sha256).with_context(|| file.display().to_string())?;
     let several = args.files.len() > 1;
     if args.json {

@@ -1,6 +1,5 @@
 //! `torch2carton`: the command line's types, dispatch and exit code.
 
-mod beside;
 mod cli;
 mod cli_carton;
 mod convert;
@@ -18,9 +17,9 @@ mod resolve;
 mod scan;
 mod select;
 mod shrink;
-mod sources;
 mod terminal;
 mod trace;
+mod ui;
 mod unpack;
 mod values;
 mod verify;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
+use sources::location::folder;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-use crate::beside::folder;
 use crate::terminal::bytes;
 
 /// The files and folders that a signal's arrival removes.

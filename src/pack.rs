@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use tensor::Gathered;
 use zip_layout::Content;
 
-use crate::beside::{file_name, folder};
 use crate::cli::{self, Usage};
 use crate::inspect_carton::MODEL_PT;
 use crate::npy::{self, Array};
 use crate::output;
 use crate::repack::{self, is_bookkeeping, refused, told};
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, safe};
+use sources::location::{file_name, folder};
 
 const FOLDERS: &[&str] = &["model/", "tensor_data/", "misc/"];
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::cli::Usage;
+use crate::ui::shell::quoted_text as quoted;
 
 /// Refuses an address.
 pub(crate) fn address(path: &Path) -> Result<()> {
@@ -31,12 +32,6 @@ fn fetch(address: &str) -> Option<String> {
         },
         _ => return None,
     })
-}
-
-/// As a shell reads it back; an address that needs no quotes stays as it is.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/:._-+@%,=".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use tensor::Storage;
 use torch_import::Container;
 use zip_layout::{Content, Packed};
 
-use crate::beside::file_name;
 use crate::inspect_carton::is_carton;
 use crate::output::Output;
-use crate::sources::quoted;
 use crate::terminal::{self, Progress};
+use crate::ui::shell::quoted;
+use sources::location::file_name;
 
 /// An entry of a packed carton and what is needed to write it again.
 pub(crate) struct Kept<'c> {

@@ -10,9 +10,9 @@ use carton_format::sha256_to_hex;
 use carton_reader::Carton;
 use mapped::{Blob, Sink, UnopenedFile, Window};
 use sha2::{Digest, Sha256};
+use sources::location::folder;
 use zip_layout::Content;
 
-use crate::beside::folder;
 use crate::cli;
 use crate::fetch::{self, Rules};
 use crate::output::{self, Scratch};

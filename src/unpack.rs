@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use carton_reader::{Carton, Entry};
 
-use crate::beside::file_name;
 use crate::cli;
 use crate::output::{self, Output};
 use crate::repack::told;
 use crate::terminal::{self, Progress, bytes, safe};
+use sources::location::file_name;
 
 /// The most files that an error lists.
 const LISTED: usize = 5;

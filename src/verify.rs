@@ -13,13 +13,14 @@ use serde_json::json;
 use tensor::Tensor;
 use torch_import::Checkpoint;
 
-use crate::beside::file_name;
 use crate::cli::{self, Usage};
 use crate::inspect_carton::{MODEL_PT, view};
 use crate::repack::{checkpoint_format, counted, told};
 use crate::select::select;
-use crate::sources::Sources;
 use crate::terminal::{self, Progress, bytes, safe};
+use crate::ui::advice;
+use sources::Sources;
+use sources::location::file_name;
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
@@ -138,9 +139,10 @@ struct Against {
 
 /// Compares the tensors of the model with those that a conversion takes of the checkpoint.
 fn against(carton: &Carton, args: &cli::Verify) -> Result<Against> {
-    let sources = Sources::find(&args.against, args.single)?;
+    let sources = Sources::find(&args.against, args.single).map_err(advice::sources)?;
     let containers = sources.open()?;
-    let (checkpoint, mut notes) = sources.read(&containers, &|_, _| Ok(()))?;
+    let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
+    let mut notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
     let expected = select(&args.select, &checkpoint).with_context(|| sources.path.display().to_string())?;
     notes.extend(expected.notes);
     let shown = || args.file.display().to_string();

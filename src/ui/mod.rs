@@ -1,0 +1,4 @@
+//! What the program says to a person, apart from what the library crates report.
+
+pub(crate) mod advice;
+pub(crate) mod shell;
