@@ -16,16 +16,17 @@ use torch_import::{Checkpoint, Format, Risk};
 use torchscript::{Converted, Kind};
 use zip_layout::Content;
 
-use crate::beside::{self, Misc};
+
 use crate::cli::{self, Torch, Usage};
 use crate::inspect::Totals;
 use crate::merge;
 use crate::model::converted;
 use crate::repack;
 use crate::select::select;
-use crate::sources::{self, Sources, shown};
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, counted, safe};
+use crate::ui::shell;
 use crate::values::{self, hex};
+use sources::{Companion as Misc, Sources};
 
 /// Stems, and beginnings of stems, that say nothing of the model: its folder's name is better.
 const GENERIC: &[&str] = &["last", "best"];
@@ -72,9 +73,9 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let converted = converted(args, &sources, &selected.tensors)?;
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
-        let notes = read_notes
+        read_notes.iter().for_each(terminal::note);
+        let notes = left_out
             .iter()
-            .chain(&left_out)
             .chain(&code)
             .chain(kept_names.iter().flatten())
             .chain(&selected.notes)
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
 /// a file should know.
 fn judge(args: &cli::Convert, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
     let of = |risk: Risk| checkpoint.globals.iter().filter(move |global| global.risk() == risk);
-    let path = sources::quoted(file);
+    let path = shell::quoted(file);
     if let Some(global) = of(Risk::Dangerous).next()
         && !args.allow_dangerous
     {
@@ -137,7 +138,7 @@ fn kept_names(checkpoint: &Checkpoint, risk: Risk, file: &Path) -> Option<String
         _ => "stay names and run",
     };
     let first = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
-    let path = sources::quoted(file);
+    let path = shell::quoted(file);
     Some(format!("{subject} {kept} nothing: {first}{more}; `torch2carton scan {path}` lists them"))
 }
 
@@ -167,7 +168,7 @@ fn check(args: &cli::Convert) -> Result<()> {
         if !parent.is_dir() {
             bail!("there is no file {}: there is no folder {}", file.display(), parent.display());
         }
-        let parent = sources::quoted(parent);
+        let parent = shell::quoted(parent);
         bail!("there is no file {}; `ls {parent}` shows what is there", file.display());
     }
     Ok(())
@@ -181,6 +182,10 @@ fn meant(word: &Path) -> Option<String> {
     let scored = cli::subcommands().into_iter().map(|name| (strsim::jaro_winkler(word, &name), name));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 >= SIMILAR).then_some(best.1)
+}
+
+pub(crate) fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// The file's name without what says that it is a checkpoint.
@@ -225,7 +230,7 @@ fn misc(args: &cli::Convert, file: &Path) -> Result<Vec<Misc>> {
         }
         asked.push((name.to_owned(), path.clone()));
     }
-    let beside = beside::misc(file).with_context(|| shown(folder(file)))?;
+    let beside = sources::companions(file)?;
     let beside = beside.into_iter().filter(|(name, _)| !asked.iter().any(|(other, _)| other == name));
     let mut all: Vec<Misc> = beside.collect();
     all.extend(asked);
@@ -351,7 +356,7 @@ fn summary(
     let speed = written.len as f64 / 1e9 / seconds.max(1e-9);
     let names: Vec<&str> = misc.iter().map(|(name, _)| name.as_str()).collect();
     let mut taken = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    if converted.kind != Kind::Weights && !beside::has_tokenizer(misc) {
+    if converted.kind != Kind::Weights && !sources::has_tokenizer(misc) {
         taken.push_str("; no tokenizer found (add one with --misc FILE)");
     }
     let ports = |ports: &[torchscript::Port]| {

@@ -16,8 +16,8 @@ use torch_import::{Checkpoint, Compound, CompoundKind, Container, Content, Risk}
 use crate::cli;
 use crate::cli::Usage;
 use crate::inspect_carton;
-use crate::sources::Sources;
 use crate::terminal::{self, BOLD, DIM, bytes, count, safe};
+use sources::Sources;
 use crate::values::{self, hex};
 
 /// Version of the object that `--json` prints.
@@ -59,7 +59,7 @@ fn inspect(args: &cli::Inspect, file: &PathBuf, index: usize) -> Result<()> {
     // Here a shard stands for itself.
     let sources = Sources::find(std::slice::from_ref(file), true)?;
     let containers = sources.open()?;
-    let (checkpoint, notes) = sources.read(&containers, &|_, _| Ok(()))?;
+    let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
     let rows = rows(&checkpoint, args.sha256).with_context(|| file.display().to_string())?;
     let several = args.files.len() > 1;
     if args.json {

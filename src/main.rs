@@ -1,6 +1,5 @@
 //! `torch2carton`: the command line's types, dispatch and exit code.
 
-mod beside;
 mod cli;
 mod cli_carton;
 mod convert;
@@ -15,7 +14,6 @@ mod resolve;
 mod scan;
 mod select;
 mod shrink;
-mod sources;
 mod terminal;
 mod trace;
 mod ui;

@@ -7,13 +7,10 @@ use anyhow::{Context, Result, bail};
 use tensor::Tensor;
 use torchscript::{About, Asked, Converted, Fact};
 
-use crate::beside::{self, Shard};
 use crate::cli::{self, Arch};
-use crate::sources::{self, Sources, shown};
-use crate::terminal::bytes;
-
-/// More than any params.json or config.json has.
-const DOCUMENT_MAX: u64 = 16 << 20;
+use crate::convert::shown;
+use crate::ui::{advice, shell};
+use sources::Sources;
 
 /// The module that `--arch` asks for: a model, or the weights and the reason why not a model.
 pub(crate) fn converted(
@@ -30,15 +27,16 @@ pub(crate) fn converted(
     let alone = args.single && sources.is_single();
     let result = match &args.model.arch {
         Arch::Weights => torchscript::weights(tensors),
-        Arch::Auto if alone && beside::shard(path).is_some() => one_shard(),
-        Arch::Auto => torchscript::auto(tensors, &about(args, path)?),
-        Arch::Named(name) => torchscript::model(name, tensors, &about(args, path)?),
+        Arch::Auto if alone && sources::shard(path).is_some() => one_shard(),
+        Arch::Auto => torchscript::auto(tensors, &about(args, sources)?),
+        Arch::Named(name) => torchscript::model(name, tensors, &about(args, sources)?),
     };
     let result = match result {
         Err(torchscript::Error::Shard { .. }) if auto && alone => one_shard(),
         Err(torchscript::Error::Shard { of }) if sources.is_single() => {
             let of = usize::try_from(of).unwrap_or(usize::MAX);
-            bail!("{}: {}", shown(path), sources::lone_shard(path, Shard { number: 1, of }))
+            let error = sources::Error::LoneShard { path: path.to_owned(), number: 1, of };
+            bail!("{}: {}", shown(path), advice::cause(&error))
         }
         Err(error) if error.is_of_a_model() => {
             bail!("{}; {}", located(&error, path), remedy(&error, args, sources))
@@ -58,15 +56,12 @@ fn located(error: &torchscript::Error, path: &Path) -> String {
 }
 
 /// What lies beside the checkpoint, and what is said on the command line.
-fn about(args: &cli::Convert, path: &Path) -> Result<About> {
-    let text = |name: &str| {
-        let path = path.with_file_name(name);
-        path.is_file().then(|| small_text(&path)).transpose()
-    };
+fn about(args: &cli::Convert, sources: &Sources) -> Result<About> {
+    let documents = &sources.documents;
     Ok(About {
-        params: text("params.json")?,
-        config: text("config.json")?,
-        adapter: text("adapter_config.json")?,
+        params: documents.params()?.map(str::to_owned),
+        config: documents.config()?.map(str::to_owned),
+        adapter: documents.adapter()?.map(str::to_owned),
         asked: asked(&args.model),
         keep_extra: args.model.keep_extra,
     })
@@ -88,7 +83,7 @@ fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) ->
         torchscript::Error::Missing { facts, .. } => {
             let options = options(&args.model, facts);
             let known = if *facts == [Fact::Heads] { "" } else { KNOWN_NUMBERS };
-            format!("say it: `torch2carton {}{options}`{known}; {WEIGHTS}", sources.typed())
+            format!("say it: `torch2carton {}{options}`{known}; {WEIGHTS}", shell::quoted(sources.root()))
         }
         torchscript::Error::Contradiction { .. } => "leave out one of the two".to_owned(),
         torchscript::Error::UnexpectedTensors { .. } => {
@@ -119,12 +114,4 @@ fn options(model: &cli::Model, facts: &[Fact]) -> String {
     });
     let options = arch.into_iter().chain(numbers).map(|(option, value)| format!(" {option} {value}"));
     options.chain(model.keep_extra.then(|| " --keep-extra".to_owned())).collect()
-}
-
-fn small_text(path: &Path) -> Result<String> {
-    let len = path.metadata().with_context(|| shown(path))?.len();
-    if len > DOCUMENT_MAX {
-        bail!("{}: {} is more than such a file has", shown(path), bytes(len));
-    }
-    std::fs::read_to_string(path).with_context(|| shown(path))
 }

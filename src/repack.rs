@@ -13,8 +13,8 @@ use torch_import::Container;
 use zip_layout::{Content, Packed};
 
 use crate::inspect_carton::is_carton;
-use crate::sources::quoted;
 use crate::terminal::{self, Progress};
+use crate::ui::shell::quoted;
 
 /// An entry of a packed carton and what is needed to write it again.
 pub(crate) struct Kept<'c> {

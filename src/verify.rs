@@ -20,8 +20,8 @@ use crate::cli::{self, Usage};
 use crate::inspect_carton::{MODEL_PT, view};
 use crate::repack::{checkpoint_format, counted, told};
 use crate::select::select;
-use crate::sources::Sources;
 use crate::terminal::{self, Progress, bytes, safe};
+use sources::Sources;
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;
@@ -143,7 +143,8 @@ struct Against {
 fn against(carton: &Carton, args: &cli::Verify) -> Result<Against> {
     let sources = Sources::find(&args.against, args.single)?;
     let containers = sources.open()?;
-    let (checkpoint, mut notes) = sources.read(&containers, &|_, _| Ok(()))?;
+    let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
+    let mut notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
     let expected = select(&args.select, &checkpoint).with_context(|| sources.path.display().to_string())?;
     notes.extend(expected.notes);
     let shown = || args.file.display().to_string();

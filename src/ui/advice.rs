@@ -3,16 +3,20 @@
 //! Libraries say what is wrong. Only the command line knows what can be typed.
 
 use std::error::Error as StdError;
+use std::path::{Path, PathBuf};
 
-use store::{Error, Remote, Scheme};
+use store::{Error, Remote, Scheme, folder};
 
-use super::shell::quoted;
+use super::shell::{quoted, quoted_text};
 use crate::cli::Usage;
 use crate::terminal::bytes;
 
 /// The text of one cause of an error, with advice where there is some.
 pub(crate) fn cause(cause: &(dyn StdError + 'static)) -> String {
-    cause.downcast_ref().map_or_else(|| cause.to_string(), text)
+    if let Some(error) = cause.downcast_ref::<Error>() {
+        return text(error);
+    }
+    cause.downcast_ref().map_or_else(|| cause.to_string(), sources_text)
 }
 
 /// What the store reports, with advice where there is some.
@@ -38,22 +42,72 @@ pub(crate) fn text(error: &Error) -> String {
     format!("{error}{advice}")
 }
 
+/// What the search for a checkpoint reports, with advice where there is some.
+fn sources_text(error: &sources::Error) -> String {
+    use sources::Error;
+    let advice = match error {
+        Error::LoneShard { path, .. } => {
+            format!(": run `torch2carton {}`, or --single for this file alone", quoted(folder(path)))
+        }
+        Error::NotASet { paths } => {
+            format!("; convert each: for f in {}; do torch2carton \"$f\"; done", pattern(paths))
+        }
+        Error::Distributed { folder } => format!(
+            "; first: python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt",
+            quoted(folder)
+        ),
+        Error::DeepSpeed { folder, script } => {
+            let script = script.as_deref().unwrap_or(Path::new("zero_to_fp32.py"));
+            format!("; first: python {} {} out", quoted(script), quoted(folder))
+        }
+        Error::Several { candidates, .. } => {
+            let command =
+                |candidate: &sources::Candidate| format!("`torch2carton {}`", arguments(&candidate.paths));
+            format!("; run one of {}", candidates.iter().map(command).collect::<Vec<_>>().join(", "))
+        }
+        Error::Original { original, .. } => format!(": run `torch2carton {}`", quoted(original)),
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// Paths as a shell reads them back.
+fn arguments(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(" ")
+}
+
+/// The paths as a shell's pattern, where they are alike.
+fn pattern(paths: &[PathBuf]) -> String {
+    let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
+    let alike = |path: &PathBuf| path.extension() == first.extension() && folder(path) == folder(first);
+    match first.extension() {
+        Some(extension) if paths.iter().all(alike) => {
+            let pattern = format!("*.{}", extension.to_string_lossy());
+            let folder = folder(first);
+            if folder == Path::new(".") { pattern } else { format!("{}/{pattern}", quoted(folder)) }
+        }
+        _ => arguments(paths),
+    }
+}
+
 /// Whether what was typed is wrong, rather than a file.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<Usage>() || matches!(error.downcast_ref(), Some(Error::Remote { .. }))
+    error.is::<Usage>()
+        || matches!(error.downcast_ref(), Some(Error::Remote { .. }))
+        || matches!(error.downcast_ref(), Some(sources::Error::NotASet { .. }))
 }
 
 /// The command that brings a file here.
 fn fetch_command(address: &Remote) -> String {
-    let url = quoted(&address.to_string());
+    let url = quoted_text(&address.to_string());
     match address.scheme {
         Scheme::S3 => format!("aws s3 cp {url} ."),
         Scheme::Gs => format!("gcloud storage cp {url} ."),
         Scheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
             [owner, model, file] if !file.is_empty() => {
-                format!("hf download {} {}", quoted(&format!("{owner}/{model}")), quoted(file))
+                format!("hf download {} {}", quoted_text(&format!("{owner}/{model}")), quoted_text(file))
             }
-            _ => format!("hf download {}", quoted(&address.rest)),
+            _ => format!("hf download {}", quoted_text(&address.rest)),
         },
         _ => format!("curl -fLO {url}"),
     }
@@ -61,8 +115,6 @@ fn fetch_command(address: &Remote) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
@@ -86,5 +138,24 @@ mod tests {
             texts,
             ["while reading", "gs:/b/c is not a local path; first: `gcloud storage cp gs://b/c .`"]
         );
+    }
+
+    fn not_a_set(names: &[&str]) -> String {
+        let paths = names.iter().map(PathBuf::from).collect();
+        sources_text(&sources::Error::NotASet { paths })
+    }
+
+    #[test]
+    fn files_that_are_not_a_set_are_converted_one_by_one() {
+        assert_eq!(
+            not_a_set(&["a.pth", "b.pth"]),
+            "a.pth and b.pth are not shards of one checkpoint; convert each: \
+             for f in *.pth; do torch2carton \"$f\"; done"
+        );
+        let text = not_a_set(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth"]);
+        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 1 more are not"), "{text}");
+        assert!(text.contains("for f in 'x y'/*.pth;"), "{text}");
+        let text = not_a_set(&["a.pth", "b c.bin"]);
+        assert!(text.contains("for f in a.pth 'b c.bin';"), "{text}");
     }
 }

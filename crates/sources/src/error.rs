@@ -1,0 +1,201 @@
+//! Why paths do not name a checkpoint.
+//!
+//! The texts are whole: a cause is printed within its error, so errors here have no `source`. They say what is wrong;
+//! the program that prints them adds what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::documents::DOCUMENT_MAX;
+use store::{file_name, folder};
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why paths do not name a checkpoint.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or folder cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// A document is larger than any real one.
+    #[error("{} has {len} bytes, more than the {DOCUMENT_MAX} that are read", path.display())]
+    DocumentTooLarge {
+        /// The document.
+        path: PathBuf,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// A file is not a checkpoint, or is damaged.
+    #[error("{}", with_path(path, reason))]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: Box<torch_import::Error>,
+    },
+    /// The files of a set, or the documents that belong to it, do not fit together.
+    #[error("{}: {reason}", folder.display())]
+    Set {
+        /// The folder of the files.
+        folder: PathBuf,
+        /// What does not fit.
+        reason: Box<torch_import::Error>,
+    },
+    /// `params.json` cannot be read.
+    #[error("{reason}")]
+    Params {
+        /// The folder with the document.
+        folder: PathBuf,
+        /// What is wrong with it.
+        reason: Box<torch_import::Error>,
+    },
+    /// No path was given.
+    #[error("there is no file in the set")]
+    NoPaths,
+    /// There is nothing at a path.
+    #[error("there is no file {}", path.display())]
+    NotFound {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file is one of several that hold a checkpoint together.
+    #[error("{} is shard {number} of {of}", file_name(path))]
+    LoneShard {
+        /// The file.
+        path: PathBuf,
+        /// The shard's number, counted from 1.
+        number: usize,
+        /// The number of shards.
+        of: usize,
+    },
+    /// Files that do not hold one checkpoint together.
+    #[error("{} are not shards of one checkpoint", list(paths))]
+    NotASet {
+        /// The files; there are at least two.
+        paths: Vec<PathBuf>,
+    },
+    /// An index names a file that is not there.
+    #[error("{} names {file}, which is not in {}", file_name(index), folder(index).display())]
+    NotInFolder {
+        /// The index.
+        index: PathBuf,
+        /// The name of the file.
+        file: String,
+    },
+    /// Two files of a set have the same number.
+    #[error("{} and {} have one number, {number}", first.display(), second.display())]
+    SameNumber {
+        /// One file.
+        first: PathBuf,
+        /// The other one.
+        second: PathBuf,
+        /// The number in their names.
+        number: usize,
+    },
+    /// A file of a numbered set is not there.
+    #[error("{} is missing: {found} of its set are here", path.display())]
+    MissingShard {
+        /// Where the file should be.
+        path: PathBuf,
+        /// The number of files that are there.
+        found: usize,
+    },
+    /// A file has a higher number than its set has files.
+    #[error("{} is one shard too many: its name says {of}", path.display())]
+    ExtraShard {
+        /// The file.
+        path: PathBuf,
+        /// The number of shards that its name gives.
+        of: usize,
+    },
+    /// A folder that `torch.distributed.checkpoint` wrote.
+    #[error("{} is a distributed checkpoint", folder.display())]
+    Distributed {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A folder that `DeepSpeed`'s `ZeRO` wrote: the weights are in the state of the optimizer, split over files.
+    #[error("{} is a DeepSpeed ZeRO checkpoint", folder.display())]
+    DeepSpeed {
+        /// The folder.
+        folder: PathBuf,
+        /// `DeepSpeed`'s `zero_to_fp32.py`, where it is there.
+        script: Option<PathBuf>,
+    },
+    /// A folder holds several checkpoints, and none of them is preferred.
+    #[error("{} holds {} checkpoints", folder.display(), candidates.len())]
+    Several {
+        /// The folder.
+        folder: PathBuf,
+        /// The checkpoints.
+        candidates: Vec<Candidate>,
+    },
+    /// A folder holds no checkpoint, but its sub-folder `original` may: Hugging Face's copies of Meta's models.
+    #[error("{} holds no checkpoint at its top level, but original/ is there", folder.display())]
+    Original {
+        /// The folder.
+        folder: PathBuf,
+        /// The sub-folder.
+        original: PathBuf,
+    },
+    /// A folder holds the state of a training, without the weights.
+    #[error("{} holds no checkpoint, only {files} files of a training's state", folder.display())]
+    TrainingState {
+        /// The folder.
+        folder: PathBuf,
+        /// The number of files of that state.
+        files: usize,
+    },
+    /// A folder holds no checkpoint.
+    #[error("{} holds no checkpoint", folder.display())]
+    NoCheckpoint {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+impl Error {
+    pub(crate) fn checkpoint(path: &Path, reason: torch_import::Error) -> Self {
+        Self::Checkpoint { path: path.to_owned(), reason: Box::new(reason) }
+    }
+
+    /// Files in the folder of `path` do not fit together.
+    pub(crate) fn set(path: &Path, reason: torch_import::Error) -> Self {
+        Self::Set { folder: folder(path).to_owned(), reason: Box::new(reason) }
+    }
+}
+
+/// One of several checkpoints in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The paths that name it for [`Sources::find`](crate::Sources::find).
+    pub paths: Vec<PathBuf>,
+}
+
+/// The reason after the path, which some reasons name already.
+fn with_path(path: &Path, reason: &torch_import::Error) -> String {
+    match reason {
+        torch_import::Error::Map(reason) => reason.to_string(),
+        reason => format!("{}: {reason}", path.display()),
+    }
+}
+
+/// Paths as part of a sentence.
+fn list(paths: &[PathBuf]) -> String {
+    const SHOWN: usize = 3;
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    match names.as_slice() {
+        [all @ .., last] if all.len() < SHOWN => format!("{} and {last}", all.join(", ")),
+        names => {
+            let first = names.get(..SHOWN).unwrap_or_default();
+            format!("{} and {} more", first.join(", "), names.len().saturating_sub(SHOWN))
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What was decided about a checkpoint's files that a person may not expect.
+
+use std::fmt;
+
+/// A decision, or something a file says about itself; its text is one sentence without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A folder holds a checkpoint more than once, and one form of it is read.
+    Chosen {
+        /// The file or set that is read.
+        used: String,
+        /// The others.
+        others: Vec<String>,
+    },
+    /// Checkpoint files in the folder that are not part of what is read.
+    LeftAlone {
+        /// Their names; there is at least one.
+        files: Vec<String>,
+    },
+    /// What `torch-import` notes about a container or about the joining of several.
+    Container {
+        /// The file, where there are several.
+        file: Option<String>,
+        /// The note.
+        note: torch_import::Note,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chosen { used, others } => write!(f, "using {used}, not {}", others.join(" or ")),
+            Self::LeftAlone { files } => {
+                let verb = if files.len() == 1 { "is" } else { "are" };
+                write!(f, "{} {verb} left alone", files.join(", "))
+            }
+            Self::Container { file: Some(file), note } => write!(f, "{file}: {note}"),
+            Self::Container { file: None, note } => write!(f, "{note}"),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The files of one checkpoint, and the checkpoint in them.
+
+use std::path::{Path, PathBuf};
+
+use torch_import::{Checkpoint, Container, Index, ModelSizes, Shard};
+
+use crate::documents::Documents;
+use store::{file_name, folder};
+use crate::{Error, Note, Result};
+
+/// The files of one checkpoint, found but not opened.
+#[derive(Debug)]
+pub struct Sources {
+    /// In the order of their numbers; there is at least one.
+    pub files: Vec<PathBuf>,
+    /// The path that names the checkpoint as if it were one file: the file itself, or `consolidated.pth` in the folder
+    /// of `consolidated.00.pth`. For a set, there need not be such a file.
+    pub path: PathBuf,
+    /// What was decided that a person may not expect.
+    pub notes: Vec<Note>,
+    /// The documents next to the files.
+    pub documents: Documents,
+    kind: Kind,
+}
+
+/// How the files make one checkpoint.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// It is one file.
+    Single,
+    /// Meta's: most tensors are split over all files.
+    ModelParallel,
+    /// Each tensor is whole in one of the files, as the index at this path says.
+    Indexed {
+        /// The index's path.
+        path: PathBuf,
+        /// What it says.
+        index: Index,
+    },
+    /// The same without an index.
+    Numbered,
+}
+
+impl Sources {
+    /// The files that `paths` mean together: a file, a folder, an index, or all shards of a set.
+    ///
+    /// With `single`, a file is a checkpoint of its own even when its name says that it is one of several.
+    ///
+    /// # Errors
+    /// When there is no checkpoint at the paths, or more than one.
+    pub fn find(paths: &[PathBuf], single: bool) -> Result<Self> {
+        crate::find::find(paths, single)
+    }
+
+    /// One file, whatever its name is.
+    pub fn file(path: &Path) -> Self {
+        Self::new(vec![path.to_owned()], path.to_owned(), Kind::Single)
+    }
+
+    pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: Kind) -> Self {
+        let documents = Documents::next_to(&path);
+        Self { files, path, notes: Vec::new(), documents, kind }
+    }
+
+    /// The paths from which the checkpoint is read: its files, and its index where there is one.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let index = match &self.kind {
+            Kind::Indexed { path, .. } => Some(path.as_path()),
+            _ => None,
+        };
+        self.files.iter().map(PathBuf::as_path).chain(index)
+    }
+
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// When one of them cannot be read, or is not a checkpoint.
+    pub fn open(&self) -> Result<Vec<Container>> {
+        let open = |path: &PathBuf| Container::open(path).map_err(|reason| Error::checkpoint(path, reason));
+        self.files.iter().map(open).collect()
+    }
+
+    /// Reads the opened files as one checkpoint, and returns what there is to note about them. `judge` sees each file
+    /// before it is joined with the others, and can refuse it.
+    ///
+    /// # Errors
+    /// When a file is damaged, `judge` refuses it, or the files do not fit together.
+    pub fn read<E: From<Error>>(
+        &self,
+        containers: &[Container],
+        judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
+    ) -> Result<(Checkpoint, Vec<Note>), E> {
+        let several = containers.len() > 1;
+        let mut notes = self.notes.clone();
+        let mut shards = Vec::with_capacity(containers.len());
+        for container in containers {
+            let path = container.path();
+            let file = file_name(path);
+            let checkpoint = Checkpoint::read(container).map_err(|reason| Error::checkpoint(path, reason))?;
+            judge(path, &checkpoint)?;
+            notes.extend(
+                container
+                    .notes()
+                    .iter()
+                    .map(|note| Note::Container { file: several.then(|| file.clone()), note: note.clone() }),
+            );
+            shards.push(Shard { file, checkpoint });
+        }
+        let merged = match &self.kind {
+            Kind::Single | Kind::Numbered => torch_import::union(shards, None),
+            Kind::Indexed { index, .. } => torch_import::union(shards, Some(index)),
+            Kind::ModelParallel => {
+                let sizes = match self.documents.params()? {
+                    Some(text) => ModelSizes::from_json(text).map_err(|reason| Error::Params {
+                        folder: folder(&self.path).to_owned(),
+                        reason: Box::new(reason),
+                    })?,
+                    None => ModelSizes::default(),
+                };
+                torch_import::model_parallel(shards, &sizes)
+            }
+        };
+        let merged = merged.map_err(|reason| Error::set(&self.path, reason))?;
+        notes.extend(merged.notes.into_iter().map(|note| Note::Container { file: None, note }));
+        Ok((merged.checkpoint, notes))
+    }
+
+    /// The path that a person gives for the whole checkpoint: its file, or the folder of its files.
+    pub fn root(&self) -> &Path {
+        if self.is_single() { &self.path } else { folder(&self.path) }
+    }
+
+    /// Whether the checkpoint is one file.
+    pub fn is_single(&self) -> bool {
+        matches!(self.kind, Kind::Single)
+    }
+}
