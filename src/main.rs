@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse_from(cli::with_default_command(std::env::args_os()));
     cli.color.write_global();
     let done = match cli.command {
-        Command::Convert(args) => signals::remove_unfinished().and_then(|()| convert::run(&args, cli.quiet)),
+        Command::Convert(args) => signals::watch().and_then(|()| convert::run(&args, cli.quiet)),
         Command::Inspect(args) => inspect::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Scan(args) => match scan::run(&args, cli.quiet) {
@@ -44,10 +44,10 @@ fn main() -> ExitCode {
             }
         },
         Command::Verify(args) => verify::run(&args, cli.quiet),
-        Command::Pack(args) => signals::remove_unfinished().and_then(|()| pack::run(&args, cli.quiet)),
-        Command::Unpack(args) => signals::remove_unfinished().and_then(|()| unpack::run(&args, cli.quiet)),
-        Command::Shrink(args) => signals::remove_unfinished().and_then(|()| shrink::run(&args, cli.quiet)),
-        Command::Resolve(args) => signals::remove_unfinished().and_then(|()| resolve::run(&args, cli.quiet)),
+        Command::Pack(args) => signals::watch().and_then(|()| pack::run(&args, cli.quiet)),
+        Command::Unpack(args) => signals::watch().and_then(|()| unpack::run(&args, cli.quiet)),
+        Command::Shrink(args) => signals::watch().and_then(|()| shrink::run(&args, cli.quiet)),
+        Command::Resolve(args) => signals::watch().and_then(|()| resolve::run(&args, cli.quiet)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "torch2carton", &mut std::io::stdout());
             Ok(())

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 /// From now on, Ctrl-C, a hang-up or a request to terminate removes unfinished outputs and ends the program.
 #[cfg(unix)]
-pub(crate) fn remove_unfinished() -> Result<()> {
+pub(crate) fn watch() -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals =
         signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot watch for signals")?;
@@ -24,7 +24,7 @@ pub(crate) fn remove_unfinished() -> Result<()> {
 
 /// From now on, Ctrl-C removes unfinished outputs and ends the program.
 #[cfg(not(unix))]
-pub(crate) fn remove_unfinished() -> Result<()> {
+pub(crate) fn watch() -> Result<()> {
     /// The number that Ctrl-C has where signals have numbers.
     const SIGINT: i32 = 2;
     ctrlc::set_handler(|| exit(SIGINT)).context("cannot watch for signals")
