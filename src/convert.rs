@@ -24,6 +24,7 @@ use crate::repack;
 use crate::select::select;
 use crate::sources::{self, Sources, shown};
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, counted, safe};
+use crate::ui::flags;
 use crate::values::{self, hex};
 
 /// Stems, and beginnings of stems, that say nothing of the model: its folder's name is better.
@@ -71,13 +72,14 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let converted = converted(args, &sources, &selected.tensors)?;
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
+        let model_notes: Vec<String> = converted.notes.iter().map(flags::note).collect();
         let notes = read_notes
             .iter()
             .chain(&left_out)
             .chain(&code)
             .chain(kept_names.iter().flatten())
             .chain(&selected.notes)
-            .chain(&converted.notes);
+            .chain(&model_notes);
         notes.for_each(terminal::note);
         if values.is_some() {
             let (kept, it) = match value_count {

@@ -21,6 +21,7 @@ mod shrink;
 mod sources;
 mod terminal;
 mod trace;
+mod ui;
 mod unpack;
 mod values;
 mod verify;

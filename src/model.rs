@@ -4,13 +4,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use decoder::{Documents, Fact, Given, Options, WhyWeights};
 use tensor::Tensor;
-use torchscript::{About, Asked, Converted, Fact};
+use torchscript::Converted;
 
 use crate::beside::{self, Shard};
 use crate::cli::{self, Arch};
 use crate::sources::{self, Sources, shown};
 use crate::terminal::bytes;
+use crate::ui::flags;
 
 /// More than any params.json or config.json has.
 const DOCUMENT_MAX: u64 = 16 << 20;
@@ -24,24 +26,26 @@ pub(crate) fn converted<'a>(
     let path = sources.path.as_path();
     let auto = args.model.arch == Arch::Auto;
     let one_shard = || {
-        torchscript::weights(tensors)
-            .map(|weights| Converted { why: Some("one shard of several".to_owned()), ..weights })
+        torchscript::weights(tensors).map(|weights| Converted { why: Some(WhyWeights::OneShard), ..weights })
     };
     let alone = args.single && sources.is_single();
     let result = match &args.model.arch {
         Arch::Weights => torchscript::weights(tensors),
         Arch::Auto if alone && beside::shard(path).is_some() => one_shard(),
-        Arch::Auto => torchscript::auto(tensors, &about(args, path)?),
-        Arch::Named(name) => torchscript::model(name, tensors, &about(args, path)?),
+        Arch::Auto => torchscript::auto(tensors, &model_options(args, path)?),
+        Arch::Named(name) => torchscript::model(name, tensors, &model_options(args, path)?),
     };
     let result = match result {
-        Err(torchscript::Error::Shard { .. }) if auto && alone => one_shard(),
-        Err(torchscript::Error::Shard { of }) if sources.is_single() => {
-            let of = usize::try_from(of).unwrap_or(usize::MAX);
+        Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
+        Err(torchscript::Error::Decoder(decoder::Error::Shard { count })) if sources.is_single() => {
+            let of = usize::try_from(count).unwrap_or(usize::MAX);
             bail!("{}: {}", shown(path), sources::lone_shard(path, Shard { number: 1, of }))
         }
-        Err(error) if error.is_of_a_model() => {
+        Err(torchscript::Error::Decoder(error)) if error.leaves_weights_usable() => {
             bail!("{}; {}", located(&error, path), remedy(&error, args, sources))
+        }
+        Err(error @ torchscript::Error::Dtype { .. }) => {
+            bail!("{}: {error}; --exclude leaves a tensor out", shown(path))
         }
         result => result,
     };
@@ -49,7 +53,7 @@ pub(crate) fn converted<'a>(
 }
 
 /// The error behind the path of what is at fault: a document beside the checkpoint, or the checkpoint.
-fn located(error: &torchscript::Error, path: &Path) -> String {
+fn located(error: &decoder::Error, path: &Path) -> String {
     let text = error.to_string();
     match error.document().and_then(|file| Some((file, text.strip_prefix(file)?))) {
         Some((file, rest)) => format!("{}{rest}", shown(&path.with_file_name(file))),
@@ -57,23 +61,22 @@ fn located(error: &torchscript::Error, path: &Path) -> String {
     }
 }
 
-/// What lies beside the checkpoint, and what is said on the command line.
-fn about(args: &cli::Convert, path: &Path) -> Result<About> {
+/// The documents next to the checkpoint, and the numbers of the command line.
+fn model_options(args: &cli::Convert, path: &Path) -> Result<Options> {
     let text = |name: &str| {
         let path = path.with_file_name(name);
         path.is_file().then(|| small_text(&path)).transpose()
     };
-    Ok(About {
+    let documents = Documents {
         params: text("params.json")?,
         config: text("config.json")?,
         adapter: text("adapter_config.json")?,
-        asked: asked(&args.model),
-        keep_extra: args.model.keep_extra,
-    })
+    };
+    Ok(Options { documents, given: given(&args.model), keep_extra: args.model.keep_extra })
 }
 
-fn asked(model: &cli::Model) -> Asked {
-    Asked {
+fn given(model: &cli::Model) -> Given {
+    Given {
         n_heads: model.n_heads,
         rope_theta: model.rope_theta,
         rope_factor: model.rope_factor,
@@ -82,16 +85,17 @@ fn asked(model: &cli::Model) -> Asked {
 }
 
 /// What to do about a model that does not come together.
-fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) -> String {
+fn remedy(error: &decoder::Error, args: &cli::Convert, sources: &Sources) -> String {
     const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
     match error {
-        torchscript::Error::Missing { facts, .. } => {
+        decoder::Error::MissingFacts { facts, .. } => {
             let options = options(&args.model, facts);
             let known = if *facts == [Fact::Heads] { "" } else { KNOWN_NUMBERS };
             format!("say it: `torch2carton {}{options}`{known}; {WEIGHTS}", sources.typed())
         }
-        torchscript::Error::Contradiction { .. } => "leave out one of the two".to_owned(),
-        torchscript::Error::UnexpectedTensors { .. } => {
+        decoder::Error::Contradiction { fact, .. } => format!("leave out {}", flags::option(*fact)),
+        decoder::Error::Heads { .. } => format!("change {}, or {WEIGHTS}", flags::option(Fact::Heads)),
+        decoder::Error::UnexpectedTensors { .. } => {
             format!("--keep-extra takes them along, --exclude leaves them out, {WEIGHTS}")
         }
         _ => WEIGHTS.to_owned(),
@@ -113,9 +117,9 @@ fn options(model: &cli::Model, facts: &[Fact]) -> String {
         Fact::RopeFactor => "FACTOR",
         Fact::NormEps => "EPS",
     };
-    let numbers = asked(model).said().into_iter().filter_map(|(fact, given)| {
+    let numbers = given(model).numbers().into_iter().filter_map(|(fact, number)| {
         let missing = || facts.contains(&fact).then(|| word(fact).to_owned());
-        Some((fact.option(), given.or_else(missing)?))
+        Some((flags::option(fact), number.or_else(missing)?))
     });
     let options = arch.into_iter().chain(numbers).map(|(option, value)| format!(" {option} {value}"));
     options.chain(model.keep_extra.then(|| " --keep-extra".to_owned())).collect()

@@ -232,7 +232,7 @@ def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tm
     partly = error(command[0], "--arch", "llama", "--n-heads", "4", "--rope-factor", "8", "--norm-eps", "0.0001")
     assert "--n-heads 4 --rope-theta BASE --rope-factor 8 --norm-eps 0.0001`" in partly
     wrong = error(command[0], "--arch", "llama", "--n-heads", "5", "--rope-theta", "10000", "--norm-eps", "1e-5")
-    assert "--n-heads is 5, expected a divisor of " in wrong and ".json" not in wrong
+    assert "n_heads is given as 5, expected a divisor of " in wrong and "; change --n-heads, or" in wrong and ".json" not in wrong
 
 
 @pytest.mark.parametrize("kind, flag, value, file, there", [
@@ -242,7 +242,8 @@ def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tm
 ])
 def test_a_person_cannot_say_something_else_than_the_document(kind, flag, value, file, there, checkpoint, made, tmp_path):
     path = checkpoint(kind)
-    assert f"{flag} is {value}, but {file} says {there}; leave out one of the two" in error(path, flag, value)
+    name = flag.removeprefix("--").replace("-", "_")
+    assert f"{name} is given as {value}, but {file} says {there}; leave out {flag}" in error(path, flag, value)
     assert not list(tmp_path.glob("*.carton"))
     assert converted(tmp_path, path, flag, there).archive.read_bytes() == made(kind).archive.read_bytes()
 

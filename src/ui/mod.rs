@@ -1,0 +1,3 @@
+//! What only a command line has: the names of its flags.
+
+pub(crate) mod flags;
