@@ -1,5 +1,5 @@
-//! Which module a checkpoint becomes: what `--arch`, the documents beside it and the options say, and what to do
-//! where they do not come together.
+//! Which module a checkpoint becomes, from `--arch`, the documents next to it and the flags; and what to do if they
+//! do not fit together.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub(crate) fn converted<'a>(
     result.with_context(|| shown(path))
 }
 
-/// The error behind the path of what is at fault: a document beside the checkpoint, or the checkpoint.
+/// The error after the path of what is at fault: a document next to the checkpoint, or the checkpoint.
 fn located(error: &decoder::Error, path: &Path) -> String {
     let text = error.to_string();
     match error.document().and_then(|file| Some((file, text.strip_prefix(file)?))) {
@@ -84,19 +84,19 @@ fn given(model: &cli::Model) -> Given {
     }
 }
 
-/// What to do about a model that does not come together.
+/// What a user can do about an error.
 fn remedy(error: &decoder::Error, args: &cli::Convert, sources: &Sources) -> String {
     const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
     match error {
         decoder::Error::MissingFacts { facts, .. } => {
             let options = options(&args.model, facts);
             let known = if *facts == [Fact::Heads] { "" } else { KNOWN_NUMBERS };
-            format!("say it: `torch2carton {}{options}`{known}; {WEIGHTS}", sources.typed())
+            format!("run `torch2carton {}{options}`{known}; {WEIGHTS}", sources.typed())
         }
         decoder::Error::Contradiction { fact, .. } => format!("leave out {}", flags::option(*fact)),
         decoder::Error::Heads { .. } => format!("change {}, or {WEIGHTS}", flags::option(Fact::Heads)),
         decoder::Error::UnexpectedTensors { .. } => {
-            format!("--keep-extra takes them along, --exclude leaves them out, {WEIGHTS}")
+            format!("--keep-extra keeps them, --exclude leaves them out, {WEIGHTS}")
         }
         _ => WEIGHTS.to_owned(),
     }
@@ -104,8 +104,8 @@ fn remedy(error: &decoder::Error, args: &cli::Convert, sources: &Sources) -> Str
 
 const KNOWN_NUMBERS: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
 
-/// The options that were given, and those that say `facts`, with words that are no numbers: a guess that
-/// fits the shapes would make a wrong model.
+/// The flags that were used, and those that give `facts`, with words instead of numbers: a guess that fits the
+/// shapes would make a wrong model.
 fn options(model: &cli::Model, facts: &[Fact]) -> String {
     let arch = match &model.arch {
         Arch::Named(name) => Some(("--arch", name.clone())),

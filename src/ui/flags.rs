@@ -17,7 +17,7 @@ pub(crate) fn option(fact: Fact) -> &'static str {
 pub(crate) fn note(note: &Note) -> String {
     match note {
         Note::Decoder(decoder::Note::NamesOfLlama) => {
-            format!("{note}: `--arch llama` says what it needs to run")
+            format!("{note}; `--arch llama` says what else it needs to run")
         }
         note => note.to_string(),
     }

@@ -56,7 +56,7 @@ pub enum Error {
         expected: String,
     },
     /// A document does not have a key that another of its keys requires.
-    #[error("{file}: there is no `{key}`")]
+    #[error("{file}: `{key}` is missing")]
     MissingKey {
         /// The document.
         file: &'static str,
@@ -76,7 +76,7 @@ pub enum Error {
         expected: String,
     },
     /// A key in a document makes it a model that has no forward here.
-    #[error("{file}: `{}` changes the result, and no forward here knows it", key.escape_debug())]
+    #[error("{file}: `{}` changes the result and is not supported", key.escape_debug())]
     UnknownParam {
         /// The document.
         file: &'static str,
@@ -84,19 +84,19 @@ pub enum Error {
         key: String,
     },
     /// Numbers of a model are given, but the tensors are only weights.
-    #[error("this is no model that runs: {why}")]
+    #[error("these tensors are not a model that can run: {why}")]
     NotAModel {
         /// Why they are only weights.
         why: WhyWeights,
     },
     /// An unknown architecture.
-    #[error("there is no architecture `{}` here", name.escape_debug())]
+    #[error("unknown architecture `{}`", name.escape_debug())]
     UnknownArchitecture {
         /// Its name.
         name: String,
     },
     /// The tensors' names are not those of the architecture.
-    #[error("this is no {architecture}: there is no tensor `{name}`")]
+    #[error("this is not a {architecture} model: there is no tensor `{name}`")]
     NotThisArchitecture {
         /// The architecture.
         architecture: &'static str,
@@ -104,19 +104,19 @@ pub enum Error {
         name: String,
     },
     /// An architecture whose tensors do not state all that its `config.json` states.
-    #[error("there is no config.json, and the shapes do not tell all of {architecture}")]
+    #[error("there is no config.json, which {architecture} models need")]
     NoConfig {
         /// The architecture.
         architecture: &'static str,
     },
     /// The tensors are one of several model-parallel shards.
-    #[error("these are the shapes of one of {count} shards")]
+    #[error("the tensors are one of {count} shards")]
     Shard {
         /// The number of shards.
         count: u64,
     },
     /// A tensor that the model needs is missing.
-    #[error("there is no tensor `{name}`, which a model of {n_layers} layers has")]
+    #[error("there is no tensor `{name}`, which a model of {n_layers} layers needs")]
     MissingTensor {
         /// The tensor.
         name: String,
@@ -124,13 +124,13 @@ pub enum Error {
         n_layers: u64,
     },
     /// Tensors that this model does not use.
-    #[error("no part of this model: {}", few(names))]
+    #[error("the model does not use {}", few(names))]
     UnexpectedTensors {
         /// Their names.
         names: Vec<String>,
     },
     /// A tensor does not have the shape that the model's sizes require.
-    #[error("tensor `{tensor}`: shape {found:?}, expected {expected:?} by {why}")]
+    #[error("tensor `{tensor}`: shape {found:?}, expected {expected:?} from {why}")]
     Shape {
         /// The tensor.
         tensor: String,
@@ -218,9 +218,9 @@ fn missing_facts(file: &str, has_document: bool, facts: &[Fact]) -> String {
         keys => keys.join(", "),
     };
     if has_document {
-        format!("{file} has no {keys}, which the shapes do not tell")
+        format!("{file} has no {keys}, which cannot be inferred from the tensor shapes")
     } else {
-        format!("there is no {file}, and the shapes do not tell {keys}")
+        format!("there is no {file}, and {keys} cannot be inferred from the tensor shapes")
     }
 }
 

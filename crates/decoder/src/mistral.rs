@@ -35,6 +35,6 @@ mod tests {
         assert_eq!(size(r#"{"sliding_window": null}"#), None);
         let mixed = r#"{"layer_types": ["sliding_attention", "full_attention"]}"#;
         let error = facts(&Config::from_json(mixed).expect("valid")).expect_err("not Mistral's").to_string();
-        assert_eq!(error, "config.json: `layer_types` changes the result, and no forward here knows it");
+        assert_eq!(error, "config.json: `layer_types` changes the result and is not supported");
     }
 }

@@ -43,15 +43,17 @@ impl fmt::Display for Note {
                 write!(f, "{file}: {} {verb} not used", keys.join(", "))
             }
             Self::TiedOutput { name } => {
-                write!(f, "there is no `{name}`: the embeddings are the output's matrix too")
+                write!(f, "there is no `{name}`: the embeddings are used as the output matrix")
             }
             Self::ExtraTensors { names } => {
-                write!(f, "{} tensors are no part of the model and ride along: {}", names.len(), few(names))
+                let (count, s, verb) =
+                    if names.len() == 1 { (1, "", "is") } else { (names.len(), "s", "are") };
+                write!(f, "{count} tensor{s} that the model does not use {verb} kept: {}", few(names))
             }
             Self::ScaledPositions { factor } => {
-                write!(f, "positions are scaled by {factor}, as Llama 3.1 and 3.2 do")
+                write!(f, "positions are scaled by {factor}, as in Llama 3.1 and 3.2")
             }
-            Self::NamesOfLlama => f.write_str("a LLaMA has such names"),
+            Self::NamesOfLlama => f.write_str("the tensors have the names of a LLaMA"),
         }
     }
 }

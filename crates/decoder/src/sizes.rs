@@ -7,6 +7,7 @@
 //! 5.23, for names and shapes.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use tensor::{Dtype, Tensor};
 
@@ -83,7 +84,7 @@ impl Decoder {
         tensors: &HashMap<&str, &Tensor<'_>>,
     ) -> Result<Self> {
         let (file, keys) = (layout.file, &layout.keys);
-        let wrong = |key: &str, found: u64, expected: String| Error::Param {
+        let wrong = |key: &str, found: &dyn Display, expected: String| Error::Param {
             file: facts.has_document.then_some(file),
             key: key.to_owned(),
             found: found.to_string(),
@@ -96,7 +97,11 @@ impl Decoder {
             .map_or(0, |n| n.saturating_add(1));
         let n_layers = facts.n_layers.unwrap_or(layers);
         if n_layers != layers {
-            return Err(wrong(keys.n_layers, n_layers, format!("{layers}, the checkpoint's layers")));
+            return Err(wrong(
+                keys.n_layers,
+                &n_layers,
+                format!("{layers}, the number of layers in the checkpoint"),
+            ));
         }
         let size = |name: String, dimension: usize| {
             let tensor = tensors.get(name.as_str());
@@ -118,14 +123,14 @@ impl Decoder {
             return Err(if facts.heads_given {
                 given(expected)
             } else {
-                wrong(keys.n_heads, n_heads, expected)
+                wrong(keys.n_heads, &n_heads, expected)
             });
         }
         if head_dim == 0 || !head_dim.is_multiple_of(2) {
             return Err(if facts.heads_given && facts.head_dim.is_none() {
-                given(format!("heads of an even size, whose halves are rotated, and not of {head_dim}"))
+                given(format!("a number that makes the size of a head even, not {head_dim}"))
             } else {
-                wrong(keys.head_dim, head_dim, "an even size, whose halves are rotated".to_owned())
+                wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
             });
         }
         let wk = layout.weight(0, Part::Wk);
@@ -133,9 +138,9 @@ impl Decoder {
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
             return Err(if !facts.heads_given {
-                wrong(keys.n_kv_heads, n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads))
+                wrong(keys.n_kv_heads, &n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads))
             } else if n_kv_heads == 0 {
-                given(format!("heads no larger than the first dimension of `{wk}`"))
+                given(format!("a number that makes a head no larger than the first dimension of `{wk}`"))
             } else {
                 given(format!("a multiple of {} {n_kv_heads}", keys.n_kv_heads))
             });
@@ -145,7 +150,8 @@ impl Decoder {
         if let Windowed::Listed(listed) = &facts.windows.layers
             && listed.len() as u64 != n_layers
         {
-            return Err(wrong("layer_types", listed.len() as u64, format!("as many as {n_layers} layers")));
+            let found = format!("a list of {}", listed.len());
+            return Err(wrong("layer_types", &found, format!("one entry for each of {n_layers} layers")));
         }
         Ok(Self {
             architecture,

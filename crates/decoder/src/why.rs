@@ -55,22 +55,22 @@ impl fmt::Display for WhyWeights {
         match self {
             Self::Adapter { base } => {
                 let base = base.as_deref().unwrap_or("its base model");
-                write!(f, "an adapter: merge into {base} first to run")
+                write!(f, "an adapter, which runs only after it is merged into {base}")
             }
-            Self::OneShard => f.write_str("one shard of several"),
+            Self::OneShard => f.write_str("one of several shards"),
             Self::MissingTensor { name } => write!(f, "there is no tensor `{name}`"),
-            Self::NoConfig => f.write_str("no config.json beside it"),
-            Self::NoDocuments => f.write_str("no params.json or config.json beside it"),
+            Self::NoConfig => f.write_str("no config.json next to it"),
+            Self::NoDocuments => f.write_str("no params.json or config.json next to it"),
             Self::NoArchitecture => f.write_str("no known architecture"),
-            Self::ModelType { model_type } => write!(f, "model_type \"{model_type}\" has no forward here"),
+            Self::ModelType { model_type } => write!(f, "no forward for model_type \"{model_type}\""),
             Self::NoModelType => f.write_str("config.json has no model_type"),
             Self::BareModel { class } => {
-                write!(f, "a bare {class}Model: without an lm_head there are no logits")
+                write!(f, "a bare {class}Model: it has no lm_head to compute logits")
             }
             Self::NotThisArchitecture { architecture, tensor } => {
                 write!(f, "config.json says {architecture}, but there is no tensor `{tensor}`")
             }
-            Self::OtherHead { class } => write!(f, "a {class}: without an lm_head there are no logits"),
+            Self::OtherHead { class } => write!(f, "a {class}: it has no lm_head to compute logits"),
         }
     }
 }

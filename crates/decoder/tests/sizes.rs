@@ -60,28 +60,28 @@ fn disagreements_name_both_sides() {
         (
             r#""n_layers": 2"#,
             r#""n_layers": 3"#,
-            "params.json: `n_layers` is 3, expected 2, the checkpoint's layers",
+            "params.json: `n_layers` is 3, expected 2, the number of layers in the checkpoint",
         ),
         (r#""n_heads": 4"#, r#""n_heads": 3"#, "params.json: `n_heads` is 3, expected a divisor of dim 16"),
         (
             "-1",
             "31",
-            "tensor `tok_embeddings.weight`: shape [32, 16], expected [31, 16] by vocab_size 31 and dim 16",
+            "tensor `tok_embeddings.weight`: shape [32, 16], expected [31, 16] from vocab_size 31 and dim 16",
         ),
         (
             r#""n_kv_heads": 2"#,
             r#""n_kv_heads": 4"#,
-            "tensor `layers.0.attention.wk.weight`: shape [8, 16], expected [16, 16] by n_kv_heads 4 (of 4 each) and dim 16",
+            "tensor `layers.0.attention.wk.weight`: shape [8, 16], expected [16, 16] from n_kv_heads 4 (of 4 each) and dim 16",
         ),
         (
             r#""multiple_of": 8"#,
             r#""multiple_of": 64"#,
-            "tensor `layers.0.feed_forward.w1.weight`: shape [48, 16], expected [64, 16] by a feed-forward width of 64 and dim 16",
+            "tensor `layers.0.feed_forward.w1.weight`: shape [48, 16], expected [64, 16] from a feed-forward width of 64 and dim 16",
         ),
         (
             r#""n_heads": 4"#,
             r#""n_heads": 8"#,
-            "tensor `layers.0.attention.wk.weight`: shape [8, 16], expected [4, 16] by n_kv_heads 2 (of 2 each) and dim 16",
+            "tensor `layers.0.attention.wk.weight`: shape [8, 16], expected [4, 16] from n_kv_heads 2 (of 2 each) and dim 16",
         ),
     ] {
         assert_eq!(changed(from, to), expected);
@@ -95,18 +95,23 @@ fn facts_that_shapes_do_not_reveal_have_to_be_given() {
         named("llama", tensors, options).expect_err("open").to_string()
     };
     let nothing = Options::default();
-    let open = "there is no params.json, and the shapes do not tell ";
-    assert_eq!(error(&plain, &nothing), format!("{open}`rope_theta` and `norm_eps`"));
+    let open = |facts: &str| {
+        format!("there is no params.json, and {facts} cannot be inferred from the tensor shapes")
+    };
+    assert_eq!(error(&plain, &nothing), open("`rope_theta` and `norm_eps`"));
     plain.pop();
-    assert_eq!(error(&plain, &nothing), format!("{open}`n_heads`, `rope_theta` and `norm_eps`"));
-    assert_eq!(error(&plain, &params("{}")), "params.json has no `n_heads`, which the shapes do not tell");
+    assert_eq!(error(&plain, &nothing), open("`n_heads`, `rope_theta` and `norm_eps`"));
+    assert_eq!(
+        error(&plain, &params("{}")),
+        "params.json has no `n_heads`, which cannot be inferred from the tensor shapes"
+    );
     let heads = Given { n_heads: Some(4), ..Given::default() };
     let all = given(Given { rope_theta: Some(1e4), norm_eps: Some(1e-5), ..heads });
     assert!(outcome(&plain, &all).is_ok());
     let error = detect(&plain, &given(heads)).expect_err("open").to_string();
-    assert_eq!(error, format!("{open}`rope_theta` and `norm_eps`"));
+    assert_eq!(error, open("`rope_theta` and `norm_eps`"));
     let error = detect(&[zeros("w", &[1])], &all).expect_err("not a model").to_string();
-    assert_eq!(error, "this is no model that runs: no known architecture");
+    assert_eq!(error, "these tensors are not a model that can run: no known architecture");
 }
 
 #[test]
@@ -167,11 +172,11 @@ fn errors_about_given_heads_do_not_blame_a_document() {
     assert_eq!(error(&plain, given(heads(5))), "n_heads is given as 5, expected a divisor of dim 16");
     assert_eq!(
         error(&plain, given(heads(16))),
-        "n_heads is given as 16, expected heads of an even size, whose halves are rotated, and not of 1"
+        "n_heads is given as 16, expected a number that makes the size of a head even, not 1"
     );
     assert_eq!(
         error(&plain, given(heads(1))),
-        "n_heads is given as 1, expected heads no larger than the first dimension of `layers.0.attention.wk.weight`"
+        "n_heads is given as 1, expected a number that makes a head no larger than the first dimension of `layers.0.attention.wk.weight`"
     );
     let open = r#"{"norm_eps": 1e-5, "n_kv_heads": 3}"#;
     assert_eq!(
@@ -184,7 +189,10 @@ fn errors_about_given_heads_do_not_blame_a_document() {
     let mut empty = tensors(&META, 1);
     empty.push(zeros("rope.freqs", &[0]));
     let options = given(Given { n_heads: None, ..heads(1) });
-    assert_eq!(error(&empty, options), "there is no params.json, and the shapes do not tell `n_heads`");
+    assert_eq!(
+        error(&empty, options),
+        "there is no params.json, and `n_heads` cannot be inferred from the tensor shapes"
+    );
 }
 
 #[test]
@@ -192,13 +200,13 @@ fn missing_and_unused_tensors_are_errors() {
     let error = |tensors: &Tensors| outcome(tensors, &params(PARAMS)).expect_err("wrong").to_string();
     let mut all = tensors(&META, 1);
     let last = all.pop().expect("it has some");
-    assert_eq!(error(&all), "there is no tensor `layers.1.ffn_norm.weight`, which a model of 2 layers has");
+    assert_eq!(error(&all), "there is no tensor `layers.1.ffn_norm.weight`, which a model of 2 layers needs");
     all.extend([last, zeros("lora\x1b", &[1])]);
-    assert_eq!(error(&all), r"no part of this model: `lora\u{1b}`");
+    assert_eq!(error(&all), r"the model does not use `lora\u{1b}`");
     let keep = Options { keep_extra: true, ..params(PARAMS) };
     let (assignment, _) = outcome(&all, &keep).expect("it is kept");
     let notes: Vec<String> = assignment.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(notes, [r"1 tensors are no part of the model and ride along: `lora\u{1b}`"]);
+    assert_eq!(notes, [r"1 tensor that the model does not use is kept: `lora\u{1b}`"]);
     all.pop();
     all.push(zeros("norm.weight", &[16]));
     assert_eq!(error(&all), "two tensors are called `norm.weight`");
@@ -210,7 +218,7 @@ fn the_embeddings_replace_a_missing_output_matrix() {
     all.retain(|(name, _)| name != "output.weight");
     let (assignment, _) = outcome(&all, &params(PARAMS)).expect("tied");
     let notes: Vec<String> = assignment.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(notes, ["there is no `output.weight`: the embeddings are the output's matrix too"]);
+    assert_eq!(notes, ["there is no `output.weight`: the embeddings are used as the output matrix"]);
     assert_eq!(
         assignment.weights.first_chunk(),
         Some(&[(Weight::Embedding, 0), (Weight::Norm, 1), (Weight::Output, 0)])

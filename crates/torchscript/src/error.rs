@@ -16,13 +16,13 @@ pub enum Error {
         name: String,
     },
     /// A name that a tensor of a TorchScript module cannot have.
-    #[error("tensor `{}`: TorchScript or PyTorch's modules use this name themselves", name.escape_debug())]
+    #[error("tensor `{}`: TorchScript or PyTorch's modules reserve this name", name.escape_debug())]
     Reserved {
         /// The name.
         name: String,
     },
     /// A dtype that Carton's libtorch, 2.0.1, does not load.
-    #[error("tensor `{}`: {dtype} is not loaded by PyTorch 2.0, which Carton runs", tensor.escape_debug())]
+    #[error("tensor `{}`: PyTorch 2.0, which Carton runs, cannot load {dtype}", tensor.escape_debug())]
     Newer {
         /// The tensor.
         tensor: String,
@@ -30,7 +30,7 @@ pub enum Error {
         dtype: Dtype,
     },
     /// A dtype that a carton's outputs cannot have, without a conversion to one that they can.
-    #[error("tensor `{}`: {dtype} is no dtype of Carton's outputs, nor becomes one", tensor.escape_debug())]
+    #[error("tensor `{}`: {dtype} cannot be a Carton output and has no conversion", tensor.escape_debug())]
     Dtype {
         /// The tensor.
         tensor: String,
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// Tensors of different dtypes share their bytes.
     #[error(
-        "tensors `{}` ({first_dtype}) and `{}` ({second_dtype}) share a storage: TorchScript gives a storage one dtype",
+        "tensors `{}` ({first_dtype}) and `{}` ({second_dtype}) share a storage, but a TorchScript storage has one dtype",
         first.escape_debug(), second.escape_debug()
     )]
     MixedDtypes {

@@ -68,16 +68,16 @@ impl fmt::Display for Note {
             }
             Self::Flat { why } => write!(
                 f,
-                "the module is flat, because {why}: one class, dots in its attributes' names, and \
-                 load_state_dict needs strict=False"
+                "all tensors are in one module, because {why}; their names have dots, so that load_state_dict needs \
+                 strict=False"
             ),
             Self::Wide { members } => write!(
                 f,
-                "one module has {members} members: the time that PyTorch takes to load it grows with their square"
+                "one module has {members} members: the time that PyTorch needs to load it grows with the square of that"
             ),
             Self::CutStorage { bytes, dtype } => write!(
                 f,
-                "{bytes} bytes at the end of a storage make no {dtype} and reach no tensor: they stay behind"
+                "the end of a storage is not written: {bytes} bytes, which are less than one {dtype} and not part of any tensor"
             ),
         }
     }
@@ -88,13 +88,13 @@ impl fmt::Display for WhyFlat {
         match self {
             Self::TensorAndModule { tensor, member } => write!(
                 f,
-                "`{}` is a tensor and the beginning of `{}`",
+                "`{}` is both a tensor and the prefix of `{}`",
                 tensor.escape_debug(),
                 member.escape_debug()
             ),
             Self::EmptyPart { name } => write!(f, "`{}` has an empty part", name.escape_debug()),
             Self::ReservedPart { name } => {
-                write!(f, "`{}` has a part that PyTorch's modules use themselves", name.escape_debug())
+                write!(f, "`{}` has a part that PyTorch's modules reserve", name.escape_debug())
             }
             Self::Deep { dots } => write!(f, "a name has {dots} dots"),
         }

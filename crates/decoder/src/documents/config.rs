@@ -137,7 +137,7 @@ impl Config {
 
     /// The text at `key`.
     pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
-        self.read(key, Value::as_str, "a text")
+        self.read(key, Value::as_str, "a string")
     }
 
     fn object(&self, key: &str) -> Result<Self> {

@@ -238,7 +238,7 @@ mod tests {
         );
         assert_eq!(
             error(r#"{"moe": {"num_experts": 8}}"#),
-            "params.json: `moe` changes the result, and no forward here knows it"
+            "params.json: `moe` changes the result and is not supported"
         );
         assert!(error("{").starts_with("params.json: EOF while parsing"));
         assert!(error(r#"{"dim": "64"}"#).starts_with("params.json: invalid type"));

@@ -25,26 +25,26 @@ pub(super) fn ports(decoder: &Decoder) -> (Vec<Port>, Vec<Port>) {
             name,
             Dtype::Float32,
             cache("past"),
-            format!("{of}s of the tokens before, as present_{of} gave them"),
+            format!("{of}s of the preceding tokens, as returned in present_{of}"),
             true,
         )
     };
     let present = |name: &str, of: &str| {
-        let description = format!("{of}s of all tokens so far, with use_cache or a past");
+        let description = format!("{of}s of all tokens so far; returned if use_cache or past_key is present");
         port(name, Dtype::Float32, cache("total"), description, true)
     };
     let flag = |name: &str, what: &str| {
-        port(name, Dtype::Int64, Vec::new(), format!("any number; if it is there, {what}"), true)
+        port(name, Dtype::Int64, Vec::new(), format!("if present, {what}; its value is ignored"), true)
     };
     let inputs = vec![
         port(
             "tokens",
             Dtype::Int64,
             batch_seq(),
-            format!("token ids, each below {}; one dimension is a batch of one", decoder.vocab()),
+            format!("token ids below {}; a tensor with one dimension is a batch of one", decoder.vocab()),
             false,
         ),
-        flag("last_only", "there are logits of the last token alone"),
+        flag("last_only", "logits are returned for the last token only"),
         flag("use_cache", "present_key and present_value are returned"),
         past("past_key", "key"),
         past("past_value", "value"),
@@ -52,7 +52,13 @@ pub(super) fn ports(decoder: &Decoder) -> (Vec<Port>, Vec<Port>) {
     let mut logits = batch_seq();
     logits.push(Dim::Size(decoder.vocab()));
     let outputs = vec![
-        port("logits", Dtype::Float32, logits, "of the token that follows each".to_owned(), false),
+        port(
+            "logits",
+            Dtype::Float32,
+            logits,
+            "scores for the token that follows each position".to_owned(),
+            false,
+        ),
         present("present_key", "key"),
         present("present_value", "value"),
     ];
