@@ -196,7 +196,7 @@ pub(crate) enum Arch {
 }
 
 fn arch() -> impl TypedValueParser<Value = Arch> {
-    let names = ["auto"].into_iter().chain(torchscript::architectures()).chain(["weights"]);
+    let names = ["auto"].into_iter().chain(decoder::architectures()).chain(["weights"]);
     PossibleValuesParser::new(names).map(|name| match name.as_str() {
         "auto" => Arch::Auto,
         "weights" => Arch::Weights,

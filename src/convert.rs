@@ -24,7 +24,7 @@ use crate::model::converted;
 use crate::repack;
 use crate::select::select;
 use crate::terminal::{self, BOLD, DIM, Progress, bytes, count, counted, safe};
-use crate::ui::shell;
+use crate::ui::{flags, shell};
 use crate::values::{self, hex};
 use sources::{Companion as Misc, Sources};
 
@@ -74,12 +74,13 @@ pub(crate) fn run(args: &cli::Convert, quiet: bool) -> Result<()> {
     let written = write(args, file, &target, &converted, &misc, values.as_deref(), quiet)?;
     if !quiet {
         read_notes.iter().for_each(terminal::note);
+        let model_notes: Vec<String> = converted.notes.iter().map(flags::note).collect();
         let notes = left_out
             .iter()
             .chain(&code)
             .chain(kept_names.iter().flatten())
             .chain(&selected.notes)
-            .chain(&converted.notes);
+            .chain(&model_notes);
         notes.for_each(terminal::note);
         if values.is_some() {
             let (kept, it) = match value_count {

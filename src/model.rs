@@ -1,15 +1,17 @@
-//! Which module a checkpoint becomes: what `--arch`, the documents beside it and the options say, and what to do
-//! where they do not come together.
+//! Which module a checkpoint becomes, from `--arch`, the documents next to it and the flags; and what to do if they
+//! do not fit together.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use decoder::{Documents, Fact, Given, Options, WhyWeights};
 use tensor::Tensor;
-use torchscript::{About, Asked, Converted, Fact};
+use torchscript::Converted;
 
 use crate::cli::{self, Arch};
 use crate::convert::shown;
-use crate::ui::{advice, shell};
+use crate::ui::shell::quoted;
+use crate::ui::{advice, flags};
 use sources::Sources;
 
 /// The module that `--arch` asks for: a model, or the weights and the reason why not a model.
@@ -21,33 +23,35 @@ pub(crate) fn converted(
     let path = sources.path.as_path();
     let auto = args.model.arch == Arch::Auto;
     let one_shard = || {
-        torchscript::weights(tensors)
-            .map(|weights| Converted { why: Some("one shard of several".to_owned()), ..weights })
+        torchscript::weights(tensors).map(|weights| Converted { why: Some(WhyWeights::OneShard), ..weights })
     };
     let alone = args.single && sources.is_single();
     let result = match &args.model.arch {
         Arch::Weights => torchscript::weights(tensors),
         Arch::Auto if alone && sources::shard(path).is_some() => one_shard(),
-        Arch::Auto => torchscript::auto(tensors, &about(args, sources)?),
-        Arch::Named(name) => torchscript::model(name, tensors, &about(args, sources)?),
+        Arch::Auto => torchscript::auto(tensors, &model_options(args, sources)?),
+        Arch::Named(name) => torchscript::model(name, tensors, &model_options(args, sources)?),
     };
     let result = match result {
-        Err(torchscript::Error::Shard { .. }) if auto && alone => one_shard(),
-        Err(torchscript::Error::Shard { of }) if sources.is_single() => {
-            let of = usize::try_from(of).unwrap_or(usize::MAX);
+        Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
+        Err(torchscript::Error::Decoder(decoder::Error::Shard { count })) if sources.is_single() => {
+            let of = usize::try_from(count).unwrap_or(usize::MAX);
             let error = sources::Error::LoneShard { path: path.to_owned(), number: 1, of };
             bail!("{}: {}", shown(path), advice::cause(&error))
         }
-        Err(error) if error.is_of_a_model() => {
+        Err(torchscript::Error::Decoder(error)) if error.leaves_weights_usable() => {
             bail!("{}; {}", located(&error, path), remedy(&error, args, sources))
+        }
+        Err(error @ torchscript::Error::Dtype { .. }) => {
+            bail!("{}: {error}; --exclude leaves a tensor out", shown(path))
         }
         result => result,
     };
     result.with_context(|| shown(path))
 }
 
-/// The error behind the path of what is at fault: a document beside the checkpoint, or the checkpoint.
-fn located(error: &torchscript::Error, path: &Path) -> String {
+/// The error after the path of what is at fault: a document next to the checkpoint, or the checkpoint.
+fn located(error: &decoder::Error, path: &Path) -> String {
     let text = error.to_string();
     match error.document().and_then(|file| Some((file, text.strip_prefix(file)?))) {
         Some((file, rest)) => format!("{}{rest}", shown(&path.with_file_name(file))),
@@ -55,20 +59,19 @@ fn located(error: &torchscript::Error, path: &Path) -> String {
     }
 }
 
-/// What lies beside the checkpoint, and what is said on the command line.
-fn about(args: &cli::Convert, sources: &Sources) -> Result<About> {
-    let documents = &sources.documents;
-    Ok(About {
-        params: documents.params()?.map(str::to_owned),
-        config: documents.config()?.map(str::to_owned),
-        adapter: documents.adapter()?.map(str::to_owned),
-        asked: asked(&args.model),
-        keep_extra: args.model.keep_extra,
-    })
+/// The documents next to the checkpoint, and the numbers of the command line.
+fn model_options(args: &cli::Convert, sources: &Sources) -> Result<Options> {
+    let text = |text: Option<&str>| text.map(str::to_owned);
+    let documents = Documents {
+        params: text(sources.documents.params()?),
+        config: text(sources.documents.config()?),
+        adapter: text(sources.documents.adapter()?),
+    };
+    Ok(Options { documents, given: given(&args.model), keep_extra: args.model.keep_extra })
 }
 
-fn asked(model: &cli::Model) -> Asked {
-    Asked {
+fn given(model: &cli::Model) -> Given {
+    Given {
         n_heads: model.n_heads,
         rope_theta: model.rope_theta,
         rope_factor: model.rope_factor,
@@ -76,18 +79,19 @@ fn asked(model: &cli::Model) -> Asked {
     }
 }
 
-/// What to do about a model that does not come together.
-fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) -> String {
+/// What a user can do about an error.
+fn remedy(error: &decoder::Error, args: &cli::Convert, sources: &Sources) -> String {
     const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
     match error {
-        torchscript::Error::Missing { facts, .. } => {
+        decoder::Error::MissingFacts { facts, .. } => {
             let options = options(&args.model, facts);
             let known = if *facts == [Fact::Heads] { "" } else { KNOWN_NUMBERS };
-            format!("say it: `torch2carton {}{options}`{known}; {WEIGHTS}", shell::quoted(sources.root()))
+            format!("run `torch2carton {}{options}`{known}; {WEIGHTS}", quoted(sources.root()))
         }
-        torchscript::Error::Contradiction { .. } => "leave out one of the two".to_owned(),
-        torchscript::Error::UnexpectedTensors { .. } => {
-            format!("--keep-extra takes them along, --exclude leaves them out, {WEIGHTS}")
+        decoder::Error::Contradiction { fact, .. } => format!("leave out {}", flags::option(*fact)),
+        decoder::Error::Heads { .. } => format!("change {}, or {WEIGHTS}", flags::option(Fact::Heads)),
+        decoder::Error::UnexpectedTensors { .. } => {
+            format!("--keep-extra keeps them, --exclude leaves them out, {WEIGHTS}")
         }
         _ => WEIGHTS.to_owned(),
     }
@@ -95,8 +99,8 @@ fn remedy(error: &torchscript::Error, args: &cli::Convert, sources: &Sources) ->
 
 const KNOWN_NUMBERS: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
 
-/// The options that were given, and those that say `facts`, with words that are no numbers: a guess that
-/// fits the shapes would make a wrong model.
+/// The flags that were used, and those that give `facts`, with words instead of numbers: a guess that fits the
+/// shapes would make a wrong model.
 fn options(model: &cli::Model, facts: &[Fact]) -> String {
     let arch = match &model.arch {
         Arch::Named(name) => Some(("--arch", name.clone())),
@@ -108,9 +112,9 @@ fn options(model: &cli::Model, facts: &[Fact]) -> String {
         Fact::RopeFactor => "FACTOR",
         Fact::NormEps => "EPS",
     };
-    let numbers = asked(model).said().into_iter().filter_map(|(fact, given)| {
+    let numbers = given(model).numbers().into_iter().filter_map(|(fact, number)| {
         let missing = || facts.contains(&fact).then(|| word(fact).to_owned());
-        Some((fact.option(), given.or_else(missing)?))
+        Some((flags::option(fact), number.or_else(missing)?))
     });
     let options = arch.into_iter().chain(numbers).map(|(option, value)| format!(" {option} {value}"));
     options.chain(model.keep_extra.then(|| " --keep-extra".to_owned())).collect()

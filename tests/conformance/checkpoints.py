@@ -133,7 +133,7 @@ RESERVED = "forward training __tensors__ __parameters__ __buffers__ __annotation
 
 
 def reserved(name):
-    """A tensor whose name TorchScript or Python's modules use themselves; no submodule can hide it."""
+    """A tensor whose name TorchScript or PyTorch's modules reserve; no submodule can hide it."""
     return {"before": torch.ones(2), name: torch.tensor([3.0]), "after": torch.zeros(1)}
 
 
@@ -147,7 +147,7 @@ def harmless_names():
 
 
 def prefixes():
-    """`a` is a tensor and the beginning of `a.b`: no tree of modules holds both."""
+    """`a` is both a tensor and the prefix of `a.b`: no tree of modules holds both."""
     return {"m.z": torch.ones(1), "a.b": torch.ones(2), "top": torch.ones(3), "a": torch.ones(4), "m.y": torch.ones(5)}
 
 

@@ -205,15 +205,15 @@ def error(*arguments, **settings):
 
 
 def test_auto_says_why_not(checkpoint, tmp_path):
-    assert 'module    weights (model_type "gemma2" has no forward here): returns' in said(checkpoint("llama gqa", {"model_type": "gemma2"}))
-    assert "module    weights (no params.json or config.json beside it): returns" in said(checkpoint("llama gqa", gone=True))
+    assert 'module    weights (no forward for model_type "gemma2"): returns' in said(checkpoint("llama gqa", {"model_type": "gemma2"}))
+    assert "module    weights (no params.json or config.json next to it): returns" in said(checkpoint("llama gqa", gone=True))
     path = checkpoint("meta gqa", gone=True)
     text = said(path)
-    assert "module    weights (no params.json or config.json beside it): returns" in text
-    assert "note: a LLaMA has such names: `--arch llama` says what it needs to run" in text
+    assert "module    weights (no params.json or config.json next to it): returns" in text
+    assert "note: the tensors have the names of a LLaMA; `--arch llama` says what else it needs to run" in text
     assert "module    weights: returns" in said(path, "--arch", "weights")
     (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "meta-llama/Llama-2-7b-hf"}))
-    assert "weights (an adapter: merge into meta-llama/Llama-2-7b-hf first to run)" in said(path)
+    assert "weights (an adapter, which runs only after it is merged into meta-llama/Llama-2-7b-hf)" in said(path)
 
 
 @pytest.mark.parametrize("kind", ["meta gqa", "llama gqa"])
@@ -222,7 +222,7 @@ def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tm
     text = error(checkpoint(kind, gone=True), "--arch", "llama")
     document, keys = ("params.json", "`n_heads`, `rope_theta` and `norm_eps`") if kind in models.META else (
         "config.json", "`num_attention_heads`, `rope_theta` and `rms_norm_eps`")
-    assert f"there is no {document}, and the shapes do not tell {keys}" in text and "--arch weights" in text
+    assert f"there is no {document}, and {keys} cannot be inferred from the tensor shapes" in text and "--arch weights" in text
     command = shlex.split(text.split("`torch2carton ")[1].split("`")[0])
     assert command[1:] == ["--arch", "llama", "--n-heads", "N", "--rope-theta", "BASE", "--norm-eps", "EPS"]
     assert "` (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5); --arch weights" in text
@@ -232,7 +232,7 @@ def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tm
     partly = error(command[0], "--arch", "llama", "--n-heads", "4", "--rope-factor", "8", "--norm-eps", "0.0001")
     assert "--n-heads 4 --rope-theta BASE --rope-factor 8 --norm-eps 0.0001`" in partly
     wrong = error(command[0], "--arch", "llama", "--n-heads", "5", "--rope-theta", "10000", "--norm-eps", "1e-5")
-    assert "--n-heads is 5, expected a divisor of " in wrong and ".json" not in wrong
+    assert "n_heads is given as 5, expected a divisor of " in wrong and "; change --n-heads, or" in wrong and ".json" not in wrong
 
 
 @pytest.mark.parametrize("kind, flag, value, file, there", [
@@ -242,7 +242,8 @@ def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tm
 ])
 def test_a_person_cannot_say_something_else_than_the_document(kind, flag, value, file, there, checkpoint, made, tmp_path):
     path = checkpoint(kind)
-    assert f"{flag} is {value}, but {file} says {there}; leave out one of the two" in error(path, flag, value)
+    name = flag.removeprefix("--").replace("-", "_")
+    assert f"{name} is given as {value}, but {file} says {there}; leave out {flag}" in error(path, flag, value)
     assert not list(tmp_path.glob("*.carton"))
     assert converted(tmp_path, path, flag, there).archive.read_bytes() == made(kind).archive.read_bytes()
 
@@ -263,7 +264,7 @@ LIES = {
     "yarn": ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, '`rope_scaling.rope_type` is "yarn"'),
     "half of llama3": ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "`rope_scaling.low_freq_factor`"),
     "layers": ({"num_hidden_layers": 3}, "`num_hidden_layers` is 3, expected 2"),
-    "width": ({"hidden_size": 128}, "`model.embed_tokens.weight`: shape [96, 64], expected [96, 128] by vocab_size 96 and hidden_size 128"),
+    "width": ({"hidden_size": 128}, "`model.embed_tokens.weight`: shape [96, 64], expected [96, 128] from vocab_size 96 and hidden_size 128"),
     "heads": ({"num_attention_heads": 3}, "`num_attention_heads` is 3"),
     "kv heads": ({"num_key_value_heads": 4}, "`model.layers.0.self_attn.k_proj.weight`: shape [32, 64], expected [64, 64]"),
     "feed-forward": ({"intermediate_size": 128}, "`model.layers.0.mlp.gate_proj.weight`: shape [192, 64]"),
@@ -317,9 +318,9 @@ def test_tensors_beside_the_models(newest, checkpoint, tmp_path):
     import subprocess
     subprocess.run([os.environ["T2C_NEWEST"], "-c", edit, str(path)], check=True)
     text = error(path)
-    assert "no part of this model: `layers.1.attention.lora.weight`, `wq`" in text and "--keep-extra" in text
+    assert "the model does not use `layers.1.attention.lora.weight`, `wq`" in text and "--keep-extra" in text
     ours = converted(tmp_path, path, "--keep-extra")
-    assert "2 tensors are no part of the model and ride along" in ours.words
+    assert "2 tensors that the model does not use are kept" in ours.words
     succeed("verify", ours.carton_path, "--against", path)
     assert newest.ask("refusal", archive=str(ours.archive), inputs={"tokens": TOKENS}) is None
 

@@ -12,9 +12,9 @@ use mapped::{Blob, OwnedBlob, Sink};
 use tensor::Tensor;
 use zip_layout::{Content, Entry, ZipWriter};
 
-use crate::Result;
 use crate::module::{ModuleId, Tree};
 use crate::record::{Record, Records};
+use crate::{Note, Result};
 
 /// The folder in the zip file; torch takes any name.
 const ROOT: &str = "model";
@@ -58,14 +58,10 @@ impl Archive {
         &self.data_pkl.0
     }
 
-    /// A note for each storage that ends amid an element.
-    pub(crate) fn left_behind(&self) -> impl Iterator<Item = String> {
-        self.records.iter().filter(|record| record.cut() > 0).map(|record| {
-            let (bytes, dtype) = (record.cut(), record.dtype());
-            format!(
-                "{bytes} bytes at the end of a storage make no {dtype} and reach no tensor: they stay behind"
-            )
-        })
+    /// A note for each storage that ends in the middle of an element.
+    pub(crate) fn cut_storages(&self) -> impl Iterator<Item = Note> {
+        let cut = self.records.iter().filter(|record| record.cut() > 0);
+        cut.map(|record| Note::CutStorage { bytes: record.cut(), dtype: record.dtype() })
     }
 
     /// Says of each record where it starts. The arithmetic is that of [`zip_layout`], which tells only the

@@ -35,7 +35,7 @@ fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
     })
 }
 
-/// The output that hands out `tensor`.
+/// The output that returns `tensor`.
 pub(crate) fn port(name: &str, tensor: &Tensor) -> Result<Port> {
     let Some((dtype, pairs)) = exported(tensor.dtype()) else {
         return Err(Error::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() });

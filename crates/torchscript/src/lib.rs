@@ -1,9 +1,10 @@
 //! TorchScript archives written by hand: named tensors in, a runnable `model.pt` out, no libtorch.
 //!
 //! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes
-//! (`code/`), and one record of bytes a storage (`data/`). [`weights`] makes one that hands any
-//! checkpoint's tensors out by name, [`model`] one that runs, and [`auto`] whichever fits. All keep the
-//! tensors under their own names with their dtypes, shapes, strides and shared storages.
+//! (`code/`), and one record of bytes for each storage (`data/`). [`weights`] makes one that returns
+//! any checkpoint's tensors by name, [`model`] one that runs, and [`auto`] whichever fits. All keep the tensors
+//! under their own names with their dtypes, shapes, strides and shared storages. The crate `decoder` reads
+//! documents and names; this one writes text and archives.
 //!
 //! ```
 //! use tensor::{Dtype, Storage, Tensor};
@@ -17,40 +18,43 @@
 //! ```
 //!
 //! Facts: torch's sources, named in each file, and archives that were loaded and run in PyTorch 2.0.1, the
-//! version inside of Carton's runner, and 2.15, the newest.
+//! version in Carton's runner, and 2.15, the newest.
 
 mod archive;
 mod code;
 mod error;
 mod export;
 mod module;
+mod note;
 mod pickler;
 mod record;
 mod source;
 
 pub use archive::Archive;
 pub use code::weights::weights;
-pub use code::{About, Asked, architectures, auto, model};
-pub use error::{Error, Fact, Result};
+pub use code::{auto, model};
+pub use error::{Error, Result};
+pub use note::{Note, WhyFlat};
 pub use record::{Record, loads_in_2_0};
 
+use decoder::WhyWeights;
 use tensor::Dtype;
 
-/// What became of a checkpoint.
+/// The module that a checkpoint became.
 #[derive(Debug)]
 pub struct Converted {
     /// `model.pt`.
     pub archive: Archive,
-    /// What the module's `forward` asks for; a weights module asks for nothing.
+    /// What the module's `forward` takes; nothing for a weights module.
     pub inputs: Vec<Port>,
-    /// What it answers.
+    /// What it returns.
     pub outputs: Vec<Port>,
-    /// What a user should know about the result, one sentence each.
-    pub notes: Vec<String>,
+    /// What a user should know about the result.
+    pub notes: Vec<Note>,
     /// What the module is.
     pub kind: Kind,
-    /// Why [`auto`] made weights of it.
-    pub why: Option<String>,
+    /// Why [`auto`] made a weights module.
+    pub why: Option<WhyWeights>,
 }
 
 /// What a module is.
@@ -84,16 +88,16 @@ pub struct Port {
     pub dtype: Dtype,
     /// Its dimensions, in elements.
     pub shape: Vec<Dim>,
-    /// What it is, where the name does not say it.
+    /// What it is, if the name does not say it.
     pub description: Option<String>,
-    /// Whether it may be left out.
+    /// Whether it can be omitted.
     pub optional: bool,
 }
 
 /// One dimension of a [`Port`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// Any size, the same wherever this symbol stands.
+    /// Any size, the same wherever this symbol is used.
     Symbol(String),
     /// This many elements.
     Size(u64),

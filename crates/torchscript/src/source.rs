@@ -20,7 +20,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && !KEYWORDS.contains(&name)
 }
 
-/// `name` as a string literal. Bytes that are no printable ASCII stand as three octal digits of UTF-8.
+/// `name` as a string literal. Bytes that are not printable ASCII become three octal digits of UTF-8.
 pub(crate) fn quoted(name: &str) -> String {
     let mut out = String::with_capacity(name.len().saturating_add(2));
     out.push('"');

@@ -12,9 +12,9 @@ use tensor::Tensor;
 
 use crate::archive::Archive;
 use crate::module::{ModuleId, TensorId, Tree, Value};
-use crate::{Error, Result};
+use crate::{Error, Note, Result, WhyFlat};
 
-/// Tensors of these names break the module they stand in: PyTorch 2.0.1 crashes on the first four.
+/// Tensors of these names break the module that they are in: PyTorch 2.0.1 crashes on the first four.
 const NO_TENSOR: &[&str] = &[
     "__buffers__",
     "__forward_hooks__",
@@ -25,7 +25,7 @@ const NO_TENSOR: &[&str] = &[
     "_modules",
 ];
 
-/// Submodules of these names break the module they stand in, beside those of [`NO_TENSOR`].
+/// Submodules of these names, and of those in [`NO_TENSOR`], break the module that they are in.
 const NO_SUBMODULE: &[&str] = &[
     // `named_parameters` finds no name between two dots.
     "",
@@ -61,20 +61,20 @@ const DEPTH: usize = 100;
 /// take a second or two, 100,000 a minute in 2.0.1 and half of one in 2.15.
 const WIDE: usize = 20_000;
 
-/// The archive of a root module that holds `tensors` under their names, runs `methods`, and has `own`
-/// attributes beside them; and what there is to say of it. In `methods`, `{_}` ends the name of each of
-/// `own`, so that it can differ from the tensors' names; free `functions` follow the classes.
+/// The archive of a root module that holds `tensors` under their names, runs `methods`, and also has the
+/// attributes `own`; and notes about it. In `methods`, `{_}` ends the name of each of `own`, so that it can
+/// differ from the tensors' names; free `functions` follow the classes.
 ///
 /// # Errors
-/// When two tensors have one name, or a name is one that PyTorch's modules use themselves, or a tensor is
-/// none that TorchScript can express.
+/// When two tensors have one name, a name is one that PyTorch's modules use themselves, or TorchScript cannot
+/// express a tensor.
 pub(super) fn archive(
     tensors: &[(String, Tensor)],
     class: &'static str,
     methods: &str,
     functions: &str,
     own: Vec<(String, Value)>,
-) -> Result<(Archive, Vec<String>)> {
+) -> Result<(Archive, Vec<Note>)> {
     let mut notes = Vec::new();
     for (name, _) in tensors {
         // No dot that could hide them.
@@ -82,17 +82,14 @@ pub(super) fn archive(
             return Err(Error::Reserved { name: name.clone() });
         }
         if name == TRAINING {
-            notes.push("a tensor is called `training`: eval() and train() fail on the module".to_owned());
+            notes.push(Note::Training);
         }
     }
     let mut tree = Tree::default();
-    let mut members = match Nested::of(tensors)? {
-        Ok(nested) => nested.add_to(&mut tree),
-        Err(reason) => {
-            notes.push(format!(
-                "the module is flat, because {reason}: one class, dots in its attributes' names, and \
-                 load_state_dict needs strict=False"
-            ));
+    let mut members = match arrange(tensors)? {
+        Arrangement::Nested(nested) => nested.add_to(&mut tree),
+        Arrangement::Flat(why) => {
+            notes.push(Note::Flat { why });
             let flat = |(i, (name, _)): (usize, &(String, _))| (name.clone(), Value::Parameter(TensorId(i)));
             tensors.iter().enumerate().map(flat).collect()
         }
@@ -109,15 +106,18 @@ pub(super) fn archive(
     }
     let root = tree.add(Some(class), &methods.replace("{_}", &end), members);
     if tree.widest() > WIDE {
-        notes.push(format!(
-            "one module has {} members: the time that PyTorch takes to load it grows with their square",
-            tree.widest()
-        ));
+        notes.push(Note::Wide { members: tree.widest() });
     }
     tree.functions(functions);
     let archive = Archive::new(&tree, root, tensors)?;
-    notes.extend(archive.left_behind());
+    notes.extend(archive.cut_storages());
     Ok((archive, notes))
+}
+
+/// How the tensors are put into modules.
+enum Arrangement<'n> {
+    Nested(Nested<'n>),
+    Flat(WhyFlat),
 }
 
 /// A tensor, or a module by its number.
@@ -129,55 +129,58 @@ enum Member {
 
 /// The names as a tree of modules; the root is number 0, and each module has a lower number than those in it.
 struct Nested<'n> {
-    /// By module, its members in the order in which the names bring them up.
+    /// For each module, its members in the order of the names.
     modules: Vec<Vec<(&'n str, Member)>>,
 }
 
-impl<'n> Nested<'n> {
-    /// The tree, or why there is none.
-    fn of(tensors: &'n [(String, Tensor)]) -> Result<Result<Self, String>> {
-        let mut all = HashSet::with_capacity(tensors.len());
-        let twice = tensors.iter().find(|(name, _)| !all.insert(name.as_str()));
-        if let Some((name, _)) = twice {
-            return Err(Error::Duplicate { name: name.clone() });
+/// The tensors in a tree of modules, or why their names do not make one.
+fn arrange<'n>(tensors: &'n [(String, Tensor)]) -> Result<Arrangement<'n>> {
+    let mut all = HashSet::with_capacity(tensors.len());
+    let twice = tensors.iter().find(|(name, _)| !all.insert(name.as_str()));
+    if let Some((name, _)) = twice {
+        return Err(Error::Duplicate { name: name.clone() });
+    }
+    let mut modules = vec![Vec::new()];
+    let mut known: HashMap<(usize, &str), Member> = HashMap::new();
+    for (i, (name, _)) in tensors.iter().enumerate() {
+        if let Some(why) = why_flat(name) {
+            return Ok(Arrangement::Flat(why));
         }
-        let mut modules = vec![Vec::new()];
-        let mut known: HashMap<(usize, &str), Member> = HashMap::new();
-        for (i, (name, _)) in tensors.iter().enumerate() {
-            if let Some(reason) = refusal(name) {
-                return Ok(Err(reason));
-            }
-            let (path, leaf) =
-                name.rsplit_once('.').map_or((None, name.as_str()), |(path, leaf)| (Some(path), leaf));
-            let mut at = 0;
-            for part in path.into_iter().flat_map(|path| path.split('.')) {
-                let next = modules.len();
-                let member = match known.entry((at, part)) {
-                    Entry::Occupied(entry) => *entry.get(),
-                    Entry::Vacant(entry) => {
-                        let member = *entry.insert(Member::Module(next));
-                        modules.push(Vec::new());
-                        join(&mut modules, at, part, member);
-                        member
-                    }
-                };
-                match member {
-                    Member::Module(module) => at = module,
-                    Member::Tensor(TensorId(other)) => return Ok(Err(prefix(tensors, other, name))),
+        let (path, leaf) =
+            name.rsplit_once('.').map_or((None, name.as_str()), |(path, leaf)| (Some(path), leaf));
+        let mut at = 0;
+        for part in path.into_iter().flat_map(|path| path.split('.')) {
+            let next = modules.len();
+            let member = match known.entry((at, part)) {
+                Entry::Occupied(entry) => *entry.get(),
+                Entry::Vacant(entry) => {
+                    let member = *entry.insert(Member::Module(next));
+                    modules.push(Vec::new());
+                    join(&mut modules, at, part, member);
+                    member
+                }
+            };
+            match member {
+                Member::Module(module) => at = module,
+                Member::Tensor(TensorId(other)) => {
+                    return Ok(Arrangement::Flat(tensor_and_module(tensors, other, name)));
                 }
             }
-            let member = Member::Tensor(TensorId(i));
-            if known.insert((at, leaf), member).is_some() {
-                let longer = tensors.iter().find(|(other, _)| {
-                    other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
-                });
-                return Ok(Err(prefix(tensors, i, longer.map_or(name, |(other, _)| other))));
-            }
-            join(&mut modules, at, leaf, member);
         }
-        Ok(Ok(Self { modules }))
+        let member = Member::Tensor(TensorId(i));
+        if known.insert((at, leaf), member).is_some() {
+            let longer = tensors.iter().find(|(other, _)| {
+                other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+            });
+            let longer = longer.map_or(name, |(other, _)| other);
+            return Ok(Arrangement::Flat(tensor_and_module(tensors, i, longer)));
+        }
+        join(&mut modules, at, leaf, member);
     }
+    Ok(Arrangement::Nested(Nested { modules }))
+}
 
+impl Nested<'_> {
     /// The root's own members; the modules below it are added to `tree`.
     fn add_to(self, tree: &mut Tree) -> Vec<(String, Value)> {
         // Inner modules have higher numbers, so backwards each finds its submodules added.
@@ -209,26 +212,26 @@ fn join<'n>(modules: &mut [Vec<(&'n str, Member)>], at: usize, name: &'n str, me
     modules.get_mut(at).expect("modules are numbered as they are pushed").push((name, member));
 }
 
-fn prefix(tensors: &[(String, Tensor)], shorter: usize, longer: &str) -> String {
-    let shorter = tensors.get(shorter).map_or("", |(name, _)| name);
-    format!("`{}` is a tensor and the beginning of `{}`", shorter.escape_debug(), longer.escape_debug())
+fn tensor_and_module(tensors: &[(String, Tensor)], shorter: usize, longer: &str) -> WhyFlat {
+    let tensor = tensors.get(shorter).map_or_else(String::new, |(name, _)| name.clone());
+    WhyFlat::TensorAndModule { tensor, member: longer.to_owned() }
 }
 
-/// Why `name` cannot stand in a tree of modules, whatever the other names are.
-fn refusal(name: &str) -> Option<String> {
+/// Why `name` cannot be in a tree of modules, whatever the other names are.
+fn why_flat(name: &str) -> Option<WhyFlat> {
     let (path, leaf) = name.rsplit_once('.')?;
     let reserved = path
         .split('.')
         .find(|part| NO_SUBMODULE.contains(part) || NO_TENSOR.contains(part) || *part == TRAINING)
         .or_else(|| (NO_TENSOR.contains(&leaf) || leaf == TRAINING).then_some(leaf));
     if let Some(part) = reserved {
-        let what = if part.is_empty() {
-            "has an empty part"
+        let name = name.to_owned();
+        return Some(if part.is_empty() {
+            WhyFlat::EmptyPart { name }
         } else {
-            "has a part that PyTorch's modules use themselves"
-        };
-        return Some(format!("`{}` {what}", name.escape_debug()));
+            WhyFlat::ReservedPart { name }
+        });
     }
-    let depth = path.split('.').count();
-    (depth > DEPTH).then(|| format!("a name has {depth} dots"))
+    let dots = path.split('.').count();
+    (dots > DEPTH).then_some(WhyFlat::Deep { dots })
 }

@@ -1,7 +1,7 @@
-//! The bag of weights: any checkpoint's tensors, and a `forward` that hands them out by name.
+//! The weights module: any checkpoint's tensors, and a `forward` that returns them by name.
 //!
-//! The tensors hang in nested modules, and once more in a dict that `forward` looks them up in: the code's
-//! size does not depend on their number, and any string can be a key.
+//! The tensors are in nested modules, and also in a dict where `forward` looks them up. So the size of the code
+//! does not depend on their number, and any string can be a key.
 
 use tensor::{Dtype, Tensor};
 
@@ -9,8 +9,8 @@ use crate::code::state;
 use crate::module::Value;
 use crate::{Converted, Kind, Result, export};
 
-/// A module that hands `tensors` out: `forward({})` returns all of them, otherwise those that the keys of
-/// its input name. bool comes as uint8, f16, bf16 and float8 as f32, complex numbers with a last dimension of 2.
+/// A module that returns `tensors`: `forward({})` returns all of them, otherwise those that the keys of its
+/// input name. bool is returned as uint8, f16, bf16 and float8 as f32, complex numbers with a last dimension of 2.
 ///
 /// # Errors
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
@@ -63,7 +63,7 @@ const EXPORT: &str = r"def export(t: Tensor) -> Tensor:
   return torch.contiguous(r)
 ";
 
-/// What stands for the last conversion where there are pairs of 4-bit floats, number 45.
+/// Replaces the last conversion if there are pairs of 4-bit floats, number 45.
 const EXPORT_FLOAT4: (&str, &str) = (
     "          r = torch.to(t, 6)\n",
     "          if torch.eq(d, 45):\n            r = torch.view_copy(t, dtype=0)\n          else:\n            r = torch.to(t, 6)\n",
@@ -72,6 +72,8 @@ const EXPORT_FLOAT4: (&str, &str) = (
 #[cfg(test)]
 mod tests {
     use tensor::Storage;
+
+    use crate::Note;
 
     use super::*;
 
@@ -129,16 +131,17 @@ class Weights(Module):
     fn what_no_tree_holds_is_flat_and_says_why() {
         let deep = "a.".repeat(100_000) + "w";
         for (names, why) in [
-            (vec!["a.b", "a"], "`a` is a tensor and the beginning of `a.b`"),
-            (vec!["x.a", "x.a.b.c"], "`x.a` is a tensor and the beginning of `x.a.b.c`"),
-            (vec!["forward.w"], "`forward.w` has a part that PyTorch's modules use themselves"),
-            (vec!["a.training"], "`a.training` has a part that PyTorch's modules use themselves"),
+            (vec!["a.b", "a"], "`a` is both a tensor and the prefix of `a.b`"),
+            (vec!["x.a", "x.a.b.c"], "`x.a` is both a tensor and the prefix of `x.a.b.c`"),
+            (vec!["forward.w"], "`forward.w` has a part that PyTorch's modules reserve"),
+            (vec!["a.training"], "`a.training` has a part that PyTorch's modules reserve"),
             (vec!["a..b"], "`a..b` has an empty part"),
             (vec![deep.as_str()], "a name has 100000 dots"),
         ] {
             let converted = weights(&named(&names)).expect("flat holds it");
             let [note] = converted.notes.as_slice() else { panic!("{names:?}: {:?}", converted.notes) };
-            assert!(note.starts_with(&format!("the module is flat, because {why}: ")), "{note}");
+            let text = note.to_string();
+            assert!(text.starts_with(&format!("all tensors are in one module, because {why}; ")), "{text}");
             assert_eq!(code(&converted).matches("class ").count(), 1);
         }
     }
@@ -147,10 +150,7 @@ class Weights(Module):
     fn reserved_names_are_refused_and_harmless_ones_are_not() {
         for name in ["forward", "_modules", "__parameters__"] {
             let error = weights(&named(&["a.b", name])).expect_err("reserved").to_string();
-            assert_eq!(
-                error,
-                format!("tensor `{name}`: TorchScript or PyTorch's modules use this name themselves")
-            );
+            assert_eq!(error, format!("tensor `{name}`: TorchScript or PyTorch's modules reserve this name"));
         }
         for name in
             ["", "a.", "a.forward", "_parameters", "class", "self.torch", "__tensors__", "__tensors__.w"]
@@ -161,7 +161,7 @@ class Weights(Module):
         let index = code(&weights(&named(&["__tensors__"])).expect("another index"));
         assert!(index.contains("index = self.__tensors___\n"), "{index}");
         let training = weights(&named(&["training"])).expect("eval() is the user's");
-        assert_eq!(training.notes, ["a tensor is called `training`: eval() and train() fail on the module"]);
+        assert_eq!(training.notes, [Note::Training]);
         assert_eq!(code(&training).matches("training : ").count(), 1);
     }
 
@@ -176,17 +176,17 @@ class Weights(Module):
         let (a, b) = ("a".to_owned(), "b".to_owned());
         assert_eq!(
             error(&[(a.clone(), view(Dtype::Float32, 2, 0)), (b, view(Dtype::Int32, 1, 1))]),
-            "tensors `a` (float32) and `b` (int32) share a storage: TorchScript gives a storage one dtype"
+            "tensors `a` (float32) and `b` (int32) share a storage, but a TorchScript storage has one dtype"
         );
         assert_eq!(
             error(&[(a.clone(), view(Dtype::QInt8, 4, 0))]),
-            "tensor `a`: qint8 is no dtype of Carton's outputs, nor becomes one; --exclude leaves a tensor out"
+            "tensor `a`: qint8 cannot be a Carton output and has no conversion"
         );
         let newer = [(a.clone(), view(Dtype::UInt16, 4, 0))];
         assert!(weights(&newer).is_ok());
         assert_eq!(
             crate::loads_in_2_0(&newer).expect_err("2.0.1 has no uint16").to_string(),
-            "tensor `a`: uint16 is not loaded by PyTorch 2.0, which Carton runs"
+            "tensor `a`: PyTorch 2.0, which Carton runs, cannot load uint16"
         );
         assert!(crate::loads_in_2_0(&named(&["a"])).is_ok());
         assert_eq!(

@@ -3,23 +3,22 @@
 //! Facts: the text was loaded and run in PyTorch 2.0.1 and 2.15, and its logits were compared with those of
 //! Meta's `llama-models` 0.3.0 and Hugging Face's `transformers` 5.23.
 //!
-//! The weights of one kind stand in one list, and a loop goes over the layers: the text, and the graph that
+//! The weights of one kind are in one list, and a loop goes over the layers: the text, and the graph that
 //! PyTorch makes of it, are as large at 80 layers as at one.
 //!
 //! The fuser of 2.0.1 compiles chains of element-wise operations anew for each shape, in seconds, and lets
 //! bf16 results differ from call to call. It leaves alone what it does not know: in-place operations
-//! (`mul_`, `add_`, `rsqrt_`), `to` with a copy, and `cat` along a dimension that is no constant. So
-//! operations are in place wherever their operand belongs to nobody else; keep them so.
+//! (`mul_`, `add_`, `rsqrt_`), `to` with a copy, and `cat` along a dimension that is not a constant.
+//! So operations are in place wherever nothing else uses their operand; keep them so.
 //!
-//! What weights multiply has their dtype. All else is computed in f32, in f64 where the weights are: the sum
+//! What is multiplied with weights has their dtype. All else is computed in f32, in f64 where the weights are: the sum
 //! that each layer adds to, norms, positions, attention. So bf16 logits are nearer to the exact ones than
 //! those of Meta's or Hugging Face's code, which round there too.
 //!
 //! Numbers as dtypes are `c10::ScalarType`s: 4 int64, 5 f16, 6 f32, 7 f64. There is no f16 matrix product on
 //! the CPU in 2.0.1, so f16 weights are widened there, one at a time.
 
-/// Tokens to logits. `{linear PART X}` is the product of the matrix PART of this layer with X, and its bias
-/// where there is one.
+/// Tokens to logits. `{linear PART X}` stands for [`linear`] of this layer's PART and X.
 pub(super) const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
     weights = self.__tensors__{_}
@@ -105,13 +104,12 @@ pub(super) const FORWARD: &str = r#"  def forward(self: Self,
     return out
 "#;
 
-/// The matrix of a layer, and its bias.
-pub(super) fn linear(part: &str, x: &str, biased: bool) -> String {
+/// The product of a layer's matrix, from the list `weights`, with `x`, and the bias from the list `biases`.
+pub(super) fn linear(weights: &str, biases: Option<&str>, x: &str) -> String {
     let cast = |list: &str| format!("torch.to((weights[\"{list}\"])[i], ops.prim.dtype({x}))");
-    if biased {
-        format!("torch.linear({x}, {}, {})", cast(part), cast(&part.replacen('w', "b", 1)))
-    } else {
-        format!("torch.linear({x}, {})", cast(part))
+    match biases {
+        Some(biases) => format!("torch.linear({x}, {}, {})", cast(weights), cast(biases)),
+        None => format!("torch.linear({x}, {})", cast(weights)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Meta's `params.json`.
 //!
 //! Facts: `ModelArgs` and `FeedForward` in Meta's `llama-models` 0.3.0 (`models/llama3/args.py`, `model.py`);
-//! `head_dim` and `hidden_dim` are Mistral's, `rope_scaling_factor` is of Meta's newer files.
+//! `head_dim` and `hidden_dim` are Mistral's, `rope_scaling_factor` is in Meta's newer files.
 
 use std::collections::HashMap;
 
@@ -9,15 +9,16 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::Tensor;
 
-use crate::code::decoder::rope::{Rope, Scaling, THETA};
-use crate::code::decoder::{Biases, META, Said, Windows};
-use crate::code::{Asked, agreed, text};
-use crate::{Error, Fact, Result};
+use crate::facts::{Biases, Facts, Windows};
+use crate::given::{number_text, reconcile};
+use crate::layout::{META, Part};
+use crate::rope::{Rope, Scaling, THETA};
+use crate::{Error, Fact, Given, Note, Result};
 
-/// Keys that say nothing about the result.
+/// Keys that do not change the result.
 const IGNORED: &[&str] = &["max_batch_size", "max_seq_len"];
-/// Beginnings of keys that make another model of it: experts, images, quantized or adapted weights, other
-/// attention, other positions.
+/// Prefixes of keys that make it another model: experts, images, quantized or adapted weights, other attention,
+/// other positions.
 const OTHER_MODELS: &[&str] = &[
     "attention_chunk_size",
     "attn_",
@@ -31,12 +32,12 @@ const OTHER_MODELS: &[&str] = &[
     "use_qk_norm",
     "vision",
 ];
-/// Meta's sizes (dim, layers) of Llama 3.2, whose `params.json` does not tell that they scale by 32.
+/// The sizes (dim, layers) of Meta's Llama 3.2, which scales by 32 though its `params.json` does not say so.
 const SCALED_BY_32: &[(u64, u64)] = &[(2048, 16), (3072, 28)];
 
-/// What `params.json` says of a model. Every value may be missing.
+/// A `params.json`. Every value may be missing.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(in crate::code) struct LlamaParams {
+pub(crate) struct Params {
     dim: Option<u64>,
     n_layers: Option<u64>,
     n_heads: Option<u64>,
@@ -54,12 +55,12 @@ pub(in crate::code) struct LlamaParams {
     others: Map<String, Value>,
 }
 
-impl LlamaParams {
+impl Params {
     /// Reads the text of a `params.json`.
     ///
     /// # Errors
-    /// When it is no JSON, a value has the wrong type, or a key makes another model of it.
-    pub(in crate::code) fn from_json(text: &str) -> Result<Self> {
+    /// When it is not JSON, a value has the wrong type, or a key makes it another model.
+    pub(crate) fn from_json(text: &str) -> Result<Self> {
         let params: Self =
             serde_json::from_str(text).map_err(|error| Error::Document { file: META.file, error })?;
         let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
@@ -73,12 +74,12 @@ impl LlamaParams {
         Ok(params)
     }
 
-    /// What is said where there is no `params.json`.
-    pub(in crate::code) fn of_heads(head_dim: Option<u64>) -> Self {
+    /// What is known without a `params.json`: at most the size of a head.
+    pub(crate) fn from_head_dim(head_dim: Option<u64>) -> Self {
         Self { head_dim, ..Self::default() }
     }
 
-    /// Whether the values can be sizes.
+    /// Refuses values that cannot be sizes.
     fn check(&self) -> Result<()> {
         for (key, size) in [
             ("dim", self.dim),
@@ -103,61 +104,62 @@ impl LlamaParams {
                 return Err(wrong(key, &number, "more than 0"));
             }
         }
-        // -1 is Llama 2's word for "the tokenizer knows".
+        // In Llama 2's files, -1 means that the tokenizer knows the size.
         match self.vocab_size.filter(|vocab| *vocab != -1 && *vocab <= 0) {
             Some(vocab) => Err(wrong("vocab_size", &vocab, "a size, or -1")),
             None => Ok(()),
         }
     }
 
-    /// Puts what a person says where the document says nothing; whether only the person says how many heads.
+    /// Fills in what the document omits. Returns whether the number of heads is given and not in the document.
     ///
     /// # Errors
-    /// When the document says something else.
-    pub(in crate::code) fn ask(&mut self, asked: &Asked) -> Result<bool> {
+    /// When the document has another number.
+    pub(crate) fn fill_in(&mut self, given: &Given) -> Result<bool> {
         let file = META.file;
-        let heads_asked = self.n_heads.is_none() && asked.n_heads.is_some();
-        self.n_heads = agreed(Fact::Heads, file, asked.n_heads, self.n_heads)?;
-        self.rope_theta = agreed(Fact::RopeTheta, file, asked.rope_theta, self.rope_theta)?;
-        self.norm_eps = agreed(Fact::NormEps, file, asked.norm_eps, self.norm_eps)?;
-        if let Some(factor) = asked.rope_factor {
+        let heads_given = self.n_heads.is_none() && given.n_heads.is_some();
+        self.n_heads = reconcile(Fact::Heads, file, given.n_heads, self.n_heads)?;
+        self.rope_theta = reconcile(Fact::RopeTheta, file, given.rope_theta, self.rope_theta)?;
+        self.norm_eps = reconcile(Fact::NormEps, file, given.norm_eps, self.norm_eps)?;
+        if let Some(factor) = given.rope_factor {
             let fact = Fact::RopeFactor;
             if self.use_scaled_rope == Some(false) {
-                let said = "`use_scaled_rope` false".to_owned();
-                return Err(Error::Contradiction { fact, asked: text(factor), file, said });
+                let found = "`use_scaled_rope` false".to_owned();
+                return Err(Error::Contradiction { fact, given: number_text(factor), file, found });
             }
-            self.rope_scaling_factor = agreed(fact, file, Some(factor), self.rope_scaling_factor)?;
+            self.rope_scaling_factor = reconcile(fact, file, Some(factor), self.rope_scaling_factor)?;
             self.use_scaled_rope = Some(true);
         }
-        Ok(heads_asked)
+        Ok(heads_given)
     }
 
-    /// The number of model-parallel shards, when the shapes are those of one of several: its attention has
-    /// one of so many parts of the width that is asked for.
-    pub(in crate::code) fn shard_of(&self, tensors: &HashMap<&str, &Tensor>) -> Option<u64> {
-        let shape = |part: usize| match tensors.get(META.part(0, part).as_str())?.shape() {
+    /// The number of model-parallel shards, if the shapes are those of one of several shards: its attention
+    /// has that fraction of the full width.
+    pub(crate) fn shard_count(&self, tensors: &HashMap<&str, &Tensor>) -> Option<u64> {
+        let shape = |part| match tensors.get(META.weight(0, part).as_str())?.shape() {
             [rows, columns] => Some((*rows, *columns)),
             _ => None,
         };
-        // wq is cut across its rows, wo across its columns; the other dimension of each is the model's.
-        let (part, dim) = shape(0)?;
+        // Shards split the rows of wq and the columns of wo; the other dimension is the model's width.
+        let (part, dim) = shape(Part::Wq)?;
         let whole = match self.head_dim {
             None => dim,
             Some(head_dim) => self.n_heads?.checked_mul(head_dim)?,
         };
-        let of = whole.checked_div(part)?;
-        let exact = of.checked_mul(part)? == whole && shape(3)? == (dim, part);
-        (exact && of > 1).then_some(of)
+        let count = whole.checked_div(part)?;
+        let exact = count.checked_mul(part)? == whole && shape(Part::Wo)? == (dim, part);
+        (exact && count > 1).then_some(count)
     }
 
-    /// The same in a decoder's words.
-    pub(in crate::code) fn said(&self, tensors: &HashMap<&str, &Tensor>) -> Said {
-        let dim = tensors.get(META.part(0, 0).as_str()).and_then(|wq| wq.shape().get(1).copied());
+    /// What this document and the shape of the first matrix state.
+    pub(crate) fn facts(&self, tensors: &HashMap<&str, &Tensor>) -> Facts {
+        let dim = tensors.get(META.weight(0, Part::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
         let dim = self.dim.or(dim);
         let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));
         let factor = || self.rope_scaling_factor.unwrap_or(if by_32 { 32.0 } else { 8.0 });
         let unused = self.others.keys().filter(|key| !IGNORED.contains(&key.as_str()));
-        Said {
+        let note = |key: &String| Note::UnusedKeys { file: META.file, keys: vec![key.clone()] };
+        Facts {
             dim,
             n_layers: self.n_layers,
             n_heads: self.n_heads,
@@ -171,11 +173,11 @@ impl LlamaParams {
                 scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::by(factor())),
             },
             tied: true,
-            document: true,
-            heads_asked: false,
+            has_document: true,
+            heads_given: false,
             windows: Windows::default(),
             biases: Biases::default(),
-            notes: unused.map(|key| format!("{}: `{}` is not used", META.file, key.escape_debug())).collect(),
+            notes: unused.map(note).collect(),
         }
     }
 
@@ -184,7 +186,7 @@ impl LlamaParams {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "Python's int(2 * n / 3) and int(m * n) go through a float; a size that does not fit fits no tensor"
+        reason = "Python's int(2 * n / 3) and int(m * n) go through a float; a size that is cut off here does not match any tensor"
     )]
     fn hidden(&self, dim: u64) -> Option<u64> {
         if self.hidden_dim.is_some() {
@@ -212,11 +214,11 @@ mod tests {
     use super::*;
 
     fn hidden(json: &str, dim: u64) -> Option<u64> {
-        LlamaParams::from_json(json).expect("right").hidden(dim)
+        Params::from_json(json).expect("right").hidden(dim)
     }
 
     #[test]
-    fn the_feed_forward_width_is_metas() {
+    fn the_feed_forward_width_is_computed_as_meta_does() {
         assert_eq!(hidden(r#"{"multiple_of": 256}"#, 4096), Some(11008)); // 7B
         assert_eq!(hidden(r#"{"multiple_of": 4096, "ffn_dim_multiplier": 1.3}"#, 8192), Some(28672)); // 70B
         assert_eq!(hidden(r#"{"multiple_of": 1024, "ffn_dim_multiplier": 1.3}"#, 4096), Some(14336)); // 3.1 8B
@@ -227,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
-        let error = |json: &str| LlamaParams::from_json(json).expect_err("wrong").to_string();
+    fn impossible_values_are_rejected() {
+        let error = |json: &str| Params::from_json(json).expect_err("wrong").to_string();
         assert_eq!(error(r#"{"n_heads": 0}"#), "params.json: `n_heads` is 0, expected at least 1");
         assert_eq!(
             error(r#"{"norm_eps": -1e-5}"#),
@@ -236,10 +238,10 @@ mod tests {
         );
         assert_eq!(
             error(r#"{"moe": {"num_experts": 8}}"#),
-            "params.json: `moe` changes the result, and no forward here knows it"
+            "params.json: `moe` changes the result and is not supported"
         );
         assert!(error("{").starts_with("params.json: EOF while parsing"));
         assert!(error(r#"{"dim": "64"}"#).starts_with("params.json: invalid type"));
-        assert!(LlamaParams::from_json(r#"{"sliding_window": null, "moe": false}"#).is_ok());
+        assert!(Params::from_json(r#"{"sliding_window": null, "moe": false}"#).is_ok());
     }
 }

@@ -1,0 +1,35 @@
+//! An architecture: its names, and what its `config.json` means.
+
+use std::fmt;
+
+use crate::Result;
+use crate::documents::config::Config;
+use crate::facts::Facts;
+
+/// A model architecture that has a forward.
+pub struct Architecture {
+    pub(crate) name: &'static str,
+    pub(crate) class: &'static str,
+    /// Whether names and shapes say enough about it when there is no config.json.
+    pub(crate) works_without_config: bool,
+    /// What its config.json says.
+    pub(crate) facts: fn(&Config) -> Result<Facts>,
+}
+
+impl Architecture {
+    /// Its name, which is also `model_type` in its config.json, such as `llama`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The class of its module, such as `Llama`.
+    pub fn class(&self) -> &'static str {
+        self.class
+    }
+}
+
+impl fmt::Debug for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,359 @@
+//! `config.json`, as Hugging Face's `transformers` writes it.
+//!
+//! Facts: `LlamaConfig`, `MistralConfig`, `Qwen2Config`, `RotaryEmbeddingConfigMixin` and
+//! `modeling_rope_utils.py` in `transformers` 5.23.
+
+use serde_json::{Map, Value};
+
+use crate::facts::{Biases, Facts, Windows};
+use crate::given::{number_text, reconcile};
+use crate::layout::HUGGING_FACE;
+use crate::rope::{Rope, Scaling, THETA};
+use crate::{Error, Fact, Given, Note, Result};
+
+/// Keys that are read, or that do not change the result.
+const KNOWN: &[&str] = &[
+    "_attn_implementation_autoset",
+    "_name_or_path",
+    "architectures",
+    "attention_dropout",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "dtype",
+    "eos_token_id",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "id2label",
+    "initializer_range",
+    "intermediate_size",
+    "is_encoder_decoder",
+    "label2id",
+    "max_position_embeddings",
+    "max_sequence_length",
+    "model_type",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "original_max_position_embeddings",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "partial_rotary_factor",
+    "pretraining_tp",
+    "problem_type",
+    "return_dict",
+    "rms_norm_eps",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "tie_word_embeddings",
+    "torch_dtype",
+    "transformers_version",
+    "unk_token_id",
+    "use_cache",
+    "vocab_size",
+];
+
+/// The key of [`Scaling::old`].
+const OLD: &str = "original_max_position_embeddings";
+
+/// The document, or an object in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    file: &'static str,
+    /// The key of the object in the document and a dot; empty for the document itself.
+    prefix: String,
+    map: Map<String, Value>,
+}
+
+impl Config {
+    /// Reads the text of a `config.json`.
+    pub(crate) fn from_json(text: &str) -> Result<Self> {
+        let file = HUGGING_FACE.file;
+        let map = serde_json::from_str(text).map_err(|error| Error::Document { file, error })?;
+        Ok(Self { file, prefix: String::new(), map })
+    }
+
+    /// What is known without a `config.json`: at most the size of a head.
+    pub(crate) fn from_head_dim(head_dim: Option<u64>) -> Self {
+        let map = head_dim.map(|head_dim| ("head_dim".to_owned(), head_dim.into())).into_iter().collect();
+        Self { file: HUGGING_FACE.file, prefix: String::new(), map }
+    }
+
+    /// The value at `key`, unless it is `null`.
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Whether the key is there, even if its value is `null`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
+    fn path(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    /// The error that the value at `key` is `found` and not `expected`.
+    pub(crate) fn wrong(&self, key: &str, found: &impl ToString, expected: String) -> Error {
+        Error::Param { file: Some(self.file), key: self.path(key), found: found.to_string(), expected }
+    }
+
+    /// The error that `key` makes this a model without a forward here.
+    pub(crate) fn unknown(&self, key: &str) -> Error {
+        Error::UnknownParam { file: self.file, key: self.path(key) }
+    }
+
+    fn read<'v, T>(
+        &'v self,
+        key: &str,
+        as_type: impl Fn(&'v Value) -> Option<T>,
+        expected: &str,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        as_type(value).map(Some).ok_or_else(|| self.wrong(key, &shortened(value), expected.to_owned()))
+    }
+
+    /// The number at `key`, at least 1.
+    pub(crate) fn size(&self, key: &str) -> Result<Option<u64>> {
+        self.read(key, |value| value.as_u64().filter(|size| *size > 0), "a whole number of at least 1")
+    }
+
+    /// The number at `key`, at least 0.
+    pub(crate) fn count(&self, key: &str) -> Result<Option<u64>> {
+        self.read(key, Value::as_u64, "a whole number")
+    }
+
+    /// The number at `key`, above 0.
+    pub(crate) fn number(&self, key: &str) -> Result<Option<f64>> {
+        self.read(key, |value| value.as_f64().filter(|number| *number > 0.0), "a number above 0")
+    }
+
+    /// The flag at `key`; `false` if it is missing.
+    pub(crate) fn flag(&self, key: &str) -> Result<bool> {
+        Ok(self.read(key, Value::as_bool, "true or false")?.unwrap_or(false))
+    }
+
+    /// The text at `key`.
+    pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
+        self.read(key, Value::as_str, "a string")
+    }
+
+    fn object(&self, key: &str) -> Result<Self> {
+        let map = self.read(key, Value::as_object, "an object")?.cloned().unwrap_or_default();
+        Ok(Self { file: self.file, prefix: format!("{}{key}.", self.prefix), map })
+    }
+
+    /// For each layer, whether `layer_types` gives it a window; `None` without that key.
+    pub(crate) fn windowed(&self) -> Result<Option<Vec<bool>>> {
+        let Some(types) = self.read("layer_types", Value::as_array, "a list")? else { return Ok(None) };
+        let windowed = types.iter().map(|kind| match kind.as_str() {
+            Some("full_attention") => Ok(false),
+            Some("sliding_attention") => Ok(true),
+            _ => Err(self.wrong(
+                "layer_types",
+                &shortened(kind),
+                "\"full_attention\" and \"sliding_attention\"".to_owned(),
+            )),
+        });
+        windowed.collect::<Result<_>>().map(Some)
+    }
+
+    /// Fills in what the document omits. Returns whether the number of heads is given and not in the document.
+    ///
+    /// # Errors
+    /// When the document has another number.
+    pub(crate) fn fill_in(&mut self, given: &Given) -> Result<bool> {
+        let (heads, eps) = (HUGGING_FACE.keys.n_heads, "rms_norm_eps");
+        let heads_given = given.n_heads.is_some() && self.get(heads).is_none();
+        let n_heads = reconcile(Fact::Heads, self.file, given.n_heads, self.size(heads)?)?;
+        let norm_eps = reconcile(Fact::NormEps, self.file, given.norm_eps, self.number(eps)?)?;
+        let theta = reconcile(Fact::RopeTheta, self.file, given.rope_theta, self.rope_theta()?)?;
+        if let Some(factor) = given.rope_factor {
+            self.scale_rope(factor)?;
+        }
+        for (key, value) in [
+            (heads, n_heads.map(Value::from)),
+            (eps, norm_eps.map(Value::from)),
+            ("rope_theta", theta.map(Value::from)),
+        ] {
+            if let Some(value) = value {
+                self.map.insert(key.to_owned(), value);
+            }
+        }
+        Ok(heads_given)
+    }
+
+    /// Scales positions by a given factor, with Meta's constants for those that the document omits.
+    fn scale_rope(&mut self, factor: f64) -> Result<()> {
+        let fact = Fact::RopeFactor;
+        let key = self.rope_key().unwrap_or("rope_scaling");
+        let mut inner = self.object(key)?;
+        let (type_key, kind) = inner.rope_type()?;
+        if let Some(other) = kind.filter(|kind| *kind != "llama3") {
+            let found = format!("`{}` {other:?}", inner.path(type_key));
+            return Err(Error::Contradiction { fact, given: number_text(factor), file: self.file, found });
+        }
+        reconcile(fact, self.file, Some(factor), inner.number("factor")?)?;
+        let by = Scaling::by(factor);
+        let mut filled = vec![("factor", Value::from(by.factor))];
+        if kind.is_none() {
+            // One factor cannot be put into an object that has one entry for each kind of layer.
+            self.rope()?;
+            filled.extend([
+                ("rope_type", "llama3".into()),
+                ("low_freq_factor", by.low.into()),
+                ("high_freq_factor", by.high.into()),
+                (OLD, by.old.into()),
+            ]);
+        }
+        for (name, value) in filled {
+            if inner.get(name).is_none() {
+                inner.map.insert(name.to_owned(), value);
+            }
+        }
+        self.map.insert(key.to_owned(), Value::Object(inner.map));
+        Ok(())
+    }
+
+    /// The facts that all decoders state alike; `own` are the keys that the architecture reads in addition.
+    pub(crate) fn facts(&self, own: &[&str]) -> Result<Facts> {
+        if self.get("quantization_config").is_some() {
+            return Err(self.unknown("quantization_config"));
+        }
+        if let Some(act) = self.text("hidden_act")?.filter(|act| !matches!(*act, "silu" | "swish")) {
+            return Err(self.wrong("hidden_act", &format!("{act:?}"), "\"silu\"".to_owned()));
+        }
+        let vocab = match self.get("vocab_size").and_then(Value::as_i64) {
+            Some(-1) => None,
+            _ => self.size("vocab_size")?,
+        };
+        let unused = self.map.iter().filter(|(key, value)| {
+            !KNOWN.contains(&key.as_str()) && !own.contains(&key.as_str()) && !value.is_null()
+        });
+        let keys: Vec<String> = unused.map(|(key, _)| key.clone()).collect();
+        let note = (!keys.is_empty()).then_some(Note::UnusedKeys { file: self.file, keys });
+        Ok(Facts {
+            dim: self.size("hidden_size")?,
+            n_layers: self.size("num_hidden_layers")?,
+            n_heads: self.size(HUGGING_FACE.keys.n_heads)?,
+            n_kv_heads: self.size("num_key_value_heads")?,
+            head_dim: self.size("head_dim")?,
+            hidden: self.size("intermediate_size")?,
+            vocab,
+            norm_eps: self.number("rms_norm_eps")?.unwrap_or(1e-6),
+            rope: self.rope()?,
+            has_document: true,
+            heads_given: false,
+            tied: self.flag("tie_word_embeddings")?,
+            windows: Windows::default(),
+            biases: Biases::default(),
+            notes: note.into_iter().collect(),
+        })
+    }
+
+    /// `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that object or next to it.
+    fn rope(&self) -> Result<Rope> {
+        let theta = self.rope_theta()?;
+        let inner = self.rope_object()?;
+        for part in [Some(self), inner.as_ref()].into_iter().flatten() {
+            if part.number("partial_rotary_factor")?.is_some_and(|factor| factor < 1.0) {
+                return Err(part.unknown("partial_rotary_factor"));
+            }
+        }
+        let scaling = inner.map(|inner| self.rope_scaling(&inner)).transpose()?.flatten();
+        Ok(Rope { theta: theta.unwrap_or(THETA), scaling })
+    }
+
+    fn rope_theta(&self) -> Result<Option<f64>> {
+        match self.rope_object()?.map(|inner| inner.number("rope_theta")).transpose()?.flatten() {
+            Some(theta) => Ok(Some(theta)),
+            None => self.number("rope_theta"),
+        }
+    }
+
+    /// The key of the object that states how positions are scaled.
+    fn rope_key(&self) -> Option<&'static str> {
+        let filled = |key: &&str| self.get(key).is_some_and(|value| *value != serde_json::json!({}));
+        ["rope_scaling", "rope_parameters"].into_iter().find(filled)
+    }
+
+    fn rope_object(&self) -> Result<Option<Self>> {
+        self.rope_key().map(|key| self.object(key)).transpose()
+    }
+
+    /// In the object about positions: the key of the kind of scaling, and that kind.
+    fn rope_type(&self) -> Result<(&'static str, Option<&str>)> {
+        let key = if self.get("rope_type").is_some() { "rope_type" } else { "type" };
+        Ok((key, self.text(key)?))
+    }
+
+    fn rope_scaling(&self, inner: &Self) -> Result<Option<Scaling>> {
+        let (key, kind) = inner.rope_type()?;
+        match kind {
+            None if inner.map.values().any(Value::is_object) => Err(inner.unknown("rope_type")),
+            None | Some("default") => Ok(None),
+            Some("llama3") => {
+                let number = |key: &'static str| {
+                    let missing = || Error::MissingKey { file: self.file, key: inner.path(key) };
+                    inner.number(key)?.ok_or_else(missing)
+                };
+                let old = match (self.number(OLD)?, inner.number(OLD)?) {
+                    (Some(old), _) | (None, Some(old)) => Some(old),
+                    (None, None) => self.number("max_position_embeddings")?,
+                };
+                let old = old.map_or_else(|| number(OLD), Ok)?;
+                let scaling = Scaling {
+                    factor: number("factor")?,
+                    low: number("low_freq_factor")?,
+                    high: number("high_freq_factor")?,
+                    old,
+                };
+                if scaling.high <= scaling.low {
+                    let expected = format!("more than low_freq_factor {}", scaling.low);
+                    return Err(inner.wrong("high_freq_factor", &scaling.high, expected));
+                }
+                Ok(Some(scaling))
+            }
+            Some(other) => {
+                Err(inner.wrong(key, &format!("{other:?}"), "\"default\" or \"llama3\"".to_owned()))
+            }
+        }
+    }
+}
+
+/// A value as JSON, cut if it is long.
+fn shortened(value: &Value) -> String {
+    const SHOWN: usize = 40;
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rope_scaling_and_rope_parameters_mean_the_same() {
+        let rope = |text: &str| {
+            let config = Config::from_json(&format!("{{{text}}}")).expect("valid JSON");
+            config.facts(&[]).expect("valid values").rope
+        };
+        let llama3 = r#"{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192"#;
+        assert_eq!(rope(r#""rope_theta": 5e5"#), Rope { theta: 5e5, scaling: None });
+        let older = rope(&format!(r#""rope_theta": 5e5, "rope_scaling": {llama3}}}"#));
+        let newer = rope(&format!(r#""rope_parameters": {llama3}, "rope_theta": 5e5}}"#));
+        assert_eq!(older, newer);
+        assert_eq!(older.scaling.map(|scaling| scaling.factor), Some(32.0));
+        assert_eq!(
+            rope(r#""rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}"#),
+            Rope { theta: 7.0, scaling: None }
+        );
+        assert_eq!(rope(r#""rope_scaling": {}"#), Rope { theta: 10_000.0, scaling: None });
+    }
+}

@@ -1,0 +1,90 @@
+//! The facts about a decoder that a document or the caller states; every architecture translates into these.
+
+use crate::Note;
+use crate::layout::Part;
+use crate::rope::Rope;
+
+/// The facts about a decoder that a document or the caller states. The shapes of the tensors tell what is `None`.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) dim: Option<u64>,
+    pub(crate) n_layers: Option<u64>,
+    pub(crate) n_heads: Option<u64>,
+    pub(crate) n_kv_heads: Option<u64>,
+    pub(crate) head_dim: Option<u64>,
+    /// The width of the feed-forward layers.
+    pub(crate) hidden: Option<u64>,
+    pub(crate) vocab: Option<u64>,
+    pub(crate) norm_eps: f64,
+    pub(crate) rope: Rope,
+    /// Whether the embeddings are used as the output matrix if that has no tensor.
+    pub(crate) tied: bool,
+    /// Whether there is a document.
+    pub(crate) has_document: bool,
+    /// Whether the number of heads comes from the caller alone.
+    pub(crate) heads_given: bool,
+    pub(crate) windows: Windows,
+    pub(crate) biases: Biases,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// How far attention looks back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// The number of tokens that a token sees, itself among them; `None` means all.
+    pub size: Option<u64>,
+    /// The layers that have this window.
+    pub layers: Windowed,
+}
+
+impl Windows {
+    /// The window of a layer, in tokens; `None` means all tokens.
+    pub fn at(&self, layer: u64) -> Option<u64> {
+        self.size.filter(|_| self.layers.contains(layer))
+    }
+}
+
+/// Which layers have a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Windowed {
+    /// All of them.
+    #[default]
+    All,
+    /// This layer and all later ones.
+    From(u64),
+    /// One flag for each layer.
+    Listed(Vec<bool>),
+}
+
+impl Windowed {
+    fn contains(&self, layer: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::From(first) => layer >= *first,
+            Self::Listed(layers) => usize::try_from(layer).ok().and_then(|at| layers.get(at)) == Some(&true),
+        }
+    }
+}
+
+/// Which matrices have biases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Biases {
+    /// Those of queries, keys and values.
+    pub qkv: bool,
+    /// The output of attention.
+    pub output: bool,
+    /// The three of the feed-forward layer.
+    pub feed_forward: bool,
+}
+
+impl Biases {
+    /// Whether this part of a layer has one.
+    pub fn contains(self, part: Part) -> bool {
+        match part {
+            Part::Wq | Part::Wk | Part::Wv => self.qkv,
+            Part::Wo => self.output,
+            Part::W1 | Part::W2 | Part::W3 => self.feed_forward,
+            Part::AttentionNorm | Part::FfnNorm => false,
+        }
+    }
+}

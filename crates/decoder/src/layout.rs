@@ -1,0 +1,159 @@
+//! How Meta and Hugging Face name a decoder's tensors and sizes.
+
+use tensor::Tensor;
+
+/// How a family of checkpoints names tensors and sizes.
+#[derive(Debug)]
+pub struct Layout {
+    /// The document that states the sizes.
+    pub file: &'static str,
+    /// The keys of the sizes in that document.
+    pub keys: Keys,
+    /// The path of the token embeddings.
+    pub embedding: &'static str,
+    /// The path of the last norm.
+    pub norm: &'static str,
+    /// The path of the output matrix.
+    pub output: &'static str,
+    /// Whether rotation pairs the two halves of a head, instead of neighbouring numbers.
+    pub rotates_halves: bool,
+    /// What comes before the number of a layer.
+    layers: &'static str,
+    part_path: fn(Part) -> &'static str,
+}
+
+/// The keys of sizes in a document.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "each field is called as Meta calls the size")]
+pub struct Keys {
+    pub dim: &'static str,
+    pub n_layers: &'static str,
+    pub n_heads: &'static str,
+    pub n_kv_heads: &'static str,
+    pub head_dim: &'static str,
+    pub vocab: &'static str,
+}
+
+/// The parts of a layer that have weights, in the order and with the names of Meta's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Queries: `[n_heads × head_dim, dim]`.
+    Wq,
+    /// Keys: `[n_kv_heads × head_dim, dim]`.
+    Wk,
+    /// Values: `[n_kv_heads × head_dim, dim]`.
+    Wv,
+    /// The output of attention: `[dim, n_heads × head_dim]`.
+    Wo,
+    /// The gate of the feed-forward layer: `[hidden, dim]`.
+    W1,
+    /// The last matrix of the feed-forward layer: `[dim, hidden]`.
+    W2,
+    /// The matrix next to the gate: `[hidden, dim]`.
+    W3,
+    /// The norm before attention: `[dim]`.
+    AttentionNorm,
+    /// The norm before the feed-forward layer: `[dim]`.
+    FfnNorm,
+}
+
+impl Part {
+    /// All parts, in their order.
+    pub const ALL: [Self; 9] = [
+        Self::Wq,
+        Self::Wk,
+        Self::Wv,
+        Self::Wo,
+        Self::W1,
+        Self::W2,
+        Self::W3,
+        Self::AttentionNorm,
+        Self::FfnNorm,
+    ];
+}
+
+/// Meta's names.
+pub static META: Layout = Layout {
+    file: "params.json",
+    keys: Keys {
+        dim: "dim",
+        n_layers: "n_layers",
+        n_heads: "n_heads",
+        n_kv_heads: "n_kv_heads",
+        head_dim: "head_dim",
+        vocab: "vocab_size",
+    },
+    embedding: "tok_embeddings",
+    norm: "norm",
+    output: "output",
+    layers: "layers.",
+    part_path: |part| match part {
+        Part::Wq => "attention.wq",
+        Part::Wk => "attention.wk",
+        Part::Wv => "attention.wv",
+        Part::Wo => "attention.wo",
+        Part::W1 => "feed_forward.w1",
+        Part::W2 => "feed_forward.w2",
+        Part::W3 => "feed_forward.w3",
+        Part::AttentionNorm => "attention_norm",
+        Part::FfnNorm => "ffn_norm",
+    },
+    rotates_halves: false,
+};
+
+/// The names of Hugging Face's `…ForCausalLM`.
+pub static HUGGING_FACE: Layout = Layout {
+    file: "config.json",
+    keys: Keys {
+        dim: "hidden_size",
+        n_layers: "num_hidden_layers",
+        n_heads: "num_attention_heads",
+        n_kv_heads: "num_key_value_heads",
+        head_dim: "head_dim",
+        vocab: "vocab_size",
+    },
+    embedding: "model.embed_tokens",
+    norm: "model.norm",
+    output: "lm_head",
+    layers: "model.layers.",
+    part_path: |part| match part {
+        Part::Wq => "self_attn.q_proj",
+        Part::Wk => "self_attn.k_proj",
+        Part::Wv => "self_attn.v_proj",
+        Part::Wo => "self_attn.o_proj",
+        Part::W1 => "mlp.gate_proj",
+        Part::W2 => "mlp.down_proj",
+        Part::W3 => "mlp.up_proj",
+        Part::AttentionNorm => "input_layernorm",
+        Part::FfnNorm => "post_attention_layernorm",
+    },
+    rotates_halves: true,
+};
+
+impl Layout {
+    /// The name of a layer's weight.
+    pub fn weight(&self, layer: u64, part: Part) -> String {
+        format!("{}{layer}.{}.weight", self.layers, (self.part_path)(part))
+    }
+
+    /// The name of a layer's bias.
+    pub fn bias(&self, layer: u64, part: Part) -> String {
+        format!("{}{layer}.{}.bias", self.layers, (self.part_path)(part))
+    }
+
+    /// The first name that identifies this layout and that `tensors` do not have.
+    pub(crate) fn missing_from(&self, tensors: &[(String, Tensor)]) -> Option<String> {
+        let signs = [self.weight(0, Part::Wq), format!("{}.weight", self.embedding)];
+        signs.into_iter().find(|sign| !tensors.iter().any(|(name, _)| name == sign))
+    }
+
+    /// The number of the layer that a tensor belongs to.
+    pub(crate) fn layer_number(&self, name: &str) -> Option<u64> {
+        name.strip_prefix(self.layers)?.split('.').next()?.parse().ok()
+    }
+
+    /// Whether a tensor holds the frequencies of positions, which the forward computes itself.
+    pub(crate) fn is_frequencies(name: &str) -> bool {
+        name == "rope.freqs" || name.ends_with("rotary_emb.inv_freq")
+    }
+}

@@ -1,0 +1,46 @@
+//! What documents, tensor names and shapes say about a decoder-only language model.
+//!
+//! [`detect`] and [`named`] read Meta's `params.json` or Hugging Face's `config.json`, compare them with the
+//! shapes of the tensors, and return a [`Decoder`]: its sizes, rotary positions, windows and biases, and which
+//! tensor is which weight. Both the TorchScript text and any other implementation of the forward pass can be
+//! built from it.
+//!
+//! ```
+//! use tensor::{Dtype, Storage, Tensor};
+//!
+//! let storage = Storage::owned(vec![0; 24]);
+//! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
+//! let found = decoder::detect(&[("fc.weight".to_owned(), tensor)], &decoder::Options::default())?;
+//! let decoder::Detected::Weights { why, .. } = found else { panic!("one matrix is not a language model") };
+//! assert_eq!(why, decoder::WhyWeights::NoArchitecture);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Facts: `model.py` and `args.py` in Meta's `llama-models` 0.3.0, the configuration and modeling files of
+//! Hugging Face's `transformers` 5.23; each file names those it follows.
+
+mod architecture;
+mod choose;
+mod documents;
+mod error;
+mod facts;
+mod given;
+mod layout;
+mod llama;
+mod mistral;
+mod note;
+mod qwen2;
+mod rope;
+mod sizes;
+mod why;
+
+pub use architecture::Architecture;
+pub use choose::{Detected, Documents, Options, architectures, detect, named};
+pub use error::{Error, Fact, Result};
+pub use facts::{Biases, Windowed, Windows};
+pub use given::Given;
+pub use layout::{HUGGING_FACE, Keys, Layout, META, Part};
+pub use note::Note;
+pub use rope::{Rope, Scaling};
+pub use sizes::{Assignment, Decoder, Weight};
+pub use why::WhyWeights;

@@ -1,0 +1,17 @@
+//! LLaMA: Hugging Face's `LlamaForCausalLM`. Meta's own files are read by `documents/params.rs`.
+//!
+//! Facts: `modeling_llama.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts};
+
+pub(crate) static LLAMA: Architecture =
+    Architecture { name: "llama", class: "Llama", works_without_config: true, facts };
+
+fn facts(config: &Config) -> Result<Facts> {
+    let attention = config.flag("attention_bias")?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
+    Ok(Facts { biases, ..config.facts(&["attention_bias", "mlp_bias"])? })
+}

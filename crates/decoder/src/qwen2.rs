@@ -1,0 +1,47 @@
+//! Qwen2: LLaMA with biases of queries, keys and values, whose upper layers may have a window.
+//!
+//! Facts: `configuration_qwen2.py` and `modeling_qwen2.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts, Windowed, Windows};
+
+pub(crate) static QWEN2: Architecture =
+    Architecture { name: "qwen2", class: "Qwen2", works_without_config: false, facts };
+
+/// The defaults of the two keys.
+const WINDOW: u64 = 4096;
+const FIRST_WINDOWED_LAYER: u64 = 28;
+
+const OWN: &[&str] = &["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
+
+fn facts(config: &Config) -> Result<Facts> {
+    let window = if config.has("sliding_window") { config.size("sliding_window")? } else { Some(WINDOW) };
+    let on = config.flag("use_sliding_window")?;
+    let first = config.count("max_window_layers")?.unwrap_or(FIRST_WINDOWED_LAYER);
+    let listed = config.windowed()?;
+    if !on && listed.as_ref().is_some_and(|layers| layers.contains(&true)) {
+        let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
+        return Err(config.wrong("use_sliding_window", &on, expected));
+    }
+    let layers = listed.map_or(Windowed::From(first), Windowed::Listed);
+    let size = window.filter(|_| on);
+    let biases = Biases { qkv: true, ..Biases::default() };
+    Ok(Facts { windows: Windows { size, layers }, biases, ..config.facts(OWN)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_no_window_unless_config_json_turns_it_on() {
+        let windows = |text: &str| facts(&Config::from_json(text).expect("valid")).expect("valid").windows;
+        assert_eq!(windows(r#"{"sliding_window": 7}"#).size, None);
+        assert_eq!(windows(r#"{"use_sliding_window": true}"#).size, Some(4096));
+        let on = windows(r#"{"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0}"#);
+        assert_eq!(on.size, Some(7));
+        assert!(matches!(on.layers, Windowed::From(0)));
+    }
+}

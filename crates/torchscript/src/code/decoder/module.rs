@@ -1,0 +1,111 @@
+//! The module that runs a decoder: its attributes, and the text with its gaps filled.
+
+use decoder::{Biases, Decoder, Part, Scaling, Weight};
+use tensor::Tensor;
+
+use super::{ports, text};
+use crate::code::state;
+use crate::module::{TensorId, Value};
+use crate::{Converted, Error, Kind, Note, Result};
+
+/// A module that runs: `tokens` int64 [batch, seq] → `logits` float32 [batch, seq, vocab]. With `keep_extra`,
+/// tensors that it does not use stay in its `state_dict`.
+///
+/// # Errors
+/// When the tensors are not the decoder's, or TorchScript cannot express a name, a tensor or a size.
+pub(in crate::code) fn module(
+    decoder: &Decoder,
+    tensors: &[(String, Tensor)],
+    keep_extra: bool,
+) -> Result<Converted> {
+    let assignment = decoder.assign(tensors, keep_extra)?;
+    let mut notes: Vec<Note> = assignment.notes.into_iter().map(Note::Decoder).collect();
+    let rope = decoder.rope();
+    let scaled = rope.scaling.unwrap_or(Scaling::by(1.0));
+    let windows = decoder.windows();
+    let windowed = |layer| i64::from(windows.at(layer).is_some());
+    let number = |name: &str, value| (name.to_owned(), Value::Float(value));
+    let size = |name: &str, value: u64| {
+        let value =
+            i64::try_from(value).map_err(|_| Error::TooLarge { tensor: name.to_owned(), number: value })?;
+        Ok::<_, Error>((name.to_owned(), Value::Int(value)))
+    };
+    let own = vec![
+        ("__tensors__".to_owned(), Value::Lists(lists(&assignment.weights))),
+        size("vocab", decoder.vocab())?,
+        size("head_dim", decoder.head_dim())?,
+        size("n_kv_heads", decoder.n_kv_heads())?,
+        number("norm_eps", decoder.norm_eps()),
+        number("rope_theta", rope.theta),
+        ("rope_scaled".to_owned(), Value::Bool(rope.scaling.is_some())),
+        number("rope_factor", scaled.factor),
+        number("rope_low", scaled.low),
+        number("rope_high", scaled.high),
+        number("rope_old", scaled.old),
+        size("window", windows.size.unwrap_or(0))?,
+        ("windowed".to_owned(), Value::Ints((0..decoder.n_layers()).map(windowed).collect())),
+        // An attribute, because the fuser of 2.0.1 would take over a concatenation along a constant.
+        size("cat_dim", 1)?,
+    ];
+    let architecture = decoder.architecture();
+    let (forward, functions) = (forward(decoder.biases()), functions(decoder.layout().rotates_halves));
+    let (archive, more) = state::archive(tensors, architecture.class(), &forward, &functions, own)?;
+    let (inputs, outputs) = ports::ports(decoder);
+    notes.extend(more);
+    let kind = Kind::Model { name: architecture.name() };
+    Ok(Converted { archive, inputs, outputs, notes, kind, why: None })
+}
+
+fn forward(biases: Biases) -> String {
+    let mut out = text::FORWARD.to_owned();
+    for part in Part::ALL {
+        let list = weights_list(part);
+        for x in ["x", "y", "o", "g"] {
+            let call = text::linear(list, biases.contains(part).then(|| biases_list(part)).as_deref(), x);
+            out = out.replace(&format!("{{linear {list} {x}}}"), &call);
+        }
+    }
+    out
+}
+
+fn functions(rotates_halves: bool) -> String {
+    let (split, dim) = if rotates_halves { ("2, -1", "-2") } else { ("-1, 2", "-1") };
+    text::FUNCTIONS.replace("{split}", split).replace("{dim}", dim)
+}
+
+/// The weights as the text finds them: one list for each part of the layers, and one for those outside of them.
+fn lists(weights: &[(Weight, usize)]) -> Vec<(String, Vec<TensorId>)> {
+    let mut lists: Vec<(String, Vec<TensorId>)> = Vec::new();
+    for (weight, index) in weights {
+        let list = match *weight {
+            Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
+            Weight::Layer { part, .. } => weights_list(part).to_owned(),
+            Weight::Bias { part, .. } => biases_list(part),
+        };
+        match lists.iter_mut().find(|(known, _)| *known == list) {
+            Some((_, ids)) => ids.push(TensorId(*index)),
+            None => lists.push((list, vec![TensorId(*index)])),
+        }
+    }
+    lists
+}
+
+/// The list in the text that holds this part's weights of all layers.
+fn weights_list(part: Part) -> &'static str {
+    match part {
+        Part::Wq => "wq",
+        Part::Wk => "wk",
+        Part::Wv => "wv",
+        Part::Wo => "wo",
+        Part::W1 => "w1",
+        Part::W2 => "w2",
+        Part::W3 => "w3",
+        Part::AttentionNorm => "attention_norm",
+        Part::FfnNorm => "ffn_norm",
+    }
+}
+
+/// The list in the text that holds this part's biases of all layers.
+fn biases_list(part: Part) -> String {
+    weights_list(part).replacen('w', "b", 1)
+}

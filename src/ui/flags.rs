@@ -1,0 +1,24 @@
+//! Which command-line flag gives a fact or follows from a note of the libraries, which do not know any flags.
+
+use decoder::Fact;
+use torchscript::Note;
+
+/// The flag that gives a fact.
+pub(crate) fn option(fact: Fact) -> &'static str {
+    match fact {
+        Fact::Heads => "--n-heads",
+        Fact::RopeTheta => "--rope-theta",
+        Fact::RopeFactor => "--rope-factor",
+        Fact::NormEps => "--norm-eps",
+    }
+}
+
+/// A note, and the flag that helps if there is one.
+pub(crate) fn note(note: &Note) -> String {
+    match note {
+        Note::Decoder(decoder::Note::NamesOfLlama) => {
+            format!("{note}; `--arch llama` says what else it needs to run")
+        }
+        note => note.to_string(),
+    }
+}
