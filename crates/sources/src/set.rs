@@ -111,10 +111,9 @@ impl Sources {
             Kind::Indexed { index, .. } => torch_import::union(shards, Some(index)),
             Kind::ModelParallel => {
                 let sizes = match self.documents.params()? {
-                    Some(text) => ModelSizes::from_json(text).map_err(|reason| Error::Params {
-                        folder: folder(&self.path).to_owned(),
-                        reason: Box::new(reason),
-                    })?,
+                    Some(text) => {
+                        ModelSizes::from_json(text).map_err(|reason| Error::set(&self.path, reason))?
+                    }
                     None => ModelSizes::default(),
                 };
                 torch_import::model_parallel(shards, &sizes)
