@@ -16,7 +16,6 @@ use torch_import::{Checkpoint, Format, Risk};
 use torchscript::{Converted, Kind};
 use zip_layout::Content;
 
-
 use crate::cli::{self, Torch, Usage};
 use crate::inspect::Totals;
 use crate::merge;

@@ -17,8 +17,8 @@ use crate::cli;
 use crate::cli::Usage;
 use crate::inspect_carton;
 use crate::terminal::{self, BOLD, DIM, bytes, count, safe};
-use sources::Sources;
 use crate::values::{self, hex};
+use sources::Sources;
 
 /// Version of the object that `--json` prints.
 const SCHEMA_VERSION: u32 = 1;

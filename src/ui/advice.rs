@@ -5,6 +5,7 @@
 use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
 
+use sources::{Candidate, Contents};
 use store::{Error, Remote, Scheme, folder};
 
 use super::shell::{quoted, quoted_text};
@@ -53,22 +54,67 @@ fn sources_text(error: &sources::Error) -> String {
             format!("; convert each: for f in {}; do torch2carton \"$f\"; done", pattern(paths))
         }
         Error::Distributed { folder } => format!(
-            "; first: python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt",
+            "; first run `python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt`",
             quoted(folder)
         ),
-        Error::DeepSpeed { folder, script } => {
-            let script = script.as_deref().unwrap_or(Path::new("zero_to_fp32.py"));
-            format!("; first: python {} {} out", quoted(script), quoted(folder))
+        Error::DeepSpeed { found, candidates, .. } => {
+            let script = match &found.script {
+                Some(script) => quoted(script),
+                None => "-m deepspeed.utils.zero_to_fp32".to_owned(),
+            };
+            let tag = found.tag.as_ref().map_or_else(String::new, |tag| format!(" -t {}", quoted_text(tag)));
+            let instead = match candidates.as_slice() {
+                [] => String::new(),
+                candidates => format!("; if the training wrote them whole too, {}", one_of(candidates)),
+            };
+            format!("; first run `python {script} {} out{tag}`{instead}", quoted(&found.folder))
         }
-        Error::Several { candidates, .. } => {
-            let command =
-                |candidate: &sources::Candidate| format!("`torch2carton {}`", arguments(&candidate.paths));
-            format!("; run one of {}", candidates.iter().map(command).collect::<Vec<_>>().join(", "))
-        }
-        Error::Original { original, .. } => format!(": run `torch2carton {}`", quoted(original)),
+        Error::Several { candidates, .. } => format!("; {}", one_of(candidates)),
+        Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
+            Some(advice) => format!("; {advice}"),
+            None => String::new(),
+        },
         _ => String::new(),
     };
     format!("{error}{advice}")
+}
+
+/// What to do about a folder that holds something else.
+fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
+    match contents {
+        Contents::Pipeline { folders } | Contents::Folders { folders } => {
+            let paths = folders.iter().map(|name| vec![folder.join(name)]);
+            let candidates: Vec<Candidate> = paths.map(|paths| Candidate { paths }).collect();
+            Some(one_of(&candidates))
+        }
+        Contents::Other { .. } => Some("pass the checkpoint that it was made from".to_owned()),
+        Contents::TrainingState { files } => {
+            let mut models = files.iter().filter(|name| name.ends_with("model_states.pt"));
+            match (models.next(), models.next()) {
+                (Some(model), None) => {
+                    let model = quoted(&folder.join(model));
+                    Some(format!("run `torch2carton {model}` to convert the model's part of it"))
+                }
+                _ => None,
+            }
+        }
+        Contents::Documents { git: true, .. } => Some("fetch them with `git lfs pull`".to_owned()),
+        Contents::Documents { git: false, .. } => {
+            Some("download them too, such as with `hf download OWNER/MODEL`".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The commands that convert one of the checkpoints.
+fn one_of(candidates: &[Candidate]) -> String {
+    const SHOWN: usize = 4;
+    let command = |candidate: &Candidate| format!("`torch2carton {}`", arguments(&candidate.paths));
+    let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
+    match commands.as_slice() {
+        [one] => format!("run {one}"),
+        several => format!("run one of {}", several.join(", ")),
+    }
 }
 
 /// Paths as a shell reads them back.

@@ -114,7 +114,9 @@ fn carton(root: &Path, urls: &[String]) {
     let absent = vec![("model/weights".to_owned(), sha256)];
     let links = Some(links.to_toml().expect("TOML holds it"));
     let mut out = std::fs::File::create(root.join("s.carton")).expect("a temporary folder");
-    Carton { files, absent, links }.write(&mut out, &mut |_| std::ops::ControlFlow::Continue(())).expect("they make a carton");
+    Carton { files, absent, links }
+        .write(&mut out, &mut |_| std::ops::ControlFlow::Continue(()))
+        .expect("they make a carton");
 }
 
 /// What `resolve` with `args` does with a carton that has these URLs. Where it fails, nothing is written.

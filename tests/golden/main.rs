@@ -8,6 +8,7 @@ mod carton_tools;
 mod cartons;
 mod checkpoints;
 mod downloads;
+mod folders;
 mod hostile;
 mod pickles;
 mod program;

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use store::folder;
 use crate::{Error, Result};
+use store::folder;
 
 /// The tokenizer of Meta's models. It may be one folder higher, where it serves several sizes.
 const TOKENIZER: &str = "tokenizer.model";

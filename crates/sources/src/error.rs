@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::contents::{Contents, listed};
+use crate::deepspeed::DeepSpeed;
 use crate::documents::DOCUMENT_MAX;
 use store::{file_name, folder};
 
@@ -48,16 +50,8 @@ pub enum Error {
         /// What does not fit.
         reason: Box<torch_import::Error>,
     },
-    /// `params.json` cannot be read.
-    #[error("{reason}")]
-    Params {
-        /// The folder with the document.
-        folder: PathBuf,
-        /// What is wrong with it.
-        reason: Box<torch_import::Error>,
-    },
     /// No path was given.
-    #[error("there is no file in the set")]
+    #[error("no path was given")]
     NoPaths,
     /// There is nothing at a path.
     #[error("there is no file {}", path.display())]
@@ -90,7 +84,7 @@ pub enum Error {
         file: String,
     },
     /// Two files of a set have the same number.
-    #[error("{} and {} have one number, {number}", first.display(), second.display())]
+    #[error("{} and {} have the same number, {number}", first.display(), second.display())]
     SameNumber {
         /// One file.
         first: PathBuf,
@@ -100,7 +94,7 @@ pub enum Error {
         number: usize,
     },
     /// A file of a numbered set is not there.
-    #[error("{} is missing: {found} of its set are here", path.display())]
+    #[error("{} is missing: the folder has {found} of its set's files", path.display())]
     MissingShard {
         /// Where the file should be.
         path: PathBuf,
@@ -108,7 +102,7 @@ pub enum Error {
         found: usize,
     },
     /// A file has a higher number than its set has files.
-    #[error("{} is one shard too many: its name says {of}", path.display())]
+    #[error("{} is one shard too many: its name says that there are {of}", path.display())]
     ExtraShard {
         /// The file.
         path: PathBuf,
@@ -121,13 +115,15 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
-    /// A folder that `DeepSpeed`'s `ZeRO` wrote: the weights are in the state of the optimizer, split over files.
-    #[error("{} is a DeepSpeed ZeRO checkpoint", folder.display())]
+    /// A folder that `DeepSpeed` wrote with `ZeRO`: the weights are in the state of the optimizer, split over files.
+    #[error("{} is a DeepSpeed ZeRO checkpoint, whose weights are split over files", folder.display())]
     DeepSpeed {
-        /// The folder.
+        /// The folder that was given.
         folder: PathBuf,
-        /// `DeepSpeed`'s `zero_to_fp32.py`, where it is there.
-        script: Option<PathBuf>,
+        /// What `DeepSpeed`'s own script takes.
+        found: DeepSpeed,
+        /// Files with the whole model in the same folder, if the training wrote them too.
+        candidates: Vec<Candidate>,
     },
     /// A folder holds several checkpoints, and none of them is preferred.
     #[error("{} holds {} checkpoints", folder.display(), candidates.len())]
@@ -137,27 +133,13 @@ pub enum Error {
         /// The checkpoints.
         candidates: Vec<Candidate>,
     },
-    /// A folder holds no checkpoint, but its sub-folder `original` may: Hugging Face's copies of Meta's models.
-    #[error("{} holds no checkpoint at its top level, but original/ is there", folder.display())]
-    Original {
-        /// The folder.
-        folder: PathBuf,
-        /// The sub-folder.
-        original: PathBuf,
-    },
-    /// A folder holds the state of a training, without the weights.
-    #[error("{} holds no checkpoint, only {files} files of a training's state", folder.display())]
-    TrainingState {
-        /// The folder.
-        folder: PathBuf,
-        /// The number of files of that state.
-        files: usize,
-    },
     /// A folder holds no checkpoint.
-    #[error("{} holds no checkpoint", folder.display())]
+    #[error("{} {contents}", folder.display())]
     NoCheckpoint {
         /// The folder.
         folder: PathBuf,
+        /// What it holds instead.
+        contents: Contents,
     },
 }
 
@@ -189,13 +171,5 @@ fn with_path(path: &Path, reason: &torch_import::Error) -> String {
 
 /// Paths as part of a sentence.
 fn list(paths: &[PathBuf]) -> String {
-    const SHOWN: usize = 3;
-    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    match names.as_slice() {
-        [all @ .., last] if all.len() < SHOWN => format!("{} and {last}", all.join(", ")),
-        names => {
-            let first = names.get(..SHOWN).unwrap_or_default();
-            format!("{} and {} more", first.join(", "), names.len().saturating_sub(SHOWN))
-        }
-    }
+    listed(&paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use torch_import::Index;
 
-use store::{file_name, folder};
 use crate::numbering::{Numbering, shard};
 use crate::set::Kind;
 use crate::{Error, Result, Sources, documents};
+use store::{file_name, folder};
 
 /// The end of an index's name.
 pub(crate) const INDEX: &str = ".index.json";

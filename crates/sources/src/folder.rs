@@ -2,38 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::find::{INDEX, indexed, numbered};
 use store::file_name;
+
+use crate::contents::Contents;
+use crate::deepspeed::DeepSpeed;
+use crate::find::{indexed, numbered};
+use crate::listing::Listing;
 use crate::numbering::Numbering;
 use crate::{Error, Note, Result, Sources};
-
-/// The ends of checkpoints' names.
-const EXTENSIONS: &[&str] = &[
-    ".safetensors",
-    ".bin",
-    ".pth",
-    ".pt",
-    ".ckpt",
-    ".th",
-    ".torch",
-    ".pkl",
-    ".pickle",
-    ".pth.tar",
-    ".pt.tar",
-];
-/// Files next to a checkpoint that belong to its training.
-const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "rng_state"];
-const TRAINING: &[&str] = &["scaler.pt", "training_args.bin"];
-const TRAINING_ENDS: &[&str] = &["_states.pt"];
-/// Where Hugging Face's copies of Meta's models keep Meta's own files.
-const ORIGINAL: &str = "original";
-
-/// The names in a folder.
-struct Listing {
-    folder: PathBuf,
-    /// Files, sorted.
-    names: Vec<String>,
-}
 
 /// One checkpoint that the folder may mean.
 struct Candidate {
@@ -60,7 +36,20 @@ impl Candidate {
         }
     }
 
-    /// Whether all of its files are of this extension.
+    /// Whether it is a model by its name, whatever else is in the folder.
+    fn is_whole_model(&self) -> bool {
+        match self.kind {
+            Kind::Index(..) | Kind::Set => true,
+            Kind::File => self.members.iter().all(|name| is_whole_model(name)),
+        }
+    }
+
+    /// Whether it is one of Meta's or Mistral's own files, which their copies at Hugging Face keep.
+    fn is_consolidated(&self) -> bool {
+        self.members.iter().all(|name| name.starts_with("consolidated"))
+    }
+
+    /// Whether all of its files have this extension.
     fn is_of(&self, extension: &str) -> bool {
         self.members.iter().all(|name| name.ends_with(extension))
     }
@@ -74,10 +63,16 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
     let left_alone = listing.left_alone(&candidates);
     let mut notes = Vec::new();
     let chosen = match candidates.as_slice() {
-        [] => return Err(listing.nothing()),
+        [] => {
+            let contents = Contents::find(&listing);
+            return Err(Error::NoCheckpoint { folder: listing.folder, contents });
+        }
         [_] => 0,
         several => {
-            let Some(chosen) = preferred(several) else { return Err(listing.tie(several)) };
+            let Some(chosen) = preferred(several) else {
+                let candidates = several.iter().map(|candidate| listing.public(candidate)).collect();
+                return Err(Error::Several { folder: listing.folder, candidates });
+            };
             let names = several.iter().enumerate().map(|(index, candidate)| (index, candidate.name()));
             let (used, others): (Vec<_>, Vec<_>) = names.partition(|(index, _)| *index == chosen);
             let used = used.into_iter().map(|(_, name)| name).collect();
@@ -101,57 +96,39 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
     Ok(sources)
 }
 
-/// Which of several candidates is read: one in safetensors files, where all others are older forms of it.
+/// Which of several candidates is read: one in safetensors files where all others are `.bin` files, which are an older
+/// form of it, or one with Hugging Face's names where all others are that or `consolidated` files.
 fn preferred(candidates: &[Candidate]) -> Option<usize> {
-    let mut safe = candidates.iter().enumerate().filter(|(_, candidate)| candidate.is_of(".safetensors"));
-    let (chosen, _) = safe.next()?;
-    let mut others = candidates.iter().enumerate().filter(|(index, _)| *index != chosen);
-    others.all(|(_, other)| other.is_of(".bin")).then_some(chosen)
+    let safe = |candidate: &Candidate| candidate.is_of(".safetensors");
+    let hugging_face = |candidate: &Candidate| safe(candidate) && !candidate.is_consolidated();
+    let older = |candidate: &Candidate| candidate.is_of(".bin");
+    let only = |chosen: &dyn Fn(&Candidate) -> bool, rest: &dyn Fn(&Candidate) -> bool| {
+        let index = candidates.iter().position(chosen)?;
+        let mut others = candidates.iter().enumerate().filter(|(other, _)| *other != index);
+        others.all(|(_, other)| rest(other)).then_some(index)
+    };
+    only(&safe, &older).or_else(|| only(&hugging_face, &|other| older(other) || other.is_consolidated()))
 }
 
 impl Listing {
-    fn read(folder: &Path) -> Result<Self> {
-        let io = |reason| Error::Io { path: folder.to_owned(), reason };
-        let mut names = Vec::new();
-        for entry in folder.read_dir().map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            // A name that is not UTF-8 is not one of those below.
-            if let Some(name) = path.file_name().and_then(|name| name.to_str())
-                && path.is_file()
-            {
-                names.push(name.to_owned());
-            }
-        }
-        names.sort();
-        Ok(Self { folder: folder.to_owned(), names })
-    }
-
     /// Refuses folders that other programs turn into one file.
     fn refuse_others(&self) -> Result<()> {
-        if self.names.iter().any(|name| name == ".metadata" || name.ends_with(".distcp")) {
+        if self.files.iter().any(|name| name == ".metadata" || name.ends_with(".distcp")) {
             return Err(Error::Distributed { folder: self.folder.clone() });
         }
-        let zero = |name: &String| name.contains("zero_pp_rank_") && name.ends_with("_optim_states.pt");
-        let script = self.names.iter().any(|name| name == "zero_to_fp32.py");
-        if script || self.names.iter().any(zero) {
-            let script = script.then(|| self.folder.join("zero_to_fp32.py"));
-            return Err(Error::DeepSpeed { folder: self.folder.clone(), script });
-        }
-        Ok(())
-    }
-
-    fn checkpoints(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(String::as_str).filter(|name| is_checkpoint(name))
+        let Some(found) = DeepSpeed::find(self) else { return Ok(()) };
+        // Older versions of `transformers` save empty tensors next to the state, so a person has to decide.
+        let candidates = self.candidates().unwrap_or_default();
+        let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());
+        let candidates = candidates.map(|candidate| self.public(candidate)).collect();
+        Err(Error::DeepSpeed { folder: self.folder.clone(), found, candidates })
     }
 
     /// All checkpoints that the folder may mean. A file of any name is one when there is nothing else.
     fn candidates(&self) -> Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
         let mut listed: Vec<String> = Vec::new();
-        for index in self.names.iter().filter(|name| name.ends_with(INDEX)) {
-            if !is_checkpoint(index.strip_suffix(INDEX).unwrap_or_default()) {
-                continue;
-            }
+        for index in self.indexes() {
             let path = self.folder.join(index);
             let sources = indexed(&path)?;
             let members: Vec<String> = sources.files.iter().map(|path| file_name(path)).collect();
@@ -171,11 +148,7 @@ impl Listing {
         candidates.extend(sets.into_iter().map(|(_, members)| Candidate { members, kind: Kind::Set }));
         let file = |name: &str| Candidate { members: vec![name.to_owned()], kind: Kind::File };
         let alone = || rest.iter().filter(|name| Numbering::from_name(name).is_none());
-        candidates.extend(
-            alone()
-                .filter(|name| name.ends_with(".safetensors") || **name == "pytorch_model.bin")
-                .map(|name| file(name)),
-        );
+        candidates.extend(alone().filter(|name| is_whole_model(name)).map(|name| file(name)));
         if candidates.is_empty() {
             candidates.extend(alone().map(|name| file(name)));
         }
@@ -189,52 +162,20 @@ impl Listing {
         (!files.is_empty()).then_some(Note::LeftAlone { files })
     }
 
-    fn tie(&self, candidates: &[Candidate]) -> Error {
-        let paths = |candidate: &Candidate| match &candidate.kind {
-            Kind::Index(path, _) => vec![path.clone()],
-            Kind::File | Kind::Set => candidate.members.iter().map(|name| self.folder.join(name)).collect(),
-        };
-        let candidates = candidates.iter().map(|candidate| crate::Candidate { paths: paths(candidate) });
-        Error::Several { folder: self.folder.clone(), candidates: candidates.collect() }
-    }
-
-    fn nothing(&self) -> Error {
-        let folder = self.folder.clone();
-        let original = folder.join(ORIGINAL);
-        if original.is_dir() {
-            return Error::Original { folder, original };
-        }
-        match self.names.iter().filter(|name| is_training(name)).count() {
-            0 => Error::NoCheckpoint { folder },
-            files => Error::TrainingState { folder, files },
+    /// A candidate as a caller can use it.
+    fn public(&self, candidate: &Candidate) -> crate::Candidate {
+        crate::Candidate {
+            paths: match &candidate.kind {
+                Kind::Index(path, _) => vec![path.clone()],
+                Kind::File | Kind::Set => {
+                    candidate.members.iter().map(|name| self.folder.join(name)).collect()
+                }
+            },
         }
     }
 }
 
-fn is_checkpoint(name: &str) -> bool {
-    !name.starts_with('.')
-        && EXTENSIONS.iter().any(|extension| name.ends_with(extension))
-        && !is_training(name)
-}
-
-fn is_training(name: &str) -> bool {
-    TRAINING.contains(&name)
-        || TRAINING_STARTS.iter().any(|start| name.starts_with(start))
-        || TRAINING_ENDS.iter().any(|end| name.ends_with(end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_of_a_training_is_not_a_checkpoint() {
-        for name in ["optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state_0.pth"] {
-            assert!(!is_checkpoint(name), "{name}");
-        }
-        assert!(!is_checkpoint("mp_rank_00_model_states.pt"));
-        assert!(!is_checkpoint("training_args.bin"));
-        assert!(is_checkpoint("net.pth.tar"));
-        assert!(!is_checkpoint("tokenizer.model"));
-    }
+/// Whether a file in a folder is a model by its name, whatever else is there.
+fn is_whole_model(name: &str) -> bool {
+    name.ends_with(".safetensors") || name == "pytorch_model.bin"
 }

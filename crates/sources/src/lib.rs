@@ -33,15 +33,20 @@
 //! files.
 
 mod companions;
+mod contents;
+mod deepspeed;
 mod documents;
 mod error;
 mod find;
 mod folder;
+mod listing;
 mod note;
 mod numbering;
 mod set;
 
 pub use companions::{Companion, companions, has_tokenizer};
+pub use contents::Contents;
+pub use deepspeed::DeepSpeed;
 pub use documents::{DOCUMENT_MAX, Documents};
 pub use error::{Candidate, Error, Result};
 pub use note::Note;

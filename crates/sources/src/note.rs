@@ -33,7 +33,7 @@ impl fmt::Display for Note {
             Self::Chosen { used, others } => write!(f, "using {used}, not {}", others.join(" or ")),
             Self::LeftAlone { files } => {
                 let verb = if files.len() == 1 { "is" } else { "are" };
-                write!(f, "{} {verb} left alone", files.join(", "))
+                write!(f, "{} {verb} not used", files.join(", "))
             }
             Self::Container { file: Some(file), note } => write!(f, "{file}: {note}"),
             Self::Container { file: None, note } => write!(f, "{note}"),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use torch_import::{Checkpoint, Container, Index, ModelSizes, Shard};
 
 use crate::documents::Documents;
-use store::{file_name, folder};
 use crate::{Error, Note, Result};
+use store::{file_name, folder};
 
 /// The files of one checkpoint, found but not opened.
 #[derive(Debug)]
@@ -111,10 +111,9 @@ impl Sources {
             Kind::Indexed { index, .. } => torch_import::union(shards, Some(index)),
             Kind::ModelParallel => {
                 let sizes = match self.documents.params()? {
-                    Some(text) => ModelSizes::from_json(text).map_err(|reason| Error::Params {
-                        folder: folder(&self.path).to_owned(),
-                        reason: Box::new(reason),
-                    })?,
+                    Some(text) => {
+                        ModelSizes::from_json(text).map_err(|reason| Error::set(&self.path, reason))?
+                    }
                     None => ModelSizes::default(),
                 };
                 torch_import::model_parallel(shards, &sizes)

@@ -1,0 +1,109 @@
+//! The names in a folder, and what they say about the files.
+//!
+//! Facts: the names that Hugging Face's `transformers` and `accelerate`, Lightning and `DeepSpeed` give their files.
+
+use std::path::{Path, PathBuf};
+
+use crate::find::INDEX;
+use crate::{Error, Result};
+
+/// The ends of checkpoints' names.
+const EXTENSIONS: &[&str] = &[
+    ".safetensors",
+    ".bin",
+    ".pth",
+    ".pt",
+    ".ckpt",
+    ".th",
+    ".torch",
+    ".pkl",
+    ".pickle",
+    ".pth.tar",
+    ".pt.tar",
+];
+/// Files next to a checkpoint that belong to its training.
+const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_state", "random_states"];
+const TRAINING: &[&str] = &["scaler.pt", "training_args.bin"];
+const TRAINING_ENDS: &[&str] = &["_states.pt"];
+
+/// The names in a folder that are UTF-8; no other name means anything here.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) folder: PathBuf,
+    /// Files, sorted.
+    pub(crate) files: Vec<String>,
+    /// Folders, sorted.
+    pub(crate) folders: Vec<String>,
+}
+
+impl Listing {
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let io = |reason| Error::Io { path: folder.to_owned(), reason };
+        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        for entry in folder.read_dir().map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            if path.is_file() {
+                files.push(name.to_owned());
+            } else if path.is_dir() {
+                folders.push(name.to_owned());
+            }
+        }
+        files.sort();
+        folders.sort();
+        Ok(Self { folder: folder.to_owned(), files, folders })
+    }
+
+    /// Whether there is a file of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file == name)
+    }
+
+    /// The files that are checkpoints by their names.
+    pub(crate) fn checkpoints(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(String::as_str).filter(|name| is_checkpoint(name))
+    }
+
+    /// The files that list the tensors of a set.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = &str> {
+        let is_index = |name: &&str| name.strip_suffix(INDEX).is_some_and(is_checkpoint);
+        self.files.iter().map(String::as_str).filter(is_index)
+    }
+}
+
+fn is_checkpoint(name: &str) -> bool {
+    !name.starts_with('.')
+        && EXTENSIONS.iter().any(|extension| name.ends_with(extension))
+        && !is_training(name)
+}
+
+/// Whether a file holds the state of a training.
+pub(crate) fn is_training(name: &str) -> bool {
+    TRAINING.contains(&name)
+        || TRAINING_STARTS.iter().any(|start| name.starts_with(start))
+        || TRAINING_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_training_is_not_a_checkpoint() {
+        for name in [
+            "optimizer.pt",
+            "optimizer.bin",
+            "scheduler.pt",
+            "scaler.pt",
+            "rng_state_0.pth",
+            "random_states_0.pkl",
+            "sampler.bin",
+        ] {
+            assert!(!is_checkpoint(name), "{name}");
+        }
+        assert!(!is_checkpoint("mp_rank_00_model_states.pt"));
+        assert!(!is_checkpoint("training_args.bin"));
+        assert!(is_checkpoint("net.pth.tar"));
+        assert!(!is_checkpoint("tokenizer.model"));
+    }
+}
