@@ -11,6 +11,21 @@ use crate::value::Long;
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
+/// A pickle that was read to its end.
+#[derive(Clone, Debug)]
+pub struct Pickle<'p> {
+    /// Its objects.
+    pub heap: Heap<'p>,
+    /// The object that STOP left.
+    pub root: ObjectId,
+    /// Its length in bytes, STOP included: the next pickle of a chain starts there.
+    pub len: u64,
+    /// How many instructions it has.
+    pub opcodes: u64,
+    /// How many entries its memo ended with.
+    pub memo_len: usize,
+}
+
 /// The objects of one pickle, in the order in which they were made.
 ///
 /// Ids come from the heap that is asked; asking with those of another gives other objects, or panics where this heap

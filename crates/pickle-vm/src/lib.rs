@@ -84,12 +84,12 @@ mod value;
 mod writer;
 
 pub use error::{Error, ErrorKind, Result};
-pub use heap::Heap;
+pub use heap::{Heap, Pickle};
 pub use limits::{Limit, Limits};
 pub use machine::Machine;
 pub use object::{Construction, Entries, Global, Instance, Items, Object, ObjectId, Recorded, Span};
 pub use opcode::{ArgKind, Opcode, OpcodeInfo, StackItem};
-pub use pickle::{Pickle, load, load_with};
+pub use pickle::{load, load_with};
 pub use reader::{Arg, Instruction, Reader};
 pub use value::{ByteString, Long, Text};
 pub use writer::{MemoId, Writer};

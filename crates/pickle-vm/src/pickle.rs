@@ -1,26 +1,10 @@
 //! A whole pickle: from its bytes to its objects in one call.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::heap::Heap;
+use crate::heap::Pickle;
 use crate::limits::Limits;
 use crate::machine::Machine;
-use crate::object::ObjectId;
 use crate::reader::Reader;
-
-/// A pickle that was read to its end.
-#[derive(Clone, Debug)]
-pub struct Pickle<'p> {
-    /// Its objects.
-    pub heap: Heap<'p>,
-    /// The object that STOP left.
-    pub root: ObjectId,
-    /// Its length in bytes, STOP included: the next pickle of a chain starts there.
-    pub len: u64,
-    /// How many instructions it has.
-    pub opcodes: u64,
-    /// How many entries its memo ended with.
-    pub memo_len: usize,
-}
 
 /// Reads the pickle that these bytes start with, under the default [`Limits`].
 ///

@@ -2,14 +2,14 @@
 //!
 //! Source: `_instantiate`, `load_build`, `do_append` and `do_setitems` in CPython's `Modules/_pickle.c`.
 
-use super::{Machine, even};
+use super::state::{State, even};
 use crate::error::ErrorKind;
 use crate::limits::Limit;
 use crate::object::{Construction, Instance, Object, ObjectId};
 use crate::opcode::Opcode;
 use crate::reader::Arg;
 
-impl<'p> Machine<'p> {
+impl<'p> State<'p> {
     #[inline]
     pub(super) fn new_object(&mut self, object: Object<'p>, offset: u64) -> Result<ObjectId, ErrorKind> {
         if self.heap.len() >= self.limits.objects as usize {

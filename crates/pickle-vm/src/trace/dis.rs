@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use super::{Out, TraceError, repr};
+use super::options::TraceError;
+use super::out::Out;
+use super::repr;
 use crate::error::{ErrorKind, Result};
 use crate::literal;
 use crate::memo::Memo;

@@ -6,7 +6,8 @@
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
-use super::{Annotate, repr};
+use super::options::Annotate;
+use super::repr;
 use crate::heap::Heap;
 use crate::limits::Limits;
 use crate::object::{Instance, Object, ObjectId, Recorded};

@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
-use super::effect::{Before, effect};
+use super::event::{Effect, Event};
+use super::options::{Annotate, Options, TraceError, View};
+use super::out::Out;
 use super::render::{Extent, Renderer};
-use super::{Annotate, Options, Out, TraceError, View, json, repr};
+use super::{json, repr, words};
 use crate::error::{Error, ErrorKind};
-use crate::heap::Heap;
+use crate::heap::{Heap, Pickle};
 use crate::machine::Machine;
 use crate::object::ObjectId;
-use crate::opcode::Opcode;
-use crate::pickle::Pickle;
 use crate::reader::{Arg, Instruction, Reader};
 
 /// How much of the machine is printed where not all of it is: objects of the frame, frames of the metastack and
@@ -60,22 +60,22 @@ fn run<'p>(
             return Ok(None);
         }
         let instruction = instruction?;
-        let before = Before::of(&machine);
-        let shown = instruction.clone();
-        let result = machine.step(instruction);
-        match &result {
-            Ok(result) => {
-                printer.note(&shown, &machine);
-                out.write(|out| printer.step(out, &shown, before, &machine, *result))?;
+        let event = match Event::execute(&mut machine, instruction.clone()) {
+            Ok(event) => event,
+            Err(error) => {
+                // The instruction at fault is shown, as pickletools does.
+                if options.view != View::Json {
+                    out.write(|out| {
+                        printer.instruction(out, &instruction)?;
+                        out.write_char('\n')
+                    })?;
+                }
+                return Err(error.into());
             }
-            // The instruction at fault is shown, as pickletools does.
-            Err(_) if options.view != View::Json => out.write(|out| {
-                printer.instruction(out, &shown)?;
-                out.write_char('\n')
-            })?,
-            Err(_) => {}
-        }
-        if let Some(root) = result? {
+        };
+        printer.note(event.effect);
+        out.write(|out| printer.event(out, &event, &machine))?;
+        if let Some(root) = event.result() {
             return Ok(Some(machine.finish(root, reader.offset())));
         }
     }
@@ -94,43 +94,27 @@ impl<'a> Printer<'a> {
         Printer { options, values: Values::new(options.annotate), recent: VecDeque::new() }
     }
 
-    /// Takes note of what the instruction changed.
-    fn note(&mut self, instruction: &Instruction<'_>, machine: &Machine<'_>) {
-        let top = machine.stack().last().copied();
-        match (instruction.opcode, top) {
-            (Opcode::Put | Opcode::BinPut | Opcode::LongBinPut | Opcode::Memoize, Some(top)) => {
-                let key = match instruction.arg {
-                    Arg::Int(key) => u64::try_from(key).unwrap_or_default(),
-                    Arg::Bool(key) => u64::from(key),
-                    _ => machine.memo_len().saturating_sub(1) as u64,
-                };
+    /// Takes note of what an instruction changed.
+    fn note(&mut self, effect: Effect) {
+        match effect {
+            Effect::Put { key, object } => {
                 self.recent.retain(|&(other, _)| other != key);
                 if self.recent.len() >= MEMO {
                     self.recent.pop_front();
                 }
-                self.recent.push_back((key, top));
+                self.recent.push_back((key, object));
             }
-            (
-                Opcode::Append
-                | Opcode::Appends
-                | Opcode::AddItems
-                | Opcode::SetItem
-                | Opcode::SetItems
-                | Opcode::Build,
-                Some(top),
-            ) => self.values.forget(top),
+            Effect::Append { target, .. }
+            | Effect::Appends { target, .. }
+            | Effect::AddItems { target, .. }
+            | Effect::SetItem { target, .. }
+            | Effect::SetItems { target, .. }
+            | Effect::SetState { target, .. } => self.values.forget(target),
             _ => {}
         }
     }
 
-    fn step(
-        &mut self,
-        out: &mut dyn Write,
-        instruction: &Instruction<'_>,
-        before: Before,
-        machine: &Machine<'_>,
-        result: Option<ObjectId>,
-    ) -> fmt::Result {
+    fn event(&mut self, out: &mut dyn Write, event: &Event<'_>, machine: &Machine<'_>) -> fmt::Result {
         let heap = machine.heap();
         let mut extent = Extent::SHORT;
         if self.options.full {
@@ -139,26 +123,21 @@ impl<'a> Printer<'a> {
         }
         match self.options.view {
             View::Json => {
+                let Event { ref instruction, effect, stack, metastack, memo } = *event;
                 let Instruction { offset, opcode, ref arg } = *instruction;
                 write!(out, "{{\"offset\":{offset},\"opcode\":\"{opcode}\",\"arg\":")?;
                 json::arg(out, arg)?;
-                let (stack, memo) = (machine.stack().len(), machine.memo_len());
-                let metastack = machine.metastack().len();
                 write!(out, ",\"stack\":{stack},\"metastack\":{metastack},\"memo\":{memo},\"effect\":\"")?;
                 let values = &mut self.values;
                 let mut inside = json::Inside(out);
-                effect(&mut inside, instruction, before, machine, result, &mut |out, id| {
-                    values.write(out, heap, id, extent)
-                })?;
+                words::effect(&mut inside, effect, &mut |out, id| values.write(out, heap, id, extent))?;
                 out.write_str("\"}\n")
             }
             View::Lines | View::Steps => {
-                self.instruction(out, instruction)?;
+                self.instruction(out, &event.instruction)?;
                 out.write_str(if self.options.view == View::Lines { "; " } else { "\n    " })?;
                 let values = &mut self.values;
-                effect(out, instruction, before, machine, result, &mut |out, id| {
-                    values.write(out, heap, id, extent)
-                })?;
+                words::effect(out, event.effect, &mut |out, id| values.write(out, heap, id, extent))?;
                 out.write_char('\n')?;
                 if self.options.view == View::Lines { Ok(()) } else { self.state(out, machine) }
             }

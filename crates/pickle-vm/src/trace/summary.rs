@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::io;
 
-use super::{Out, repr};
+use super::out::Out;
+use super::repr;
 use crate::error::{Error, ErrorKind, Result};
+use crate::heap::Pickle;
 use crate::limits::Limits;
 use crate::machine::Machine;
 use crate::opcode::Opcode;
-use crate::pickle::Pickle;
 use crate::reader::Reader;
 
 /// Counts over one pickle.
