@@ -2,15 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::config::ANY;
-use crate::{
-    Config, DataType, Dimension, Kind, Port, Problem, Problems, References, Shape, TensorIndex, TensorSpec,
-};
-
-/// What a reference to a tensor starts with.
-pub const TENSOR_REFERENCE: &str = "@tensor_data/";
-/// What a reference to a file in `misc/` starts with.
-pub const MISC_REFERENCE: &str = "@misc/";
+use crate::config::{ANY, Config, DataType, Dimension, Port, References, Shape};
+use crate::problem::{Kind, Problem, Problems};
+use crate::spec::{MISC_REFERENCE, TENSOR_REFERENCE};
+use crate::tensor_data::{TensorIndex, TensorSpec};
 
 impl Config {
     /// Compares the document with its carton: its tensors, and `has`, which tells whether a path such as

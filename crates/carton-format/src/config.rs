@@ -3,13 +3,10 @@
 use serde::Serialize;
 use toml::Table;
 
+use crate::error::Error;
 use crate::fields::Places;
-use crate::{Error, Kind, Problem, Problems};
-
-/// The version of the specification that these types follow.
-pub const SPEC_VERSION: u64 = 1;
-/// Characters of a short description, at most.
-pub const SHORT_DESCRIPTION_MAX: usize = 100;
+use crate::problem::{Kind, Problem, Problems};
+use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
 
 /// The whole document, its fields in the specification's order and words. In each part, `other` is what
 /// the specification does not know; it stays as it is.

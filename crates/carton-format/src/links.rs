@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use toml::Table;
 
+use crate::error::Error;
 use crate::fields::Source;
-use crate::parse::is_url;
-use crate::{Error, Kind, LINKS, sha256_from_hex, sha256_to_hex};
+use crate::hash::{sha256_from_hex, sha256_to_hex};
+use crate::path::is_url;
+use crate::problem::Kind;
 
 /// The version of the document.
 const VERSION: u64 = 1;
@@ -32,7 +34,7 @@ pub struct Links {
 
 impl Links {
     /// Where it lies in a carton.
-    pub const PATH: &'static str = LINKS;
+    pub const PATH: &'static str = "LINKS";
 
     /// The URLs of the file with this hash.
     pub fn urls(&self, sha256: &[u8; 32]) -> &[String] {
@@ -52,7 +54,7 @@ impl Links {
     /// # Errors
     /// All problems of the document, each with its place.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let (mut source, root) = Source::parse(LINKS, text).map_err(Error::Document)?;
+        let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
         match root.take("version") {
             None => source.missing("", "version"),
@@ -111,7 +113,7 @@ impl Links {
             self.urls.iter().map(|(hash, urls)| (sha256_to_hex(hash), toml::Value::from(urls.clone())));
         let document = Document { version: VERSION, urls: urls.collect(), other: self.other.clone() };
         toml::to_string(&document)
-            .map_err(|error| Error::Print { document: LINKS, reason: error.to_string() })
+            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
 }
 

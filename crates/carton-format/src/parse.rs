@@ -6,12 +6,14 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::ANY;
-use crate::fields::{Field, Source, Table};
-use crate::{
-    Config, DataType, Dimension, Error, Example, Kind, Parsed, Place, Port, References, Runner,
-    SHORT_DESCRIPTION_MAX, SPEC_VERSION, SelfTest, Shape,
+use crate::config::{
+    ANY, Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape,
 };
+use crate::error::Error;
+use crate::fields::{Field, Source, Table};
+use crate::path::is_url;
+use crate::problem::{Kind, Place};
+use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
 
 impl Config {
     /// Parses and checks the document by itself; [`check`](Self::check) compares it with its carton.
@@ -283,9 +285,4 @@ impl<'t> Reader<'_, 't> {
         runner.other = self.source.rest(rest);
         runner
     }
-}
-
-/// Whether `text` is a whole http or https URL.
-pub(crate) fn is_url(text: &str) -> bool {
-    url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }

@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use toml::Table;
 
+use crate::config::{DataType, Parsed};
+use crate::error::Error;
 use crate::fields::{Source, Table as Fields};
-use crate::{DataType, Error, Kind, Parsed};
+use crate::problem::Kind;
 
 /// The tensors that self tests and examples refer to. The real client needs the document even where
 /// there are none.

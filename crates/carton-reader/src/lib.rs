@@ -6,6 +6,7 @@
 //! ```
 //! use std::io::Read;
 //!
+//! use carton_format::MODEL_PT;
 //! use carton_reader::Carton;
 //!
 //! # let folder = tempfile::tempdir()?;
@@ -15,17 +16,17 @@
 //! # let files = vec![
 //! #     file("carton.toml", config.as_bytes()),
 //! #     file("tensor_data/index.toml", b"tensor = []\n"),
-//! #     file("model/model.pt", b"weights"),
+//! #     file(carton_format::MODEL_PT, b"weights"),
 //! # ];
 //! # let mut out = std::fs::File::create(&path)?;
 //! # carton_writer::Carton::new(files).write(&mut out, &mut |_| {})?;
 //! let carton = Carton::open(&path)?;
 //! assert_eq!(carton.config()?.document.runner.runner_name, "torchscript");
-//! assert_eq!(carton.entry("model/model.pt")?.len, 7);
+//! assert_eq!(carton.entry(MODEL_PT)?.len, 7);
 //!
 //! // The last read fails where the bytes are not those that MANIFEST promises.
 //! let mut bytes = Vec::new();
-//! carton.read("model/model.pt")?.read_to_end(&mut bytes)?;
+//! carton.read(MODEL_PT)?.read_to_end(&mut bytes)?;
 //! assert_eq!(bytes, b"weights");
 //!
 //! let report = carton.verify(&|_| {});
@@ -37,7 +38,7 @@
 //!
 //! ```no_run
 //! let carton = carton_reader::Carton::open("llama.carton".as_ref())?;
-//! let model = carton.model("model/model.pt")?;
+//! let model = carton.model(carton_format::MODEL_PT)?;
 //! let checkpoint = torch_import::Checkpoint::read(&model)?;
 //! let (name, tensor) = checkpoint.tensors.first().ok_or("no tensors")?;
 //! let bytes: Option<&[u8]> = tensor.mapped_bytes();

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use carton_format::{DataType, Strings, TensorSpec};
-use tensor::{Dtype, Storage, Tensor};
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::{Carton, Error, Result};
 
@@ -53,12 +53,7 @@ impl Carton {
         self.read(&path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(&path, error))?;
         let dtype = Dtype::from_name(dtype.name()).unwrap_or(Dtype::UInt8);
         // The index was compared with the file's length, so the products fit.
-        let mut stride = vec![0; shape.len()];
-        let mut step = 1_u64;
-        for (stride, size) in stride.iter_mut().zip(shape).rev() {
-            *stride = step;
-            step = step.saturating_mul(*size);
-        }
+        let stride = contiguous_strides(shape);
         let tensor = Tensor::new(dtype, shape.clone(), stride, 0, Storage::owned(bytes));
         let tensor = tensor.map_err(|reason| Error::Model { path, reason: Box::new(reason.into()) })?;
         Ok(TensorData::Numbers(tensor))

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::time::Instant;
 
-use carton_format::sha256_to_hex;
+use carton_format::{MODEL_PT, sha256_to_hex};
 use carton_reader::Carton;
 use sha2::{Digest, Sha256};
 use torch_import::Checkpoint;
@@ -140,10 +140,10 @@ fn the_first_tensor_of_139_gb_is_there_at_once() {
         b"spec_version = 1\n[runner]\nrunner_name = 'torchscript'\nrequired_framework_version = '=2.0'\n\
         runner_compat_version = 1\n";
     let hash = sha256_to_hex(&Sha256::digest(toml).into());
-    let manifest = format!("carton.toml={hash}\nmodel/model.pt={}\n", "0".repeat(64));
+    let manifest = format!("carton.toml={hash}\n{MODEL_PT}={}\n", "0".repeat(64));
     let mut zip = Zip::new(&mut file);
     zip.bytes("carton.toml", toml);
-    zip.add("model/model.pt", model_len, 0, &mut model);
+    zip.add(MODEL_PT, model_len, 0, &mut model);
     zip.bytes("MANIFEST", manifest.as_bytes());
     let len = zip.finish();
     assert!(len > 139_000_000_000, "{len}");
@@ -152,7 +152,7 @@ fn the_first_tensor_of_139_gb_is_there_at_once() {
     let before = [counted("io", "rchar:"), counted("status", "VmRSS:")];
     let start = Instant::now();
     let carton = Carton::open(&path).expect("it is right");
-    let model = carton.model("model/model.pt").expect("it is stored");
+    let model = carton.model(MODEL_PT).expect("it is stored");
     let checkpoint = Checkpoint::read(&model).expect("it is right");
     let (name, tensor) = checkpoint.tensors.first().expect("there are tensors");
     let bytes = tensor.mapped_bytes().expect("it lies in place");

@@ -5,7 +5,7 @@
 //! and the write happen beside it. In flight are at most `QUEUE` windows of 1 MiB.
 //!
 //! ```
-//! use carton_format::{Config, Runner, TensorIndex};
+//! use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
 //! use carton_writer::{Carton, Content, File};
 //! use mapped::OwnedBlob;
 //!
@@ -16,7 +16,7 @@
 //! let carton = Carton::new(vec![
 //!     File::new(Config::PATH, Content::Bytes(config.as_bytes())),
 //!     File::new(TensorIndex::PATH, Content::Bytes(index.as_bytes())),
-//!     File::new("model/model.pt", Content::Blob(&model)),
+//!     File::new(MODEL_PT, Content::Blob(&model)),
 //! ]);
 //! let mut out = Vec::new();
 //! let written = carton.write(&mut out, &mut |_| {})?;

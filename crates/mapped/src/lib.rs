@@ -7,8 +7,10 @@
 
 mod blob;
 mod file;
+mod sha256;
 mod unopened;
 
 pub use blob::{Blob, OwnedBlob, Sink, WINDOW, Window};
 pub use file::{Error, MappedFile};
+pub use sha256::{Sha256Sink, hex};
 pub use unopened::UnopenedFile;

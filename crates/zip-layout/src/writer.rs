@@ -1,6 +1,7 @@
 //! Entries into a sink, in one pass.
 
 use std::io;
+use std::ops::Range;
 
 use mapped::{Blob, Sink, WINDOW, Window};
 
@@ -105,21 +106,47 @@ impl Entry<'_, '_> {
 /// # Errors
 /// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
 pub fn len<'b, 'a: 'b>(entries: impl IntoIterator<Item = Entry<'b, 'a>>) -> io::Result<u64> {
+    Ok(layout(entries)?.len)
+}
+
+/// Where a [`ZipWriter`] puts the data of its entries. All numbers are bytes from the start of the zip file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// The data of each entry as they are in the file, without header and descriptor.
+    pub data: Vec<Range<u64>>,
+    /// The length of the zip file.
+    pub len: u64,
+}
+
+/// The layout of the zip file that a [`ZipWriter`] makes of these entries.
+///
+/// ```
+/// use zip_layout::{Content, Entry, layout};
+///
+/// let entry = |name| Entry { name, alignment: 64, content: Content::Bytes(b"abc") };
+/// let layout = layout([entry("a"), entry("b")])?;
+/// assert_eq!(layout.data, [64..67, 128..131]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
+pub fn layout<'b, 'a: 'b>(entries: impl IntoIterator<Item = Entry<'b, 'a>>) -> io::Result<Layout> {
     let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes");
-    let (mut offset, mut directory, mut count) = (0_u64, 0_u64, 0_u64);
+    let (mut offset, mut directory, mut data) = (0_u64, 0_u64, Vec::new());
     for entry in entries {
         let record = entry.record(offset)?;
         let descriptor = if record.descriptor { record.descriptor() } else { Vec::new() };
-        let around = record.local_header(entry.alignment).len().saturating_add(descriptor.len());
-        offset = offset
-            .checked_add(around as u64)
-            .and_then(|offset| offset.checked_add(record.packed_len))
-            .ok_or_else(too_large)?;
+        let header = record.local_header(entry.alignment).len() as u64;
+        let start = offset.checked_add(header).ok_or_else(too_large)?;
+        let end = start.checked_add(record.packed_len).ok_or_else(too_large)?;
+        offset = end.checked_add(descriptor.len() as u64).ok_or_else(too_large)?;
         directory = directory.saturating_add(record.central_header().len() as u64);
-        count = count.saturating_add(1);
+        data.push(start..end);
     }
-    let end = end(count, offset, directory).len() as u64;
-    offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)
+    let end = end(data.len() as u64, offset, directory).len() as u64;
+    let len = offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)?;
+    Ok(Layout { data, len })
 }
 
 /// Writes a zip file, entry by entry, into a [`Sink`].

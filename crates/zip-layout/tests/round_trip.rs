@@ -66,8 +66,10 @@ fn two_readers_see_what_was_written() {
     let map = MappedFile::open(file.path()).expect("it is there");
     let index = Index::read(&map).expect("it is strict");
     assert_eq!(index.entries.len(), entries.len());
-    for (found, entry) in index.entries.iter().zip(&entries) {
+    let layout = zip_layout::layout(entries.iter().map(|entry| Entry { ..*entry })).expect("it fits");
+    for ((found, entry), data) in index.entries.iter().zip(&entries).zip(layout.data) {
         assert_eq!(found.name, entry.name);
+        assert_eq!(found.data.start as u64..found.data.end as u64, data, "{}", found.name);
         assert!(entry.alignment < 64 || found.data.start % 64 == 0, "{}", found.name);
     }
     assert_eq!(map.bytes()[index.entries[1].data.clone()], blob.0);
