@@ -1,6 +1,6 @@
 //! Why a document cannot be read or printed.
 //!
-//! What can be wrong inside of a document is a [`Kind`](crate::Kind) of problem.
+//! The faults inside a document are [`Kind`](crate::Kind)s of problems.
 
 use crate::problem::Problems;
 use crate::spec::SHORT_DESCRIPTION_MAX;
@@ -19,13 +19,13 @@ pub enum Error {
         found: usize,
     },
     /// A path that a manifest line cannot hold.
-    #[error("`{}` cannot stand in a MANIFEST: its lines end at line breaks", path.escape_debug())]
+    #[error("`{}` cannot be listed in MANIFEST: the path contains a line break", path.escape_debug())]
     ManifestPath {
         /// The path.
         path: String,
     },
-    /// Two files of one path.
-    #[error("two files of the carton are called `{}`", path.escape_debug())]
+    /// Two files with the same path.
+    #[error("two files of the carton have the path `{}`", path.escape_debug())]
     Duplicate {
         /// The path.
         path: String,
@@ -35,7 +35,7 @@ pub enum Error {
     Print {
         /// The document's file name.
         document: &'static str,
-        /// What the TOML library said.
+        /// The TOML library's error.
         reason: String,
     },
 }

@@ -1,8 +1,8 @@
-//! SHA-256 as text: 64 lower-case hex digits, as MANIFEST and LINKS have it.
+//! SHA-256 as text: 64 lower-case hex digits, as in MANIFEST and LINKS.
 
 use mapped::hex;
 
-/// The hash that 64 lower-case hex digits stand for.
+/// The hash that is written as 64 lower-case hex digits; `None` for any other text.
 pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
@@ -15,7 +15,7 @@ pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// A hash in 64 lower-case hex digits.
+/// A hash as 64 lower-case hex digits.
 pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
     hex(sha256)
 }

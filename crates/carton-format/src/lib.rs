@@ -1,14 +1,14 @@
 //! The documents of the Carton file format v1 as types: `carton.toml`, `MANIFEST`, `LINKS`,
 //! `tensor_data/index.toml` and the files of string tensors. No I/O.
 //!
-//! Parsing is checking: all problems of a document are reported together, each with its place. What a
-//! document says that the specification does not know is kept.
+//! Parsing includes checking: all problems of a document are reported together, each with its place. Fields that the
+//! specification does not define are kept.
 //!
 //! ```
 //! use carton_format::Config;
 //!
 //! let text = "spec_version = 1\n[runner]\nrunner_name = 'torchscript'\nrequired_framework_version = '=x'\n";
-//! let error = Config::parse(text).expect_err("`=x` is no version");
+//! let error = Config::parse(text).expect_err("`=x` is not a version");
 //! assert_eq!(
 //!     error.to_string(),
 //!     "carton.toml:4:30: runner.required_framework_version is `=x`, expected a semver requirement such as =2.0"
@@ -34,7 +34,7 @@
 //! [`Manifest`] is the list of hashes, [`Links`] the list of URLs, [`TensorIndex`] the tensors of self tests and
 //! examples. [`Config::check`] compares a configuration with the rest of its carton.
 //!
-//! Facts: the Carton v1 specification, and what its real client needs beyond it: a
+//! Facts: the Carton v1 specification, and what Carton's own client requires beyond it: a
 //! `tensor_data/index.toml`, `runner_compat_version`, `shape` on every input and output, `sample_out` on
 //! every example, `inner` on every tensor of the index.
 

@@ -1,4 +1,6 @@
-//! `LINKS`: where files can be fetched that a carton leaves out.
+//! `LINKS`: where to fetch the files that a carton leaves out.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,7 @@ use crate::problem::Kind;
 /// The version of the document.
 const VERSION: u64 = 1;
 
-/// URLs by SHA-256. The document is no part of the manifest: it does not change the model's hash.
+/// URLs by SHA-256. MANIFEST does not list the document, so it does not change the model's hash.
 ///
 /// ```
 /// use carton_format::Links;
@@ -26,14 +28,14 @@ const VERSION: u64 = 1;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
-    /// The URLs of each file, in the order in which they are to be tried.
+    /// The URLs of each file, in the order in which to try them.
     pub urls: BTreeMap<[u8; 32], Vec<String>>,
     /// Unknown fields.
     pub other: Table,
 }
 
 impl Links {
-    /// Where it lies in a carton.
+    /// Its path in a carton.
     pub const PATH: &'static str = "LINKS";
 
     /// The URLs of the file with this hash.
@@ -41,7 +43,7 @@ impl Links {
         self.urls.get(sha256).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds a URL, behind those that are there.
+    /// Adds a URL after the existing ones, unless it is already among them.
     pub fn add(&mut self, sha256: [u8; 32], url: String) {
         let urls = self.urls.entry(sha256).or_default();
         if !urls.contains(&url) {
@@ -122,12 +124,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_parsed() {
+    fn links_survive_printing_and_parsing() {
         let mut links = Links::default();
         links.add([7; 32], "https://example.org/a".to_owned());
         links.add([7; 32], "https://example.org/b".to_owned());
         links.add([7; 32], "https://example.org/a".to_owned());
-        let text = links.to_toml().expect("TOML holds it");
+        let text = links.to_toml().expect("TOML can express it");
         assert!(text.starts_with("version = 1\n\n[urls]\n0707"), "{text}");
         assert_eq!(Links::parse(&text), Ok(links));
     }

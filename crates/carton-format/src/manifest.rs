@@ -1,4 +1,6 @@
 //! `MANIFEST`: the SHA-256 of every file of a carton.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +11,7 @@ use crate::links::Links;
 use crate::path::is_inside;
 use crate::problem::{Kind, Place, Problem, Problems};
 
-/// One line a file, `path=sha256`, sorted by the bytes of the path. MANIFEST itself and LINKS have none.
+/// One line per file, `path=sha256`, sorted by the bytes of the path. MANIFEST itself and LINKS are not listed.
 ///
 /// ```
 /// use carton_format::Manifest;
@@ -27,13 +29,13 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Where it lies in a carton.
+    /// Its path in a carton.
     pub const PATH: &'static str = "MANIFEST";
 
     /// Adds a file.
     ///
     /// # Errors
-    /// When there is one of that path already, or the path breaks the line.
+    /// When the path is already listed, or contains a line break.
     pub fn add(&mut self, path: &str, sha256: [u8; 32]) -> Result<(), Error> {
         if path.contains(['\n', '\r']) {
             return Err(Error::ManifestPath { path: path.to_owned() });
@@ -59,7 +61,7 @@ impl Manifest {
         self.lines.len()
     }
 
-    /// Whether there are none.
+    /// Whether no files are listed.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told() {
+    fn every_bad_line_is_reported() {
         let hash = "0".repeat(64);
         let text = format!("b={hash}\na={hash}\nb={hash}\n../c={hash}\nd=zz\n\nx=y={hash}\n");
         let error = Manifest::parse(&text).expect_err("five are wrong").to_string();

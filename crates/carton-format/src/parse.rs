@@ -1,4 +1,6 @@
-//! `carton.toml` from text. What the real client needs beyond the specification is filled in, and told.
+//! Parses `carton.toml`. Fields that Carton's own client requires beyond the specification are filled in and reported.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::collections::HashSet;
 use std::str::FromStr;
@@ -29,7 +31,7 @@ impl Config {
         Ok(Parsed { document: config, added })
     }
 
-    /// Where `key` stood, such as `input[0].shape`; `None` in a document that was not parsed.
+    /// The place of `key`, such as `input[0].shape`; `None` in a document that was not parsed.
     pub fn place(&self, key: &str) -> Option<Place> {
         self.places.get(key).copied()
     }

@@ -1,6 +1,6 @@
 //! Which paths can name a file of a carton, and which texts are URLs.
 //!
-//! The Carton v1 specification says only "relative path"; the rules here are those of Windows, macOS and Linux together.
+//! The Carton v1 specification says only "relative path"; these rules combine those of Windows, macOS and Linux.
 
 /// Whether `path` names a file inside a carton on every system: relative, its parts separated by `/`,
 /// none of them empty, `.` or `..`, no backslashes, drive letters or control characters.

@@ -1,4 +1,4 @@
-//! The text of every error, and of every problem that a document can have.
+//! Pins the text of every error and of every problem.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Opens cartons lazily: a `.carton` file or an unpacked folder.
 //!
 //! [`Carton::open`] reads the directory, MANIFEST and LINKS. Any file is then read in constant memory,
-//! its checksum and hash compared as the bytes pass; the tensors of a stored model are mapped in place.
+//! and its checksum and hash are checked on the way; the tensors of a stored model are mapped in place.
 //!
 //! ```
 //! use std::io::Read;
@@ -24,7 +24,7 @@
 //! assert_eq!(carton.config()?.document.runner.runner_name, "torchscript");
 //! assert_eq!(carton.entry(MODEL_PT)?.len, 7);
 //!
-//! // The last read fails where the bytes are not those that MANIFEST promises.
+//! // The last read fails if the hash differs from the one in MANIFEST.
 //! let mut bytes = Vec::new();
 //! carton.read(MODEL_PT)?.read_to_end(&mut bytes)?;
 //! assert_eq!(bytes, b"weights");
@@ -46,10 +46,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Carton::verify`] reads everything and reports all that is wrong. [`Carton::tensor`] reads the tensors of
+//! [`Carton::verify`] reads everything and reports all problems. [`Carton::tensor`] reads the tensors of
 //! `tensor_data/`. A file that LINKS points to is an [`Error::Elsewhere`]: this crate opens no connection.
 //!
-//! Facts: the Carton v1 specification; what its real client needs beyond it is told apart as notes.
+//! Facts: the Carton v1 specification; what Carton's own client requires beyond it is reported separately, as notes.
 
 mod carton;
 mod entry;

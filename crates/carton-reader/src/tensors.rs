@@ -1,4 +1,6 @@
-//! The tensors of `tensor_data/`.
+//! Reads the tensors of `tensor_data/`.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::io::Read;
 
@@ -27,7 +29,7 @@ impl Carton {
     /// The tensor of `tensor_data/` that is called `name`, read and checked.
     ///
     /// # Errors
-    /// When there is none, or its file is damaged.
+    /// When it does not exist, or its file is damaged.
     pub fn tensor(&self, name: &str) -> Result<TensorData> {
         let index = self.tensor_index()?.document;
         let spec = index.find(name).ok_or_else(|| Error::NoTensor { name: name.to_owned() })?;

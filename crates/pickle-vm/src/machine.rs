@@ -1,6 +1,6 @@
 //! The pickle machine: executes instructions on stack, metastack and memo, and leaves inert objects.
 //!
-//! Sources: the `load_*` functions of CPython's `Lib/pickle.py` and, where that one is laxer by accident,
+//! Sources: the `load_*` functions of CPython's `Lib/pickle.py` and, where that file is accidentally laxer,
 //! `Modules/_pickle.c`.
 
 mod objects;
@@ -14,10 +14,10 @@ use crate::object::{Construction, Entries, Global, Items, Names, Object, ObjectI
 use crate::opcode::Opcode;
 use crate::reader::{Arg, Instruction};
 
-/// The newest protocol there is.
+/// The newest protocol.
 const HIGHEST_PROTOCOL: i64 = 5;
 
-/// Executes instructions, one a step.
+/// Executes instructions, one per step.
 ///
 /// ```
 /// use pickle_vm::{Limits, Machine, Reader};
@@ -79,16 +79,16 @@ impl<'p> Machine<'p> {
         self.opcodes
     }
 
-    /// Keeps what STOP left, of a pickle of `len` bytes.
+    /// The finished pickle of `len` bytes, with the object that STOP returned as its root.
     pub fn finish(self, root: ObjectId, len: u64) -> Pickle<'p> {
         Pickle { heap: self.state.heap, root, len, opcodes: self.opcodes, memo_len: self.state.memo.len() }
     }
 
-    /// Executes one instruction. STOP gives the object that the pickle built.
+    /// Executes one instruction. STOP returns the object that the pickle built.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the instruction, or which limit it exceeds. The machine is no use after that.
+    /// If the instruction is malformed or exceeds a limit. The machine cannot be used after an error.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -119,7 +119,7 @@ impl<'p> Machine<'p> {
                 }
                 _ => return Err(ErrorKind::WrongArgument),
             },
-            // Frames are hints for reading ahead; the lengths that matter are in the arguments.
+            // Frames are hints for reading ahead; only the lengths in the arguments matter.
             Opcode::Frame => {}
             Opcode::Stop => return state.pop().map(Some),
 
@@ -213,7 +213,7 @@ impl<'p> Machine<'p> {
             }
 
             Opcode::Pop => {
-                // The mark is an item of the stack here, as it was in Python 2.
+                // For POP the mark counts as an item of the stack, as it did in Python 2.
                 if state.pop().is_err() {
                     state.pop_mark()?;
                 }

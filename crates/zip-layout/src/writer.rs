@@ -1,4 +1,4 @@
-//! Entries into a sink, in one pass.
+//! Writes entries into a sink in one pass, and computes their layout beforehand.
 
 use std::io;
 use std::ops::Range;
@@ -7,20 +7,20 @@ use mapped::{Blob, Sink, WINDOW, Window};
 
 use crate::record::{FILE, LINK, Record, ZSTD, end};
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Clone, Copy)]
 pub enum Content<'b, 'a> {
-    /// Bytes that are known now: the CRC stands in the local header.
+    /// Bytes that are known in advance: the CRC is in the local header.
     Bytes(&'b [u8]),
-    /// Bytes that come by: the CRC stands in a descriptor behind them.
+    /// Bytes that are streamed: the CRC is in a descriptor after them.
     Blob(&'b dyn Blob<'a>),
-    /// Bytes that were compressed before: what is known of them stands in the local header.
+    /// Bytes that were compressed earlier: their CRC and sizes are in the local header.
     Packed(Packed<'b, 'a>),
     /// A symbolic link; the bytes are the path that it leads to.
     Link(&'b [u8]),
 }
 
-/// Compressed bytes, and what they were.
+/// Compressed bytes, with the length and CRC of the original.
 #[derive(Clone, Copy)]
 pub struct Packed<'b, 'a> {
     /// The compressed bytes.
@@ -56,7 +56,7 @@ impl Content<'_, '_> {
 pub struct Entry<'b, 'a> {
     /// The path inside the zip, with `/` between its parts.
     pub name: &'b str,
-    /// Its data start at a multiple of this many bytes; 0 and 1 are any place.
+    /// Its data start at a multiple of this many bytes; 0 and 1 mean anywhere.
     pub alignment: u64,
     /// Its data.
     pub content: Content<'b, 'a>,
@@ -167,7 +167,7 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
     ///
     /// # Errors
     /// When the name is too long, a blob sends another number of bytes than it announced, or the sink
-    /// refuses.
+    /// fails.
     pub fn add(&mut self, entry: &Entry<'_, 'a>) -> io::Result<()> {
         let mut record = entry.record(self.offset)?;
         self.send(record.local_header(entry.alignment))?;
@@ -189,7 +189,7 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
     /// Writes the central directory and the end records.
     ///
     /// # Errors
-    /// When the sink refuses.
+    /// When the sink fails.
     pub fn finish(mut self) -> io::Result<()> {
         let directory = std::mem::take(&mut self.directory);
         let end = end(self.entries, self.offset, directory.len() as u64);
@@ -197,7 +197,7 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
         self.send(end)
     }
 
-    /// Sends the data of an entry; their CRC-32.
+    /// Sends the data of an entry and returns their CRC-32.
     fn pass(&mut self, blob: &dyn Blob<'a>, record: &Record) -> io::Result<u32> {
         let mut sums = Checksum { sink: self.sink, crc: crc32fast::Hasher::new(), len: 0 };
         blob.write_to(&mut sums)?;
@@ -220,7 +220,7 @@ impl<'s, 'a> ZipWriter<'s, 'a> {
     }
 }
 
-/// Counts and sums what passes through.
+/// Counts the bytes that pass through, and computes their CRC-32.
 struct Checksum<'s, 'a> {
     sink: &'s mut dyn Sink<'a>,
     crc: crc32fast::Hasher,

@@ -1,4 +1,4 @@
-//! What the machine holds between two instructions: heap, stack, metastack and memo, within their limits.
+//! The machine's state between two instructions: heap, stack, metastack and memo, within their limits.
 //!
 //! Source: the attributes of `_Unpickler` in CPython's `Lib/pickle.py`.
 
@@ -27,7 +27,7 @@ pub(super) struct State<'p> {
     pub(super) singletons: Singletons,
 }
 
-/// Objects of which CPython has one each.
+/// Objects that exist only once, as in CPython.
 #[derive(Clone, Debug)]
 pub(super) struct Singletons {
     pub(super) none: Option<ObjectId>,
@@ -43,7 +43,7 @@ impl Default for Singletons {
 }
 
 impl Singletons {
-    /// The place of a small int. Most of a checkpoint's sizes, strides and offsets are small.
+    /// The slot of a small int. Most of a checkpoint's sizes, strides and offsets are small.
     pub(super) fn int(&mut self, value: i64) -> Option<&mut Option<ObjectId>> {
         self.ints.get_mut(usize::try_from(value).ok()?)
     }
@@ -91,14 +91,14 @@ impl State<'_> {
         if start < self.base { Err(ErrorKind::StackUnderflow) } else { Ok(start) }
     }
 
-    /// Takes the topmost mark away; says how many objects were above it.
+    /// Removes the topmost mark and returns how many objects were above it.
     pub(super) fn pop_mark(&mut self) -> Result<usize, ErrorKind> {
         let above = self.stack.len().saturating_sub(self.base);
         self.base = self.marks.pop().ok_or(ErrorKind::NoMark)?;
         Ok(above)
     }
 
-    /// Takes the topmost mark away; says where the objects above it start.
+    /// Removes the topmost mark and returns where the objects above it start.
     pub(super) fn take_mark(&mut self) -> Result<usize, ErrorKind> {
         let count = self.pop_mark()?;
         self.under(count)

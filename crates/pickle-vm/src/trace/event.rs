@@ -1,6 +1,6 @@
 //! What one instruction did to stack, metastack and memo, as values that a printer can render.
 //!
-//! Source: the `doc` texts in CPython's `Lib/pickletools.py`, which say what each opcode takes and leaves.
+//! Source: the `doc` texts in CPython's `Lib/pickletools.py`, which describe what each opcode takes and leaves.
 
 use crate::error::{ErrorKind, Result};
 use crate::machine::Machine;
@@ -39,7 +39,7 @@ pub struct Event<'p> {
     pub memo: usize,
 }
 
-/// What an instruction did. The objects are those of the machine's [heap](Machine::heap).
+/// What an instruction did. Its ids belong to the machine's [heap](Machine::heap).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
@@ -144,17 +144,17 @@ pub enum Effect {
         args: ObjectId,
         /// What would have been called.
         callable: ObjectId,
-        /// The instance that stands for the result.
+        /// The instance that represents the result.
         object: ObjectId,
     },
     /// BUILD recorded a state on the object under it.
     SetState {
         /// The state.
         state: ObjectId,
-        /// What it was given to.
+        /// The object that received it.
         target: ObjectId,
     },
-    /// A persistent id was popped, and the object that it stands for was pushed.
+    /// A persistent id was popped, and the object that it identifies was pushed.
     Persistent {
         /// The persistent id.
         pid: ObjectId,
@@ -205,7 +205,7 @@ impl Before {
         Before { frame: stack.len(), first: topmost.next(), second: topmost.next() }
     }
 
-    /// What the instruction did between then and now; `result` is what STOP gave.
+    /// What the instruction did between then and now; `result` is what STOP returned.
     fn effect(
         &self,
         instruction: &Instruction<'_>,

@@ -1,13 +1,13 @@
-//! What a listing prints: each instruction, what it does, and stack, metastack and memo after it.
+//! Shows what a pickle does: each instruction, its effect, and stack, metastack and memo after it.
 //!
-//! Three doors: [`write()`] runs the machine and shows every step, for people or as JSON lines; [`dis()`] lists the
-//! instructions as `python3 -m pickletools` does; [`Summary`] counts. All of them stream: they hold the machine, or
-//! less, and never the listing. Whatever comes from the pickle is escaped, so that no control character in it reaches a
-//! terminal.
+//! An [`Event`] is one executed instruction as a value. Over it there are printers: [`write()`] runs the machine and shows
+//! every step, for people or as JSON lines; [`dis()`] lists the instructions as `python3 -m pickletools` does; [`Summary`]
+//! counts. All of them stream: they keep the machine, or less, but never the listing. Everything that comes from the pickle
+//! is escaped, so that its control characters never reach a terminal.
 //!
-//! This crate knows nothing of torch: an [annotator](Annotate) that the caller supplies names storages and tensors.
+//! This crate does not know torch: the caller can supply an [annotator](Annotate) that names storages and tensors.
 //!
-//! Sources: the words are those of the comments in CPython's `Lib/pickletools.py`.
+//! Sources: the wording follows the comments in CPython's `Lib/pickletools.py`.
 
 mod dis;
 mod event;

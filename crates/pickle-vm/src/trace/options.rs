@@ -10,9 +10,9 @@ use crate::heap::Heap;
 use crate::limits::Limits;
 use crate::object::ObjectId;
 
-/// Names an object in one line, where it knows better than this crate what the object is.
+/// Describes an object in one line, if the caller knows more about the object than this crate does.
 ///
-/// It is asked about globals, instances, persistent objects and extensions. What it says is escaped when it is printed.
+/// It is called for globals, instances, persistent objects and extensions. Its text is escaped when it is printed.
 pub type Annotate<'a> = dyn Fn(&Heap<'_>, ObjectId) -> Option<String> + 'a;
 
 /// What a trace prints for each instruction.
@@ -23,11 +23,11 @@ pub enum View {
     Steps,
     /// The instruction and its effect on one line.
     Lines,
-    /// One JSON object a line, with `offset`, `opcode`, `arg`, `stack`, `metastack`, `memo` and `effect`.
+    /// One JSON object per line, with `offset`, `opcode`, `arg`, `stack`, `metastack`, `memo` and `effect`.
     ///
-    /// `stack` counts the objects of the current frame, `metastack` the frames below it, `memo` the entries. An argument
-    /// is what `pickletools.genops` gives: a GLOBAL's is `"module name"`, a byte string has one character a byte, and
-    /// what JSON has no number for (infinities, NaN, integers above 4,300 digits) is a string.
+    /// `stack` counts the objects of the current frame, `metastack` the frames below it, `memo` the entries. Arguments
+    /// are those of `pickletools.genops`: a GLOBAL has `"module name"`, a byte string has one character per byte, and
+    /// numbers that JSON cannot express (infinities, NaN, integers above 4,300 digits) are strings.
     Json,
 }
 
@@ -36,13 +36,13 @@ pub enum View {
 pub struct Options<'a> {
     /// What to print for each instruction.
     pub view: View,
-    /// Whether to print all of stack, metastack, memo and values, instead of their ends.
+    /// Whether to print stack, metastack, memo and values in full instead of cutting them short.
     pub full: bool,
-    /// After how many instructions to stop.
+    /// The number of instructions after which to stop.
     pub limit: Option<u64>,
-    /// What reading the pickle may cost.
+    /// Bounds on the cost of reading the pickle.
     pub limits: Limits,
-    /// Who names the objects that this crate does not know.
+    /// Describes the objects that this crate does not know.
     pub annotate: Option<&'a Annotate<'a>>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Options<'_> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The pickle is at fault; everything before the fault is written.
+    /// The pickle is malformed; everything before the fault was written.
     #[error(transparent)]
     Pickle(#[from] Error),
     /// The listing could not be written.

@@ -1,18 +1,18 @@
 //! Text to a writer in large pieces.
 //!
-//! A listing is many short texts; a call of the system for each of them would take most of the time.
+//! A listing is many short texts; a system call for each of them would take most of the time.
 
 use std::fmt;
 use std::io;
 
-/// Text on its way to a writer, in pieces of some size.
+/// Collects text and writes it in pieces of [`PIECE`] bytes.
 pub(crate) struct Out<'w> {
     writer: &'w mut dyn io::Write,
     buffer: String,
     error: Option<io::Error>,
 }
 
-/// How much text is gathered before it is written.
+/// How many bytes of text are collected before they are written.
 const PIECE: usize = 1 << 15;
 
 impl<'w> Out<'w> {
@@ -20,7 +20,7 @@ impl<'w> Out<'w> {
         Out { writer, buffer: String::with_capacity(PIECE), error: None }
     }
 
-    /// Lets `f` write, and says what became of it.
+    /// Runs `f`, and turns a formatting error into the I/O error that caused it.
     pub(crate) fn write(&mut self, f: impl FnOnce(&mut dyn fmt::Write) -> fmt::Result) -> io::Result<()> {
         f(self)
             .map_err(|fmt::Error| self.error.take().unwrap_or_else(|| io::Error::other("formatting failed")))
@@ -44,7 +44,7 @@ impl fmt::Write for Out<'_> {
             }
         }
         if text.len() > PIECE {
-            // Long texts, such as pickled bytes, are not copied first.
+            // Long texts, such as pickled bytes, are written without a copy.
             return self.writer.write_all(text.as_bytes()).map_err(|error| {
                 self.error = Some(error);
                 fmt::Error

@@ -1,6 +1,6 @@
 //! Runs the machine and shows each step: the instruction, its effect, and stack, metastack and memo after it.
 //!
-//! A step costs time in proportion to what it prints, not to what the machine holds, unless all of it is asked for.
+//! The cost of a step is proportional to what it prints, not to the size of the machine's state, unless it is printed in full.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -17,22 +17,21 @@ use crate::machine::Machine;
 use crate::object::ObjectId;
 use crate::reader::{Arg, Instruction, Reader};
 
-/// How much of the machine is printed where not all of it is: objects of the frame, frames of the metastack and
-/// objects of each, and memo entries.
+/// How much of the machine is printed by default: objects of the frame, frames of the metastack and objects of each, and
+/// memo entries.
 const STACK: usize = 6;
 const FRAMES: usize = 3;
 const FRAME: usize = 3;
 const MEMO: usize = 4;
 
-/// How much of one object is printed there.
+/// How much of one object is printed as part of the machine's state.
 const IN_STATE: Extent = Extent { text: 40, items: 5, depth: 2, parts: 12 };
 
-/// Traces the pickle that these bytes start with. Gives the pickle, unless the limit ended the trace before it did.
+/// Traces the pickle that these bytes start with. Returns the pickle, or None if the limit ended the trace early.
 ///
 /// # Errors
 ///
-/// Those of [`load`](crate::load), after everything before the fault is written; and where the listing cannot be
-/// written.
+/// Those of [`load`](crate::load), after everything before the fault was written; and if the listing cannot be written.
 pub fn write<'p>(
     bytes: &'p [u8],
     options: &Options<'_>,
@@ -94,7 +93,7 @@ impl<'a> Printer<'a> {
         Printer { options, values: Values::new(options.annotate), recent: VecDeque::new() }
     }
 
-    /// Takes note of what an instruction changed.
+    /// Remembers what an instruction changed.
     fn note(&mut self, effect: Effect) {
         match effect {
             Effect::Put { key, object } => {
@@ -196,7 +195,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Puts commas between items, after a note of how many are hidden.
+/// Puts commas between items, after the number of hidden ones.
 struct List<'o> {
     out: &'o mut dyn Write,
     started: bool,
@@ -237,13 +236,13 @@ fn argument(out: &mut dyn Write, arg: &Arg<'_>, most: usize) -> fmt::Result {
     }
 }
 
-/// Prints values, and remembers what the annotator said about the last of them.
+/// Prints values, and remembers the annotator's answers for recent ones.
 struct Values<'a> {
     renderer: Renderer,
     annotate: Option<&'a Annotate<'a>>,
     /// By the low bits of the id.
     names: Vec<Option<(ObjectId, Option<Rc<str>>)>>,
-    /// How many more objects this step may print, where that is not bounded value by value.
+    /// How many more objects this step may print, if the bound is shared by all of its values.
     left: Option<usize>,
 }
 
@@ -273,7 +272,7 @@ impl<'a> Values<'a> {
         result
     }
 
-    /// The object has changed, and so may its name.
+    /// Forgets the name of an object that has changed.
     fn forget(&mut self, id: ObjectId) {
         if let Some(slot) = self.names.get_mut(id.index() % NAMES) {
             *slot = None;

@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use super::event::Effect;
 use crate::object::ObjectId;
 
-/// Writes one object in the way of the listing that asks.
+/// Writes one object in the style of the current listing.
 pub(crate) type Show<'s> = dyn FnMut(&mut dyn Write, ObjectId) -> fmt::Result + 's;
 
 /// Writes what an instruction did.
