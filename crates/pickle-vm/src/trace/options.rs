@@ -31,7 +31,7 @@ pub enum View {
     Json,
 }
 
-/// How [`write()`] traces.
+/// How [`write()`](super::write()) traces.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
     /// What to print for each instruction.
