@@ -30,7 +30,7 @@ pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -
         Ok(over) => over,
         Err(error) => {
             let place = error.span().map_or(String::new(), |span| {
-                let Place { line, column } = Place::of(&text, span.start);
+                let Place { line, column } = Place::from_offset(&text, span.start);
                 format!(":{line}:{column}")
             });
             bail!("{}{place}: {}", shown(), error.message());

@@ -1,20 +1,17 @@
-//! `carton.toml` beside the rest of its carton: references, shapes, links.
+//! Compares `carton.toml` with the rest of its carton: references, shapes, links.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::collections::HashMap;
 
-use crate::config::ANY;
-use crate::{
-    Config, DataType, Dimension, Kind, Port, Problem, Problems, References, Shape, TensorIndex, TensorSpec,
-};
-
-/// What a reference to a tensor starts with.
-pub const TENSOR_REFERENCE: &str = "@tensor_data/";
-/// What a reference to a file in `misc/` starts with.
-pub const MISC_REFERENCE: &str = "@misc/";
+use crate::config::{ANY, Config, DataType, Dimension, Port, References, Shape};
+use crate::problem::{Kind, Problem, Problems};
+use crate::spec::{MISC_REFERENCE, TENSOR_REFERENCE};
+use crate::tensor_data::{TensorIndex, TensorSpec};
 
 impl Config {
-    /// Compares the document with its carton: its tensors, and `has`, which tells whether a path such as
-    /// `misc/cat.png` is there.
+    /// Compares the document with its carton: its tensors, and `has`, which returns whether a path such as
+    /// `misc/cat.png` exists.
     pub fn check(&self, tensors: &TensorIndex, has: &dyn Fn(&str) -> bool) -> Problems {
         let tensors = tensors.tensors.iter().map(|tensor| (tensor.name(), tensor)).collect();
         let (inputs, outputs) = (by_name(&self.inputs), by_name(&self.outputs));
@@ -51,7 +48,7 @@ fn by_name(ports: &[Port]) -> HashMap<&str, &Port> {
     ports.iter().map(|port| (port.name.as_str(), port)).collect()
 }
 
-/// What the symbols resolved to so far, within one test.
+/// The values of the symbols so far, within one test.
 #[derive(Default)]
 struct Symbols {
     sizes: HashMap<String, u64>,
@@ -72,7 +69,7 @@ impl Checker<'_> {
         self.problems.push(self.config.problem(key.to_owned(), kind));
     }
 
-    /// A model that takes nothing needs no inputs to be specified.
+    /// A test needs declared outputs, and declared inputs if it has any.
     fn specified(&mut self, path: &str, inputs: &References) {
         let takes = !inputs.0.is_empty();
         if self.config.outputs.is_empty() || (takes && self.config.inputs.is_empty()) {
@@ -115,7 +112,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a tensor can stand for an input or output.
+    /// Checks whether a tensor fits an input or output.
     fn fits(&mut self, key: &str, tensor: &TensorSpec, port: &Port, symbols: &mut Symbols) {
         let (name, dtype, shape) = match tensor {
             TensorSpec::Array { name, dtype, shape, .. } => (name, dtype, shape),
@@ -173,11 +170,11 @@ impl Checker<'_> {
         }
     }
 
-    /// The files that the description shows.
+    /// Checks the files that the description links to.
     fn links(&mut self) {
         let Some(description) = &self.config.model_description else { return };
         for link in misc_links(description) {
-            // A sentence may end behind a link.
+            // A sentence may end after a link.
             let bare = link.trim_end_matches(['.', ',', ';', ':', '!', '?']);
             // A sentence may be about the folder.
             if !bare.is_empty()
@@ -191,7 +188,7 @@ impl Checker<'_> {
     }
 }
 
-/// What stands behind each `@misc/` of a Markdown text.
+/// The text after each `@misc/` of a Markdown text, up to the end of the link.
 fn misc_links(text: &str) -> impl Iterator<Item = &str> {
     text.split(MISC_REFERENCE).skip(1).map(|rest| {
         let ends =

@@ -1,18 +1,17 @@
-//! `carton.toml`.
+//! `carton.toml` as types.
+//!
+//! Facts: the Carton v1 specification, whose order and names the fields have.
 
 use serde::Serialize;
 use toml::Table;
 
+use crate::error::Error;
 use crate::fields::Places;
-use crate::{Error, Kind, Problem, Problems};
+use crate::problem::{Kind, Problem, Problems};
+use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
 
-/// The version of the specification that these types follow.
-pub const SPEC_VERSION: u64 = 1;
-/// Characters of a short description, at most.
-pub const SHORT_DESCRIPTION_MAX: usize = 100;
-
-/// The whole document, its fields in the specification's order and words. In each part, `other` is what
-/// the specification does not know; it stays as it is.
+/// The whole document, with its fields in the specification's order and under its names. In each part, `other`
+/// has the fields that the specification does not define, unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
     /// Always [`SPEC_VERSION`].
@@ -35,7 +34,7 @@ pub struct Config {
     /// URL of the model's home page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub homepage: Option<String>,
-    /// Target triples; any platform will do where there are none.
+    /// Target triples; empty means any platform.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_platforms: Vec<String>,
     /// What the model takes, in order.
@@ -44,18 +43,18 @@ pub struct Config {
     /// What it returns, in order.
     #[serde(rename = "output", skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<Port>,
-    /// Inputs with what should come out.
+    /// Inputs with their expected outputs.
     #[serde(rename = "self_test", skip_serializing_if = "Vec::is_empty")]
     pub self_tests: Vec<SelfTest>,
-    /// Inputs and outputs to look at.
+    /// Inputs and outputs as an illustration.
     #[serde(rename = "example", skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
-    /// Who runs it.
+    /// The runner that executes the model.
     pub runner: Runner,
     /// Unknown fields and tables.
     #[serde(flatten)]
     pub other: Table,
-    /// Where the keys stood in the text that this was parsed from.
+    /// The places of the keys in the text that this was parsed from.
     #[serde(skip)]
     pub(crate) places: Places,
 }
@@ -98,7 +97,7 @@ pub enum DataType {
     UInt64,
 }
 
-/// One row: the type, the specification's name, bytes an element; strings have no fixed length.
+/// One row per type: the type, the specification's name, bytes per element; strings have no fixed length.
 const TYPES: &[(DataType, &str, Option<u64>)] = &[
     (DataType::Float32, "float32", Some(4)),
     (DataType::Float64, "float64", Some(8)),
@@ -124,7 +123,7 @@ impl DataType {
         TYPES.iter().find(|row| row.0 == self).map_or("", |row| row.1)
     }
 
-    /// Bytes an element; `None` for strings.
+    /// Bytes per element; `None` for strings.
     pub fn size(self) -> Option<u64> {
         TYPES.iter().find(|row| row.0 == self).and_then(|row| row.2)
     }
@@ -139,9 +138,9 @@ impl DataType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Shape {
-    /// `*` is any shape; another symbol is the same shape wherever it stands.
+    /// `*` is any shape; any other symbol is the same shape wherever it is used.
     Symbol(String),
-    /// One entry a dimension; none for a scalar.
+    /// One entry per dimension; empty for a scalar.
     Dimensions(Vec<Dimension>),
 }
 
@@ -152,7 +151,7 @@ impl Shape {
     }
 }
 
-/// The symbol that stands for something else each time.
+/// The symbol that can have a different value each time.
 pub(crate) const ANY: &str = "*";
 
 impl std::fmt::Display for Shape {
@@ -183,13 +182,13 @@ pub enum Dimension {
     Size(u64),
 }
 
-/// Inputs with what should come out, as in numpy's `allclose`.
+/// Inputs with the expected outputs, which are compared as by numpy's `allclose`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SelfTest {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is about.
+    /// A description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// References to tensors, such as `@tensor_data/x`, by input.
@@ -202,13 +201,13 @@ pub struct SelfTest {
     pub other: Table,
 }
 
-/// Inputs and outputs to look at.
+/// Inputs and outputs as an illustration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Example {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is about.
+    /// A description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// References to tensors or files, such as `@misc/cat.png`, by input.
@@ -220,7 +219,7 @@ pub struct Example {
     pub other: Table,
 }
 
-/// Names of inputs or outputs, and what stands for them.
+/// Names of inputs or outputs, each with a reference to its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References(pub Vec<(String, String)>);
 
@@ -239,7 +238,7 @@ pub struct Runner {
     pub required_framework_version: String,
     /// The version of what the runner expects in `model/`.
     pub runner_compat_version: u64,
-    /// What the runner is told: integers, floats, strings and booleans by name.
+    /// Options for the runner: integers, floats, strings and booleans by name.
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub opts: Table,
     /// Unknown fields.
@@ -261,7 +260,7 @@ impl Runner {
 }
 
 impl Port {
-    /// An input or output without words about it.
+    /// An input or output without description and internal name.
     pub fn new(name: &str, dtype: DataType, shape: Shape) -> Self {
         let (description, internal_name) = (None, None);
         Self { name: name.to_owned(), dtype, shape, description, internal_name, other: Table::new() }
@@ -269,10 +268,10 @@ impl Port {
 }
 
 impl Config {
-    /// Where it lies in a carton.
+    /// Its path in a carton.
     pub const PATH: &'static str = "carton.toml";
 
-    /// A document that says nothing but who runs the model.
+    /// A document that has only the model's runner.
     pub fn new(runner: Runner) -> Self {
         Self {
             spec_version: SPEC_VERSION,
@@ -296,7 +295,7 @@ impl Config {
     /// The document as TOML.
     ///
     /// # Errors
-    /// When the short description is too long, or a number is past what TOML holds (63 bits).
+    /// When the short description is too long, or a number does not fit TOML's 63 bits.
     pub fn to_toml(&self) -> Result<String, Error> {
         let found = self.short_description.as_ref().map_or(0, |text| text.chars().count());
         if found > SHORT_DESCRIPTION_MAX {
@@ -311,11 +310,11 @@ impl Config {
     }
 }
 
-/// A document that was parsed, and what was put in where it was missing: the real client needs it.
+/// A parsed document, and the fields that were missing and filled in because Carton's own client requires them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed<T> {
     /// The document.
     pub document: T,
-    /// What was missing and is there now.
+    /// The fields that were filled in.
     pub added: Problems,
 }

@@ -1,4 +1,6 @@
-//! A TOML document's fields with their places, read one by one; what is wrong is collected.
+//! Reads the fields of a TOML document one by one, with their places, and collects problems.
+//!
+//! Places come from the spans of the `toml` crate.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +10,16 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::problem::{Cursor, Kind, Place, Problem, Problems};
 
-/// Where each key of a document stands.
+/// The place of each key of a document.
 pub(crate) type Places = BTreeMap<String, Place>;
 
-/// The problems of one document so far, and where its keys stand. Places are bytes until all of them are
-/// known: to count the lines before each would take the square of a document's length.
+/// The problems of one document so far, and the places of its keys. Places are byte offsets until all of them are
+/// known: counting the lines before each one separately would be quadratic.
 pub(crate) struct Source<'t> {
     pub(crate) document: String,
     pub(crate) text: &'t str,
     problems: Vec<(Option<usize>, Problem)>,
-    /// What was missing and is filled in.
+    /// What was missing and was filled in.
     added: Vec<(Option<usize>, Problem)>,
     offsets: BTreeMap<String, usize>,
 }
@@ -51,35 +53,35 @@ impl<'t> Source<'t> {
         Problem { document: self.document.clone(), place: None, key: key.to_owned(), kind }
     }
 
-    /// Something is wrong with the value at `key`.
+    /// Reports a problem with the value at `key`.
     pub(crate) fn wrong(&mut self, key: &str, kind: Kind) {
         let problem = self.problem(key, kind);
         self.problems.push((self.offsets.get(key).copied(), problem));
     }
 
-    /// Something is missing in the table at `path`.
+    /// Reports that `key` is missing in the table at `path`.
     pub(crate) fn missing(&mut self, path: &str, key: &str) {
         let problem = self.problem(&below(path, key), Kind::Missing);
         self.problems.push((self.offsets.get(path).copied(), problem));
     }
 
-    /// Something is missing in the table at `path`, and filled in.
+    /// Reports that `key` is missing in the table at `path` and was filled in.
     pub(crate) fn add(&mut self, path: &str, key: &str) {
         let problem = self.problem(&below(path, key), Kind::Missing);
         self.added.push((self.offsets.get(path).copied(), problem));
     }
 
-    /// Whether there is something at `key`.
+    /// Whether the document has `key`.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.offsets.contains_key(key)
     }
 
-    /// How many problems there are so far.
+    /// The number of problems so far.
     pub(crate) fn count(&self) -> usize {
         self.problems.len()
     }
 
-    /// What was filled in, and where the keys stand.
+    /// What was filled in, and the places of the keys.
     ///
     /// # Errors
     /// All problems, in the document's order.
@@ -94,7 +96,7 @@ impl<'t> Source<'t> {
         Ok((placed(self.text, self.added), places))
     }
 
-    /// Records where the field stands.
+    /// Records the place of the field.
     pub(crate) fn field<'d>(&mut self, path: String, value: &'d Spanned<DeValue<'t>>) -> Field<'d, 't> {
         self.offsets.insert(path.clone(), value.span().start);
         Field { path, value }
@@ -123,7 +125,7 @@ impl<'t> Source<'t> {
 
     pub(crate) fn number(&mut self, field: &Field<'_, 't>) -> Option<u64> {
         if let DeValue::Integer(number) = field.value.get_ref() {
-            // TOML's numbers have 63 bits.
+            // Integers in TOML have 63 bits and a sign.
             let parsed = i64::from_str_radix(number.as_str(), number.radix()).ok();
             if let Some(parsed) = parsed.and_then(|parsed| u64::try_from(parsed).ok()) {
                 return Some(parsed);
@@ -167,7 +169,7 @@ impl<'t> Source<'t> {
         None
     }
 
-    /// Every field of `table`, which stands at `path`.
+    /// Every field of `table`, whose key path is `path`.
     pub(crate) fn fields<'d>(&mut self, path: &str, table: &'d DeTable<'t>) -> Table<'d, 't> {
         let fields = table.iter().map(|(key, value)| {
             let key = key.get_ref().to_string();
@@ -178,7 +180,7 @@ impl<'t> Source<'t> {
         Table { path: path.to_owned(), fields }
     }
 
-    /// What no reader knew, as it is.
+    /// The fields that were not taken, unchanged.
     pub(crate) fn rest(&mut self, table: Table<'_, 't>) -> toml::Table {
         let mut rest = toml::Table::new();
         for (key, field) in table.fields {
@@ -193,8 +195,8 @@ impl<'t> Source<'t> {
     }
 }
 
-/// Where `key`, such as `input[0].dtype`, stands in a TOML text; the place of the innermost part of it that
-/// is there.
+/// The place of `key`, such as `input[0].dtype`, in a TOML text, or that of the innermost part of it that
+/// exists.
 pub fn place(text: &str, key: &str) -> Option<Place> {
     let (table, _) = DeTable::parse_recoverable(text);
     let mut parts = key.split('.').flat_map(|part| part.split('[')).map(|part| part.trim_end_matches(']'));
@@ -208,7 +210,7 @@ pub fn place(text: &str, key: &str) -> Option<Place> {
         let Some(inner) = inner else { break };
         value = inner;
     }
-    Some(Place::of(text, value.span().start))
+    Some(Place::from_offset(text, value.span().start))
 }
 
 /// A table whose fields are taken out one by one.

@@ -1,18 +1,22 @@
-//! `LINKS`: where files can be fetched that a carton leaves out.
+//! `LINKS`: where to fetch the files that a carton leaves out.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use toml::Table;
 
+use crate::error::Error;
 use crate::fields::Source;
-use crate::parse::is_url;
-use crate::{Error, Kind, LINKS, sha256_from_hex, sha256_to_hex};
+use crate::hash::{sha256_from_hex, sha256_to_hex};
+use crate::path::is_url;
+use crate::problem::Kind;
 
 /// The version of the document.
 const VERSION: u64 = 1;
 
-/// URLs by SHA-256. The document is no part of the manifest: it does not change the model's hash.
+/// URLs by SHA-256. MANIFEST does not list the document, so it does not change the model's hash.
 ///
 /// ```
 /// use carton_format::Links;
@@ -24,22 +28,22 @@ const VERSION: u64 = 1;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
-    /// The URLs of each file, in the order in which they are to be tried.
+    /// The URLs of each file, in the order in which to try them.
     pub urls: BTreeMap<[u8; 32], Vec<String>>,
     /// Unknown fields.
     pub other: Table,
 }
 
 impl Links {
-    /// Where it lies in a carton.
-    pub const PATH: &'static str = LINKS;
+    /// Its path in a carton.
+    pub const PATH: &'static str = "LINKS";
 
     /// The URLs of the file with this hash.
     pub fn urls(&self, sha256: &[u8; 32]) -> &[String] {
         self.urls.get(sha256).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds a URL, behind those that are there.
+    /// Adds a URL after the existing ones, unless it is already among them.
     pub fn add(&mut self, sha256: [u8; 32], url: String) {
         let urls = self.urls.entry(sha256).or_default();
         if !urls.contains(&url) {
@@ -52,7 +56,7 @@ impl Links {
     /// # Errors
     /// All problems of the document, each with its place.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let (mut source, root) = Source::parse(LINKS, text).map_err(Error::Document)?;
+        let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
         match root.take("version") {
             None => source.missing("", "version"),
@@ -111,7 +115,7 @@ impl Links {
             self.urls.iter().map(|(hash, urls)| (sha256_to_hex(hash), toml::Value::from(urls.clone())));
         let document = Document { version: VERSION, urls: urls.collect(), other: self.other.clone() };
         toml::to_string(&document)
-            .map_err(|error| Error::Print { document: LINKS, reason: error.to_string() })
+            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
 }
 
@@ -120,12 +124,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_parsed() {
+    fn links_survive_printing_and_parsing() {
         let mut links = Links::default();
         links.add([7; 32], "https://example.org/a".to_owned());
         links.add([7; 32], "https://example.org/b".to_owned());
         links.add([7; 32], "https://example.org/a".to_owned());
-        let text = links.to_toml().expect("TOML holds it");
+        let text = links.to_toml().expect("TOML can express it");
         assert!(text.starts_with("version = 1\n\n[urls]\n0707"), "{text}");
         assert_eq!(Links::parse(&text), Ok(links));
     }

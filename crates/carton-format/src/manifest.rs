@@ -1,12 +1,17 @@
 //! `MANIFEST`: the SHA-256 of every file of a carton.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::error::Error;
+use crate::hash::{sha256_from_hex, sha256_to_hex};
+use crate::links::Links;
+use crate::path::is_inside;
 use crate::problem::{Kind, Place, Problem, Problems};
-use crate::{Error, LINKS, is_inside};
 
-/// One line a file, `path=sha256`, sorted by the bytes of the path. MANIFEST itself and LINKS have none.
+/// One line per file, `path=sha256`, sorted by the bytes of the path. MANIFEST itself and LINKS are not listed.
 ///
 /// ```
 /// use carton_format::Manifest;
@@ -24,13 +29,13 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Where it lies in a carton.
+    /// Its path in a carton.
     pub const PATH: &'static str = "MANIFEST";
 
     /// Adds a file.
     ///
     /// # Errors
-    /// When there is one of that path already, or the path breaks the line.
+    /// When the path is already listed, or contains a line break.
     pub fn add(&mut self, path: &str, sha256: [u8; 32]) -> Result<(), Error> {
         if path.contains(['\n', '\r']) {
             return Err(Error::ManifestPath { path: path.to_owned() });
@@ -56,7 +61,7 @@ impl Manifest {
         self.lines.len()
     }
 
-    /// Whether there are none.
+    /// Whether no files are listed.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -89,7 +94,7 @@ impl Manifest {
                 wrong(path, value(hash, "the 64 lower-case hex digits of a SHA-256"));
                 continue;
             };
-            if !is_inside(path) || path == Self::PATH || path == LINKS {
+            if !is_inside(path) || path == Self::PATH || path == Links::PATH {
                 wrong("path", value(path, "the path of a file inside the carton"));
                 continue;
             }
@@ -102,28 +107,6 @@ impl Manifest {
         }
         if problems.is_empty() { Ok(manifest) } else { Err(Error::Document(Problems(problems))) }
     }
-}
-
-/// The hash that 64 lower-case hex digits stand for.
-pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(hash)
-}
-
-/// A hash in 64 lower-case hex digits.
-pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
-    use fmt::Write;
-    sha256.iter().fold(String::with_capacity(64), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("memory takes any text");
-        hex
-    })
 }
 
 /// The file's text, with a final line break.
@@ -139,16 +122,17 @@ impl fmt::Display for Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::MODEL_PT;
 
     #[test]
     fn lines_are_sorted_by_bytes() {
         let mut manifest = Manifest::default();
-        manifest.add("model/model.pt", [0xab; 32]).expect("new");
+        manifest.add(MODEL_PT, [0xab; 32]).expect("new");
         manifest.add("carton.toml", [0; 32]).expect("new");
         manifest.add("Z", [1; 32]).expect("new");
         let text = manifest.to_string();
         let paths: Vec<&str> = text.lines().filter_map(|line| line.rsplit_once('=')).map(|l| l.0).collect();
-        assert_eq!(paths, ["Z", "carton.toml", "model/model.pt"]);
+        assert_eq!(paths, ["Z", "carton.toml", MODEL_PT]);
         assert!(text.ends_with(&format!("={}\n", "ab".repeat(32))));
         assert!(manifest.add("Z", [1; 32]).is_err());
         assert!(manifest.add("a\nb", [1; 32]).is_err());
@@ -156,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told() {
+    fn every_bad_line_is_reported() {
         let hash = "0".repeat(64);
         let text = format!("b={hash}\na={hash}\nb={hash}\n../c={hash}\nd=zz\n\nx=y={hash}\n");
         let error = Manifest::parse(&text).expect_err("five are wrong").to_string();

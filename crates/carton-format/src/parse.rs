@@ -1,4 +1,6 @@
-//! `carton.toml` from text. What the real client needs beyond the specification is filled in, and told.
+//! Parses `carton.toml`. Fields that Carton's own client requires beyond the specification are filled in and reported.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::collections::HashSet;
 use std::str::FromStr;
@@ -6,12 +8,14 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::ANY;
-use crate::fields::{Field, Source, Table};
-use crate::{
-    Config, DataType, Dimension, Error, Example, Kind, Parsed, Place, Port, References, Runner,
-    SHORT_DESCRIPTION_MAX, SPEC_VERSION, SelfTest, Shape,
+use crate::config::{
+    ANY, Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape,
 };
+use crate::error::Error;
+use crate::fields::{Field, Source, Table};
+use crate::path::is_url;
+use crate::problem::{Kind, Place};
+use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
 
 impl Config {
     /// Parses and checks the document by itself; [`check`](Self::check) compares it with its carton.
@@ -27,7 +31,7 @@ impl Config {
         Ok(Parsed { document: config, added })
     }
 
-    /// Where `key` stood, such as `input[0].shape`; `None` in a document that was not parsed.
+    /// The place of `key`, such as `input[0].shape`; `None` in a document that was not parsed.
     pub fn place(&self, key: &str) -> Option<Place> {
         self.places.get(key).copied()
     }
@@ -283,9 +287,4 @@ impl<'t> Reader<'_, 't> {
         runner.other = self.source.rest(rest);
         runner
     }
-}
-
-/// Whether `text` is a whole http or https URL.
-pub(crate) fn is_url(text: &str) -> bool {
-    url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }

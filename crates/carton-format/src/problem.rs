@@ -1,4 +1,6 @@
 //! What is wrong with a document, and where.
+//!
+//! Facts: the Carton v1 specification, whose rules these are.
 
 use std::fmt;
 
@@ -12,14 +14,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a byte of `text`.
-    pub fn of(text: &str, offset: usize) -> Self {
+    /// The place of the byte at `offset` of `text`.
+    pub fn from_offset(text: &str, offset: usize) -> Self {
         Cursor::new(text).place(offset)
     }
 }
 
-/// Walks through a text and tells the places of its bytes: all of them together cost one pass when they
-/// are asked for in ascending order.
+/// Converts byte offsets of a text into places. In ascending order, all of them together take one pass.
 pub(crate) struct Cursor<'t> {
     text: &'t str,
     offset: usize,
@@ -50,12 +51,12 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// One thing that is wrong with a document.
+/// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The document's path in the carton.
     pub document: String,
-    /// Where in the document; `None` where it was made by a program or something is missing as a whole.
+    /// Where in the document; `None` if the document was not parsed, or if a whole part is missing.
     pub place: Option<Place>,
     /// The key, such as `input[0].dtype`; empty for the document itself.
     pub key: String,
@@ -77,7 +78,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong with a document, in its order.
+/// All problems of a document, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -90,11 +91,11 @@ impl fmt::Display for Problems {
     }
 }
 
-/// The kinds of problems. Their texts go on from the key.
+/// The kinds of problems. Their texts continue after the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The text is none of the document's language.
+    /// The text is not valid TOML.
     #[error("cannot be parsed: {0}")]
     Syntax(String),
     /// A field that must be there.
@@ -105,10 +106,10 @@ pub enum Kind {
     Type {
         /// What is there, with its article.
         found: String,
-        /// What should be there, with its article.
+        /// What is expected, with its article.
         expected: &'static str,
     },
-    /// A value that is none of those allowed.
+    /// A value that is not allowed.
     #[error("is `{}`, expected {expected}", found.escape_debug())]
     Value {
         /// The value.
@@ -124,20 +125,20 @@ pub enum Kind {
         /// The most there may be.
         limit: usize,
     },
-    /// A name that stands for two things.
-    #[error("is `{}`, which stands here a second time", name.escape_debug())]
+    /// A name that is used twice.
+    #[error("is `{}`, which is already used", name.escape_debug())]
     Duplicate {
         /// The name.
         name: String,
     },
-    /// A symbol that is a shape and a size.
+    /// A symbol that is used for both a shape and a size.
     #[error("uses the symbol `{}` for a whole shape and for one dimension", symbol.escape_debug())]
     SymbolKinds {
         /// The symbol.
         symbol: String,
     },
     /// A symbol that does not resolve to one value.
-    #[error("resolves the symbol `{}` to {found}, and to {first} before", symbol.escape_debug())]
+    #[error("resolves the symbol `{}` to {found}, but it was {first} before", symbol.escape_debug())]
     SymbolValues {
         /// The symbol.
         symbol: String,
@@ -146,24 +147,24 @@ pub enum Kind {
         /// The value that it has here.
         found: String,
     },
-    /// Something that is referred to and not there.
-    #[error("refers to `{}`, which is not there", target.escape_debug())]
+    /// A reference to something that does not exist.
+    #[error("refers to `{}`, which does not exist", target.escape_debug())]
     Reference {
         /// What is referred to.
         target: String,
     },
-    /// A name that is declared nowhere.
-    #[error("names `{}`, which is no {what} of the model", name.escape_debug())]
+    /// A name that is not declared.
+    #[error("names `{}`, which is not an {what} of the model", name.escape_debug())]
     Undeclared {
         /// The name.
         name: String,
         /// `input` or `output`.
         what: &'static str,
     },
-    /// Tests or examples of a model whose inputs and outputs are not told.
+    /// Tests or examples of a model whose inputs and outputs are not declared.
     #[error("needs inputs and outputs to be specified")]
     Unspecified,
-    /// A tensor of another dtype than the input or output that it stands for.
+    /// A tensor whose dtype differs from that of its input or output.
     #[error("is the tensor `{}` of {found}, expected {expected}", tensor.escape_debug())]
     Dtype {
         /// The tensor.
@@ -173,7 +174,7 @@ pub enum Kind {
         /// The dtype of the input or output.
         expected: &'static str,
     },
-    /// A tensor of another shape than the input or output that it stands for.
+    /// A tensor whose shape differs from that of its input or output.
     #[error("is the tensor `{}` of shape {found}, expected {expected}", tensor.escape_debug())]
     Shape {
         /// The tensor.
@@ -183,34 +184,34 @@ pub enum Kind {
         /// The shape of the input or output.
         expected: String,
     },
-    /// A file of another length than its tensor.
-    #[error("is `{}` of {found} bytes, dtype and shape ask for {expected}", file.escape_debug())]
+    /// A file whose length does not match its tensor.
+    #[error("is `{}` with {found} bytes, dtype and shape need {expected}", file.escape_debug())]
     Bytes {
         /// The file.
         file: String,
         /// Its length in bytes.
         found: u64,
-        /// The length in bytes that dtype and shape ask for.
+        /// The length in bytes that dtype and shape need.
         expected: String,
     },
-    /// A string tensor's file with another number of strings.
-    #[error("is `{}` of {found} strings, the shape asks for {expected}", file.escape_debug())]
+    /// A string tensor's file with the wrong number of strings.
+    #[error("is `{}` with {found} strings, the shape needs {expected}", file.escape_debug())]
     Strings {
         /// The file.
         file: String,
         /// How many strings it holds.
         found: u64,
-        /// How many the shape asks for.
+        /// How many the shape needs.
         expected: u64,
     },
-    /// A nested tensor inside of a nested one.
+    /// A nested tensor inside another nested one.
     #[error("names `{}`, which is nested itself", name.escape_debug())]
     Nested {
         /// The inner tensor.
         name: String,
     },
     /// Lines out of order.
-    #[error("comes before `{}`, but stands behind it", other.escape_debug())]
+    #[error("must come before `{}`, but follows it", other.escape_debug())]
     Order {
         /// The path of the line before.
         other: String,
@@ -222,9 +223,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_in_any_order() {
+    fn places_are_found_in_any_order() {
         let text = "a\nüb\n\nc";
-        let places: Vec<_> = [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| Place::of(text, offset)).into();
+        let places: Vec<_> = [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| Place::from_offset(text, offset)).into();
         let mut cursor = Cursor::new(text);
         assert_eq!(places, [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| cursor.place(offset)));
         let pairs: Vec<_> = places.iter().map(|place| (place.line, place.column)).collect();

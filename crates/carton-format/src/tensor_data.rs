@@ -1,4 +1,6 @@
-//! `tensor_data/index.toml`, and the files of string tensors beside it.
+//! `tensor_data/index.toml`, and the files of string tensors next to it.
+//!
+//! Facts: the Carton v1 specification; `inner` on every tensor is what Carton's own client requires.
 
 use std::collections::HashMap;
 
@@ -6,10 +8,12 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use toml::Table;
 
+use crate::config::{DataType, Parsed};
+use crate::error::Error;
 use crate::fields::{Source, Table as Fields};
-use crate::{DataType, Error, Kind, Parsed};
+use crate::problem::Kind;
 
-/// The tensors that self tests and examples refer to. The real client needs the document even where
+/// The tensors that self tests and examples refer to. Carton's own client requires the document even if
 /// there are none.
 ///
 /// ```
@@ -19,8 +23,8 @@ use crate::{DataType, Error, Kind, Parsed};
 /// let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(12))?;
 /// assert_eq!(parsed.document.find("x").and_then(|tensor| tensor.numel()), Some(6));
 /// assert_eq!(parsed.added.to_string(), "tensor_data/index.toml:1:1: tensor[0].inner is missing");
-/// let error = TensorIndex::parse(text, &|_| FileLen::Bytes(11)).expect_err("12 are asked for");
-/// assert!(error.to_string().ends_with("is `x.bin` of 11 bytes, dtype and shape ask for 12"));
+/// let error = TensorIndex::parse(text, &|_| FileLen::Bytes(11)).expect_err("12 are needed");
+/// assert!(error.to_string().ends_with("is `x.bin` with 11 bytes, dtype and shape need 12"));
 /// # Ok::<(), carton_format::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -49,7 +53,7 @@ pub enum TensorSpec {
         /// Unknown fields.
         other: Table,
     },
-    /// A ragged tensor of others.
+    /// A ragged tensor that is made of other tensors.
     Nested {
         /// Its name.
         name: String,
@@ -63,7 +67,7 @@ pub enum TensorSpec {
 /// The length of a file of a carton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileLen {
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
     /// It is left out and can be fetched.
     Unknown,
@@ -81,20 +85,20 @@ impl TensorSpec {
         }
     }
 
-    /// Bytes of a numeric tensor's file; `None` for others, and where 64 bits do not hold the number.
+    /// Bytes of a numeric tensor's file; `None` for others, and if the number does not fit 64 bits.
     pub fn nbytes(&self) -> Option<u64> {
         let Self::Array { dtype, shape, .. } = self else { return None };
         shape.iter().try_fold(dtype.size()?, |product, size| product.checked_mul(*size))
     }
 
-    /// The number of elements; `None` for nested tensors, and where 64 bits do not hold it.
+    /// The number of elements; `None` for nested tensors, and if it does not fit 64 bits.
     pub fn numel(&self) -> Option<u64> {
         let Self::Array { shape, .. } = self else { return None };
         shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size))
     }
 }
 
-/// The real client needs an `inner` on every tensor.
+/// Carton's own client requires an `inner` on every tensor.
 impl Serialize for TensorSpec {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -119,7 +123,7 @@ impl Serialize for TensorSpec {
 }
 
 impl TensorIndex {
-    /// Where it lies in a carton.
+    /// Its path in a carton.
     pub const PATH: &'static str = "tensor_data/index.toml";
 
     /// The document as TOML.
@@ -136,7 +140,7 @@ impl TensorIndex {
         self.tensors.iter().find(|tensor| tensor.name() == name)
     }
 
-    /// Parses and checks the document; `len` tells the length of a file of the carton.
+    /// Parses and checks the document; `len` returns the length of a file of the carton.
     ///
     /// # Errors
     /// All problems of the document, each with its place.
@@ -217,7 +221,7 @@ fn tensor<'t>(source: &mut Source<'t>, mut table: Fields<'_, 't>) -> Option<Tens
         None => source.add(&path, "inner"),
         Some(inner) => {
             if !source.list(&inner).is_empty() {
-                let expected = "a tensor of dtype nested where there are inner ones".to_owned();
+                let expected = "an empty list unless dtype is nested".to_owned();
                 source.wrong(&inner.path, Kind::Value { found: "filled".to_owned(), expected });
             }
         }
@@ -282,16 +286,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_index_names_its_table() {
+    fn an_empty_index_still_has_its_table() {
         assert_eq!(TensorIndex::default().to_toml().as_deref(), Ok("tensor = []\n"));
     }
 
     #[test]
-    fn what_is_parsed_is_printed_again() {
+    fn an_index_survives_parsing_and_printing() {
         let text = "note = \"kept\"\n\n[[tensor]]\nname = \"x\"\ndtype = \"float32\"\nshape = [2]\n\
                     file = \"x.bin\"\ninner = []\nunit = \"m\"\n\n[[tensor]]\nname = \"r\"\ndtype = \"nested\"\n\
                     inner = [\"x\", \"x\"]\n";
-        let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(8)).expect("it is right");
+        let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(8)).expect("the index is valid");
         assert!(parsed.added.0.is_empty());
         let again = parsed.document.to_toml().expect("TOML holds it");
         assert_eq!(TensorIndex::parse(&again, &|_| FileLen::Bytes(8)), Ok(parsed));

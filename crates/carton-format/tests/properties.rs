@@ -1,4 +1,4 @@
-//! What holds for every document, not only for those that someone thought of.
+//! Properties of all documents, checked with generated ones.
 
 use std::path::{Component, Path};
 
@@ -27,7 +27,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Fields that the specification does not know.
+/// Fields that the specification does not define.
 fn other() -> impl Strategy<Value = Table> {
     btree_map("x_.*", value(), 0..4).prop_map(|map| map.into_iter().collect())
 }
@@ -112,12 +112,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_configuration_is_printed_and_parsed_whole(config in config()) {
-        let text = config.to_toml().expect("TOML holds it");
-        let parsed = Config::parse(&text).expect("it was right");
+    fn a_configuration_survives_printing_and_parsing(config in config()) {
+        let text = config.to_toml().expect("TOML can express it");
+        let parsed = Config::parse(&text).expect("it was valid");
         prop_assert!(parsed.added.0.is_empty());
-        // Where its keys stand is all that is new.
-        prop_assert_eq!(parsed.document.to_toml().expect("TOML holds it"), text.clone());
+        // Only the places of the keys are new.
+        prop_assert_eq!(parsed.document.to_toml().expect("TOML can express it"), text.clone());
         let (before, after): (Table, Table) = (toml::from_str(&text).expect("TOML"), Table::try_from(&config).expect("TOML"));
         prop_assert_eq!(before, after);
     }
@@ -129,29 +129,29 @@ proptest! {
         let runner = whole.get_mut("runner").and_then(Value::as_table_mut).expect("it is there");
         runner.extend(inner);
         let text = toml::to_string(&whole).expect("TOML");
-        let parsed = Config::parse(&text).expect("it is right").document;
+        let parsed = Config::parse(&text).expect("it is valid").document;
         prop_assert_eq!(toml::from_str::<Table>(&parsed.to_toml().expect("TOML")).expect("TOML"), whole);
     }
 
     #[test]
-    fn a_manifest_is_printed_and_parsed_whole(files in btree_map(path(), any::<[u8; 32]>(), 0..20)) {
+    fn a_manifest_survives_printing_and_parsing(files in btree_map(path(), any::<[u8; 32]>(), 0..20)) {
         let mut manifest = Manifest::default();
         // In any order.
         for (path, hash) in files.iter().rev() {
             manifest.add(path, *hash).expect("its path is new");
         }
-        let parsed = Manifest::parse(&manifest.to_string()).expect("it is right");
+        let parsed = Manifest::parse(&manifest.to_string()).expect("it is valid");
         prop_assert!(parsed.lines().eq(files.iter().map(|(path, hash)| (path.as_str(), *hash))));
     }
 
     #[test]
-    fn links_are_printed_and_parsed_whole(urls in btree_map(any::<[u8; 32]>(), vec("https://[a-z]{1,9}/[ -~]*", 0..3), 0..5), other in other()) {
+    fn links_survive_printing_and_parsing(urls in btree_map(any::<[u8; 32]>(), vec("https://[a-z]{1,9}/[ -~]*", 0..3), 0..5), other in other()) {
         let links = Links { urls, other };
-        prop_assert_eq!(Links::parse(&links.to_toml().expect("TOML holds it")), Ok(links));
+        prop_assert_eq!(Links::parse(&links.to_toml().expect("TOML can express it")), Ok(links));
     }
 
     #[test]
-    fn an_index_is_printed_and_parsed_whole(
+    fn an_index_survives_printing_and_parsing(
         tensors in btree_map(".*", (dtype(), vec(0..1000_u64, 0..4), other()), 0..5),
         nested in vec(any::<prop::sample::Index>(), 0..5),
         rest in other(),
@@ -166,24 +166,24 @@ proptest! {
             index.tensors.push(TensorSpec::Nested { name: "ragged".to_owned(), inner, other: Table::new() });
         }
         let len = |path: &str| {
-            let file = path.strip_prefix("tensor_data/").expect("they lie there");
+            let file = path.strip_prefix("tensor_data/").expect("tensors are in this folder");
             let spec = index.tensors.iter().find(|it| matches!(it, TensorSpec::Array { file: other, .. } if other == file));
             spec.map_or(FileLen::Missing, |spec| FileLen::Bytes(spec.nbytes().unwrap_or_default()))
         };
-        let parsed = TensorIndex::parse(&index.to_toml().expect("TOML holds it"), &len).expect("it is right");
+        let parsed = TensorIndex::parse(&index.to_toml().expect("TOML can express it"), &len).expect("it is valid");
         prop_assert_eq!(parsed.document, index.clone());
         prop_assert!(parsed.added.0.is_empty());
     }
 
     #[test]
-    fn strings_are_printed_and_parsed_whole(data in vec("(?s).*", 0..9)) {
+    fn strings_survive_printing_and_parsing(data in vec("(?s).*", 0..9)) {
         let strings = Strings { data };
-        let text = toml::to_string(&strings).expect("TOML holds it");
+        let text = toml::to_string(&strings).expect("TOML can express it");
         prop_assert_eq!(Strings::parse("s.toml", &text, strings.data.len() as u64), Ok(strings));
     }
 
     #[test]
-    fn any_text_is_refused_or_read(text in "(?s).*", lines in vec("[a-z\\[\\]=\"'{}., 0-9]*", 0..9)) {
+    fn any_text_is_rejected_or_read(text in "(?s).*", lines in vec("[a-z\\[\\]=\"'{}., 0-9]*", 0..9)) {
         for text in [text, lines.join("\n")] {
             let _ = Config::parse(&text);
             let _ = Manifest::parse(&text);
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_inside_stays_inside(parts in vec(prop_oneof!["\\.{0,3}", "[ -~]{0,5}", "/", ".*"], 0..5)) {
+    fn paths_that_are_inside_have_only_normal_components(parts in vec(prop_oneof!["\\.{0,3}", "[ -~]{0,5}", "/", ".*"], 0..5)) {
         let path = parts.join("/");
         if is_inside(&path) {
             let mut components = Path::new(&path).components();
@@ -204,11 +204,11 @@ proptest! {
     }
 }
 
-/// Ten thousand keys in one line: a place for each must not cost a walk through all of it.
+/// Thousands of keys in one line: finding the place of one must not take a walk through all of them.
 #[test]
-fn documents_cost_what_they_are_long() {
+fn parsing_takes_linear_time() {
     let strings = Strings { data: vec!["word".to_owned(); 300_000] };
-    let text = toml::to_string(&strings).expect("TOML holds it");
+    let text = toml::to_string(&strings).expect("TOML can express it");
     assert_eq!(text.lines().count(), 1);
     assert_eq!(Strings::parse("s.toml", &text, 300_000), Ok(strings));
     let many: Vec<String> = (0..20_000).map(|number| format!("x{number} = {number}")).collect();

@@ -1,4 +1,4 @@
-//! Documents that say everything, and documents that say everything wrong.
+//! Documents with every field, and documents with every mistake.
 
 use carton_format::{Config, Error, FileLen, TensorIndex};
 
@@ -29,28 +29,28 @@ fn problems(error: Error) -> Vec<String> {
 
 #[test]
 fn nothing_is_lost_on_a_round_trip() {
-    let parsed = Config::parse(WHOLE).expect("it is right");
+    let parsed = Config::parse(WHOLE).expect("it is valid");
     assert_eq!(parsed.added.0, []);
-    let printed = parsed.document.to_toml().expect("TOML holds it");
+    let printed = parsed.document.to_toml().expect("TOML can express it");
     let table = |text: &str| toml::from_str::<toml::Table>(text).expect("TOML");
     assert_eq!(table(WHOLE), table(&printed), "{printed}");
 }
 
 #[test]
-fn what_the_client_needs_is_filled_in_and_told() {
+fn fields_that_the_client_requires_are_filled_in_and_reported() {
     let text = "[[output]]\nname = 'y'\ndtype = 'int8'\n[[example]]\ninputs = {}\n[runner]\nrunner_name = 't'\n\
                 required_framework_version = '*'\n";
-    let parsed = Config::parse(text).expect("it is right");
+    let parsed = Config::parse(text).expect("it is valid");
     let added: Vec<_> = parsed.added.0.iter().map(|problem| problem.key.as_str()).collect();
     let expected =
         ["spec_version", "output[0].shape", "example[0].sample_out", "runner.runner_compat_version"];
     assert_eq!(added, expected);
-    let again = Config::parse(&parsed.document.to_toml().expect("TOML holds it")).expect("it is right");
+    let again = Config::parse(&parsed.document.to_toml().expect("TOML can express it")).expect("it is valid");
     assert_eq!(again.added.0, []);
 }
 
 #[test]
-fn all_problems_come_together() {
+fn all_problems_are_reported_together() {
     let text = r#"spec_version = 2
 short_description = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 model_name = 3
@@ -72,7 +72,7 @@ required_framework_version = "two"
 runner_compat_version = "1"
 opts = { a = 1, b = [1] }
 "#;
-    let found = problems(Config::parse(text).expect_err("it is wrong")).join("\n");
+    let found = problems(Config::parse(text).expect_err("it is invalid")).join("\n");
     assert_eq!(
         found,
         "carton.toml:1:16: spec_version is `2`, expected 1, the only version there is\n\
@@ -84,7 +84,7 @@ opts = { a = 1, b = [1] }
          int64, uint8, uint16, uint32, uint64\n\
          carton.toml:9:9: input[0].shape uses the symbol `n` for a whole shape and for one dimension\n\
          carton.toml:9:15: input[0].shape[1] is `-1`, expected a number from 0 to 2^63 - 1\n\
-         carton.toml:11:8: input[1].name is `x`, which stands here a second time\n\
+         carton.toml:11:8: input[1].name is `x`, which is already used\n\
          carton.toml:14:1: output[0].name is missing\n\
          carton.toml:16:9: output[0].shape is a float, expected a symbol or a list of symbols and integers\n\
          carton.toml:17:1: runner.runner_name is missing\n\
@@ -95,10 +95,10 @@ opts = { a = 1, b = [1] }
 }
 
 #[test]
-fn references_are_followed() {
+fn references_are_checked() {
     let index =
         TensorIndex::parse(INDEX, &|path| FileLen::Bytes(if path.ends_with("x0.bin") { 12 } else { 80 }));
-    let index = index.expect("it is right").document;
+    let index = index.expect("it is valid").document;
     let text = r#"
 spec_version = 1
 model_description = "See @misc/there.png and ![gone](@misc/gone.png)."
@@ -127,19 +127,19 @@ runner_name = "t"
 required_framework_version = "*"
 runner_compat_version = 1
 "#;
-    let config = Config::parse(text).expect("by itself it is right").document;
+    let config = Config::parse(text).expect("it is valid by itself").document;
     let found = config.check(&index, &|path| path == "misc/there.png");
     let found: Vec<_> = found.0.iter().map(ToString::to_string).collect();
     assert_eq!(
         found.join("\n"),
         "carton.toml:17:39: self_test[0].inputs.y is the tensor `y0` of float32, expected float64\n\
-         carton.toml:17:39: self_test[0].inputs.y resolves the symbol `batch` to 2, and to 1 before\n\
-         carton.toml:17:62: self_test[0].inputs.z names `z`, which is no input of the model\n\
+         carton.toml:17:39: self_test[0].inputs.y resolves the symbol `batch` to 2, but it was 1 before\n\
+         carton.toml:17:62: self_test[0].inputs.z names `z`, which is not an input of the model\n\
          carton.toml:18:24: self_test[0].expected_out.out is the tensor `x0` of shape [1, 3], expected [batch, 4]\n\
          carton.toml:20:16: self_test[1].inputs.x is `@misc/there.png`, expected @tensor_data/…\n\
-         carton.toml:20:39: self_test[1].inputs.y refers to `@tensor_data/none`, which is not there\n\
-         carton.toml:23:22: example[0].sample_out.out refers to `@misc/gone.png`, which is not there\n\
-         carton.toml:3:21: model_description refers to `@misc/gone.png`, which is not there"
+         carton.toml:20:39: self_test[1].inputs.y refers to `@tensor_data/none`, which does not exist\n\
+         carton.toml:23:22: example[0].sample_out.out refers to `@misc/gone.png`, which does not exist\n\
+         carton.toml:3:21: model_description refers to `@misc/gone.png`, which does not exist"
     );
 }
 
@@ -147,7 +147,7 @@ runner_compat_version = 1
 fn tests_need_inputs_and_outputs() {
     let text = "spec_version = 1\n[[self_test]]\ninputs = {x = '@tensor_data/x0'}\n[runner]\nrunner_name = 't'\n\
                 required_framework_version = '*'\nrunner_compat_version = 1\n";
-    let config = Config::parse(text).expect("by itself it is right").document;
+    let config = Config::parse(text).expect("it is valid by itself").document;
     let found = config.check(&TensorIndex::default(), &|_| false);
     assert_eq!(
         found.0[0].to_string(),
@@ -182,12 +182,12 @@ file = "../up.bin"
         if path == "tensor_data/a.bin" { FileLen::Bytes(13) } else { FileLen::Missing }
     });
     assert_eq!(
-        problems(error.expect_err("it is wrong")).join("\n"),
-        "tensor_data/index.toml:6:8: tensor[0].file is `a.bin` of 13 bytes, dtype and shape ask for 12\n\
-         tensor_data/index.toml:8:8: tensor[1].name is `a`, which stands here a second time\n\
-         tensor_data/index.toml:11:8: tensor[1].file refers to `gone.toml`, which is not there\n\
+        problems(error.expect_err("it is invalid")).join("\n"),
+        "tensor_data/index.toml:6:8: tensor[0].file is `a.bin` with 13 bytes, dtype and shape need 12\n\
+         tensor_data/index.toml:8:8: tensor[1].name is `a`, which is already used\n\
+         tensor_data/index.toml:11:8: tensor[1].file refers to `gone.toml`, which does not exist\n\
          tensor_data/index.toml:15:15: tensor[2].inner[1] names `n`, which is nested itself\n\
-         tensor_data/index.toml:15:20: tensor[2].inner[2] refers to `z`, which is not there\n\
+         tensor_data/index.toml:15:20: tensor[2].inner[2] refers to `z`, which does not exist\n\
          tensor_data/index.toml:20:8: tensor[3].file is `../up.bin`, expected the name of a .bin file in tensor_data"
     );
 }

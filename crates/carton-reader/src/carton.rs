@@ -1,4 +1,6 @@
-//! A `.carton` or an unpacked folder: what is in it, and the ways to its bytes.
+//! An open `.carton` or unpacked folder: its entries, and access to their bytes.
+//!
+//! Facts: the Carton v1 specification; path and link limits are those of Linux.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,15 +19,15 @@ use crate::{Entry, EntryReader, Error, Result};
 
 /// The folder of the model.
 pub const MODEL: &str = "model/";
-/// The most bytes of a MANIFEST that are read: that of 100,000 long paths has a tenth of it.
+/// The most bytes of a MANIFEST that are read: one with 100,000 long paths has a tenth of this.
 const MANIFEST_MAX: u64 = 256 << 20;
-/// The most bytes of any other document that are read. Parsed, TOML takes some fifty times its length.
+/// The most bytes of any other document that are read. Parsed TOML takes about fifty times its length.
 pub const TOML_MAX: u64 = 16 << 20;
-/// Links that lead from one to the next, at most: as Linux has it.
+/// The longest chain of links that is followed, as in Linux.
 const LINKS_IN_A_ROW: usize = 40;
-/// Bytes of a link's target, at most: what Linux allows for a path.
+/// The most bytes of a link's target: the longest path in Linux.
 const TARGET: u64 = 4096;
-/// What the system writes beside a folder's files for its own use.
+/// Files that the system adds to folders for its own use.
 const LITTER: &[&str] = &[".DS_Store", "Thumbs.db"];
 
 /// An open carton. Nothing but its directory, MANIFEST and LINKS has been read.
@@ -67,22 +69,22 @@ impl Carton {
         } else if carton.zip.is_some() {
             return Err(Error::Missing { path: Manifest::PATH.to_owned() });
         }
-        carton.refuse_files_as_folders()?;
+        carton.reject_files_as_folders()?;
         Ok(carton)
     }
 
-    /// Opens the folder at `path` without its MANIFEST and LINKS: its files are what they are.
+    /// Opens the folder at `path` without its MANIFEST and LINKS: the files are not compared with anything.
     ///
     /// # Errors
-    /// When it cannot be read, or a path in it is none for a carton.
+    /// When it cannot be read, or has a path that a carton cannot have.
     pub fn open_unlisted(path: &Path) -> Result<Self> {
         let entries = folder(path)?;
         let (path, links) = (path.to_owned(), Links::default());
         Ok(Self { path, zip: None, entries, manifest: None, manifest_hash: None, links })
     }
 
-    /// No file can lie below another one.
-    fn refuse_files_as_folders(&self) -> Result<()> {
+    /// Rejects a path that is below another file.
+    fn reject_files_as_folders(&self) -> Result<()> {
         let listed = self.manifest.iter().flat_map(Manifest::lines).map(|(path, _)| path);
         for below in self.entries.keys().map(String::as_str).chain(listed) {
             let mut path = below;
@@ -120,7 +122,7 @@ impl Carton {
         self.zip.as_ref().map_or(0, |zip| zip.len())
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has no files.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -133,7 +135,7 @@ impl Carton {
     /// The file at `path`.
     ///
     /// # Errors
-    /// When it is not there; the error says whether LINKS knows it.
+    /// When it does not exist; the error distinguishes files that LINKS lists.
     pub fn entry(&self, path: &str) -> Result<&Entry> {
         if let Some(entry) = self.entries.get(path) {
             return Ok(entry);
@@ -156,7 +158,7 @@ impl Carton {
         self.manifest_hash
     }
 
-    /// LINKS; empty where there is none.
+    /// LINKS; empty if there is none.
     pub fn links(&self) -> &Links {
         &self.links
     }
@@ -201,7 +203,7 @@ impl Carton {
     /// The text of a document at `path`, checked.
     ///
     /// # Errors
-    /// When it is not there, too large for a document, damaged, or no UTF-8.
+    /// When it is not there, too large for a document, damaged, or not UTF-8.
     pub fn text(&self, path: &str) -> Result<String> {
         let entry = self.entry(path)?;
         let limit = if path == Manifest::PATH { MANIFEST_MAX } else { TOML_MAX };
@@ -213,7 +215,7 @@ impl Carton {
         String::from_utf8(bytes).map_err(|_| Error::Text { path: path.to_owned() })
     }
 
-    /// An error of this crate that came through `Read`, or one of the system.
+    /// The error of this crate inside an I/O error, or the I/O error itself.
     pub(crate) fn unwrapped(&self, path: &str, error: io::Error) -> Error {
         match error.downcast::<Error>() {
             Ok(error) => error,
@@ -229,7 +231,7 @@ impl Carton {
         Ok(Config::parse(&self.text(Config::PATH)?)?)
     }
 
-    /// `tensor_data/index.toml`, compared with its files; empty where there is none.
+    /// `tensor_data/index.toml`, compared with its files; empty if there is none.
     ///
     /// # Errors
     /// When it is damaged or does not follow the specification.
@@ -255,7 +257,7 @@ impl Carton {
         self.file_len(path) != FileLen::Missing
     }
 
-    /// The file that the link `entry` leads to, through other links where they lie between.
+    /// The file that the link `entry` leads to, directly or through other links.
     ///
     /// # Errors
     /// When it leads out of `model/`, to nothing or in a circle, or is damaged.
@@ -274,11 +276,11 @@ impl Carton {
         Err(Error::Link { path: entry.path.clone(), target: self.link_text(entry)? })
     }
 
-    /// What the link `entry` says. An absolute path into `model/` of the folder that was opened is made a
+    /// The target of the link `entry`. An absolute path into `model/` of the folder that was opened is made a
     /// relative one, as Carton stores it.
     ///
     /// # Errors
-    /// When it is longer than a path can be, damaged, or no UTF-8.
+    /// When it is longer than a path can be, damaged, or not UTF-8.
     pub fn link_text(&self, entry: &Entry) -> Result<String> {
         let path = &entry.path;
         if entry.len > TARGET {
@@ -289,7 +291,7 @@ impl Carton {
         let text = String::from_utf8(text).map_err(|_| Error::Text { path: path.clone() })?;
         let model = self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL)).ok()).flatten();
         let inside = model.and_then(|model| Path::new(&text).strip_prefix(model).ok()?.to_str());
-        // The link lies in `model/` itself, or so many folders below it.
+        // How many folders the link is below `model/`.
         let below = path.matches('/').count().saturating_sub(1);
         Ok(inside.map(|inside| "../".repeat(below) + inside).unwrap_or(text))
     }
@@ -299,7 +301,7 @@ impl Carton {
     /// decompressed into a temporary file first, and checked.
     ///
     /// # Errors
-    /// When it is not there, damaged, or of no format that holds tensors.
+    /// When it is not there, damaged, or not in a format that holds tensors.
     pub fn model(&self, path: &str) -> Result<Container> {
         let mut path = path.to_owned();
         if self.entry(&path)?.link {
@@ -325,7 +327,7 @@ impl Carton {
     /// Copies the file at `path` to `out`, checked.
     ///
     /// # Errors
-    /// When it is not there or damaged, or `out` refuses.
+    /// When it is not there or damaged, or `out` fails.
     pub fn copy(&self, path: &str, out: &mut dyn io::Write) -> Result<()> {
         let mut reader = self.read(path)?;
         loop {
@@ -339,15 +341,15 @@ impl Carton {
         }
     }
 
-    /// Where the data of the file at `path` lie in the zip file, compressed as they are, and their CRC-32
-    /// once decompressed.
+    /// The zip file, the range of the stored (possibly compressed) data of the file at `path`, and the CRC-32 of the
+    /// decompressed data.
     pub fn packed(&self, path: &str) -> Option<(&Arc<MappedFile>, std::ops::Range<usize>, u32)> {
         let (range, crc) = self.entries.get(path)?.place.clone()?;
         Some((self.zip.as_ref()?, range, crc))
     }
 }
 
-/// Where the link at `path` leads, when that is inside `model/`.
+/// The path that the link at `path` leads to, if that is inside `model/`.
 pub fn resolve_link(path: &str, target: &str) -> Option<String> {
     if target.is_empty() || target.starts_with('/') || !path.starts_with(MODEL) {
         return None;
@@ -357,7 +359,7 @@ pub fn resolve_link(path: &str, target: &str) -> Option<String> {
     for part in target.split('/') {
         match part {
             "" | "." => {}
-            // `model` itself stays.
+            // `..` cannot leave `model` itself.
             ".." if parts.len() > 1 => {
                 parts.pop();
             }
@@ -373,10 +375,10 @@ fn zipped(file: &MappedFile) -> Result<BTreeMap<String, Entry>> {
     let index = Index::read(file).map_err(Error::Zip)?;
     let mut entries = BTreeMap::new();
     for entry in index.entries {
-        // Folders have entries of their own in many zip files, never in Carton's.
+        // Many zip files have entries for folders, but Carton's own never do.
         let is_folder = entry.len == 0 && entry.name.ends_with('/');
         let path = if is_folder { entry.name.trim_end_matches('/') } else { &entry.name };
-        // What was no UTF-8 is a replacement character by now, and could be another name.
+        // Bytes that were not UTF-8 are replacement characters now, so the name could be ambiguous.
         if !is_inside(path) || path.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Error::Path { path: entry.name });
         }
@@ -400,7 +402,7 @@ fn zipped(file: &MappedFile) -> Result<BTreeMap<String, Entry>> {
     Ok(entries)
 }
 
-/// The files below `root`, with a stack of its own; links are not followed.
+/// The files below `root`, found without recursion; links are not followed.
 fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
     let mut entries = BTreeMap::new();
     let mut folders = vec![String::new()];

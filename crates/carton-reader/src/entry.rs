@@ -1,4 +1,6 @@
-//! One file of a carton, read as a stream whose checksum and hash are compared as its bytes pass.
+//! One file of a carton, read as a stream whose checksum and hash are checked on the way.
+//!
+//! Facts: the Carton v1 specification; `zip-index` for the compression methods.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -17,19 +19,19 @@ use crate::Error;
 pub struct Entry {
     /// Its path, such as `model/model.pt`.
     pub path: String,
-    /// Its bytes.
+    /// Its length in bytes, decompressed.
     pub len: u64,
-    /// Its bytes as they are in the carton.
+    /// Its length in bytes as stored in the carton.
     pub packed_len: u64,
     /// How it is compressed.
     pub method: Method,
-    /// Whether it is a symbolic link, its bytes the path that it leads to.
+    /// Whether it is a symbolic link; its bytes are then the path that it leads to.
     pub link: bool,
-    /// Where the data lie in the zip file, and their CRC-32; nothing in a folder.
+    /// The range of the data in the zip file, and their CRC-32; `None` in a folder.
     pub(crate) place: Option<(Range<usize>, u32)>,
 }
 
-/// What an entry's bytes come from.
+/// The source of an entry's bytes.
 enum Source {
     /// Windows of the zip file.
     Stored(Windows),
@@ -41,21 +43,21 @@ enum Source {
     Link(io::Cursor<Vec<u8>>),
 }
 
-/// What is to be compared at the end.
+/// The checksum and the hash to compare with at the end.
 pub(crate) struct Expected {
     pub(crate) crc: Option<u32>,
     pub(crate) sha256: Option<[u8; 32]>,
 }
 
-/// The bytes of one entry. The last read fails when they are not those that the zip directory and
-/// MANIFEST promise; memory is a few megabytes for any length.
+/// The bytes of one entry. The last read fails if they do not match the zip directory and
+/// MANIFEST; memory is a few megabytes for any length.
 pub struct EntryReader {
     path: String,
     len: u64,
     source: Source,
     expected: Expected,
     chunk: Chunk,
-    /// Bytes of the chunk that were taken.
+    /// Bytes of the chunk that were consumed.
     taken: usize,
     read: u64,
     crc: crc32fast::Hasher,
@@ -65,7 +67,7 @@ pub struct EntryReader {
 
 enum Chunk {
     Window(Window),
-    /// Decompressed bytes, so many of them.
+    /// A buffer, and how many of its bytes are filled.
     Bytes(Vec<u8>, usize),
 }
 
@@ -169,7 +171,7 @@ impl EntryReader {
             _ => 0,
         };
         if left > 0 {
-            let reason = format!("{left} bytes stand behind the end of the compressed data");
+            let reason = format!("{left} bytes follow the end of the compressed data");
             return Err(Error::Decompress { path: self.path.clone(), reason });
         }
         let found = std::mem::take(&mut self.crc).finalize();
@@ -248,7 +250,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// The next window; `None` behind the last.
+    /// The next window; `None` after the last.
     fn take(&mut self) -> io::Result<Option<Window>> {
         if self.next >= self.end {
             return Ok(None);
@@ -259,7 +261,7 @@ impl Windows {
         Ok(Some(window))
     }
 
-    /// Bytes that nobody asked for.
+    /// Bytes that were not read.
     fn left(&self) -> usize {
         let window = self.window.as_ref().map_or(0, |window| window.len().saturating_sub(self.taken));
         self.end.saturating_sub(self.next).saturating_add(window)

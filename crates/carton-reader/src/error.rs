@@ -1,4 +1,6 @@
-//! What can stand between a carton and its bytes.
+//! Why a carton or one of its files cannot be read.
+//!
+//! Facts: the Carton v1 specification, and `zip-index` for the zip file itself.
 
 use std::io;
 use std::path::PathBuf;
@@ -32,7 +34,7 @@ pub enum Error {
     Io {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
     /// A file that is missing.
@@ -47,26 +49,26 @@ pub enum Error {
         /// Its path in the carton.
         path: String,
     },
-    /// A path that leads out of the carton or means different things on different systems.
-    #[error("`{}` is no path inside a carton: it has an empty part, `.`, `..`, a backslash, a colon, a control character, or is no UTF-8", path.escape_debug())]
+    /// A path that leads out of the carton or has different meanings on different systems.
+    #[error("`{}` is not a valid path in a carton: it has an empty part, `.`, `..`, a backslash, a colon or a control character, or is not UTF-8", path.escape_debug())]
     Path {
         /// The path.
         path: String,
     },
-    /// A file of a folder whose name is no UTF-8.
-    #[error("{}: its name is no UTF-8, as the names in a carton are", path.display())]
+    /// A file of a folder whose name is not UTF-8.
+    #[error("{}: its name is not UTF-8, as names in a carton must be", path.display())]
     Name {
         /// The path on this system.
         path: PathBuf,
     },
     /// Something in a folder that is neither file, folder nor link.
-    #[error("`{}` is a pipe, a socket or a device, and a carton holds files", path.escape_debug())]
+    #[error("`{}` is a pipe, a socket or a device, but a carton can only hold files", path.escape_debug())]
     NotAFile {
         /// Its path below the folder.
         path: String,
     },
     /// A file below a file.
-    #[error("`{}` is a file, and `{}` lies below it", path.escape_debug(), below.escape_debug())]
+    #[error("`{}` is a file, but `{}` is below it", path.escape_debug(), below.escape_debug())]
     FileAsFolder {
         /// The path that is both.
         path: String,
@@ -74,21 +76,21 @@ pub enum Error {
         below: String,
     },
     /// A link outside of `model/`.
-    #[error("`{}` is a link, which a carton has in model/ alone", path.escape_debug())]
+    #[error("`{}` is a link, which a carton can have only in model/", path.escape_debug())]
     LinkPlace {
         /// The link's path in the carton.
         path: String,
     },
     /// A link that leads out of `model/` or to nothing.
-    #[error("the link `{}` leads to `{}`, which is no file in model/", path.escape_debug(), target.escape_debug())]
+    #[error("the link `{}` leads to `{}`, which is not a file in model/", path.escape_debug(), target.escape_debug())]
     Link {
         /// The link's path in the carton.
         path: String,
-        /// What it says.
+        /// The path that it leads to.
         target: String,
     },
-    /// An entry that is compressed in a way that cartons do not know.
-    #[error("`{}` is compressed with method {method}, cartons know 0, 8 and 93", path.escape_debug())]
+    /// An entry with a compression method that cartons do not use.
+    #[error("`{}` is compressed with method {method}, cartons use 0, 8 and 93", path.escape_debug())]
     Method {
         /// Its path in the carton.
         path: String,
@@ -103,7 +105,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// An entry of another length than the directory says.
+    /// An entry whose length differs from the one in the directory.
     #[error("`{}` has {found} bytes{}, the directory says {expected}", path.escape_debug(), if *more { " or more" } else { "" })]
     Length {
         /// Its path in the carton.
@@ -151,13 +153,13 @@ pub enum Error {
         /// The most that are read.
         limit: u64,
     },
-    /// A document that is no text.
-    #[error("`{}` is no UTF-8 text", path.escape_debug())]
+    /// A document that is not text.
+    #[error("`{}` is not UTF-8 text", path.escape_debug())]
     Text {
         /// Its path in the carton.
         path: String,
     },
-    /// A name that the tensor index does not know.
+    /// A name that the tensor index does not have.
     #[error("there is no tensor `{}` in tensor_data/index.toml", name.escape_debug())]
     NoTensor {
         /// The name.
@@ -169,7 +171,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The path in the carton that it is about.
+    /// The path in the carton that the error is about.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::Model { path, .. }

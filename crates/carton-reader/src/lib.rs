@@ -1,11 +1,12 @@
 //! Opens cartons lazily: a `.carton` file or an unpacked folder.
 //!
 //! [`Carton::open`] reads the directory, MANIFEST and LINKS. Any file is then read in constant memory,
-//! its checksum and hash compared as the bytes pass; the tensors of a stored model are mapped in place.
+//! and its checksum and hash are checked on the way; the tensors of a stored model are mapped in place.
 //!
 //! ```
 //! use std::io::Read;
 //!
+//! use carton_format::MODEL_PT;
 //! use carton_reader::Carton;
 //!
 //! # let folder = tempfile::tempdir()?;
@@ -15,17 +16,17 @@
 //! # let files = vec![
 //! #     file("carton.toml", config.as_bytes()),
 //! #     file("tensor_data/index.toml", b"tensor = []\n"),
-//! #     file("model/model.pt", b"weights"),
+//! #     file(carton_format::MODEL_PT, b"weights"),
 //! # ];
 //! # let mut out = std::fs::File::create(&path)?;
 //! # carton_writer::Carton::new(files).write(&mut out, &mut |_| std::ops::ControlFlow::Continue(()))?;
 //! let carton = Carton::open(&path)?;
 //! assert_eq!(carton.config()?.document.runner.runner_name, "torchscript");
-//! assert_eq!(carton.entry("model/model.pt")?.len, 7);
+//! assert_eq!(carton.entry(MODEL_PT)?.len, 7);
 //!
-//! // The last read fails where the bytes are not those that MANIFEST promises.
+//! // The last read fails if the hash differs from the one in MANIFEST.
 //! let mut bytes = Vec::new();
-//! carton.read("model/model.pt")?.read_to_end(&mut bytes)?;
+//! carton.read(MODEL_PT)?.read_to_end(&mut bytes)?;
 //! assert_eq!(bytes, b"weights");
 //!
 //! let report = carton.verify(&|_| std::ops::ControlFlow::Continue(()))?;
@@ -37,7 +38,7 @@
 //!
 //! ```no_run
 //! let carton = carton_reader::Carton::open("llama.carton".as_ref())?;
-//! let model = carton.model("model/model.pt")?;
+//! let model = carton.model(carton_format::MODEL_PT)?;
 //! let checkpoint = torch_import::Checkpoint::read(&model)?;
 //! let (name, tensor) = checkpoint.tensors().next().ok_or("no tensors")?;
 //! let bytes: Option<&[u8]> = tensor.mapped_bytes();
@@ -45,10 +46,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Carton::verify`] reads everything and reports all that is wrong. [`Carton::tensor`] reads the tensors of
+//! [`Carton::verify`] reads everything and reports all problems. [`Carton::tensor`] reads the tensors of
 //! `tensor_data/`. A file that LINKS points to is an [`Error::Elsewhere`]: this crate opens no connection.
 //!
-//! Facts: the Carton v1 specification; what its real client needs beyond it is told apart as notes.
+//! Facts: the Carton v1 specification; what Carton's own client requires beyond it is reported separately, as notes.
 
 mod carton;
 mod entry;

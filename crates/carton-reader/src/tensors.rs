@@ -1,9 +1,11 @@
-//! The tensors of `tensor_data/`.
+//! Reads the tensors of `tensor_data/`.
+//!
+//! Facts: the Carton v1 specification.
 
 use std::io::Read;
 
 use carton_format::{DataType, Strings, TensorSpec};
-use tensor::{Dtype, Storage, Tensor};
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::{Carton, Error, Result};
 
@@ -27,7 +29,7 @@ impl Carton {
     /// The tensor of `tensor_data/` that is called `name`, read and checked.
     ///
     /// # Errors
-    /// When there is none, or its file is damaged.
+    /// When it does not exist, or its file is damaged.
     pub fn tensor(&self, name: &str) -> Result<TensorData> {
         let index = self.tensor_index()?.document;
         let spec = index.find(name).ok_or_else(|| Error::NoTensor { name: name.to_owned() })?;
@@ -53,12 +55,7 @@ impl Carton {
         self.read(&path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(&path, error))?;
         let dtype = Dtype::from_name(dtype.name()).unwrap_or(Dtype::UInt8);
         // The index was compared with the file's length, so the products fit.
-        let mut stride = vec![0; shape.len()];
-        let mut step = 1_u64;
-        for (stride, size) in stride.iter_mut().zip(shape).rev() {
-            *stride = step;
-            step = step.saturating_mul(*size);
-        }
+        let stride = contiguous_strides(shape);
         let tensor = Tensor::new(dtype, shape.clone(), stride, 0, Storage::owned(bytes));
         let tensor = tensor.map_err(|reason| Error::Model { path, reason: Box::new(reason.into()) })?;
         Ok(TensorData::Numbers(tensor))

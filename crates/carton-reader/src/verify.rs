@@ -1,4 +1,6 @@
-//! Every hash, every checksum, every rule, all findings together.
+//! Checks every hash, every checksum and every rule, and reports all findings together.
+//!
+//! Facts: the Carton v1 specification; notes are what Carton's own client requires beyond it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
@@ -12,53 +14,50 @@ use mapped::Cancelled;
 
 use crate::{Carton, Entry, Error, MODEL};
 
-/// Something that is wrong.
+/// A problem of the carton.
 #[derive(Debug)]
 pub struct Finding {
-    /// The path in the carton that it is about.
+    /// The path in the carton that the finding is about.
     pub entry: String,
     /// What is wrong.
     pub what: String,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What is wrong, sorted by path.
+    /// All problems, sorted by path.
     pub findings: Vec<Finding>,
-    /// What is allowed and worth knowing.
+    /// Observations that are not problems.
     pub notes: Vec<String>,
     /// Bytes that were hashed.
     pub bytes: u64,
-    /// Files whose hashes are right.
+    /// The number of files whose hashes are right.
     pub files: usize,
 }
 
 impl Carton {
-    /// Reads all of it. Files are hashed in parallel, one a core; `progress` receives the bytes that are done, from any
-    /// thread.
-    ///
-    /// # Errors
-    /// Only when `progress` stops the work.
+    /// Reads the whole carton. Files are hashed in parallel, one per core; `progress` receives the number of
+    /// bytes that are done, from any thread.
     pub fn verify(&self, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Report, Cancelled> {
         let mut report = self.hashes(progress)?;
         self.container(&mut report);
         self.lists(&mut report);
         self.documents(&mut report);
-        // What is damaged is found again by who reads it.
-        let mut said = HashSet::new();
-        report.findings.retain(|finding| said.insert((finding.entry.clone(), finding.what.clone())));
+        // Damaged files are found again by the later checks that read them.
+        let mut reported = HashSet::new();
+        report.findings.retain(|finding| reported.insert((finding.entry.clone(), finding.what.clone())));
         report.findings.sort_by(|a, b| a.entry.cmp(&b.entry));
         Ok(report)
     }
 
-    /// What no reader of the zip file looks at.
+    /// Checks what no reader of the zip file looks at.
     fn container(&self, report: &mut Report) {
         let Some(file) = self.zip() else { return };
         match zip_index::flaws(file) {
             Ok(flaws) => {
                 for flaw in flaws {
-                    report.say(flaw.entry().unwrap_or_default(), flaw.to_string());
+                    report.add(flaw.entry().unwrap_or_default(), flaw.to_string());
                 }
             }
             Err(error) => report.found(error.entry().unwrap_or_default(), &Error::Zip(error.clone())),
@@ -66,7 +65,7 @@ impl Carton {
     }
 
     fn hashes(&self, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Report, Cancelled> {
-        // The largest first: it decides when all are done.
+        // The largest comes first, because it determines the total time.
         let mut entries: Vec<&Entry> = self.entries().filter(|entry| !entry.link).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
         let (next, done, stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
@@ -85,7 +84,7 @@ impl Carton {
                 let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
                 match result {
                     Ok(()) => report.files = report.files.saturating_add(1),
-                    // Said below, of all files that are not listed.
+                    // Reported below for all files that are not listed.
                     Err(Error::Unlisted { .. }) => {}
                     Err(error) => report.found(&entry.path, &error),
                 }
@@ -123,19 +122,19 @@ impl Carton {
         }
     }
 
-    /// MANIFEST, LINKS and the files must tell the same.
+    /// Checks that MANIFEST, LINKS and the files agree.
     fn lists(&self, report: &mut Report) {
         let mut folded: HashMap<String, &str> = HashMap::new();
         for entry in self.entries() {
             if let Some(other) = folded.insert(entry.path.to_lowercase(), &entry.path) {
                 report.notes.push(format!(
-                    "`{other}` and `{}` are one file where upper and lower case are the same",
+                    "`{other}` and `{}` are the same file on systems that ignore case",
                     entry.path
                 ));
             }
         }
         let Some(manifest) = self.manifest() else {
-            report.notes.push("there is no MANIFEST: nothing says what the files should be".to_owned());
+            report.notes.push("there is no MANIFEST to compare the files with".to_owned());
             return;
         };
         for entry in self.entries() {
@@ -147,10 +146,10 @@ impl Carton {
             if entry.link {
                 match self.link_target(entry) {
                     Err(error) => report.found(&entry.path, &error),
-                    Ok(target) if manifest.hash(&target) != listed => report.say(
+                    Ok(target) if manifest.hash(&target) != listed => report.add(
                         &entry.path,
                         format!(
-                            "MANIFEST has another hash for the link than for `{target}`, to which it leads"
+                            "MANIFEST has different hashes for the link and for `{target}`, which it leads to"
                         ),
                     ),
                     Ok(_) => {}
@@ -164,14 +163,16 @@ impl Carton {
             }
         }
         if !absent.is_empty() {
-            report.notes.push(format!("{} files are not here; LINKS says where to fetch them", absent.len()));
+            report
+                .notes
+                .push(format!("{} files are left out; LINKS lists where to fetch them", absent.len()));
         }
         if !manifest.lines().any(|(path, _)| path.starts_with(MODEL)) {
-            report.say(MODEL, format!("there is no file in {MODEL}"));
+            report.add(MODEL, format!("there is no file in {MODEL}"));
         }
     }
 
-    /// The rules of the documents.
+    /// Checks the documents against the specification.
     fn documents(&self, report: &mut Report) {
         let index = match self.tensor_index() {
             Ok(index) => {
@@ -212,24 +213,24 @@ impl Carton {
 }
 
 impl Report {
-    fn say(&mut self, entry: &str, what: String) {
+    fn add(&mut self, entry: &str, what: String) {
         self.findings.push(Finding { entry: entry.to_owned(), what });
     }
 
     fn found(&mut self, entry: &str, error: &Error) {
         match error {
             Error::Format(carton_format::Error::Document(problems)) => self.problems(problems),
-            error => self.say(entry, error.to_string()),
+            error => self.add(entry, error.to_string()),
         }
     }
 
     fn problems(&mut self, problems: &Problems) {
         for problem in &problems.0 {
-            self.say(&problem.document, problem.to_string());
+            self.add(&problem.document, problem.to_string());
         }
     }
 
-    /// What the specification does not ask for and the client does.
+    /// Notes the fields that only the client requires.
     fn needs(&mut self, added: &Problems) {
         self.notes.extend(added.0.iter().map(|problem| format!("{problem}: Carton's client needs it")));
     }

@@ -1,4 +1,4 @@
-//! The text of every error.
+//! Pins the text of every error.
 
 use std::collections::HashSet;
 use std::io;

@@ -1,13 +1,13 @@
-//! One bit flipped anywhere in a carton is found, and the entry that it is in is named.
+//! Flips each bit of a carton: `verify` finds the change and names its entry.
 //!
-//! What is not found is listed in `harmless`, with the reason why it harms nobody, or is a bit of a
-//! compressed stream that decompresses to the same bytes without it.
+//! The exceptions are listed in `harmless`, each with its reason, or are bits of a compressed stream that
+//! decompresses to the same bytes either way.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and tells what it counted"
+    reason = "a test fails by panicking, and prints its counts"
 )]
 
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
@@ -28,7 +28,7 @@ const INDEX: &[u8] = b"[[tensor]]\nname = 't'\ndtype = 'int8'\nshape = [2]\nfile
 /// The files that can be compressed.
 const COMPRESSED: [&str; 2] = ["carton.toml", "model/m"];
 
-/// Everything that an entry can be: bytes, a blob with its descriptor, compressed data, a link; and LINKS.
+/// Every kind of entry: bytes, a blob with its descriptor, compressed data, a link; and LINKS.
 fn carton(compression: Option<Compression>) -> Vec<u8> {
     let toml = Box::leak(Box::new(OwnedBlob(TOML.to_vec())));
     let misc = Box::leak(Box::new(OwnedBlob(b"misc".to_vec())));
@@ -68,7 +68,7 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
 /// Its name, the kind of file in its mode, its contents.
 type Seen = (String, Option<u32>, Vec<u8>);
 
-/// What a reader that trusts the directory sees.
+/// The contents as seen by a reader that trusts the directory.
 fn contents(bytes: &[u8]) -> Option<Vec<Seen>> {
     let mut zip = ZipArchive::new(Cursor::new(bytes)).ok()?;
     let mut contents = Vec::new();
@@ -89,8 +89,8 @@ fn contents(bytes: &[u8]) -> Option<Vec<Seen>> {
     Some(contents)
 }
 
-/// The name of each entry, where its local header starts and where its data lie, in order; where the
-/// directory starts.
+/// The name of each entry, the start of its local header and the range of its data, in order; the start of
+/// the directory.
 fn places(bytes: &[u8]) -> (Vec<(String, usize, Range<usize>)>, usize) {
     let mut zip = ZipArchive::new(Cursor::new(bytes)).expect("a zip file");
     let at = |offset: u64| usize::try_from(offset).expect("a small file");
@@ -106,7 +106,7 @@ fn places(bytes: &[u8]) -> (Vec<(String, usize, Range<usize>)>, usize) {
     (places, at(zip.central_directory_start()))
 }
 
-/// Why a bit of the directory that is not found harms nobody: its field says nothing about the file.
+/// The reason why a change of a bit in the directory may be missed: its field has no meaning for the file.
 fn harmless(bytes: &[u8], directory: usize, at: usize, bit: u8) -> Option<&'static str> {
     let number = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let mut line = directory;

@@ -1,6 +1,6 @@
-//! The tensors of a carton of 139 GB are there at once: only the pages that hold them come into memory.
+//! The tensors of a carton of 139 GB can be used at once: only the pages that are read come into memory.
 //!
-//! The carton is sparse: its tensors are holes of the file, but for the values at their ends.
+//! The carton is sparse: its tensors are holes in the file, except for their first and last values.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -13,16 +13,16 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::time::Instant;
 
-use carton_format::sha256_to_hex;
+use carton_format::{MODEL_PT, sha256_to_hex};
 use carton_reader::Carton;
 use sha2::{Digest, Sha256};
 use torch_import::Checkpoint;
 
-/// So many tensors of so many elements of four bytes.
+/// The number of tensors, and the number of elements, of four bytes each, of a tensor.
 const TENSORS: u64 = 100;
 const NUMEL: u32 = 347_500_000;
 
-/// A zip file of stored entries of any length, written from the file's place on. Offsets are counted from there.
+/// A zip file of stored entries of any length, written from the file's current position. Offsets are relative to it.
 struct Zip<'f> {
     file: &'f mut File,
     start: u64,
@@ -36,7 +36,7 @@ impl<'f> Zip<'f> {
         Self { file, start, directory: Vec::new(), entries: 0 }
     }
 
-    /// Writes an entry of `len` bytes, which `write` fills; CRC 0 says that nobody counted.
+    /// Writes an entry of `len` bytes, which `write` fills; CRC 0 means that it is unknown.
     fn add(&mut self, name: &str, len: u64, crc: u32, write: &mut dyn FnMut(&mut File)) {
         let (version, narrow) = (45_u16.to_le_bytes(), u32::MAX.to_le_bytes());
         let offset = self.file.stream_position().expect("a file") - self.start;
@@ -118,7 +118,7 @@ fn model(file: &mut File) {
     zip.finish();
 }
 
-/// A number of `/proc/self`: what stands behind `key` in one of its files.
+/// A number of `/proc/self`: the one after `key` in one of its files.
 fn counted(file: &str, key: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/self/{file}")).expect("Linux has it");
     let line = text.lines().find_map(|line| line.strip_prefix(key)).expect("Linux counts it");
@@ -126,9 +126,9 @@ fn counted(file: &str, key: &str) -> u64 {
 }
 
 #[test]
-fn the_first_tensor_of_139_gb_is_there_at_once() {
+fn the_first_tensor_of_139_gb_is_available_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // The length of the model is known once it is written, so it is written where it will lie first.
+    // The length of the model is known only after writing it, so it is written to a scratch file first.
     let path = folder.path().join("x.carton");
     let mut file = File::create(&path).expect("a temporary folder");
     let model_len = {
@@ -140,10 +140,10 @@ fn the_first_tensor_of_139_gb_is_there_at_once() {
         b"spec_version = 1\n[runner]\nrunner_name = 'torchscript'\nrequired_framework_version = '=2.0'\n\
         runner_compat_version = 1\n";
     let hash = sha256_to_hex(&Sha256::digest(toml).into());
-    let manifest = format!("carton.toml={hash}\nmodel/model.pt={}\n", "0".repeat(64));
+    let manifest = format!("carton.toml={hash}\n{MODEL_PT}={}\n", "0".repeat(64));
     let mut zip = Zip::new(&mut file);
     zip.bytes("carton.toml", toml);
-    zip.add("model/model.pt", model_len, 0, &mut model);
+    zip.add(MODEL_PT, model_len, 0, &mut model);
     zip.bytes("MANIFEST", manifest.as_bytes());
     let len = zip.finish();
     assert!(len > 139_000_000_000, "{len}");
@@ -152,7 +152,7 @@ fn the_first_tensor_of_139_gb_is_there_at_once() {
     let before = [counted("io", "rchar:"), counted("status", "VmRSS:")];
     let start = Instant::now();
     let carton = Carton::open(&path).expect("it is right");
-    let model = carton.model("model/model.pt").expect("it is stored");
+    let model = carton.model(MODEL_PT).expect("it is stored");
     let checkpoint = Checkpoint::read(&model).expect("it is right");
     let (name, tensor) = checkpoint.tensors().next().expect("there are tensors");
     let bytes = tensor.mapped_bytes().expect("it lies in place");
@@ -168,7 +168,7 @@ fn the_first_tensor_of_139_gb_is_there_at_once() {
     println!("first tensor of {len} bytes: {time:?}, {read} bytes read, {resident} kB more resident");
     assert!(read < 1 << 20, "{read} bytes were read");
     assert!(resident < 16 << 10, "{resident} kB came into memory");
-    // All the others are as near.
+    // All other tensors can be read in the same way.
     for (number, (_, tensor)) in (0..).zip(checkpoint.tensors()) {
         let bytes = tensor.mapped_bytes().expect("it lies in place");
         let found = [bytes.first_chunk(), bytes.last_chunk()].map(|it| it.copied().expect("four bytes"));

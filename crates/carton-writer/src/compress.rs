@@ -1,6 +1,6 @@
-//! Files compressed before they are laid out: their length must be known first.
+//! Compresses files before they are laid out, because their lengths must be known first.
 //!
-//! The compressed bytes wait in an unlinked temporary file, so that memory stays small.
+//! The compressed bytes are kept in an unlinked temporary file, so that memory stays small.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -15,9 +15,9 @@ use zip_layout::{Content, Method, Packed};
 
 /// Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
-/// A file is compressed where that saves at least one byte in so many.
+/// A file is compressed if that saves at least one byte in this many.
 const SAVING: u64 = 16;
-/// Bytes at the start of a file that tell whether the rest is worth the try.
+/// Bytes at the start of a file that decide whether compressing the rest is worthwhile.
 const SAMPLE: u64 = 4 * WINDOW as u64;
 
 /// How to compress.
@@ -27,19 +27,18 @@ pub enum Compression {
     Deflate,
     /// One Zstandard frame.
     Zstd,
-    /// Zstandard where it saves something, nothing where it does not.
+    /// Zstandard if it saves enough, otherwise no compression.
     Worthwhile,
 }
 
-/// One temporary file, unlinked, in which compressed files wait one after the other: however many they are,
-/// one file is open.
+/// One unlinked temporary file that holds all compressed files, one after the other, so that only one file is open.
 #[derive(Debug)]
 pub struct Spill {
     file: File,
     len: u64,
 }
 
-/// A file that was compressed: where it waits, and what it was.
+/// A compressed file: its range in the temporary file, and the length and hashes of the original.
 #[derive(Clone, Debug)]
 pub struct Compressed {
     range: Range<u64>,
@@ -58,7 +57,7 @@ impl Spill {
         Ok(Self { file: tempfile::tempfile_in(folder)?, len: 0 })
     }
 
-    /// Compresses `blob`; `None` when nothing worthwhile is saved. `progress` receives the bytes that were
+    /// Compresses `blob`; `None` if too little is saved. `progress` receives the number of bytes
     /// read so far.
     ///
     /// # Errors
@@ -75,7 +74,7 @@ impl Spill {
             Compression::Worthwhile => (Method::Zstd, true),
         };
         let start = self.len;
-        // What was given up before is overwritten.
+        // Overwrites a file that was given up earlier.
         self.file.set_len(start)?;
         self.file.seek(SeekFrom::Start(start))?;
         let encoder = match method {
@@ -116,7 +115,7 @@ impl Spill {
         Ok(Some(Compressed { range: start..end, method, len, crc, sha256 }))
     }
 
-    /// All that was compressed, to be written.
+    /// Everything that was compressed, ready to be written.
     ///
     /// # Errors
     /// When the temporary file cannot be mapped.
@@ -127,7 +126,7 @@ impl Spill {
     }
 }
 
-/// What a [`Spill`] holds in the end.
+/// The finished contents of a [`Spill`].
 #[derive(Debug)]
 pub struct Spilled(Arc<MappedFile>);
 
@@ -160,18 +159,18 @@ impl Blob for Part {
 }
 
 impl Compressed {
-    /// The bytes before compression, hashed.
+    /// The SHA-256 of the bytes before compression.
     pub fn sha256(&self) -> [u8; 32] {
         self.sha256
     }
 
-    /// What an entry holds; `blob` is its [`part`](Spilled::part).
+    /// The content of its zip entry; `blob` is its [`part`](Spilled::part).
     pub fn content<'b>(&self, blob: &'b dyn Blob) -> Content<'b> {
         Content::Packed(Packed { blob, method: self.method, len: self.len, crc: self.crc })
     }
 }
 
-/// Whether so many bytes become few enough.
+/// Whether compressing `len` bytes to `packed` bytes saves enough.
 fn saves(len: u64, packed: u64) -> bool {
     packed.saturating_add(len / SAVING) < len
 }

@@ -1,4 +1,6 @@
-//! SHA-256 on a thread of its own.
+//! SHA-256 on its own thread.
+//!
+//! Facts: FIPS 180-4, as the `sha2` crate implements it.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,8 +10,8 @@ use std::thread::Scope;
 use mapped::{WINDOW, Window};
 use sha2::{Digest, Sha256};
 
-/// Smaller windows are copied together first: a message a tensor of a few bytes would cost more than
-/// its hash.
+/// Smaller windows are collected first: sending a message for a tensor of a few bytes would cost more than
+/// hashing it.
 const SMALL: usize = WINDOW / 16;
 
 /// SHA-256 of bytes in memory.
@@ -25,7 +27,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// Starts the thread; it ends when the hasher is dropped. At most `queue` windows wait for it.
+    /// Starts the thread; it ends when the hasher is dropped. Its queue holds at most `queue` windows.
     pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, queue: usize) -> Self {
         let (windows, received) = sync_channel::<Option<Window>>(queue);
         let (finished, hashes) = channel();

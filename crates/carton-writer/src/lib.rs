@@ -1,33 +1,33 @@
-//! Writes a carton in one pass: every byte is read once, and on its way into the zip file it is hashed
-//! on a second thread.
+//! Writes a carton in one pass: every byte is read once, and is hashed on a second thread while it is written into the
+//! zip file.
 //!
-//! The floor is SHA-256 of the largest file, since one file's hash is serial; the checksum, the copy
-//! and the write happen beside it. In flight are at most `QUEUE` windows of 1 MiB.
+//! The lower bound is the time for SHA-256 of the largest file, because one file's hash is serial; the checksum, the
+//! copy and the write happen in parallel. At most `QUEUE` windows of 1 MiB are in flight.
 //!
 //! ```
-//! use carton_format::{Config, Runner, TensorIndex};
+//! use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
 //! use carton_writer::{Carton, Content, File};
 //! use mapped::OwnedBlob;
 //!
 //! let config = Config::new(Runner::new("torchscript", "=2.0", 1)).to_toml()?;
 //! let index = TensorIndex::default().to_toml()?;
-//! // Any `Blob` will do: a mapped file, a strided tensor, a whole TorchScript archive.
+//! // Any `Blob` works: a mapped file, a strided tensor, a whole TorchScript archive.
 //! let model = OwnedBlob(b"weights".to_vec());
 //! let carton = Carton::new(vec![
 //!     File::new(Config::PATH, Content::Bytes(config.as_bytes())),
 //!     File::new(TensorIndex::PATH, Content::Bytes(index.as_bytes())),
-//!     File::new("model/model.pt", Content::Blob(&model)),
+//!     File::new(MODEL_PT, Content::Blob(&model)),
 //! ]);
 //! let mut out = Vec::new();
 //! let written = carton.write(&mut out, &mut |_| std::ops::ControlFlow::Continue(()))?;
 //! assert_eq!(out.len() as u64, written.len);
-//! assert_eq!(written.len, carton.len()?); // which was known before
+//! assert_eq!(written.len, carton.len()?); // which was known in advance
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Facts: the Carton v1 specification. Its zip entries are stored where no [`Spill`] compressed them, and
-//! data start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive whose own records are so
-//! aligned can be mapped straight out of the carton.
+//! Facts: the Carton v1 specification. Its zip entries are stored unless a [`Spill`] compressed them, and data
+//! start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive with equally aligned records can be mapped
+//! directly from the carton.
 
 mod compress;
 mod hash;
@@ -44,7 +44,7 @@ pub use zip_layout::Content;
 
 /// Every file of a carton starts at a multiple of this many bytes.
 pub const ALIGNMENT: u64 = 64;
-/// Windows that wait for the hash, at most.
+/// The most windows that are queued for the hash.
 const QUEUE: usize = 8;
 
 /// Why a carton cannot be written.
@@ -54,14 +54,14 @@ pub enum Error {
     /// The files do not make a carton.
     #[error(transparent)]
     Format(#[from] carton_format::Error),
-    /// A file is not the one that a manifest promised.
+    /// The hash of a file differs from the expected one.
     #[error("`{}` has SHA-256 {found}, expected {expected}", path.escape_debug())]
     Hash {
         /// Its path in the carton.
         path: String,
         /// The hash of its bytes.
         found: String,
-        /// The hash that was promised.
+        /// The expected hash.
         expected: String,
     },
     /// A source cannot be read, or is damaged.
@@ -79,25 +79,25 @@ pub enum Error {
 pub struct File<'b> {
     /// The path, such as `model/model.pt`.
     pub path: String,
-    /// What it holds.
+    /// Its content.
     pub content: Content<'b>,
-    /// Its SHA-256 where that is known already. Bytes and blobs are compared with it on their way;
-    /// compressed ones are taken at their word, and for a link it is that of the file it leads to.
+    /// Its SHA-256, if already known. Bytes and blobs are compared with it while they are written; for
+    /// compressed ones it is trusted, and for a link it is that of the file that it leads to.
     pub sha256: Option<[u8; 32]>,
 }
 
-/// The files of a carton, in and out of its zip file.
+/// The files of a carton, both in its zip file and left out of it.
 #[derive(Default)]
 pub struct Carton<'b> {
-    /// What the zip file holds.
+    /// The files in the zip file.
     pub files: Vec<File<'b>>,
-    /// What it leaves out: paths and hashes that stand in MANIFEST all the same.
+    /// The files that are left out: paths and hashes that are listed in MANIFEST anyway.
     pub absent: Vec<(String, [u8; 32])>,
-    /// The text of LINKS, which says where to fetch what is left out.
+    /// The text of LINKS, which lists where to fetch the files that are left out.
     pub links: Option<String>,
 }
 
-/// What was written.
+/// The result of writing a carton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of the carton.
@@ -112,12 +112,12 @@ impl<'b> Carton<'b> {
         Self { files, absent: Vec::new(), links: None }
     }
 
-    /// Whether there are no files in it.
+    /// Whether it has no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.absent.is_empty()
     }
 
-    /// MANIFEST with the hashes of what is left out, and zeros for the rest.
+    /// MANIFEST with the hashes that are known, and zeros for the rest.
     fn manifest(&self) -> Result<Manifest, Error> {
         let mut manifest = Manifest::default();
         for (path, sha256) in &self.absent {
@@ -144,12 +144,12 @@ impl<'b> Carton<'b> {
         Ok(zip_layout::len(files.chain([manifest]).chain(self.links()))?)
     }
 
-    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `progress` receives the bytes
-    /// written so far, window by window.
+    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `progress` receives the number of
+    /// bytes written so far, window by window.
     ///
     /// # Errors
-    /// When the files do not make a carton, a hash is not the one that was promised, a source cannot be
-    /// read, or `out` refuses.
+    /// When the files do not make a carton, a hash differs from the expected one, a source cannot be
+    /// read, or `out` fails.
     pub fn write(&self, out: &mut dyn io::Write, progress: &mut Progress<'_>) -> Result<Written, Error> {
         // Names are checked before the first byte is written.
         self.manifest()?;
@@ -251,7 +251,7 @@ impl Sink for Tee<'_, '_> {
     }
 }
 
-/// The carton's bytes on their way into the file.
+/// Writes the carton's bytes into the file and reports progress.
 struct Output<'o, 'p> {
     out: io::BufWriter<&'o mut dyn io::Write>,
     progress: &'p mut Progress<'p>,

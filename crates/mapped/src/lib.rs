@@ -8,9 +8,11 @@
 mod blob;
 mod cancel;
 mod file;
+mod sha256;
 mod unopened;
 
 pub use blob::{Blob, OwnedBlob, Sink, WINDOW, Window};
 pub use cancel::{Cancelled, Progress};
 pub use file::{Error, MappedFile};
+pub use sha256::{Sha256Sink, hex};
 pub use unopened::UnopenedFile;

@@ -1,10 +1,10 @@
-//! How fast a pickle is read: `cargo bench -p pickle-vm`, or with `-- FILE` for a pickle of one's own.
+//! Measures how fast a pickle is read: `cargo bench -p pickle-vm`, or with `-- FILE` for your own pickle.
 //!
-//! CPython's own machine, written in C, reads the same bytes where there is a `python3`. Without a file the bench
-//! writes what `torch.save` writes for 100,000 tensors (PyTorch 2.15, protocol 2).
+//! If `python3` is installed, CPython's C implementation reads the same bytes. Without a file the benchmark uses what
+//! `torch.save` writes for 100,000 tensors (PyTorch 2.15, protocol 2).
 
-#![expect(clippy::print_stdout, reason = "figures are what a bench is for")]
-#![expect(clippy::cast_precision_loss, reason = "figures of three digits")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::cast_precision_loss, reason = "three digits are precise enough")]
 
 #[path = "../tests/common/checkpoint.rs"]
 mod checkpoint;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The best of five times that CPython's C unpickler takes, with classes and storages that do nothing.
+/// The best of five times that CPython's C unpickler takes, with stubs for classes and storages.
 fn cpython(bytes: &[u8]) -> Option<f64> {
     const PROGRAM: &str = "
 import io, pickle, sys, time
@@ -64,7 +64,7 @@ print(min(run() for _ in range(5)))
     String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }
 
-/// Prints the best of forty runs, which is the one that the machine disturbed least.
+/// Prints the best of forty runs, which is the least disturbed one.
 fn report(name: &str, bytes: &[u8], opcodes: u64, run: impl Fn() -> pickle_vm::Result<()>) {
     let time = |_| {
         let start = Instant::now();
@@ -80,7 +80,7 @@ fn print(name: &str, bytes: &[u8], opcodes: u64, best: f64) {
     println!("{name:8} {:8.1} MB/s, {:6.1} M opcodes/s, {best:.4} s", megabytes / best, millions / best);
 }
 
-/// The most memory that this process ever held, in KiB; Linux only.
+/// The peak memory of this process, in KiB; Linux only.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok())

@@ -1,7 +1,7 @@
-//! Reads a pickle and walks what it built: `cargo run -p pickle-vm --example walk -- FILE`.
+//! Reads a pickle and walks its objects: `cargo run -p pickle-vm --example walk -- FILE`.
 //!
 //! Without a file it walks a small state dict. Nothing in the file is executed; an object that is reached twice is
-//! printed once, and the walk keeps its own stack, so neither cycles nor depth can hurt it.
+//! printed once, and the walk keeps its own stack, so neither cycles nor depth are a problem.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Prints each object on a line of its own, what it contains indented below it.
+/// Prints each object on its own line, with its contents indented below it.
 fn walk(heap: &Heap<'_>, root: ObjectId, out: &mut dyn Write) -> io::Result<()> {
     let mut seen = HashSet::new();
     let mut left = vec![(0, String::new(), root)];
@@ -52,7 +52,7 @@ fn children(heap: &Heap<'_>, id: ObjectId) -> Vec<(String, ObjectId)> {
         }
         _ => heap.items(id).unwrap_or_default().iter().map(|&item| (String::new(), item)).collect(),
     };
-    // What SETITEMS, APPENDS and BUILD did to an instance.
+    // The changes that SETITEMS, APPENDS and BUILD made to an instance.
     if let Some(recorded) = heap.recorded(id) {
         children.extend(pairs(recorded.items()));
         children.extend(recorded.appends().iter().map(|&item| ("+ ".to_owned(), item)));
@@ -61,7 +61,7 @@ fn children(heap: &Heap<'_>, id: ObjectId) -> Vec<(String, ObjectId)> {
     children
 }
 
-/// An object in a few words; what it contains follows on lines of its own.
+/// A short description of an object; its contents follow on their own lines.
 fn describe(heap: &Heap<'_>, id: ObjectId) -> String {
     match heap.get(id) {
         Object::Tuple(_) | Object::List(_) | Object::Dict(_) | Object::Set(_) | Object::FrozenSet(_) => {

@@ -1,6 +1,6 @@
 //! What can be wrong with a pickle, and where.
 //!
-//! The kinds are those that CPython's `Modules/_pickle.c` and `Lib/pickletools.py` tell apart.
+//! The kinds are those that CPython's `Modules/_pickle.c` and `Lib/pickletools.py` distinguish.
 
 use std::fmt;
 
@@ -17,17 +17,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error {
     /// What is wrong.
     pub kind: ErrorKind,
-    /// Where the instruction at fault starts, in bytes from the start of the pickle.
+    /// The offset of the instruction at fault, in bytes from the start of the pickle.
     pub offset: u64,
-    /// The instruction at fault; None where there is none yet.
+    /// The instruction at fault; None if its opcode could not be read.
     pub opcode: Option<Opcode>,
 }
 
-/// What is wrong with a pickle, or with what a [`Writer`](crate::Writer) was asked to write.
+/// What is wrong with a pickle, or with a value for a [`Writer`](crate::Writer).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes end where an opcode should stand.
+    /// The bytes end where an opcode is expected.
     #[error("pickle ends before STOP")]
     NoStop,
     /// No opcode has this byte.
@@ -65,7 +65,7 @@ pub enum ErrorKind {
     /// A backslash escape is cut short or names no character.
     #[error("bad backslash escape")]
     BadEscape,
-    /// Text, or a global's name, is not UTF-8.
+    /// Text, or the name of a global, is not UTF-8.
     #[error("text is not UTF-8")]
     NotUtf8,
     /// A persistent id of PERSID is not ASCII; in listings, any text of protocol 0.
@@ -80,21 +80,21 @@ pub enum ErrorKind {
     /// The opcode needs a mark, and none is on the stack.
     #[error("no mark on the stack")]
     NoMark,
-    /// The memo has nothing under this key.
+    /// The memo has no entry for this key.
     #[error("memo key {0} has never been stored into")]
     MemoMissing(i64),
-    /// Memo keys are not negative and below 2⁶³.
+    /// A memo key is negative, or 2⁶³ or more.
     #[error("memo key is not in 0..2⁶³")]
     MemoKey,
     /// A dict was given a key without a value.
     #[error("odd number of items")]
     OddItems,
-    /// The opcode works on another kind of object.
+    /// The operand has the wrong type.
     #[error("expected {expected}, found {found}")]
     WrongType {
-        /// What the opcode works on.
+        /// The type that the opcode needs.
         expected: &'static str,
-        /// What it was given.
+        /// The type of the operand.
         found: &'static str,
     },
     /// PROTO names a protocol that does not exist.
@@ -120,13 +120,13 @@ pub enum ErrorKind {
     /// Only listings: objects are left after STOP.
     #[error("stack not empty after STOP: {0} left")]
     StackNotEmpty(u64),
-    /// Only writing: text or a global's name is longer than its length field can say.
+    /// Only writing: text or the name of a global is longer than its length field can hold.
     #[error("{0} bytes do not fit a four-byte length")]
     TooLong(u64),
-    /// Only writing: a global's name holds a newline.
+    /// Only writing: the name of a global contains a newline.
     #[error("global name holds a newline")]
     NewlineInName,
-    /// Only writing: the memo has as many entries as its keys can number.
+    /// Only writing: the memo has no unused key left.
     #[error("memo is full")]
     MemoFull,
 }

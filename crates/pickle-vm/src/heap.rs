@@ -1,6 +1,6 @@
-//! The arena of a pickle's objects, and the questions one asks it.
+//! The arena of a pickle's objects, and its queries.
 //!
-//! Objects sit in chunks that never move, so memory is what the objects take and not what a growing `Vec` reserves.
+//! Objects sit in chunks that never move, so memory is proportional to the objects, without the spare capacity of a growing `Vec`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,17 +11,32 @@ use crate::value::Long;
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
+/// A pickle that was read to its end.
+#[derive(Clone, Debug)]
+pub struct Pickle<'p> {
+    /// Its objects.
+    pub heap: Heap<'p>,
+    /// The object that STOP left.
+    pub root: ObjectId,
+    /// Its length in bytes, STOP included: the next pickle of a chain starts there.
+    pub len: u64,
+    /// How many instructions it has.
+    pub opcodes: u64,
+    /// How many entries its memo ended with.
+    pub memo_len: usize,
+}
+
 /// The objects of one pickle, in the order in which they were made.
 ///
-/// Ids come from the heap that is asked; asking with those of another gives other objects, or panics where this heap
-/// has fewer.
+/// An id is valid only for the heap that it came from. With an id of another heap, a query returns an unrelated object, or
+/// panics if this heap has fewer objects.
 #[derive(Clone, Debug, Default)]
 pub struct Heap<'p> {
     chunks: Vec<Chunk<'p>>,
     len: u32,
     /// The items of tuples and frozensets, one after the other.
     items: Vec<ObjectId>,
-    /// What was done to globals, persistent objects and extensions, which is rare.
+    /// Changes of globals, persistent objects and extensions, which are rare.
     recorded: BTreeMap<ObjectId, Recorded>,
     /// For each 4 GiB of pickle after the first, the first object made there: offsets are kept as 32 bits.
     epochs: Vec<ObjectId>,
@@ -43,9 +58,10 @@ impl<'p> Heap<'p> {
             .expect("ids come from this heap, which never shrinks")
     }
 
-    /// Where the instruction that made it stands, in bytes from the start of the pickle.
+    /// The offset of the instruction that made it, in bytes from the start of the pickle.
     ///
-    /// For what a heap has only one of (`None`, bools, the empty tuple, ints up to 255) that is the first such instruction.
+    /// For objects of which a heap has only one (`None`, bools, the empty tuple, ints up to 255), it is the first such
+    /// instruction.
     pub fn offset(&self, id: ObjectId) -> u64 {
         let low = self
             .chunks
@@ -61,7 +77,7 @@ impl<'p> Heap<'p> {
         self.len as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,8 +106,8 @@ impl<'p> Heap<'p> {
 
     /// The text of a `str`, or of a byte string that is UTF-8 (Python 2 wrote its text as byte strings).
     ///
-    /// It is borrowed unless it holds lone surrogates, which are written as `\udc80`; [`Object::Text`] has them as they
-    /// are.
+    /// It is borrowed unless it holds lone surrogates, which are written as `\udc80`; [`Object::Text`] keeps them
+    /// unchanged.
     pub fn text(&self, id: ObjectId) -> Option<Cow<'_, str>> {
         match self.get(id) {
             Object::Text(text) => Some(text.to_str()),
@@ -171,7 +187,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// What SETITEMS, APPENDS and BUILD did to an instance, a global, a persistent object or an extension.
+    /// The changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object or an extension.
     pub fn recorded(&self, id: ObjectId) -> Option<&Recorded> {
         match self.get(id) {
             Object::Instance(instance) => instance.recorded.as_deref(),
@@ -203,7 +219,7 @@ impl<'p> Heap<'p> {
     /// Adds an object; None when ids run out.
     #[inline]
     pub(crate) fn push(&mut self, object: Object<'p>, offset: u64) -> Option<ObjectId> {
-        // The last u32 is no id: the memo marks its holes with it.
+        // The last u32 is not used as an id: the memo marks its holes with it.
         let id = ObjectId(self.len);
         self.len = self.len.checked_add(1)?;
         if (self.epochs.len() as u64) < offset >> 32 || (id.0 as usize).is_multiple_of(CHUNK) {
@@ -221,13 +237,13 @@ impl<'p> Heap<'p> {
             self.epochs.push(id);
         }
         if (id.0 as usize).is_multiple_of(CHUNK) {
-            // The first chunk grows as it must, so that a small pickle stays small.
+            // The first chunk grows as needed, so that a small pickle stays small.
             let room = if id.0 == 0 { 0 } else { CHUNK };
             self.chunks.push(Chunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
         }
     }
 
-    /// Stores the items of an immutable sequence; None when their numbers run out.
+    /// Stores the items of an immutable sequence; None when the indexes run out.
     pub(crate) fn push_items(&mut self, items: &[ObjectId]) -> Option<Span> {
         let span =
             Span { start: u32::try_from(self.items.len()).ok()?, len: u32::try_from(items.len()).ok()? };
@@ -242,7 +258,7 @@ impl<'p> Heap<'p> {
             .expect("ids come from this heap, which never shrinks")
     }
 
-    /// The record of an object whose insides the pickle does not describe; None for the kinds that it does.
+    /// The recorded changes of an object whose contents only its class knows; None for the built-in types.
     pub(crate) fn recorded_mut(&mut self, id: ObjectId) -> Option<&mut Recorded> {
         if matches!(self.get(id), Object::Global(_) | Object::Persistent(_) | Object::Extension(_)) {
             return Some(self.recorded.entry(id).or_default());

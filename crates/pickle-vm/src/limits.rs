@@ -1,13 +1,13 @@
-//! What reading one pickle may cost, as counts that are checked while it is read.
+//! Upper bounds on the cost of reading one pickle, checked while it is read.
 //!
-//! The defaults leave room for a checkpoint of 1,000,000 tensors: `torch.save` writes 30 opcodes, 11 objects and
+//! The defaults are enough for a checkpoint of 1,000,000 tensors: `torch.save` writes 30 opcodes, 11 objects and
 //! 8 memo entries for each (measured with PyTorch 2.15).
 
 use std::fmt;
 
 /// Upper bounds for reading one pickle; exceeding one is an error that names it.
 ///
-/// Memory needs no bound of its own: each object, stack entry and memo entry is paid for by bytes of the pickle.
+/// Memory needs no separate bound: each object, stack entry and memo entry takes bytes of the pickle to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Instructions that are executed.
@@ -18,7 +18,7 @@ pub struct Limits {
     pub memo: u32,
     /// Bytes of text, byte strings and long integers, all together.
     pub text: u64,
-    /// Levels of nesting that a walk, such as printing a value, goes down.
+    /// Levels of nesting that a walk, such as printing a value, descends.
     pub depth: u32,
 }
 
@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// Which of the [`Limits`] was exceeded. (Where it is too deep, a walk leaves out what is below.)
+/// Which of the [`Limits`] was exceeded. (A walk that reaches [`Limits::depth`] does not fail: it omits what is below.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {

@@ -1,6 +1,6 @@
 //! The text forms of protocol 0: decimal integers, floats, quoted strings and escaped text.
 //!
-//! Sources: the readers in `Lib/pickletools.py`; `int` and `float` of Python for what a number may look like; the
+//! Sources: the readers in `Lib/pickletools.py`; `int` and `float` of Python for the syntax of numbers; the
 //! codecs `escape_decode` and `raw-unicode-escape`.
 
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use crate::error::ErrorKind;
 use crate::value::{Integer, MAX_DIGITS, push_code_point};
 
-/// What `int(line)` gives: spaces around it, a sign, and single underscores between digits are allowed.
+/// The result of `int(line)`: spaces around it, a sign, and single underscores between digits are allowed.
 pub(crate) fn integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
     let (negative, digits) = match trim(line) {
         [b'-', digits @ ..] => (true, digits),
@@ -24,24 +24,24 @@ pub(crate) fn integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
     Ok(Integer::from_digits(negative, &digits))
 }
 
-/// What `float(line)` gives.
+/// The result of `float(line)`.
 pub(crate) fn float(line: &[u8]) -> Result<f64, ErrorKind> {
     let digits = without_underscores(trim(line)).ok_or(ErrorKind::NotAFloat)?;
     std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).ok_or(ErrorKind::NotAFloat)
 }
 
-/// The string between quotes, escapes undone.
+/// The string between quotes, unescaped.
 pub(crate) fn quoted(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     let Some(&quote @ (b'"' | b'\'')) = line.first() else { return Err(ErrorKind::NoQuotes) };
     match line {
         [first, inner @ .., last] if *first == quote && *last == quote => unescaped(inner),
-        // One quote is its own pair in pickletools.
+        // pickletools accepts a single quote as a pair.
         [_] => Ok(Cow::Borrowed(&[])),
         _ => Err(ErrorKind::NoQuotes),
     }
 }
 
-/// What `codecs.escape_decode` gives.
+/// The result of `codecs.escape_decode`.
 pub(crate) fn unescaped(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     if !escaped.contains(&b'\\') {
         return Ok(Cow::Borrowed(escaped));
@@ -87,7 +87,7 @@ pub(crate) fn unescaped(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     Ok(Cow::Owned(out))
 }
 
-/// What the codec `raw-unicode-escape` gives, as UTF-8 with surrogates.
+/// The result of decoding `raw-unicode-escape`, as UTF-8 with surrogates.
 pub(crate) fn raw_unicode(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     if line.is_ascii() && !line.contains(&b'\\') {
         return Ok(Cow::Borrowed(line));
@@ -140,7 +140,7 @@ fn trim(line: &[u8]) -> &[u8] {
     line.get(start..end).unwrap_or_default()
 }
 
-/// The digits, where each underscore stands between two of them.
+/// The digits without underscores; None unless each underscore is between two digits.
 fn without_underscores(digits: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !digits.contains(&b'_') {
         return Some(Cow::Borrowed(digits));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_look_as_int_takes_them() {
+    fn integers_follow_the_syntax_of_int() {
         for (line, expected) in [
             ("0", Some("0")),
             (" -12 ", Some("-12")),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_look_as_float_takes_them() {
+    fn floats_follow_the_syntax_of_float() {
         for (line, expected) in [
             ("1.5", Some(1.5)),
             (" -0 ", Some(-0.0)),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_undone() {
+    fn strings_are_unescaped() {
         let cases: [(&[u8], &[u8]); 6] = [
             (br"'abc'", b"abc"),
             (br#""a'b""#, b"a'b"),

@@ -1,23 +1,23 @@
 //! The pickle machine: executes instructions on stack, metastack and memo, and leaves inert objects.
 //!
-//! Sources: the `load_*` functions of CPython's `Lib/pickle.py` and, where that one is laxer by accident,
+//! Sources: the `load_*` functions of CPython's `Lib/pickle.py` and, where that file is accidentally laxer,
 //! `Modules/_pickle.c`.
 
 mod objects;
+mod state;
 
+use self::state::{State, even};
 use crate::error::{ErrorKind, Result};
-use crate::heap::Heap;
+use crate::heap::{Heap, Pickle};
 use crate::limits::{Limit, Limits};
-use crate::memo::Memo;
 use crate::object::{Construction, Entries, Global, Items, Names, Object, ObjectId};
 use crate::opcode::Opcode;
-use crate::pickle::Pickle;
 use crate::reader::{Arg, Instruction};
 
-/// The newest protocol there is.
+/// The newest protocol.
 const HIGHEST_PROTOCOL: i64 = 5;
 
-/// Executes instructions, one a step.
+/// Executes instructions, one per step.
 ///
 /// ```
 /// use pickle_vm::{Limits, Machine, Reader};
@@ -32,90 +32,46 @@ const HIGHEST_PROTOCOL: i64 = 5;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Machine<'p> {
-    heap: Heap<'p>,
-    /// All frames, one after the other.
-    stack: Vec<ObjectId>,
-    /// Where the frame above the topmost mark starts.
-    base: usize,
-    /// Where the frames below it start.
-    marks: Vec<usize>,
-    memo: Memo,
-    limits: Limits,
+    state: State<'p>,
     opcodes: u64,
-    text: u64,
-    buffers: u32,
-    singletons: Singletons,
-}
-
-/// Objects of which CPython has one each.
-#[derive(Clone, Debug)]
-struct Singletons {
-    none: Option<ObjectId>,
-    bools: [Option<ObjectId>; 2],
-    empty_tuple: Option<ObjectId>,
-    ints: [Option<ObjectId>; 256],
-}
-
-impl Default for Singletons {
-    fn default() -> Self {
-        Singletons { none: None, bools: [None; 2], empty_tuple: None, ints: [None; 256] }
-    }
-}
-
-impl Singletons {
-    /// The place of a small int. Most of a checkpoint's sizes, strides and offsets are small.
-    fn int(&mut self, value: i64) -> Option<&mut Option<ObjectId>> {
-        self.ints.get_mut(usize::try_from(value).ok()?)
-    }
 }
 
 impl<'p> Machine<'p> {
     /// A machine with nothing on its stack or in its memo.
     pub fn new(limits: Limits) -> Self {
-        Machine {
-            heap: Heap::default(),
-            stack: Vec::new(),
-            base: 0,
-            marks: Vec::new(),
-            memo: Memo::default(),
-            limits,
-            opcodes: 0,
-            text: 0,
-            buffers: 0,
-            singletons: Singletons::default(),
-        }
+        Machine { state: State::new(limits), opcodes: 0 }
     }
 
     /// The objects made so far.
     pub fn heap(&self) -> &Heap<'p> {
-        &self.heap
+        &self.state.heap
     }
 
     /// The current frame: the objects above the topmost mark, topmost last.
     pub fn stack(&self) -> &[ObjectId] {
-        self.stack.get(self.base..).unwrap_or_default()
+        self.state.frame()
     }
 
     /// The frames below the topmost mark, undermost first: Python's metastack.
     pub fn metastack(&self) -> impl DoubleEndedIterator<Item = &[ObjectId]> + ExactSizeIterator {
-        (0..self.marks.len()).map(|frame| self.frame(frame))
+        (0..self.state.marks.len()).map(|frame| self.frame(frame))
     }
 
     /// A frame of the metastack, counted from the undermost.
     pub(crate) fn frame(&self, frame: usize) -> &[ObjectId] {
-        let start = self.marks.get(frame).copied().unwrap_or(self.base);
-        let end = self.marks.get(frame.saturating_add(1)).copied().unwrap_or(self.base);
-        self.stack.get(start..end).unwrap_or_default()
+        let start = self.state.marks.get(frame).copied().unwrap_or(self.state.base);
+        let end = self.state.marks.get(frame.saturating_add(1)).copied().unwrap_or(self.state.base);
+        self.state.stack.get(start..end).unwrap_or_default()
     }
 
     /// The memo, by ascending key.
     pub fn memo(&self) -> impl Iterator<Item = (u64, ObjectId)> + '_ {
-        self.memo.iter()
+        self.state.memo.iter()
     }
 
     /// How many entries the memo has.
     pub fn memo_len(&self) -> usize {
-        self.memo.len()
+        self.state.memo.len()
     }
 
     /// How many instructions were executed.
@@ -123,16 +79,16 @@ impl<'p> Machine<'p> {
         self.opcodes
     }
 
-    /// Keeps what STOP left, of a pickle of `len` bytes.
+    /// The finished pickle of `len` bytes, with the object that STOP returned as its root.
     pub fn finish(self, root: ObjectId, len: u64) -> Pickle<'p> {
-        Pickle { heap: self.heap, root, len, opcodes: self.opcodes, memo_len: self.memo.len() }
+        Pickle { heap: self.state.heap, root, len, opcodes: self.opcodes, memo_len: self.state.memo.len() }
     }
 
-    /// Executes one instruction. STOP gives the object that the pickle built.
+    /// Executes one instruction. STOP returns the object that the pickle built.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the instruction, or which limit it exceeds. The machine is no use after that.
+    /// If the instruction is malformed or exceeds a limit. The machine cannot be used after an error.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -151,9 +107,10 @@ impl<'p> Machine<'p> {
     #[expect(clippy::too_many_lines, reason = "one match with an arm for each opcode is the design")]
     fn execute(&mut self, offset: u64, opcode: Opcode, arg: Arg<'p>) -> Result<Option<ObjectId>, ErrorKind> {
         self.opcodes = self.opcodes.saturating_add(1);
-        if self.opcodes > self.limits.opcodes {
-            return Err(ErrorKind::LimitExceeded { limit: Limit::Opcodes, max: self.limits.opcodes });
+        if self.opcodes > self.state.limits.opcodes {
+            return Err(ErrorKind::LimitExceeded { limit: Limit::Opcodes, max: self.state.limits.opcodes });
         }
+        let state = &mut self.state;
         match opcode {
             Opcode::Proto => match arg {
                 Arg::Int(0..=HIGHEST_PROTOCOL) => {}
@@ -162,247 +119,193 @@ impl<'p> Machine<'p> {
                 }
                 _ => return Err(ErrorKind::WrongArgument),
             },
-            // Frames are hints for reading ahead; the lengths that matter are in the arguments.
+            // Frames are hints for reading ahead; only the lengths in the arguments matter.
             Opcode::Frame => {}
-            Opcode::Stop => return self.pop().map(Some),
+            Opcode::Stop => return state.pop().map(Some),
 
-            Opcode::None => self.push_none(offset)?,
-            Opcode::NewTrue => self.push_bool(true, offset)?,
-            Opcode::NewFalse => self.push_bool(false, offset)?,
+            Opcode::None => state.push_none(offset)?,
+            Opcode::NewTrue => state.push_bool(true, offset)?,
+            Opcode::NewFalse => state.push_bool(false, offset)?,
             Opcode::Int
             | Opcode::BinInt
             | Opcode::BinInt1
             | Opcode::BinInt2
             | Opcode::Long
             | Opcode::Long1
-            | Opcode::Long4 => self.push_integer(arg, offset)?,
+            | Opcode::Long4 => state.push_integer(arg, offset)?,
             Opcode::Float | Opcode::BinFloat => {
                 let Arg::Float(value) = arg else { return Err(ErrorKind::WrongArgument) };
-                self.push_new(Object::Float(value), offset)?;
+                state.push_new(Object::Float(value), offset)?;
             }
             Opcode::Unicode | Opcode::ShortBinUnicode | Opcode::BinUnicode | Opcode::BinUnicode8 => {
                 let Arg::Text(text) = arg else { return Err(ErrorKind::WrongArgument) };
-                self.count_text(text.bytes().len())?;
-                self.push_new(Object::Text(text), offset)?;
+                state.count_text(text.bytes().len())?;
+                state.push_new(Object::Text(text), offset)?;
             }
             Opcode::String | Opcode::BinString | Opcode::ShortBinString => {
                 let Arg::String(bytes) = arg else { return Err(ErrorKind::WrongArgument) };
-                self.count_text(bytes.len())?;
-                self.push_new(Object::String(bytes), offset)?;
+                state.count_text(bytes.len())?;
+                state.push_new(Object::String(bytes), offset)?;
             }
             Opcode::BinBytes | Opcode::ShortBinBytes | Opcode::BinBytes8 => {
                 let Arg::Bytes(bytes) = arg else { return Err(ErrorKind::WrongArgument) };
-                self.count_text(bytes.len())?;
-                self.push_new(Object::Bytes(bytes), offset)?;
+                state.count_text(bytes.len())?;
+                state.push_new(Object::Bytes(bytes), offset)?;
             }
             Opcode::ByteArray8 => {
                 let Arg::Bytes(bytes) = arg else { return Err(ErrorKind::WrongArgument) };
-                self.count_text(bytes.len())?;
-                self.push_new(Object::ByteArray(bytes), offset)?;
+                state.count_text(bytes.len())?;
+                state.push_new(Object::ByteArray(bytes), offset)?;
             }
             Opcode::NextBuffer => {
-                let index = self.buffers;
-                self.buffers = index.saturating_add(1);
-                self.push_new(Object::Buffer { index, readonly: false }, offset)?;
+                let index = state.buffers;
+                state.buffers = index.saturating_add(1);
+                state.push_new(Object::Buffer { index, readonly: false }, offset)?;
             }
-            Opcode::ReadonlyBuffer => self.readonly_buffer(offset)?,
+            Opcode::ReadonlyBuffer => state.readonly_buffer(offset)?,
 
-            Opcode::EmptyTuple => self.push_tuple(0, offset)?,
-            Opcode::Tuple1 => self.push_tuple(1, offset)?,
-            Opcode::Tuple2 => self.push_tuple(2, offset)?,
-            Opcode::Tuple3 => self.push_tuple(3, offset)?,
+            Opcode::EmptyTuple => state.push_tuple(0, offset)?,
+            Opcode::Tuple1 => state.push_tuple(1, offset)?,
+            Opcode::Tuple2 => state.push_tuple(2, offset)?,
+            Opcode::Tuple3 => state.push_tuple(3, offset)?,
             Opcode::Tuple => {
-                let count = self.pop_mark()?;
-                self.push_tuple(count, offset)?;
+                let count = state.pop_mark()?;
+                state.push_tuple(count, offset)?;
             }
             Opcode::FrozenSet => {
-                let start = self.take_mark()?;
-                let span = self.heap.push_items(self.stack.get(start..).unwrap_or_default());
-                self.stack.truncate(start);
-                self.push_new(Object::FrozenSet(span.ok_or_else(|| self.too_many_objects())?), offset)?;
+                let start = state.take_mark()?;
+                let span = state.heap.push_items(state.stack.get(start..).unwrap_or_default());
+                state.stack.truncate(start);
+                state.push_new(Object::FrozenSet(span.ok_or_else(|| state.too_many_objects())?), offset)?;
             }
-            Opcode::EmptyList => self.push_new(Object::List(Items::default()), offset)?,
-            Opcode::EmptyDict => self.push_new(Object::Dict(Entries::default()), offset)?,
-            Opcode::EmptySet => self.push_new(Object::Set(Items::default()), offset)?,
+            Opcode::EmptyList => state.push_new(Object::List(Items::default()), offset)?,
+            Opcode::EmptyDict => state.push_new(Object::Dict(Entries::default()), offset)?,
+            Opcode::EmptySet => state.push_new(Object::Set(Items::default()), offset)?,
             Opcode::List => {
                 let mut items = Items::default();
-                let start = self.take_mark()?;
-                items.extend(self.stack.get(start..).unwrap_or_default());
-                self.stack.truncate(start);
-                self.push_new(Object::List(items), offset)?;
+                let start = state.take_mark()?;
+                items.extend(state.stack.get(start..).unwrap_or_default());
+                state.stack.truncate(start);
+                state.push_new(Object::List(items), offset)?;
             }
             Opcode::Dict => {
                 let mut entries = Entries::default();
-                let start = self.take_mark()?;
-                entries.extend(even(self.stack.get(start..).unwrap_or_default())?);
-                self.stack.truncate(start);
-                self.push_new(Object::Dict(entries), offset)?;
+                let start = state.take_mark()?;
+                entries.extend(even(state.stack.get(start..).unwrap_or_default())?);
+                state.stack.truncate(start);
+                state.push_new(Object::Dict(entries), offset)?;
             }
             Opcode::Append => {
-                self.under(2)?;
-                self.append(opcode, 1)?;
+                state.under(2)?;
+                state.append(opcode, 1)?;
             }
             Opcode::Appends | Opcode::AddItems => {
-                let count = self.pop_mark()?;
-                self.append(opcode, count)?;
+                let count = state.pop_mark()?;
+                state.append(opcode, count)?;
             }
             Opcode::SetItem => {
-                self.under(3)?;
-                self.set_items(2)?;
+                state.under(3)?;
+                state.set_items(2)?;
             }
             Opcode::SetItems => {
-                let count = self.pop_mark()?;
-                self.set_items(count)?;
+                let count = state.pop_mark()?;
+                state.set_items(count)?;
             }
 
             Opcode::Pop => {
-                // The mark is an item of the stack here, as it was in Python 2.
-                if self.pop().is_err() {
-                    self.pop_mark()?;
+                // For POP the mark counts as an item of the stack, as it did in Python 2.
+                if state.pop().is_err() {
+                    state.pop_mark()?;
                 }
             }
             Opcode::Dup => {
-                let top = self.top()?;
-                self.stack.push(top);
+                let top = state.top()?;
+                state.stack.push(top);
             }
             Opcode::Mark => {
-                self.marks.push(self.base);
-                self.base = self.stack.len();
+                state.marks.push(state.base);
+                state.base = state.stack.len();
             }
             Opcode::PopMark => {
-                let start = self.take_mark()?;
-                self.stack.truncate(start);
+                let start = state.take_mark()?;
+                state.stack.truncate(start);
             }
             Opcode::Get | Opcode::BinGet | Opcode::LongBinGet => {
                 let key = memo_key(&arg)?;
                 let missing = ErrorKind::MemoMissing(i64::try_from(key).unwrap_or(i64::MAX));
-                self.stack.push(self.memo.get(key).ok_or(missing)?);
+                state.stack.push(state.memo.get(key).ok_or(missing)?);
             }
-            Opcode::Put | Opcode::BinPut | Opcode::LongBinPut => self.memoize(memo_key(&arg)?)?,
-            Opcode::Memoize => self.memoize(self.memo.len() as u64)?,
+            Opcode::Put | Opcode::BinPut | Opcode::LongBinPut => state.memoize(memo_key(&arg)?)?,
+            Opcode::Memoize => state.memoize(state.memo.len() as u64)?,
 
             Opcode::Ext1 | Opcode::Ext2 | Opcode::Ext4 => {
                 let Arg::Int(code) = arg else { return Err(ErrorKind::WrongArgument) };
                 let code = u32::try_from(code).ok().filter(|&code| code != 0);
                 let Some(code) = code else { return Err(extension_code(&arg)) };
-                self.push_new(Object::Extension(code), offset)?;
+                state.push_new(Object::Extension(code), offset)?;
             }
             Opcode::Global => {
                 let global = inline_global(&arg)?;
-                self.push_new(global, offset)?;
+                state.push_new(global, offset)?;
             }
             Opcode::StackGlobal => {
-                self.under(2)?;
-                let name = self.pop()?;
-                let module = self.pop()?;
+                state.under(2)?;
+                let name = state.pop()?;
+                let module = state.pop()?;
                 for id in [module, name] {
-                    if self.heap.name(id).is_none() {
-                        return Err(self.wrong_type("str", id));
+                    if state.heap.name(id).is_none() {
+                        return Err(state.wrong_type("str", id));
                     }
                 }
-                self.push_new(Object::Global(Box::new(Global(Names::Stack { module, name }))), offset)?;
+                state.push_new(Object::Global(Box::new(Global(Names::Stack { module, name }))), offset)?;
             }
-            Opcode::Reduce => self.instantiate(Construction::Reduce, offset)?,
-            Opcode::NewObj => self.instantiate(Construction::NewObj, offset)?,
+            Opcode::Reduce => state.instantiate(Construction::Reduce, offset)?,
+            Opcode::NewObj => state.instantiate(Construction::NewObj, offset)?,
             Opcode::NewObjEx => {
-                self.under(3)?;
-                let kwargs = self.pop()?;
-                if !(matches!(self.heap.get(kwargs), Object::Dict(_)) || self.is_opaque(kwargs)) {
-                    return Err(self.wrong_type("dict", kwargs));
+                state.under(3)?;
+                let kwargs = state.pop()?;
+                if !(matches!(state.heap.get(kwargs), Object::Dict(_)) || state.is_opaque(kwargs)) {
+                    return Err(state.wrong_type("dict", kwargs));
                 }
-                self.instantiate(Construction::NewObjEx, offset)?;
-                let instance = self.top()?;
-                if let Some(recorded) = self.heap.recorded_mut(instance) {
+                state.instantiate(Construction::NewObjEx, offset)?;
+                let instance = state.top()?;
+                if let Some(recorded) = state.heap.recorded_mut(instance) {
                     recorded.kwargs = Some(kwargs);
                 }
             }
             Opcode::Inst => {
                 let global = inline_global(&arg)?;
-                let count = self.pop_mark()?;
-                self.push_tuple(count, offset)?;
-                let args = self.pop()?;
-                let callable = self.new_object(global, offset)?;
-                self.push_instance(callable, args, Construction::Inst, offset)?;
+                let count = state.pop_mark()?;
+                state.push_tuple(count, offset)?;
+                let args = state.pop()?;
+                let callable = state.new_object(global, offset)?;
+                state.push_instance(callable, args, Construction::Inst, offset)?;
             }
             Opcode::Obj => {
-                let count = self.pop_mark()?;
+                let count = state.pop_mark()?;
                 let count = count.checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
-                self.push_tuple(count, offset)?;
-                let args = self.pop()?;
-                let callable = self.pop()?;
-                self.push_instance(callable, args, Construction::Obj, offset)?;
+                state.push_tuple(count, offset)?;
+                let args = state.pop()?;
+                let callable = state.pop()?;
+                state.push_instance(callable, args, Construction::Obj, offset)?;
             }
-            Opcode::Build => self.build()?,
+            Opcode::Build => state.build()?,
 
             Opcode::PersId => {
                 let Arg::Text(text) = arg else { return Err(ErrorKind::WrongArgument) };
                 if !text.bytes().is_ascii() {
                     return Err(ErrorKind::NotAscii);
                 }
-                self.count_text(text.bytes().len())?;
-                let pid = self.new_object(Object::Text(text), offset)?;
-                self.push_new(Object::Persistent(pid), offset)?;
+                state.count_text(text.bytes().len())?;
+                let pid = state.new_object(Object::Text(text), offset)?;
+                state.push_new(Object::Persistent(pid), offset)?;
             }
             Opcode::BinPersId => {
-                let pid = self.pop()?;
-                self.push_new(Object::Persistent(pid), offset)?;
+                let pid = state.pop()?;
+                state.push_new(Object::Persistent(pid), offset)?;
             }
         }
         Ok(None)
-    }
-
-    // The stack.
-
-    fn top(&self) -> Result<ObjectId, ErrorKind> {
-        self.stack().last().copied().ok_or(ErrorKind::StackUnderflow)
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Result<ObjectId, ErrorKind> {
-        if self.stack.len() <= self.base {
-            return Err(ErrorKind::StackUnderflow);
-        }
-        self.stack.pop().ok_or(ErrorKind::StackUnderflow)
-    }
-
-    /// Where the topmost `count` objects of the frame start.
-    #[inline]
-    fn under(&self, count: usize) -> Result<usize, ErrorKind> {
-        let start = self.stack.len().checked_sub(count).ok_or(ErrorKind::StackUnderflow)?;
-        if start < self.base { Err(ErrorKind::StackUnderflow) } else { Ok(start) }
-    }
-
-    /// Takes the topmost mark away; says how many objects were above it.
-    fn pop_mark(&mut self) -> Result<usize, ErrorKind> {
-        let above = self.stack.len().saturating_sub(self.base);
-        self.base = self.marks.pop().ok_or(ErrorKind::NoMark)?;
-        Ok(above)
-    }
-
-    /// Takes the topmost mark away; says where the objects above it start.
-    fn take_mark(&mut self) -> Result<usize, ErrorKind> {
-        let count = self.pop_mark()?;
-        self.under(count)
-    }
-
-    // Errors and limits.
-
-    fn count_text(&mut self, bytes: usize) -> Result<(), ErrorKind> {
-        self.text = self.text.saturating_add(bytes as u64);
-        if self.text > self.limits.text {
-            return Err(ErrorKind::LimitExceeded { limit: Limit::Text, max: self.limits.text });
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn too_many_objects(&self) -> ErrorKind {
-        ErrorKind::LimitExceeded { limit: Limit::Objects, max: u64::from(self.limits.objects) }
-    }
-
-    #[cold]
-    fn wrong_type(&self, expected: &'static str, found: ObjectId) -> ErrorKind {
-        ErrorKind::WrongType { expected, found: self.heap.get(found).type_name() }
     }
 }
 
@@ -427,8 +330,4 @@ fn extension_code(arg: &Arg<'_>) -> ErrorKind {
         Arg::Int(code) => ErrorKind::ExtensionCode(*code),
         _ => ErrorKind::WrongArgument,
     }
-}
-
-fn even(items: &[ObjectId]) -> Result<&[ObjectId], ErrorKind> {
-    if items.len().is_multiple_of(2) { Ok(items) } else { Err(ErrorKind::OddItems) }
 }

@@ -1,4 +1,4 @@
-//! The memo: objects under integer keys, which picklers number from 0 and a hostile pickle does not.
+//! The memo: objects under integer keys. Picklers number them from 0; a hostile pickle can use any.
 //!
 //! Source: `load_put`, `load_memoize` and `load_get` of CPython's `Lib/pickle.py`.
 
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use crate::object::ObjectId;
 
-/// Keys without large gaps live in a `Vec`, others in a map: no key makes the memo larger than its entries.
+/// Keys without large gaps are kept in a `Vec`, others in a map: no key makes the memo larger than its entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memo {
-    /// [`HOLE`] where there is no entry.
+    /// [`HOLE`] marks a key without an entry.
     dense: Vec<ObjectId>,
     sparse: BTreeMap<u64, ObjectId>,
     len: usize,
 }
 
-/// No object's id: the heap ends before it.
+/// Never the id of an object: the heap stops before it.
 const HOLE: ObjectId = ObjectId(u32::MAX);
 
 /// How far past its end the `Vec` may grow for one key.

@@ -1,4 +1,4 @@
-//! What a pickle builds, as inert records: nothing in them was looked up or called.
+//! The objects that a pickle builds, as inert records: none was looked up or called.
 //!
 //! The kinds are those of the stack objects in CPython's `Lib/pickletools.py`; `Instance` is what REDUCE, NEWOBJ,
 //! `NEWOBJ_EX`, INST and OBJ would have called.
@@ -7,22 +7,22 @@ use std::fmt;
 
 use crate::value::{ByteString, Long, Text};
 
-/// The name of an object in its [`Heap`](crate::Heap): equal ids are one object, as `is` has it in Python.
+/// The name of an object in its [`Heap`](crate::Heap): equal ids are the same object, like `is` in Python.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectId(pub(crate) u32);
 
 impl ObjectId {
-    /// Its place in the order in which the objects were made.
+    /// Its position in the order in which the objects were made.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One object of a pickle. What it contains are ids, so that dropping, cloning and printing one never recurse.
+/// One object of a pickle. It contains other objects as ids, so that dropping, cloning and printing never recurse.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Object<'p> {
-    /// `None`. A heap has one at most, as it has of each bool, of the empty tuple and of each int from 0 to 255.
+    /// `None`. A heap has at most one, and at most one of each bool, of the empty tuple and of each int from 0 to 255.
     None,
     /// `True` or `False`.
     Bool(bool),
@@ -34,7 +34,7 @@ pub enum Object<'p> {
     Float(f64),
     /// A `str`.
     Text(Text<'p>),
-    /// A Python 2 `str`: bytes that may be meant as text.
+    /// A Python 2 `str`: bytes that may represent text.
     String(ByteString<'p>),
     /// A `bytes`.
     Bytes(&'p [u8]),
@@ -52,26 +52,25 @@ pub enum Object<'p> {
     FrozenSet(Span),
     /// A class or a function by name; [`Heap::global`](crate::Heap::global) has the names.
     Global(Box<Global<'p>>),
-    /// What a class or a function would have returned.
+    /// The recorded call that would have produced the object.
     Instance(Instance),
-    /// What the persistent id stands for.
+    /// An object outside the pickle, by its persistent id.
     Persistent(ObjectId),
     /// A global by its code in Python's `copyreg` registry.
     Extension(u32),
-    /// Data that travels outside the pickle (PEP 574).
+    /// Data stored outside the pickle (PEP 574).
     Buffer {
-        /// Which one, counted from 0 in the order of `NEXT_BUFFER`.
+        /// Its index, counted from 0 in the order of `NEXT_BUFFER`.
         index: u32,
         /// Whether `READONLY_BUFFER` was applied.
         readonly: bool,
     },
 }
 
-const _: () =
-    assert!(size_of::<Object<'_>>() <= 24, "the memory figures in the crate docs count on 24 bytes");
+const _: () = assert!(size_of::<Object<'_>>() <= 24, "the memory figures in the crate docs assume 24 bytes");
 
 impl Object<'_> {
-    /// Its kind in Python's words, such as `dict`.
+    /// The name of its type in Python, such as `dict`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Object::None => "None",
@@ -103,7 +102,7 @@ pub struct Span {
     pub(crate) len: u32,
 }
 
-/// Items that can grow; an empty one owns no memory.
+/// A growable list of items; an empty one owns no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Items(Grow<ObjectId>);
 
@@ -164,13 +163,13 @@ pub struct Global<'p>(pub(crate) Names<'p>);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Names<'p> {
-    /// GLOBAL and INST carry them.
+    /// In the argument of GLOBAL or INST.
     Inline { module: &'p str, name: &'p str },
     /// `STACK_GLOBAL` takes them from the stack.
     Stack { module: ObjectId, name: ObjectId },
 }
 
-/// How an instance was to be made.
+/// Which opcode recorded an instance, and so how it would have been created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Construction {
     /// REDUCE: `callable(*args)`.
@@ -204,20 +203,20 @@ impl fmt::Display for Construction {
     }
 }
 
-/// A call that was recorded instead of made, and what the pickle did to its result afterwards.
+/// A call that was recorded instead of executed, and the changes that the pickle made to its result.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// What would have been called: mostly a global, though the pickle may say anything.
+    /// What would have been called: usually a global, but it can be any object.
     pub callable: ObjectId,
-    /// The tuple of its arguments, or what is recorded of an instance of a subclass of tuple.
+    /// The tuple of its arguments, or a recorded instance of a subclass of tuple.
     pub args: ObjectId,
-    /// By which opcode.
+    /// Which opcode recorded it.
     pub how: Construction,
     pub(crate) recorded: Option<Box<Recorded>>,
 }
 
 impl Instance {
-    /// The dict of keyword arguments (or what is recorded of an instance of a subclass), which only `NEWOBJ_EX` has.
+    /// The dict of keyword arguments (or a recorded instance of a subclass), which only `NEWOBJ_EX` has.
     pub fn kwargs(&self) -> Option<ObjectId> {
         self.recorded.as_ref()?.kwargs
     }
@@ -239,7 +238,7 @@ impl Instance {
     }
 }
 
-/// What a pickle did to an object whose insides it does not describe.
+/// The changes that a pickle made to an object whose contents only its class knows.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub(crate) kwargs: Option<ObjectId>,

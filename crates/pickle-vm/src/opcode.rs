@@ -59,14 +59,14 @@ pub enum ArgKind {
     Long4,
 }
 
-/// What stands on the stack before or after an opcode, by the names of pickletools.
+/// An item of the stack before or after an opcode, by the names of pickletools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackItem {
     /// Any object.
     Any,
     /// The mark that MARK pushes.
     Mark,
-    /// Every object above the topmost mark, however many.
+    /// All objects above the topmost mark.
     StackSlice,
     /// An int.
     Int,
@@ -113,7 +113,7 @@ pub struct OpcodeInfo {
     pub arg: ArgKind,
     /// What it takes from the stack, topmost last.
     pub before: &'static [StackItem],
-    /// What it leaves in that place, topmost last.
+    /// What it leaves there, topmost last.
     pub after: &'static [StackItem],
     /// The first protocol that has it.
     pub proto: u8,
@@ -134,7 +134,7 @@ macro_rules! opcodes {
             /// Every opcode, in the order of pickletools.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$variant),*];
 
-            /// The opcode that this byte stands for.
+            /// The opcode with this byte.
             #[inline]
             pub const fn from_byte(byte: u8) -> Option<Opcode> {
                 match byte {
@@ -164,7 +164,7 @@ macro_rules! opcodes {
 }
 
 opcodes! {
-    // Ways to spell integers.
+    // Encodings of integers.
     Int             b'I'  INT              DecimalNlShort       [=> IntOrBool]                 0 "Push an integer or bool.";
     BinInt          b'J'  BININT           Int4                 [=> Int]                       1 "Push a four-byte signed integer.";
     BinInt1         b'K'  BININT1          Uint1                [=> Int]                       1 "Push a one-byte unsigned integer.";
@@ -172,11 +172,11 @@ opcodes! {
     Long            b'L'  LONG             DecimalNlLong        [=> Int]                       0 "Push a long integer.";
     Long1           0x8a  LONG1            Long1                [=> Int]                       2 "Long integer using one-byte length.";
     Long4           0x8b  LONG4            Long4                [=> Int]                       2 "Long integer using found-byte length.";
-    // Ways to spell strings (Python 2's `str`).
+    // Encodings of strings (Python 2's `str`).
     String          b'S'  STRING           StringNl             [=> BytesOrStr]                0 "Push a Python string object.";
     BinString       b'T'  BINSTRING        String4              [=> BytesOrStr]                1 "Push a Python string object.";
     ShortBinString  b'U'  SHORT_BINSTRING  String1              [=> BytesOrStr]                1 "Push a Python string object.";
-    // Bytes, and buffers that travel outside the pickle.
+    // Bytes, and buffers stored outside the pickle.
     BinBytes        b'B'  BINBYTES         Bytes4               [=> Bytes]                     3 "Push a Python bytes object.";
     ShortBinBytes   b'C'  SHORT_BINBYTES   Bytes1               [=> Bytes]                     3 "Push a Python bytes object.";
     BinBytes8       0x8e  BINBYTES8        Bytes8               [=> Bytes]                     4 "Push a Python bytes object.";
@@ -274,7 +274,7 @@ mod tests {
     use super::Opcode;
 
     #[test]
-    fn sixty_eight_rows_each_found_by_its_byte() {
+    fn from_byte_finds_all_sixty_eight_opcodes() {
         assert_eq!(Opcode::ALL.len(), 68);
         for &opcode in Opcode::ALL {
             assert_eq!(Opcode::from_byte(opcode.code()), Some(opcode));

@@ -1,32 +1,16 @@
 //! A whole pickle: from its bytes to its objects in one call.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::heap::Heap;
+use crate::heap::Pickle;
 use crate::limits::Limits;
 use crate::machine::Machine;
-use crate::object::ObjectId;
 use crate::reader::Reader;
-
-/// A pickle that was read to its end.
-#[derive(Clone, Debug)]
-pub struct Pickle<'p> {
-    /// Its objects.
-    pub heap: Heap<'p>,
-    /// The object that STOP left.
-    pub root: ObjectId,
-    /// Its length in bytes, STOP included: the next pickle of a chain starts there.
-    pub len: u64,
-    /// How many instructions it has.
-    pub opcodes: u64,
-    /// How many entries its memo ended with.
-    pub memo_len: usize,
-}
 
 /// Reads the pickle that these bytes start with, under the default [`Limits`].
 ///
 /// # Errors
 ///
-/// Says what is wrong with the pickle, and where.
+/// If the pickle is malformed; the error names the fault and its offset.
 pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
     load_with(bytes, &Limits::default())
 }
@@ -35,7 +19,7 @@ pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
 ///
 /// # Errors
 ///
-/// Says what is wrong with the pickle, and where, or which limit it exceeds.
+/// If the pickle is malformed or exceeds a limit; the error names the fault and its offset.
 pub fn load_with<'p>(bytes: &'p [u8], limits: &Limits) -> Result<Pickle<'p>> {
     let mut reader = Reader::new(bytes);
     let mut machine = Machine::new(*limits);
@@ -54,11 +38,11 @@ mod tests {
     use super::*;
 
     fn error(bytes: &[u8]) -> String {
-        load(bytes).expect_err("these bytes are no pickle").to_string()
+        load(bytes).expect_err("these bytes are not a pickle").to_string()
     }
 
     #[test]
-    fn objects_are_memoised_before_they_are_filled() {
+    fn a_list_can_contain_itself_through_the_memo() {
         let pickle = load(b"\x80\x02]q\x00h\x00\x85q\x01a.").expect("CPython reads it");
         let list = pickle.heap.items(pickle.root).expect("the root is a list");
         let tuple = pickle.heap.items(list[0]).expect("its item is a tuple");
@@ -67,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_recorded_with_what_is_done_to_their_result() {
+    fn calls_are_recorded_with_later_changes_to_their_result() {
         let bytes = b"\x80\x02ccollections\nOrderedDict\n)RK\x01K\x02sK\x03a}b.";
         let pickle = load(bytes).expect("every opcode suits its operands");
         let instance = pickle.heap.instance(pickle.root).expect("the root is an instance");
@@ -82,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn build_on_a_global_is_kept() {
+    fn build_on_a_global_is_recorded() {
         let pickle = load(b"cm\nf\n}b.").expect("functions have attributes");
         let recorded = pickle.heap.recorded(pickle.root).expect("BUILD was recorded");
         assert_eq!(recorded.state().len(), 1);
     }
 
     #[test]
-    fn frames_end_at_their_mark() {
+    fn opcodes_cannot_reach_below_the_mark() {
         assert_eq!(error(b"K\x01(R."), "stack underflow at offset 0x3 (REDUCE)");
         assert_eq!(error(b"]K\x01(a."), "stack underflow at offset 0x4 (APPEND)");
         assert_eq!(error(b"(."), "stack underflow at offset 0x1 (STOP)");
@@ -99,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_of_the_wrong_kind_are_named() {
+    fn errors_name_operands_of_the_wrong_type() {
         assert_eq!(error(b"}NR."), "expected tuple, found None at offset 0x2 (REDUCE)");
         assert_eq!(error(b"]K\x01K\x02s."), "expected dict, found list at offset 0x5 (SETITEM)");
         assert_eq!(error(b"}K\x01a."), "expected list, found dict at offset 0x3 (APPEND)");
@@ -113,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_named() {
+    fn errors_name_the_exceeded_limit() {
         let limits = Limits { opcodes: 2, ..Limits::default() };
         let error = load_with(b"NNN.", &limits).expect_err("four opcodes are more than two");
         assert_eq!(error.to_string(), "more than 2 opcodes at offset 0x2 (NONE)");

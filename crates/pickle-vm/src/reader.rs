@@ -1,4 +1,4 @@
-//! Bytes to instructions, without executing them: what `pickletools.genops` does.
+//! Decodes bytes into instructions without executing them, like `pickletools.genops`.
 //!
 //! Source: the argument readers of CPython's `Lib/pickletools.py`; names of globals are UTF-8 as in `Lib/pickle.py`.
 
@@ -14,19 +14,19 @@ use crate::value::{ByteString, Integer, Long, Text};
 pub struct Instruction<'p> {
     /// Where it starts, in bytes from the start of the pickle.
     pub offset: u64,
-    /// What to do.
+    /// The opcode.
     pub opcode: Opcode,
-    /// With what.
+    /// Its argument.
     pub arg: Arg<'p>,
 }
 
-/// The argument of an instruction, as it stands in the pickle.
+/// The decoded argument of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Arg<'p> {
     /// The opcode has none.
     None,
-    /// INT spells the booleans as `00` and `01`.
+    /// A bool, which INT writes as `00` or `01`.
     Bool(bool),
     /// An integer, a memo key, an extension code or a protocol.
     Int(i64),
@@ -73,12 +73,12 @@ pub struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    /// Reads from the first of these bytes. What follows STOP is left alone.
+    /// Reads from the first of these bytes. What follows STOP is not read.
     pub fn new(bytes: &'p [u8]) -> Self {
         Reader { bytes, position: 0, finished: false }
     }
 
-    /// How many bytes are read: the end of the last instruction, or the place of an error.
+    /// How many bytes were read: the end of the last instruction, or the offset of an error.
     pub fn offset(&self) -> u64 {
         self.position as u64
     }
@@ -169,7 +169,7 @@ impl<'p> Rest<'p> {
         Ok(taken)
     }
 
-    /// A number of fixed size. It is made before it is returned: arrays of bytes travel unaligned, which costs a third of
+    /// A number of fixed size. It is converted before it is returned: passing unaligned byte arrays around costs a third of
     /// the reader's speed.
     #[inline]
     fn number<const N: usize, T>(&mut self, from_bytes: impl FnOnce([u8; N]) -> T) -> Result<T, ErrorKind> {
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn errors_name_offset_and_opcode() {
-        let error = |bytes| first(bytes).expect_err("these bytes are no instruction");
+        let error = |bytes| first(bytes).expect_err("these bytes are not an instruction");
         assert_eq!(error(b""), "pickle ends before STOP at offset 0x0");
         assert_eq!(error(b"\xff"), "unknown opcode 0xff at offset 0x0");
         assert_eq!(

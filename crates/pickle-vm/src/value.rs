@@ -1,4 +1,4 @@
-//! Values that keep their bytes where the pickle has them: text, byte strings and long integers.
+//! Values that borrow their bytes from the pickle: text, byte strings and long integers.
 //!
 //! Text is CPython's `str` as `'utf-8', 'surrogatepass'` encodes it; a long integer is `int.from_bytes(data, 'little',
 //! signed=True)`; 4,300 digits is CPython's `sys.int_info.default_max_str_digits`.
@@ -10,7 +10,7 @@ use std::ops::Deref;
 /// The most decimal digits of an integer that are read or printed, as in CPython.
 pub(crate) const MAX_DIGITS: usize = 4300;
 
-/// A byte string: borrowed from the pickle, or owned where escapes had to be undone.
+/// A byte string: borrowed from the pickle, or owned if it had to be unescaped.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ByteString<'p>(Bytes<'p>);
 
@@ -76,7 +76,7 @@ impl fmt::Debug for ByteString<'_> {
     }
 }
 
-/// A Python `str`: Unicode code points, of which lone surrogates are kept.
+/// A Python `str`: Unicode code points, including lone surrogates.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Text<'p>(Repr<'p>);
 
@@ -89,7 +89,7 @@ enum Repr<'p> {
 #[derive(Clone)]
 enum Other<'p> {
     Owned(String),
-    /// UTF-8 but for surrogates, which stand as three bytes each.
+    /// UTF-8, except that surrogates are encoded as three bytes each.
     Surrogates(Cow<'p, [u8]>),
 }
 
@@ -120,7 +120,7 @@ impl Repr<'_> {
 }
 
 impl<'p> Text<'p> {
-    /// Text from UTF-8 in which surrogates may stand as three bytes each; None where it is neither.
+    /// Text from UTF-8 in which surrogates may be encoded as three bytes each; None for other bytes.
     pub fn from_bytes(bytes: Cow<'p, [u8]>) -> Option<Self> {
         let repr = match bytes {
             Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
@@ -172,7 +172,7 @@ impl<'p> Text<'p> {
         self.0.bytes()
     }
 
-    /// The code points, surrogates among them.
+    /// The code points, including surrogates.
     pub fn code_points(&self) -> impl Iterator<Item = u32> + '_ {
         CodePoints(self.bytes())
     }
@@ -248,7 +248,7 @@ pub(crate) fn push_code_point(out: &mut Vec<u8>, code_point: u32) {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Long<'p>(ByteString<'p>);
 
-/// An integer of any size: an `i64` where it fits.
+/// An integer of any size: an `i64` if it fits.
 pub(crate) enum Integer<'p> {
     Small(i64),
     Large(Long<'p>),
@@ -298,7 +298,7 @@ impl<'p> Integer<'p> {
 }
 
 impl Long<'_> {
-    /// Two's complement, little-endian, in as few bytes as hold it (nine at least).
+    /// Two's complement, little-endian, in as few bytes as possible (at least nine).
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -308,15 +308,15 @@ impl Long<'_> {
         self.0.last().is_some_and(|byte| byte & 0x80 != 0)
     }
 
-    /// Its value, where an `i128` holds it.
+    /// Its value, if it fits an `i128`.
     pub fn to_i128(&self) -> Option<i128> {
         let mut value = [if self.is_negative() { 0xff } else { 0 }; 16];
         value.get_mut(..self.0.len())?.copy_from_slice(&self.0);
         Some(i128::from_le_bytes(value))
     }
 
-    /// Its decimal digits, where there are at most 4,300 of them: CPython refuses to print more, and the work grows
-    /// with their square.
+    /// Its decimal digits, if there are at most 4,300: CPython does not print more either, because the work is
+    /// quadratic.
     pub fn to_decimal(&self) -> Option<String> {
         // 10⁴³⁰⁰ has 14,285 bits, which with a sign are 1,786 bytes.
         if self.0.len() > 1787 {
@@ -444,7 +444,7 @@ mod tests {
             assert!(matches!(Integer::from_le_bytes(bytes), Integer::Small(value) if value == expected));
         }
         let Integer::Large(magic) = Integer::from_le_bytes(b"l\xfc\x9cF\xf9 j\xa8P\x19") else {
-            panic!("ten bytes are no i64");
+            panic!("ten bytes do not fit an i64");
         };
         assert_eq!(magic.to_i128(), Some(0x1950_a86a_20f9_469c_fc6c));
         assert_eq!(magic.to_string(), "119547037146038801333356");
@@ -453,7 +453,9 @@ mod tests {
     #[test]
     fn huge_integers_are_not_printed() {
         let bytes = [0x7f; 4000];
-        let Integer::Large(long) = Integer::from_le_bytes(&bytes) else { panic!("4000 bytes are no i64") };
+        let Integer::Large(long) = Integer::from_le_bytes(&bytes) else {
+            panic!("4000 bytes do not fit an i64")
+        };
         assert_eq!(long.to_string(), "<integer of 4000 bytes>");
     }
 

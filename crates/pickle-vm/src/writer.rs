@@ -1,6 +1,6 @@
 //! Writes pickles of protocol 2 from the same table of opcodes that reads them.
 //!
-//! Source: the `save_*` functions of CPython's `Lib/pickle.py`, for which encoding a value gets.
+//! Source: the `save_*` functions of CPython's `Lib/pickle.py`, which choose the encoding of a value.
 
 use crate::error::{ErrorKind, Result};
 use crate::opcode::Opcode;
@@ -10,7 +10,7 @@ use crate::value::without_sign_extension;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemoId(u32);
 
-/// Writes one pickle, an opcode a call.
+/// Writes one pickle, one opcode per call.
 ///
 /// ```
 /// use pickle_vm::Writer;
@@ -26,7 +26,7 @@ pub struct MemoId(u32);
 /// # Ok::<(), pickle_vm::Error>(())
 /// ```
 ///
-/// The stack is the caller's business: a writer does not check that what it is told to write makes sense.
+/// The caller is responsible for the stack: a writer does not check that its opcodes form a valid pickle.
 #[derive(Clone, Debug)]
 pub struct Writer {
     out: Vec<u8>,
@@ -47,12 +47,12 @@ impl Writer {
         writer
     }
 
-    /// How many bytes are written.
+    /// How many bytes have been written.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Never: PROTO is written first.
+    /// Always false: PROTO is written first.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
@@ -67,7 +67,7 @@ impl Writer {
         self.emit(if value { Opcode::NewTrue } else { Opcode::NewFalse }, &[]);
     }
 
-    /// Pushes an int in the shortest of BININT1, BININT2, BININT and LONG1 that holds it, as CPython picks.
+    /// Pushes an int in the shortest of BININT1, BININT2, BININT and LONG1 that holds it, as CPython chooses.
     pub fn int(&mut self, value: i64) {
         if let Ok(value) = u8::try_from(value) {
             self.emit(Opcode::BinInt1, &[value]);
@@ -92,7 +92,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// The text has more than 4 GiB.
+    /// If the text is longer than 4 GiB.
     pub fn text(&mut self, text: &str) -> Result<()> {
         let length = u32::try_from(text.len())
             .map_err(|_| self.error(ErrorKind::TooLong(text.len() as u64), Opcode::BinUnicode))?;
@@ -105,7 +105,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// A name holds a newline, which would end it.
+    /// If a name contains a newline, which would end it.
     pub fn global(&mut self, module: &str, name: &str) -> Result<()> {
         if module.contains('\n') || name.contains('\n') {
             return Err(self.error(ErrorKind::NewlineInName, Opcode::Global));
@@ -122,7 +122,7 @@ impl Writer {
         self.emit(Opcode::Mark, &[]);
     }
 
-    /// Makes a tuple of what is above the mark.
+    /// Makes a tuple of everything above the mark.
     pub fn tuple(&mut self) {
         self.emit(Opcode::Tuple, &[]);
     }
@@ -172,12 +172,12 @@ impl Writer {
         self.emit(Opcode::Append, &[]);
     }
 
-    /// Appends what is above the mark to the list under it.
+    /// Appends everything above the mark to the list under it.
     pub fn appends(&mut self) {
         self.emit(Opcode::Appends, &[]);
     }
 
-    /// Calls the object under a tuple with that tuple.
+    /// Calls the object under the topmost tuple with that tuple as its arguments.
     pub fn reduce(&mut self) {
         self.emit(Opcode::Reduce, &[]);
     }
@@ -192,7 +192,7 @@ impl Writer {
         self.emit(Opcode::Build, &[]);
     }
 
-    /// Replaces a persistent id by what it stands for.
+    /// Replaces a persistent id with the object that it identifies.
     pub fn binpersid(&mut self) {
         self.emit(Opcode::BinPersId, &[]);
     }
@@ -201,7 +201,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// The memo has 2³² entries.
+    /// If the memo has 2³² entries.
     pub fn put(&mut self) -> Result<MemoId> {
         let key = self.memo;
         self.memo = key.checked_add(1).ok_or_else(|| self.error(ErrorKind::MemoFull, Opcode::LongBinPut))?;
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_encoded_as_cpython_picks() {
+    fn integers_get_the_encoding_that_cpython_chooses() {
         let cases: [(i64, &[u8]); 10] = [
             (0, b"K\0"),
             (255, b"K\xff"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn memo_keys_count_up_and_change_their_width() {
+    fn memo_keys_count_up_and_become_wider() {
         let mut writer = Writer::new();
         writer.none();
         let keys: Vec<MemoId> = (0..257).map(|_| writer.put().expect("the memo has room")).collect();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newline_in_a_name_is_refused() {
+    fn a_newline_in_a_name_is_rejected() {
         let error = Writer::new().global("a\nb", "c").expect_err("a newline ends a name");
         assert_eq!(error.to_string(), "global name holds a newline at offset 0x2 (GLOBAL)");
     }

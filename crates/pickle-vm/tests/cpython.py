@@ -227,7 +227,7 @@ def judge(data, out, origin=b""):
         pickletools.dis(data, listing)
         lines = listing.getvalue()
     except Exception:
-        # An argument that cannot be shown leaves the start of its line behind.
+        # If an argument cannot be shown, the start of its line is already printed.
         lines = listing.getvalue()
         lines = lines[: lines.rfind("\n") + 1] + "raises\n"
     try:

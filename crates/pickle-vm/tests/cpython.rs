@@ -1,10 +1,10 @@
-//! CPython as the judge: what `pickletools` lists and what its machine builds, for thousands of generated pickles.
+//! Compares listings and values with CPython's `pickletools` and `pickle`, for thousands of generated pickles.
 //!
-//! The pickles come from `cpython.py` beside this file, from a seed: objects at protocols 0 to 5 by both of CPython's
-//! picklers, programs of every opcode that no pickler writes, and damaged ones. Without `python3` these tests pass with a
-//! word about it on standard error.
+//! `cpython.py`, next to this file, generates the pickles from a seed: objects at protocols 0 to 5 by both of CPython's
+//! picklers, programs of every opcode that no pickler writes, and damaged ones. Without `python3` these tests pass and
+//! report it on standard error.
 
-#![expect(clippy::print_stderr, reason = "a test that cannot judge says so")]
+#![expect(clippy::print_stderr, reason = "a skipped test reports that it was skipped")]
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use common::{Record, describe, generated};
 use pickle_vm::{Opcode, Reader, load, trace};
 
-/// How many objects are generated; each gives about nine pickles. `PICKLE_VM_OBJECTS` asks for another number.
+/// How many objects are generated; each gives about nine pickles. `PICKLE_VM_OBJECTS` sets another number.
 fn objects() -> String {
     std::env::var("PICKLE_VM_OBJECTS").unwrap_or_else(|_| "600".to_owned())
 }
@@ -28,7 +28,7 @@ fn listing(pickle: &[u8]) -> String {
     listing
 }
 
-/// With all that is not ASCII in the escapes of Python.
+/// The listing with everything outside of ASCII escaped as in Python.
 fn escaped(listing: &str) -> String {
     listing.chars().fold(String::new(), |out, c| match u32::from(c) {
         0..=0x7f => out + &String::from(c),
@@ -39,7 +39,7 @@ fn escaped(listing: &str) -> String {
 }
 
 #[test]
-fn listings_are_those_of_pickletools() {
+fn listings_equal_those_of_pickletools() {
     let mut opcodes = BTreeSet::new();
     let mut count = 0;
     for Record { pickle, lines, .. } in generated("1", &objects()) {
@@ -61,25 +61,25 @@ fn listings_are_those_of_pickletools() {
 }
 
 #[test]
-fn values_are_those_of_cpython() {
+fn values_equal_those_of_cpython() {
     let mut opcodes = BTreeSet::new();
     let mut count = 0;
-    let mut refused = 0;
+    let mut rejected = 0;
     for Record { damaged, pickle, value, .. } in generated("2", &objects()) {
         let bytes = pickle.escape_ascii();
         match (load(&pickle), value.as_str()) {
-            // This crate calls nothing, so there is nothing that could refuse its arguments.
+            // This crate calls nothing, so nothing can reject the arguments.
             (_, "raises") => continue,
             (Ok(loaded), value) => assert_eq!(describe(&loaded), value, "pickle {bytes}"),
-            // CPython may build nonsense of a damaged pickle, such as a list with an item of a bytearray.
-            (Err(_), _) if damaged => refused += 1,
+            // CPython may build something odd from a damaged pickle, such as a list with an item of a bytearray.
+            (Err(_), _) if damaged => rejected += 1,
             (Err(error), value) => panic!("{error} in pickle {bytes}, which is {value}"),
         }
         opcodes.extend(Reader::new(&pickle).flatten().map(|instruction| instruction.opcode));
         count += 1;
     }
     if count > 0 {
-        eprintln!("{count} values compared, {refused} damaged pickles refused that CPython reads");
+        eprintln!("{count} values compared, {rejected} damaged pickles rejected that CPython reads");
         let missing: Vec<_> = Opcode::ALL.iter().filter(|&opcode| !opcodes.contains(opcode)).collect();
         assert!(missing.is_empty(), "no value has {missing:?}");
     }

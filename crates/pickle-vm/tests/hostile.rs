@@ -1,11 +1,11 @@
-//! Pickles that mean harm: each is an error that says what is wrong, or is read at no more cost than its bytes.
+//! Hostile pickles: each one fails with an error that names the fault, or is read at a cost proportional to its size.
 
 #![expect(clippy::arithmetic_side_effects, reason = "an overflow is a failed test")]
 
 use pickle_vm::trace::{self, Options, Summary, View};
 use pickle_vm::{ArgKind, ErrorKind, Heap, Limits, Object, Opcode, Reader, StackItem, load};
 
-/// The opcode with an argument that suits it.
+/// The opcode with a valid argument.
 fn instruction(opcode: Opcode) -> Vec<u8> {
     let arg: &[u8] = match opcode.info().arg {
         ArgKind::None => b"",
@@ -29,11 +29,11 @@ fn error(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_opcode_minds_its_frame() {
+fn every_opcode_checks_its_frame() {
     for &opcode in Opcode::ALL {
         let before = opcode.info().before;
         let needs = match opcode {
-            // They look at the topmost object, which the table does not say.
+            // They read the topmost object, which the table does not list.
             Opcode::Put | Opcode::BinPut | Opcode::LongBinPut => 1,
             // The mark counts as an item for POP.
             Opcode::Pop => continue,
@@ -61,7 +61,7 @@ fn every_opcode_minds_its_frame() {
 }
 
 #[test]
-fn every_argument_minds_the_end() {
+fn every_truncated_argument_is_an_error() {
     for &opcode in Opcode::ALL {
         let whole = instruction(opcode);
         assert!(matches!(Reader::new(&whole).next(), Some(Ok(found)) if found.opcode == opcode));
@@ -101,7 +101,7 @@ fn lengths_are_checked_before_anything_is_allocated() {
     assert_eq!(error(digits.as_bytes()), "integer has more than 4300 digits at offset 0x0 (LONG)");
 }
 
-/// Everything that one can do with a pickle that loads.
+/// Uses a pickle that loads in every way.
 fn use_up(bytes: &[u8]) {
     let pickle = load(bytes).expect("CPython's machine can build this");
     let copy = pickle.clone();
@@ -111,7 +111,7 @@ fn use_up(bytes: &[u8]) {
     Summary::read(bytes, &Limits::default()).expect("it was read before");
 }
 
-/// Everything that prints every step.
+/// Runs every printer that prints each step.
 fn trace_all(bytes: &[u8]) {
     let debug = format!("{:?}", load(bytes).expect("it can be read"));
     assert!(debug.len() < bytes.len() * 200 + 10_000);
@@ -125,7 +125,7 @@ fn trace_all(bytes: &[u8]) {
 }
 
 #[test]
-fn nesting_of_any_depth_is_no_recursion() {
+fn nesting_of_any_depth_does_not_recurse() {
     let nested = |depth: usize| {
         [
             [b"]".repeat(depth), b"a".repeat(depth - 1), b".".to_vec()].concat(),
@@ -137,7 +137,7 @@ fn nesting_of_any_depth_is_no_recursion() {
             [b"cm\nn\n".to_vec(), b")R2b".repeat(depth), b".".to_vec()].concat(),
         ]
     };
-    // A test's thread has a stack of 2 MB, ten bytes a level here.
+    // A test's thread has a stack of 2 MB: ten bytes per level here.
     for pickle in nested(200_000) {
         use_up(&pickle);
     }
@@ -152,8 +152,8 @@ fn nesting_of_any_depth_is_no_recursion() {
 }
 
 #[test]
-fn memo_bombs_print_a_line() {
-    // Each list holds the one before twice: two to the power of 200 items.
+fn memo_bombs_print_one_short_line() {
+    // Each list contains the previous one twice: two to the power of 200 items.
     let mut bomb = b"]q\x00".to_vec();
     for level in 1..=200_u8 {
         bomb.extend_from_slice(&[b']', b'q', level, b'(', b'h', level - 1, b'h', level - 1, b'e']);
@@ -161,7 +161,7 @@ fn memo_bombs_print_a_line() {
     bomb.push(b'.');
     use_up(&bomb);
     trace_all(&bomb);
-    // A list in itself, and a global that is its own state.
+    // A list that contains itself, and a global that is its own state.
     for pickle in [&b"]2a."[..], b"cm\nn\n2b."] {
         use_up(pickle);
         trace_all(pickle);
@@ -170,7 +170,7 @@ fn memo_bombs_print_a_line() {
     assert_eq!(pickle.heap.display(pickle.root).to_string(), "[[...]]");
 }
 
-/// Runs everything over bytes that may be no pickle; it must come back.
+/// Runs everything over bytes that may not be a pickle; it must return.
 fn try_all(bytes: &[u8]) {
     let loaded = load(bytes);
     let options = Options { full: true, ..Options::default() };
@@ -186,7 +186,7 @@ fn try_all(bytes: &[u8]) {
     }
 }
 
-/// Every id in the heap leads somewhere.
+/// Checks that every id in the heap refers to an object.
 fn check(heap: &Heap<'_>) {
     for id in heap.ids() {
         heap.items(id).unwrap_or_default().iter().for_each(|&item| assert!(item.index() < heap.len()));

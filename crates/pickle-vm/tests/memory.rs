@@ -1,7 +1,7 @@
-//! What pickles cost in memory: at most 8 times their size and 16 MB for what `torch.save` writes, 64 times and 16 MB for
+//! The memory that pickles take: at most 8 times their size and 16 MB for what `torch.save` writes, 64 times and 16 MB for
 //! any other.
 //!
-//! Each pickle is read by a process of its own, which reports the most memory that Linux saw it hold.
+//! A separate process reads each pickle and reports its peak memory, as counted by Linux.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::arithmetic_side_effects, reason = "an overflow is a failed test")]
@@ -16,7 +16,7 @@ use std::process::Command;
 use checkpoint::checkpoint;
 use pickle_vm::{load, trace};
 
-/// Says which case the process is for.
+/// The environment variable that selects the process's case.
 const CASE: &str = "PICKLE_VM_MEMORY_CASE";
 
 const SIZE: usize = 2 << 20;
@@ -38,7 +38,7 @@ fn scattered() -> Vec<u8> {
     pickle
 }
 
-/// A name, and what starts, is repeated in and ends a pickle that costs as much memory as it can.
+/// A name, and the start, the repeated middle and the end of a pickle that takes as much memory as possible.
 type Case = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
 
 const CASES: &[Case] = &[
@@ -69,7 +69,7 @@ const CASES: &[Case] = &[
     ("one escaped text", b"V", b"\xff", b"\n."),
 ];
 
-/// The pickle of a case, and how many times its size it may take.
+/// The pickle of a case, and how many times its own size it may take in memory.
 fn case(name: &str) -> (Vec<u8>, u64) {
     match CASES.iter().find(|case| case.0 == name) {
         Some((_, start, middle, end)) => (repeated(start, middle, end), 64),
@@ -78,7 +78,7 @@ fn case(name: &str) -> (Vec<u8>, u64) {
     }
 }
 
-/// Takes so many bytes: a listing indents by marks, as pickletools does, and can be as large as their square.
+/// A sink that accepts a limited number of bytes: a listing indents by marks, as pickletools does, and can be as large as their square.
 struct Limited(usize);
 
 impl Write for Limited {

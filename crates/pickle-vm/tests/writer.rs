@@ -1,4 +1,4 @@
-//! What the writer writes, this crate's machine and CPython's read back equal.
+//! This crate's machine and CPython both read back what the writer wrote.
 
 mod common;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-/// What a writer can say.
+/// A value that a writer can write.
 #[derive(Clone, Debug)]
 enum Value {
     None,
@@ -191,7 +191,7 @@ fn holds(heap: &Heap<'_>, id: ObjectId, value: &Value) -> bool {
 
 proptest! {
     #[test]
-    fn the_machine_reads_what_is_written(value in values()) {
+    fn the_machine_reads_what_the_writer_wrote(value in values()) {
         let bytes = pickled(&value);
         let pickle = load(&bytes).expect("the writer writes pickles");
         prop_assert!(holds(&pickle.heap, pickle.root, &value), "{:?}", pickle.heap.display(pickle.root));
@@ -200,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn cpython_reads_what_is_written() {
+fn cpython_reads_what_the_writer_wrote() {
     let mut runner = TestRunner::deterministic();
     let value = |_| values().new_tree(&mut runner).expect("the strategy rejects nothing").current();
     let pickles: Vec<Vec<u8>> = (0..2000).map(value).map(|value| pickled(&value)).collect();

@@ -16,4 +16,4 @@ pub use dtype::Dtype;
 pub use gather::Gathered;
 pub use signs::Signs;
 pub use storage::{ByteOrder, Checksum, Damaged, Storage, StorageId};
-pub use tensor::{Error, Tensor};
+pub use tensor::{Error, Tensor, contiguous_strides};

@@ -176,6 +176,23 @@ impl Tensor {
     }
 }
 
+/// The strides, in elements, of a tensor of this shape whose elements lie in C order without gaps.
+///
+/// The last dimension has stride 1. A stride that does not fit 64 bits is `u64::MAX`, which [`Tensor::new`] rejects.
+///
+/// ```
+/// assert_eq!(tensor::contiguous_strides(&[2, 3, 4]), [12, 4, 1]);
+/// ```
+pub fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
+    let mut strides = vec![0; shape.len()];
+    let mut step = 1_u64;
+    for (stride, size) in strides.iter_mut().zip(shape).rev() {
+        *stride = step;
+        step = step.saturating_mul(*size);
+    }
+    strides
+}
+
 /// Bytes of the storage up to the end of the last element, 0 for a view without elements; `None` when
 /// a number overflows 63 bits.
 fn end(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> Option<u64> {

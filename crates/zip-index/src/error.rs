@@ -7,13 +7,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No end-of-central-directory record closes the file.
-    #[error("no end of central directory in {len} bytes: the file is cut short, or no zip file")]
+    /// The file does not end with an end-of-central-directory record.
+    #[error("no end of central directory in {len} bytes: the file is cut short or is not a zip file")]
     NoEnd {
         /// Bytes of the file.
         len: u64,
     },
-    /// A record lies outside the file or does not start with its signature.
+    /// A record is outside the file or does not start with its signature.
     #[error("no {record} at offset 0x{offset:x}")]
     NoRecord {
         /// The record that should be there.
@@ -26,7 +26,7 @@ pub enum Error {
     Unread {
         /// Where it starts, in bytes from the file's start.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// An entry of the directory has no local header.
@@ -37,19 +37,19 @@ pub enum Error {
         /// Where it should be, in bytes from the file's start.
         offset: u64,
     },
-    /// Two records tell different things.
+    /// Two records disagree.
     #[error("{what} is {found} at offset 0x{offset:x}, expected {expected}")]
     Disagreement {
         /// What they disagree on.
         what: &'static str,
-        /// The value that the other records ask for.
+        /// The value that the other records imply.
         expected: u64,
         /// The value in this record.
         found: u64,
         /// Where this record starts.
         offset: u64,
     },
-    /// A local header carries another name than the directory.
+    /// The name in a local header differs from the one in the directory.
     #[error("entry `{}` is called `{}` in its local header at offset 0x{offset:x}", central.escape_debug(), local.escape_debug())]
     Renamed {
         /// The name in the directory.
@@ -93,8 +93,8 @@ pub enum Error {
         /// Where the second starts.
         offset: u64,
     },
-    /// Two entries have one name.
-    #[error("entry `{}` is there twice, at offsets 0x{first:x} and 0x{second:x}", name.escape_debug())]
+    /// Two entries have the same name.
+    #[error("entry `{}` appears twice, at offsets 0x{first:x} and 0x{second:x}", name.escape_debug())]
     Duplicate {
         /// The name.
         name: String,
@@ -103,7 +103,7 @@ pub enum Error {
         /// Where the second local header starts.
         second: u64,
     },
-    /// A name that would lead out of a folder.
+    /// A name that leads out of the folder it is unpacked into.
     #[error("entry `{}` has a path that leads out of the archive", name.escape_debug())]
     Path {
         /// The name.
@@ -115,13 +115,13 @@ pub enum Error {
         /// The entry.
         name: String,
     },
-    /// An archive in several files.
-    #[error("one disk of an archive on several, which is not read")]
+    /// An archive that is split over several files.
+    #[error("the archive is split over several disks, which is not supported")]
     Disks,
 }
 
 impl Error {
-    /// The entry that it is about.
+    /// The entry that the error is about.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::NoLocal { name, .. }

@@ -1,7 +1,7 @@
-//! What no reader of a zip file looks at: bytes that belong to nothing, and fields that nobody compares.
+//! Flaws that no reader of a zip file checks: bytes that belong to no entry, and fields that are never compared.
 //!
-//! [`Index::read`](crate::Index::read) checks what decides which bytes an entry has. The rest can be wrong
-//! without harm, but is not what the file's author wrote.
+//! [`Index::read`](crate::Index::read) checks everything that determines an entry's bytes. The rest can be wrong
+//! without consequences, but then the file is not what its author wrote.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5; Info-ZIP's `proginfo/extrafld.txt`.
 
@@ -11,28 +11,28 @@ use crate::Result;
 use crate::index::LocalHeaders;
 use crate::record::{End, Extra, FOLDER, FULL_32, Header, LINK, REGULAR, ZIP64};
 
-/// Flags that an entry may have: two of Deflate's level, the data descriptor, the name in UTF-8.
+/// Flags that an entry may have: two for Deflate's level, the data descriptor, the name in UTF-8.
 const FLAGS: u16 = 1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | FLAG_UTF8;
 const FLAG_DESCRIPTOR: u16 = 1 << 3;
 const FLAG_UTF8: u16 = 1 << 11;
 /// The newest version of the format, 6.3.
 const NEWEST: u16 = 63;
-/// What `FB` says as a number: PyTorch's padding.
+/// `FB` as a number: PyTorch's padding.
 const PADDING: u16 = u16::from_le_bytes(*b"FB");
-/// Extra fields that only tell times and owners, or pad: NTFS, the two of Info-ZIP, the two of Android.
+/// Extra fields with times and owners, and padding: NTFS, the two of Info-ZIP, the two of Android.
 const HARMLESS: &[u16] = &[0x000a, 0x5455, 0x7855, 0x7875, 0xd935, 0xa11e];
 /// The systems whose attributes are Unix modes: Unix and macOS.
 const UNIX: &[u16] = &[3, 19];
 /// DOS attributes of files and folders: read-only, folder, archive.
 const DOS: u64 = 0x01 | 0x10 | 0x20;
-/// The bits of a Unix mode that give a program its owner's rights, and the sticky one.
+/// The set-user-id, set-group-id and sticky bits of a Unix mode.
 const SPECIAL: u64 = 0o7000;
 
-/// Something that [`Index::read`](crate::Index::read) lets pass.
+/// Something that [`Index::read`](crate::Index::read) accepts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// The local header and the directory disagree on something that decides nothing.
+    /// The local header and the directory disagree on a field without consequences.
     #[error("entry `{}`: {what} is {local} in its local header and {central} in the directory", name.escape_debug())]
     Local {
         /// The entry.
@@ -44,7 +44,7 @@ pub enum Flaw {
         /// The number in the directory.
         central: u64,
     },
-    /// A field has a value that means nothing.
+    /// A field has an undefined value.
     #[error("entry `{}`: {what} is 0x{found:x}, expected {expected}", name.escape_debug())]
     Field {
         /// The entry.
@@ -56,16 +56,16 @@ pub enum Flaw {
         /// What it should be.
         expected: &'static str,
     },
-    /// A data descriptor that does not say what the directory says.
-    #[error("entry `{}`: the data descriptor behind it is none of CRC-32 {crc:08x} and sizes {packed} and {len}", name.escape_debug())]
+    /// A data descriptor that disagrees with the directory.
+    #[error("entry `{}`: its data descriptor does not match CRC-32 {crc:08x} and sizes {packed} and {len}", name.escape_debug())]
     Descriptor {
         /// The entry.
         name: String,
         /// The checksum in the directory.
         crc: u32,
-        /// Bytes of the data as they are, in the directory.
+        /// Bytes of the data as stored, in the directory.
         packed: u64,
-        /// Bytes of the data once they are decompressed, in the directory.
+        /// Bytes of the decompressed data, in the directory.
         len: u64,
     },
     /// An extra field that is cut short.
@@ -73,15 +73,15 @@ pub enum Flaw {
     ExtraCut {
         /// The entry.
         name: String,
-        /// Where: its local header or the directory.
+        /// Its local header or the directory.
         place: &'static str,
     },
-    /// An extra field of which nothing is known here.
+    /// An extra field of an unknown kind.
     #[error("entry `{}`: the extra field 0x{id:04x} in {place} is of an unknown kind", name.escape_debug())]
     Extra {
         /// The entry.
         name: String,
-        /// Where: its local header or the directory.
+        /// Its local header or the directory.
         place: &'static str,
         /// The field's number.
         id: u16,
@@ -91,26 +91,26 @@ pub enum Flaw {
     Padding {
         /// The entry.
         name: String,
-        /// Where: its local header or the directory.
+        /// Its local header or the directory.
         place: &'static str,
     },
     /// Bytes between entries.
-    #[error("{len} bytes at offset 0x{offset:x} belong to nothing, behind {}", after.as_ref().map_or_else(|| "the start of the file".to_owned(), |name| format!("entry `{}`", name.escape_debug())))]
+    #[error("{len} bytes at offset 0x{offset:x} belong to no entry, after {}", after.as_ref().map_or_else(|| "the start of the file".to_owned(), |name| format!("entry `{}`", name.escape_debug())))]
     Gap {
-        /// The entry in front of them.
+        /// The entry before them.
         after: Option<String>,
         /// Where they start, in bytes from the file's start.
         offset: u64,
-        /// How many there are.
+        /// The number of bytes.
         len: u64,
     },
-    /// The end records count other disks than one.
+    /// The end records count more than one disk.
     #[error("the end of the directory counts entries on other disks")]
     Disks,
 }
 
 impl Flaw {
-    /// The entry that it is about.
+    /// The entry that the flaw is about.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::Local { name, .. }
@@ -127,11 +127,11 @@ impl Flaw {
 
 /// All flaws of `file`, which [`Index::read`](crate::Index::read) can read.
 ///
-/// What is not looked at: times and dates beyond that header and directory agree, comments, the contents
-/// of extra fields that tell times and owners, permissions, and which program made an entry.
+/// Not checked: times and dates, except that header and directory agree; comments; the contents of extra
+/// fields with times and owners; permissions; and which program made an entry.
 ///
 /// # Errors
-/// When a record is missing or lies outside the file.
+/// When a record is missing or is outside the file.
 pub fn flaws(file: &MappedFile) -> Result<Vec<Flaw>> {
     let bytes = file.bytes();
     let end = End::read(bytes)?;
@@ -153,7 +153,7 @@ pub fn flaws(file: &MappedFile) -> Result<Vec<Flaw>> {
             start,
             data_end,
             has_descriptor: local.has_descriptor(),
-            promise: Promise::of(&central),
+            listed: Listed::from_header(&central),
             name,
         });
         offset = offset.saturating_add(central.span);
@@ -169,16 +169,16 @@ pub fn flaws(file: &MappedFile) -> Result<Vec<Flaw>> {
         let (name, len) = (span.name.clone(), next.saturating_sub(span.data_end));
         if span.has_descriptor {
             // The longest has a signature, a checksum and two sizes of 64 bits.
-            let behind = usize::try_from(len).ok().filter(|len| *len <= 24);
-            let is_kept = match behind {
+            let descriptor_len = usize::try_from(len).ok().filter(|len| *len <= 24);
+            let is_kept = match descriptor_len {
                 Some(len) => {
-                    let behind = locals.bytes(span.data_end, len)?;
-                    behind.get(..len).is_some_and(|behind| span.promise.is_kept_by(behind))
+                    let bytes = locals.bytes(span.data_end, len)?;
+                    bytes.get(..len).is_some_and(|bytes| span.listed.is_descriptor(bytes))
                 }
                 None => false,
             };
             if !is_kept {
-                let Promise { crc, packed, len } = span.promise;
+                let Listed { crc, packed, len } = span.listed;
                 found.push(Flaw::Descriptor { name, crc, packed, len });
             }
         } else if len > 0 {
@@ -188,31 +188,31 @@ pub fn flaws(file: &MappedFile) -> Result<Vec<Flaw>> {
     Ok(found)
 }
 
-/// Where an entry lies, in bytes from the file's start, and what is said of it.
+/// The range of an entry, in bytes from the file's start, and what the directory lists for it.
 struct Span {
     start: u64,
     data_end: u64,
     has_descriptor: bool,
-    promise: Promise,
+    listed: Listed,
     name: String,
 }
 
-/// What the directory says of an entry's data.
+/// What the directory lists for an entry's data.
 #[derive(Clone, Copy)]
-struct Promise {
+struct Listed {
     crc: u32,
     packed: u64,
     len: u64,
 }
 
-impl Promise {
-    fn of(central: &Header<'_>) -> Self {
+impl Listed {
+    fn from_header(central: &Header<'_>) -> Self {
         let crc = u32::try_from(central.crc).unwrap_or_default();
         Self { crc, packed: central.compressed_len, len: central.len }
     }
 
-    /// Whether `bytes` are a data descriptor of it, in one of the four forms there are.
-    fn is_kept_by(self, bytes: &[u8]) -> bool {
+    /// Whether `bytes` are the matching data descriptor, in one of its four forms.
+    fn is_descriptor(self, bytes: &[u8]) -> bool {
         let fields = bytes.strip_prefix(b"PK\x07\x08").unwrap_or(bytes);
         let crc = self.crc.to_le_bytes();
         let (packed, len) = (self.packed.to_le_bytes(), self.len.to_le_bytes());
@@ -238,7 +238,7 @@ fn headers(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mut Vec
         ("the compressed size", local.compressed_len, central.compressed_len),
         ("the size", local.len, central.len),
     ];
-    // With a descriptor, zeros stand for what is not known yet.
+    // With a descriptor, these fields are zero because their values are not known yet.
     let unknown = local.has_descriptor() && numbers.iter().filter(|(_, local, _)| *local == 0).count() > 1;
     for (what, local, central) in numbers {
         if local != if unknown { 0 } else { central } {
@@ -251,9 +251,9 @@ fn headers(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mut Vec
         }
     };
     let flags = central.flags;
-    field(flags & !FLAGS == 0, "the flags", flags.into(), "no others than 0x2, 0x4, 0x8 and 0x800");
+    field(flags & !FLAGS == 0, "the flags", flags.into(), "only 0x2, 0x4, 0x8 or 0x800");
     let is_plain = central.name.is_ascii() || flags & FLAG_UTF8 != 0;
-    field(is_plain, "the flags", flags.into(), "0x800 set, for the name is not ASCII");
+    field(is_plain, "the flags", flags.into(), "0x800 set, because the name is not ASCII");
     let version = u64::from(central.version);
     field(central.version <= NEWEST, "the version needed", version, "at most 0x3f");
     field(central.disk == 0, "the disk", central.disk.into(), "0x0");

@@ -1,4 +1,6 @@
-//! The directory, checked.
+//! The central directory, compared with every local header.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
 use std::ops::Range;
 
@@ -15,15 +17,15 @@ pub struct Entry {
     pub name: String,
     /// How the data are compressed.
     pub method: Method,
-    /// Where the data lie, compressed as they are, in bytes from the file's start.
+    /// The range of the stored (possibly compressed) data, in bytes from the file's start.
     pub data: Range<usize>,
-    /// Bytes of the data once they are decompressed.
+    /// Bytes of the decompressed data.
     pub len: u64,
-    /// The CRC-32 of the decompressed data, as the directory has it.
+    /// The CRC-32 of the decompressed data, from the directory.
     pub crc: u32,
     /// Where the local header starts.
     pub header_offset: u64,
-    /// Whether it is a symbolic link, its data the path that the link leads to.
+    /// Whether it is a symbolic link; its data are then the path that it leads to.
     pub link: bool,
 }
 
@@ -38,8 +40,8 @@ impl Index {
     /// Reads the directory of `file` and every local header.
     ///
     /// # Errors
-    /// When a record is missing, lies outside the file, or says something else than another one; when
-    /// entries overlap, share a name, or are encrypted.
+    /// When a record is missing, is outside the file, or disagrees with another one; when entries
+    /// overlap, share a name, or are encrypted.
     pub fn read(file: &MappedFile) -> Result<Self> {
         let bytes = file.bytes();
         let end = End::read(bytes)?;
@@ -52,7 +54,7 @@ impl Index {
                 offset: end.offset,
             });
         }
-        // A line of the directory has 46 bytes at least, so no number makes this larger than the file.
+        // A line of the directory has at least 46 bytes, so this is never larger than the file.
         let room = end.entries.min(end.directory_len / 46);
         let mut lines = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
         let mut offset = limit;
@@ -71,13 +73,13 @@ impl Index {
                 return Err(Error::Disagreement { what, expected, found, offset: end.offset });
             }
         }
-        refuse_overlaps(&entries)?;
-        refuse_duplicates(&entries)?;
+        reject_overlaps(&entries)?;
+        reject_duplicates(&entries)?;
         Ok(Self { entries })
     }
 
-    /// Whether the directory of `file` has entries of all these names; the local headers, which take most of the
-    /// time, are not read. `None` where the directory cannot be read.
+    /// Whether the directory of `file` lists all of these names. The local headers, which take most of the time, are
+    /// not read. `None` if the directory cannot be read.
     pub fn lists(file: &MappedFile, names: &[&str]) -> Option<bool> {
         let bytes = file.bytes();
         let end = End::read(bytes).ok()?;
@@ -98,7 +100,7 @@ impl Index {
 
 /// The entries of the directory's lines, each compared with its local header.
 fn checked(file: &MappedFile, lines: &[Header<'_>], limit: u64) -> Result<Vec<Entry>> {
-    /// So many headers are read in less time than a thread starts in.
+    /// Reading this many headers takes less time than starting a thread.
     const FEW: usize = 4096;
     let check = |lines: &[Header<'_>]| -> Result<Vec<Entry>> {
         let mut locals = LocalHeaders::new(file);
@@ -118,16 +120,16 @@ fn checked(file: &MappedFile, lines: &[Header<'_>], limit: u64) -> Result<Vec<En
     Ok(parts?.into_iter().flatten().collect())
 }
 
-/// Reads local headers, which lie between the data, without mapping the pages they lie on.
+/// Reads local headers, which are between the data, without mapping their pages.
 pub(crate) struct LocalHeaders<'f> {
     file: &'f MappedFile,
-    /// Bytes of the file from `start` on: the headers of small entries lie close together.
+    /// Bytes of the file from `start` on: the headers of small entries are close together.
     block: Vec<u8>,
     start: u64,
 }
 
 impl<'f> LocalHeaders<'f> {
-    /// What is read at once where headers lie close together, and where they do not.
+    /// How many bytes are read at once where headers are close together, and where they are not.
     const BLOCK: usize = 4 << 10;
     const ALONE: usize = 160;
 
@@ -142,7 +144,7 @@ impl<'f> LocalHeaders<'f> {
         Header::local(self.bytes(offset, span)?).ok_or_else(none)
     }
 
-    /// Bytes from `offset` on: at least `len` of them, if the file has so many.
+    /// Bytes from `offset` on: at least `len` of them, if the file is long enough.
     pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let from = |start: u64| offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
         let has = |from: usize| self.block.get(from..).is_some_and(|rest| rest.len() >= len);
@@ -167,7 +169,7 @@ fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Res
     compared(central, &locals.at(offset, &|| central.display_name())?, limit)
 }
 
-/// The entry of which two headers say the same.
+/// The entry that both headers describe.
 pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> Result<Entry> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
     if local.name != central.name {
@@ -182,7 +184,7 @@ pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> 
         ("the compressed size", central.compressed_len, local.compressed_len),
         ("the size", central.len, local.len),
     ];
-    // With bit 3 only the method stands in the local header.
+    // With bit 3 the local header has only the method.
     let compared = if local.has_descriptor() { 1 } else { numbers.len() };
     for (what, central, local) in numbers.into_iter().take(compared) {
         if central != local {
@@ -221,7 +223,7 @@ pub(crate) fn leads_out(name: &str) -> bool {
     name.starts_with('/') || name.split(['/', '\\']).any(|part| part == "..")
 }
 
-fn refuse_overlaps(entries: &[Entry]) -> Result<()> {
+fn reject_overlaps(entries: &[Entry]) -> Result<()> {
     let mut by_offset: Vec<&Entry> = entries.iter().collect();
     by_offset.sort_by_key(|entry| entry.header_offset);
     for pair in by_offset.windows(2) {
@@ -238,7 +240,7 @@ fn refuse_overlaps(entries: &[Entry]) -> Result<()> {
     Ok(())
 }
 
-fn refuse_duplicates(entries: &[Entry]) -> Result<()> {
+fn reject_duplicates(entries: &[Entry]) -> Result<()> {
     let mut offsets: HashMap<&str, u64> = HashMap::with_capacity(entries.len());
     for entry in entries {
         if let Some(other) = offsets.insert(&entry.name, entry.header_offset) {

@@ -1,8 +1,8 @@
 //! A strict index of a zip file: the central directory, checked against every local header.
 //!
-//! Two readers of one zip file must not see two different things in it. What the common readers let
-//! pass is an error here: duplicate names, entries that overlap, local headers that disagree with the
-//! directory, sizes past the end of the file, bytes in front of the first or behind the last record.
+//! Two readers of one zip file must not see different contents. What common readers accept silently is an
+//! error here: duplicate names, entries that overlap, local headers that disagree with the
+//! directory, sizes past the end of the file, bytes before the first or after the last record.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 

@@ -1,10 +1,12 @@
-//! The records of a zip file, parsed from bytes. Nothing is allocated from a length in the file.
+//! The records of a zip file, parsed from bytes. No length in the file leads to an allocation.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
 use crate::{Error, Result};
 
 pub(crate) const FULL_32: u64 = 0xffff_ffff;
 const FULL_16: u64 = 0xffff;
-/// The bits of a Unix mode that tell a file's type, in the upper half of the external attributes.
+/// The file type bits of a Unix mode, in the upper half of the external attributes.
 const FILE_TYPE: u64 = 0o170_000;
 /// A symbolic link among them.
 pub(crate) const LINK: u64 = 0o120_000;
@@ -12,13 +14,13 @@ pub(crate) const LINK: u64 = 0o120_000;
 pub(crate) const REGULAR: u64 = 0o100_000;
 /// A folder.
 pub(crate) const FOLDER: u64 = 0o040_000;
-/// The number of the extra field of sizes and offsets of 64 bits.
+/// The id of the extra field with 64-bit sizes and offsets.
 pub(crate) const ZIP64: u16 = 1;
 
 /// How an entry's data are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Not at all: the bytes in the file are the data.
+    /// Not compressed: the bytes in the file are the data.
     Stored,
     /// Deflate, zip's method 8.
     Deflated,
@@ -75,17 +77,17 @@ fn from(bytes: &[u8], offset: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(offset).ok()?..)
 }
 
-/// What the end records say.
+/// The contents of the end records.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) entries: u64,
     pub(crate) directory_offset: u64,
     pub(crate) directory_len: u64,
-    /// Where the first end record starts: the directory reaches up to here.
+    /// Where the first end record starts, which is where the directory ends.
     pub(crate) offset: u64,
-    /// Where the last end record starts, which closes the file.
+    /// Where the last end record starts.
     pub(crate) record: u64,
-    /// Whether all the numbers of disks, and of entries on this one, are those of one disk.
+    /// Whether all disk numbers and counts are those of an archive on one disk.
     pub(crate) one_disk: bool,
 }
 
@@ -96,7 +98,7 @@ impl End {
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
         let len = bytes.len() as u64;
-        // The record's comment is at most 65,535 bytes and ends the file.
+        // The record ends with a comment of at most 65,535 bytes, which ends the file.
         let first = bytes.len().saturating_sub(Self::RECORD.saturating_add(usize::from(u16::MAX)));
         let at = (first..=bytes.len().saturating_sub(Self::RECORD)).rev().find(|at| {
             let record = bytes.get(*at..).unwrap_or_default();
@@ -108,7 +110,7 @@ impl End {
         Self::at(bytes, at.ok_or(Error::NoEnd { len })? as u64)
     }
 
-    /// What the last record with the signature says, whatever follows it.
+    /// The contents of the last record with the signature, whatever follows it.
     pub(crate) fn last(bytes: &[u8]) -> Option<Self> {
         let at = bytes.windows(4).rposition(|window| window == b"PK\x05\x06")?;
         Self::at(bytes, at as u64).ok()
@@ -165,7 +167,7 @@ impl End {
     }
 }
 
-/// The zip64 end record's offset, its disk and the number of disks, where a locator stands at `offset`.
+/// The zip64 end record's offset, its disk and the number of disks, if there is a locator at `offset`.
 fn locator(bytes: &[u8], offset: u64) -> Option<(u64, u64, u64)> {
     let mut fields = Fields(from(bytes, offset)?);
     fields.signature(*b"PK\x06\x07")?;
@@ -173,7 +175,7 @@ fn locator(bytes: &[u8], offset: u64) -> Option<(u64, u64, u64)> {
     Some((fields.u64()?, disk, fields.u32()?))
 }
 
-/// What a local header or a line of the central directory says of an entry.
+/// A local header, or a line of the central directory.
 #[derive(Debug)]
 pub(crate) struct Header<'a> {
     pub(crate) flags: u16,
@@ -186,7 +188,7 @@ pub(crate) struct Header<'a> {
     pub(crate) local_offset: u64,
     /// Bytes of the header itself.
     pub(crate) span: u64,
-    /// What made it, in a line of the directory: the system in the upper byte.
+    /// The program that made it, in a line of the directory: the system in the upper byte.
     pub(crate) made_by: u16,
     /// The version of the format that is needed to read it.
     pub(crate) version: u16,
@@ -269,7 +271,7 @@ impl<'a> Header<'a> {
         Some(header)
     }
 
-    /// Replaces full 32-bit fields by those of the zip64 extra field, in APPNOTE 4.5.3's order.
+    /// Replaces full 32-bit fields with those of the zip64 extra field, in APPNOTE 4.5.3's order.
     fn widen(&mut self) -> Option<()> {
         let mut wide = Fields(zip64(self.extra).unwrap_or_default());
         for field in [&mut self.len, &mut self.compressed_len, &mut self.local_offset] {
@@ -281,12 +283,12 @@ impl<'a> Header<'a> {
         Some(())
     }
 
-    /// Whether CRC and sizes stand behind the data, not in the local header.
+    /// Whether CRC and sizes follow the data instead of being in the local header.
     pub(crate) fn has_descriptor(&self) -> bool {
         self.flags & 8 != 0
     }
 
-    /// The bits of the Unix mode that tell the file's type; only in a line of the directory.
+    /// The file type bits of the Unix mode; only in a line of the directory.
     pub(crate) fn file_type(&self) -> u64 {
         (self.external >> 16) & FILE_TYPE
     }
@@ -305,8 +307,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The zip64 field of an extra field. What follows a field that claims too much is not looked at:
-/// PyTorch's own padding is the only other field its files carry.
+/// The zip64 field of an extra field. What follows a field that is too long is ignored:
+/// the only other field in PyTorch's files is their padding.
 fn zip64(extra: &[u8]) -> Option<&[u8]> {
     Extra(extra).map_while(|field| field).find(|(id, _)| *id == ZIP64).map(|(_, data)| data)
 }

@@ -1,7 +1,9 @@
-//! A look at a zip file that does not stop at the first thing that is wrong.
+//! Inspects a zip file without stopping at the first fault.
 //!
-//! [`Index`](crate::Index) refuses what two readers may see in two ways. A scanner wants to see all of it: every
+//! [`Index`](crate::Index) rejects files that two readers may see differently. A scanner wants to see all of it: every
 //! entry that any reader may find, and everything that is odd about them.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,46 +12,46 @@ use crate::index::{Entry, compared, leads_out};
 use crate::record::{End, Header, Method};
 use crate::{Error, Result};
 
-/// More entries, or more oddities, than these are not looked at.
+/// The most entries and oddities that are collected.
 const ENTRIES_MAX: usize = 1 << 20;
 const ODDITIES_MAX: usize = 1 << 10;
-/// What a data descriptor can have: with or without signature, with 32 or 64 bit sizes.
+/// Bytes of a data descriptor: with or without signature, with 32-bit or 64-bit sizes.
 const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
 
-/// What is in a zip file, damaged or ambiguous as it may be.
+/// The contents of a zip file that may be damaged or ambiguous.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// The entries of the directory, and those that only a local header tells of.
+    /// The entries of the directory, and those that have only a local header.
     pub entries: Vec<Entry>,
     /// What is odd.
     pub oddities: Vec<Oddity>,
-    /// Whether there was more of either than is looked at.
+    /// Whether there were more of either than are collected.
     pub cut: bool,
 }
 
 /// Something odd about a zip file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oddity {
-    /// What kind of oddity, in one word for programs.
+    /// The kind of oddity, in one word for programs.
     pub kind: &'static str,
     /// What is odd, as a clause without full stop.
     pub text: String,
 }
 
 impl Survey {
-    /// Looks at `bytes`, a whole zip file.
-    pub fn of(bytes: &[u8]) -> Self {
+    /// Surveys `bytes`, a whole zip file.
+    pub fn read(bytes: &[u8]) -> Self {
         let mut survey = Self::default();
         match survey.directory(bytes) {
             Some(start) => survey.hidden(bytes, start),
-            // All that is left are local headers.
+            // Without a directory there are only local headers.
             None => survey.unlisted(bytes, 0..bytes.len(), false),
         }
         survey.overlaps_and_duplicates();
         survey
     }
 
-    /// Whether `bytes` end as a zip file does.
+    /// Whether `bytes` end like a zip file.
     pub fn ends_as_zip(bytes: &[u8]) -> bool {
         End::read(bytes).is_ok()
     }
@@ -62,15 +64,15 @@ impl Survey {
         }
     }
 
-    /// Reads the entries of the directory; says where that starts.
+    /// Reads the entries of the directory and returns where the directory starts.
     fn directory(&mut self, bytes: &[u8]) -> Option<usize> {
         let end = match End::read(bytes) {
             Ok(end) => end,
             Err(error) => {
                 self.odd(kind(&error), error.to_string());
                 let end = End::last(bytes)?;
-                let behind = (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(End::LEN);
-                self.odd("trailing", format!("{behind} bytes follow the record that ends the archive"));
+                let trailing = (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(End::LEN);
+                self.odd("trailing", format!("{trailing} bytes follow the record that ends the archive"));
                 end
             }
         };
@@ -78,7 +80,7 @@ impl Survey {
         if comment > 0 && self.oddities.is_empty() {
             self.odd("comment", format!("a comment of {comment} bytes ends the archive"));
         }
-        // Bytes in front of an archive move all that its records say; some readers move along.
+        // Bytes before an archive shift all of its offsets; some readers compensate for that.
         let start = end.offset.saturating_sub(end.directory_len);
         let moved = start.saturating_sub(end.directory_offset);
         let start =
@@ -107,7 +109,7 @@ impl Survey {
         if count != end.entries {
             self.odd(
                 "directory",
-                format!("the directory lists {count} entries, its end says {}", end.entries),
+                format!("the directory lists {count} entries, its end record counts {}", end.entries),
             );
         }
         if offset != end.offset {
@@ -117,7 +119,7 @@ impl Survey {
         usize::try_from(start).ok()
     }
 
-    /// An entry of the directory: as the strict reader has it, or with what it finds wrong.
+    /// An entry of the directory: as the strict reader sees it, or with the fault that it finds.
     fn listed(&mut self, bytes: &[u8], central: &Header<'_>, limit: u64) {
         let offset = central.local_offset;
         let past = || Error::PastEnd { name: central.display_name(), end: offset, limit };
@@ -129,7 +131,7 @@ impl Survey {
         self.odd(kind(&error), error.to_string());
         let Ok(local) = local_header(bytes, central.local_offset) else { return };
         let start = central.local_offset.saturating_add(local.span);
-        // The sizes of the directory and those of the local header may both be believed by someone.
+        // Some readers use the sizes of the directory, others those of the local header.
         for (header, name) in [(central, central.display_name()), (&local, local.display_name())] {
             let Some(found) = Entry::lenient(header, name, central.local_offset, start, bytes.len()) else {
                 continue;
@@ -141,7 +143,7 @@ impl Survey {
         }
     }
 
-    /// Looks for what lies between the entries: local headers that no directory lists, and other bytes.
+    /// Looks between the entries for local headers that the directory does not list, and for other bytes.
     fn hidden(&mut self, bytes: &[u8], end: usize) {
         let mut known: Vec<Range<usize>> = self.entries.iter().map(Entry::span).collect();
         known.sort_by_key(|range| (range.start, range.end));
@@ -163,14 +165,14 @@ impl Survey {
             return;
         }
         let (len, at) = (gap.len(), range.start);
-        let place = if at == 0 { "before the first entry" } else { "that are no entry's" };
+        let place = if at == 0 { "before the first entry" } else { "that belong to no entry" };
         let kind = if at == 0 { "prepended" } else { "gap" };
         self.odd(kind, format!("{len} bytes {place} at offset 0x{at:x}"));
         self.unlisted(bytes, range, true);
     }
 
     /// Looks for local headers in a part of the file.
-    fn unlisted(&mut self, bytes: &[u8], range: Range<usize>, say: bool) {
+    fn unlisted(&mut self, bytes: &[u8], range: Range<usize>, report: bool) {
         let (gap, at) = (bytes.get(range.clone()).unwrap_or_default(), range.start);
         let mut start = 0_usize;
         while let Some(found) = find(gap.get(start..).unwrap_or_default(), b"PK\x03\x04") {
@@ -183,24 +185,27 @@ impl Survey {
             let Ok(local) = local_header(bytes, offset as u64) else { continue };
             let data = (offset as u64).saturating_add(local.span);
             let name = local.display_name();
-            if say {
+            if report {
                 let shown = name.escape_debug();
-                self.odd("unlisted", format!("entry `{shown}` at offset 0x{offset:x} is in no directory"));
+                self.odd(
+                    "unlisted",
+                    format!("entry `{shown}` at offset 0x{offset:x} is not listed in the directory"),
+                );
             }
             self.entries.extend(Entry::lenient(&local, name, offset as u64, data, range.end));
         }
     }
 
     fn overlaps_and_duplicates(&mut self) {
-        // Two views of one entry overlap, and are no two entries.
+        // Two views of one entry overlap, but they are not two entries.
         let mut offsets = HashSet::new();
         let entries = self.entries.iter().filter(|entry| offsets.insert(entry.header_offset));
         let entries: Vec<Entry> = entries.cloned().collect();
         let (overlaps, duplicates) = (overlaps(&entries), duplicates(&entries));
-        let mut said = HashSet::new();
+        let mut reported = HashSet::new();
         for error in overlaps.into_iter().chain(duplicates) {
             let text = error.to_string();
-            if said.insert(text.clone()) {
+            if reported.insert(text.clone()) {
                 self.odd(kind(&error), text);
             }
         }
@@ -215,17 +220,17 @@ impl Survey {
 }
 
 impl Entry {
-    /// From its header to the end of its data.
+    /// The range from its header to the end of its data.
     fn span(&self) -> Range<usize> {
         usize::try_from(self.header_offset).unwrap_or(usize::MAX)..self.data.end
     }
 
-    /// What a header says of an entry whose data start at `start`, cut to `limit`.
+    /// The entry that a header describes, whose data start at `start` and are cut at `limit`.
     fn lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
         let start = usize::try_from(start).ok().filter(|start| *start <= limit)?;
         let method = Method::from(header.method);
         let len = usize::try_from(header.compressed_len).unwrap_or(usize::MAX);
-        // Without sizes the data may reach up to what comes next.
+        // Without sizes the data may extend to the next record.
         let len = if header.has_descriptor() && len == 0 { usize::MAX } else { len };
         Some(Self {
             name,
@@ -254,7 +259,7 @@ fn overlaps(entries: &[Entry]) -> Vec<Error> {
     by_offset.windows(2).filter_map(overlap).collect()
 }
 
-/// The entries that have the name of another one.
+/// The entries that have the same name as another one.
 fn duplicates(entries: &[Entry]) -> Vec<Error> {
     let mut by_name: Vec<&Entry> = entries.iter().collect();
     by_name.sort_by(|a, b| a.name.cmp(&b.name).then(a.header_offset.cmp(&b.header_offset)));

@@ -1,4 +1,4 @@
-//! The text of every error, and of everything that is not as it should be.
+//! Pins the text of every error and of every flaw.
 
 use std::collections::HashSet;
 

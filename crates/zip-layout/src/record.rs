@@ -1,16 +1,18 @@
 //! The records of a zip file as bytes.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
-/// From this value on a 32-bit field says "look in the zip64 extra field".
+/// A 32-bit field with this value refers to the zip64 extra field.
 const LIMIT_32: u64 = 0xffff_ffff;
 /// The same for 16-bit fields.
 const LIMIT_16: u64 = 0xffff;
-/// The CRC and the sizes stand in a data descriptor behind the data.
+/// The CRC and the sizes are in a data descriptor after the data.
 const FLAG_DESCRIPTOR: u16 = 1 << 3;
 /// The name is UTF-8.
 const FLAG_UTF8: u16 = 1 << 11;
-/// 1980-01-01, the earliest date there is: two runs give the same bytes.
+/// 1980-01-01, the earliest possible date: two runs give the same bytes.
 const DATE: u16 = (1 << 5) | 1;
-/// The number of Zstandard.
+/// Zstandard's method number.
 pub(crate) const ZSTD: u16 = 93;
 /// Made by Unix, version 4.5 (zip64).
 const MADE_BY: u16 = (3 << 8) | 0x2d;
@@ -19,7 +21,7 @@ pub(crate) const FILE: u32 = 0o100_644 << 16;
 /// `lrwxrwxrwx`: the data are the path that the link leads to.
 pub(crate) const LINK: u32 = 0o120_777 << 16;
 
-/// What the local header, the descriptor and the directory say of one entry.
+/// The contents of one entry's local header, descriptor and line of the directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) name: String,
@@ -27,7 +29,7 @@ pub(crate) struct Record {
     pub(crate) offset: u64,
     /// Bytes of data.
     pub(crate) len: u64,
-    /// Bytes of data as they are in the file.
+    /// Bytes of data as stored in the file.
     pub(crate) packed_len: u64,
     /// The compression method's number.
     pub(crate) method: u16,
@@ -59,12 +61,12 @@ impl Fields {
         self
     }
 
-    /// A 32-bit field that is full when the zip64 extra field holds the value.
+    /// A 32-bit field that is full if the zip64 extra field holds the value.
     fn u32_or_full(self, value: u64) -> Self {
         self.u32(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// A 16-bit field that is full when the zip64 end record holds the value.
+    /// A 16-bit field that is full if the zip64 end record holds the value.
     fn u16_or_full(self, value: u64) -> Self {
         self.u16(u16::try_from(value).unwrap_or(u16::MAX))
     }
@@ -103,7 +105,7 @@ impl Record {
 
     /// The local header, padded so that the data starts at a multiple of `alignment` bytes.
     pub(crate) fn local_header(&self, alignment: u64) -> Vec<u8> {
-        // With a descriptor the fields here are zero, as APPNOTE 4.4.4 asks.
+        // With a descriptor the fields here are zero, as APPNOTE 4.4.4 requires.
         let (crc, len, packed) =
             if self.descriptor { (0, 0, 0) } else { (self.crc, self.len, self.packed_len) };
         let mut extra = Fields::default();
@@ -153,7 +155,7 @@ impl Record {
         if self.offset >= LIMIT_32 {
             wide = wide.u64(self.offset);
         }
-        // Both sizes stand in the extra field when one of them is too large.
+        // Both sizes are in the extra field if one of them is too large.
         let narrow = |len: u64| if self.large() { LIMIT_32 } else { len };
         let extra = if wide.0.is_empty() {
             Vec::new()
@@ -184,8 +186,8 @@ impl Record {
     }
 }
 
-/// How many bytes of `Z` an `FB` field needs so that data behind it starts at a multiple of
-/// `alignment`; `None` when it starts there already.
+/// How many bytes of `Z` an `FB` field needs so that the data after it starts at a multiple of
+/// `alignment`; `None` if it already starts there.
 fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
     const HEADER: u64 = 4;
     if alignment == 0 || offset.is_multiple_of(alignment) {
@@ -195,13 +197,13 @@ fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
     u16::try_from(least.next_multiple_of(alignment).saturating_sub(least)).ok()
 }
 
-/// The records behind the central directory: zip64's two where a number needs them, then the end.
+/// The records after the central directory: zip64's two where a number needs them, then the end.
 pub(crate) fn end(entries: u64, directory_offset: u64, directory_len: u64) -> Vec<u8> {
     let mut fields = Fields::default();
     if entries >= LIMIT_16 || directory_offset >= LIMIT_32 || directory_len >= LIMIT_32 {
         fields = fields
             .bytes(b"PK\x06\x06")
-            .u64(44) // bytes of this record behind this field
+            .u64(44) // bytes of this record after this field
             .u16(MADE_BY)
             .u16(45)
             .u32(0) // this disk

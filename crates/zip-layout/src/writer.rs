@@ -1,25 +1,26 @@
-//! Entries into a sink, in one pass.
+//! Writes entries into a sink in one pass, and computes their layout beforehand.
 
 use std::io;
+use std::ops::Range;
 
 use mapped::{Blob, Sink, WINDOW, Window};
 
 use crate::record::{FILE, LINK, Record, ZSTD, end};
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Clone, Copy)]
 pub enum Content<'b> {
-    /// Bytes that are known now: the CRC stands in the local header.
+    /// Bytes that are known in advance: the CRC is in the local header.
     Bytes(&'b [u8]),
-    /// Bytes that come by: the CRC stands in a descriptor behind them.
+    /// Bytes that are streamed: the CRC is in a descriptor after them.
     Blob(&'b dyn Blob),
-    /// Bytes that were compressed before: what is known of them stands in the local header.
+    /// Bytes that were compressed earlier: their CRC and sizes are in the local header.
     Packed(Packed<'b>),
     /// A symbolic link; the bytes are the path that it leads to.
     Link(&'b [u8]),
 }
 
-/// Compressed bytes, and what they were.
+/// Compressed bytes, with the length and CRC of the original.
 #[derive(Clone, Copy)]
 pub struct Packed<'b> {
     /// The compressed bytes.
@@ -55,7 +56,7 @@ impl Content<'_> {
 pub struct Entry<'b> {
     /// The path inside the zip, with `/` between its parts.
     pub name: &'b str,
-    /// Its data start at a multiple of this many bytes; 0 and 1 are any place.
+    /// Its data start at a multiple of this many bytes; 0 and 1 mean anywhere.
     pub alignment: u64,
     /// Its data.
     pub content: Content<'b>,
@@ -105,21 +106,47 @@ impl Entry<'_> {
 /// # Errors
 /// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
 pub fn len<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<u64> {
+    Ok(layout(entries)?.len)
+}
+
+/// Where a [`ZipWriter`] puts the data of its entries. All numbers are bytes from the start of the zip file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// The data of each entry as they are in the file, without header and descriptor.
+    pub data: Vec<Range<u64>>,
+    /// The length of the zip file.
+    pub len: u64,
+}
+
+/// The layout of the zip file that a [`ZipWriter`] makes of these entries.
+///
+/// ```
+/// use zip_layout::{Content, Entry, layout};
+///
+/// let entry = |name| Entry { name, alignment: 64, content: Content::Bytes(b"abc") };
+/// let layout = layout([entry("a"), entry("b")])?;
+/// assert_eq!(layout.data, [64..67, 128..131]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
+pub fn layout<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<Layout> {
     let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes");
-    let (mut offset, mut directory, mut count) = (0_u64, 0_u64, 0_u64);
+    let (mut offset, mut directory, mut data) = (0_u64, 0_u64, Vec::new());
     for entry in entries {
         let record = entry.record(offset)?;
         let descriptor = if record.descriptor { record.descriptor() } else { Vec::new() };
-        let around = record.local_header(entry.alignment).len().saturating_add(descriptor.len());
-        offset = offset
-            .checked_add(around as u64)
-            .and_then(|offset| offset.checked_add(record.packed_len))
-            .ok_or_else(too_large)?;
+        let header = record.local_header(entry.alignment).len() as u64;
+        let start = offset.checked_add(header).ok_or_else(too_large)?;
+        let end = start.checked_add(record.packed_len).ok_or_else(too_large)?;
+        offset = end.checked_add(descriptor.len() as u64).ok_or_else(too_large)?;
         directory = directory.saturating_add(record.central_header().len() as u64);
-        count = count.saturating_add(1);
+        data.push(start..end);
     }
-    let end = end(count, offset, directory).len() as u64;
-    offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)
+    let end = end(data.len() as u64, offset, directory).len() as u64;
+    let len = offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)?;
+    Ok(Layout { data, len })
 }
 
 /// Writes a zip file, entry by entry, into a [`Sink`].
@@ -140,7 +167,7 @@ impl<'s> ZipWriter<'s> {
     ///
     /// # Errors
     /// When the name is too long, a blob sends another number of bytes than it announced, or the sink
-    /// refuses.
+    /// fails.
     pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         let mut record = entry.record(self.offset)?;
         self.send(record.local_header(entry.alignment))?;
@@ -162,7 +189,7 @@ impl<'s> ZipWriter<'s> {
     /// Writes the central directory and the end records.
     ///
     /// # Errors
-    /// When the sink refuses.
+    /// When the sink fails.
     pub fn finish(mut self) -> io::Result<()> {
         let directory = std::mem::take(&mut self.directory);
         let end = end(self.entries, self.offset, directory.len() as u64);
@@ -170,7 +197,7 @@ impl<'s> ZipWriter<'s> {
         self.send(end)
     }
 
-    /// Sends the data of an entry; their CRC-32.
+    /// Sends the data of an entry and returns their CRC-32.
     fn pass(&mut self, blob: &dyn Blob, record: &Record) -> io::Result<u32> {
         let mut sums = Checksum { sink: self.sink, crc: crc32fast::Hasher::new(), len: 0 };
         blob.write_to(&mut sums)?;
@@ -193,7 +220,7 @@ impl<'s> ZipWriter<'s> {
     }
 }
 
-/// Counts and sums what passes through.
+/// Counts the bytes that pass through, and computes their CRC-32.
 struct Checksum<'s> {
     sink: &'s mut dyn Sink,
     crc: crc32fast::Hasher,

@@ -1,4 +1,4 @@
-//! What is laid out here is read back by two others: the `zip` crate and our own strict index.
+//! Two readers, the `zip` crate and our own strict index, read back what was written.
 
 use std::io::{self, Read, Seek, Write};
 
@@ -21,7 +21,7 @@ impl Sink for File {
     }
 }
 
-/// Zeros without end.
+/// A blob of zeros.
 struct Zeros(u64);
 
 impl Blob for Zeros {
@@ -42,19 +42,19 @@ impl Blob for Zeros {
 
 fn write(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    let mut sink = File(file.reopen().expect("the file is there"));
+    let mut sink = File(file.reopen().expect("the file exists"));
     let mut zip = ZipWriter::new(&mut sink);
     for entry in entries {
-        zip.add(entry).expect("the file takes it");
+        zip.add(entry).expect("the file can be written");
     }
-    zip.finish().expect("the file takes it");
+    zip.finish().expect("the file can be written");
     let same = entries.iter().map(|entry| Entry { ..*entry });
     assert_eq!(zip_layout::len(same).expect("it fits"), file.as_file().metadata().expect("there").len());
     file
 }
 
 #[test]
-fn two_readers_see_what_was_written() {
+fn two_readers_read_back_what_was_written() {
     let blob = OwnedBlob((0..100_000_u32).flat_map(u32::to_le_bytes).collect());
     let entries = [
         Entry { name: "a/version", alignment: 64, content: Content::Bytes(b"3\n") },
@@ -63,16 +63,18 @@ fn two_readers_see_what_was_written() {
         Entry { name: "unaligned", alignment: 1, content: Content::Bytes(b"x") },
     ];
     let file = write(&entries);
-    let map = MappedFile::open(file.path()).expect("it is there");
+    let map = MappedFile::open(file.path()).expect("the file exists");
     let index = Index::read(&map).expect("it is strict");
     assert_eq!(index.entries.len(), entries.len());
-    for (found, entry) in index.entries.iter().zip(&entries) {
+    let layout = zip_layout::layout(entries.iter().map(|entry| Entry { ..*entry })).expect("it fits");
+    for ((found, entry), data) in index.entries.iter().zip(&entries).zip(layout.data) {
         assert_eq!(found.name, entry.name);
+        assert_eq!(found.data.start as u64..found.data.end as u64, data, "{}", found.name);
         assert!(entry.alignment < 64 || found.data.start % 64 == 0, "{}", found.name);
     }
     assert_eq!(map.bytes()[index.entries[1].data.clone()], blob.0);
 
-    let mut zip = zip::ZipArchive::new(file.reopen().expect("it is there")).expect("a zip file");
+    let mut zip = zip::ZipArchive::new(file.reopen().expect("the file exists")).expect("a zip file");
     let mut bytes = Vec::new();
     // Reading to the end compares the CRC.
     zip.by_name("a/é").expect("there").read_to_end(&mut bytes).expect("its CRC is right");
@@ -87,21 +89,21 @@ fn zip64_counts_and_sizes_are_read_back() {
         names.iter().map(|name| Entry { name, alignment: 1, content: Content::Bytes(b"") }).collect();
     let large = Zeros((1 << 32) + 5);
     entries.push(Entry { name: "large", alignment: 64, content: Content::Blob(&large) });
-    entries.push(Entry { name: "behind", alignment: 64, content: Content::Bytes(b"here") });
+    entries.push(Entry { name: "after", alignment: 64, content: Content::Bytes(b"here") });
     let file = write(&entries);
-    let map = MappedFile::open(file.path()).expect("it is there");
+    let map = MappedFile::open(file.path()).expect("the file exists");
     let index = Index::read(&map).expect("it is strict");
     assert_eq!(index.entries.len(), 70_002);
     assert_eq!(index.find("large").map(|entry| entry.len), Some((1 << 32) + 5));
-    let behind = index.find("behind").expect("there");
-    assert!(behind.header_offset > 1 << 32);
-    assert_eq!(&map.bytes()[behind.data.clone()], b"here");
+    let after = index.find("after").expect("there");
+    assert!(after.header_offset > 1 << 32);
+    assert_eq!(&map.bytes()[after.data.clone()], b"here");
 }
 
 #[test]
-fn a_blob_that_lies_about_its_length_is_refused() {
-    struct Liar;
-    impl Blob for Liar {
+fn a_blob_with_a_wrong_length_is_rejected() {
+    struct TooShort;
+    impl Blob for TooShort {
         fn len(&self) -> u64 {
             2
         }
@@ -111,7 +113,7 @@ fn a_blob_that_lies_about_its_length_is_refused() {
     }
     let mut sink = File(tempfile::tempfile().expect("a temporary file"));
     let mut zip = ZipWriter::new(&mut sink);
-    let entry = Entry { name: "x", alignment: 1, content: Content::Blob(&Liar) };
+    let entry = Entry { name: "x", alignment: 1, content: Content::Blob(&TooShort) };
     let error = zip.add(&entry).expect_err("one byte of two");
     assert_eq!(error.to_string(), "`x` announced 2 bytes and sent 1");
 }

@@ -2,14 +2,14 @@
 //!
 //! Source: `_instantiate`, `load_build`, `do_append` and `do_setitems` in CPython's `Modules/_pickle.c`.
 
-use super::{Machine, even};
+use super::state::{State, even};
 use crate::error::ErrorKind;
 use crate::limits::Limit;
 use crate::object::{Construction, Instance, Object, ObjectId};
 use crate::opcode::Opcode;
 use crate::reader::Arg;
 
-impl<'p> Machine<'p> {
+impl<'p> State<'p> {
     #[inline]
     pub(super) fn new_object(&mut self, object: Object<'p>, offset: u64) -> Result<ObjectId, ErrorKind> {
         if self.heap.len() >= self.limits.objects as usize {
@@ -72,7 +72,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Replaces the topmost `count` objects by their tuple.
+    /// Replaces the topmost `count` objects with a tuple of them.
     pub(super) fn push_tuple(&mut self, count: usize, offset: u64) -> Result<(), ErrorKind> {
         let start = self.under(count)?;
         let id = match self.singletons.empty_tuple {
@@ -102,7 +102,7 @@ impl<'p> Machine<'p> {
         self.push_instance(callable, args, how, offset)
     }
 
-    /// Whether it may be of any class, a subclass of tuple or dict for one.
+    /// Whether it may be of any class, such as a subclass of tuple or dict.
     pub(super) fn is_opaque(&self, id: ObjectId) -> bool {
         matches!(self.heap.get(id), Object::Instance(_) | Object::Persistent(_) | Object::Extension(_))
     }
@@ -144,7 +144,7 @@ impl<'p> Machine<'p> {
         let items = self.stack.get(start..).unwrap_or_default();
         let to_list = opcode != Opcode::AddItems;
         match self.heap.get_mut(target) {
-            // CPython looks at the target only when there is something to add.
+            // CPython checks the target only if there is something to add.
             _ if items.is_empty() => {}
             Object::List(list) if to_list => list.extend(items),
             Object::Set(set) if !to_list => set.extend(items),
@@ -188,7 +188,7 @@ impl<'p> Machine<'p> {
         let is_none = self.heap.is_none(state);
         match self.heap.recorded_mut(target) {
             Some(recorded) => recorded.state.extend(&[state]),
-            // CPython does nothing with None, so it is no loss here either.
+            // CPython ignores None too.
             None if is_none => {}
             None => return Err(self.wrong_type("instance", target)),
         }

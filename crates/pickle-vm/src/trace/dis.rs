@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use super::{Out, TraceError, repr};
+use super::options::TraceError;
+use super::out::Out;
+use super::repr;
 use crate::error::{ErrorKind, Result};
 use crate::literal;
 use crate::memo::Memo;
@@ -29,8 +31,8 @@ use crate::value::MAX_DIGITS;
 ///
 /// # Errors
 ///
-/// Where pickletools raises: on instructions that cannot be decoded, and on those that do not suit the stack or the
-/// memo, after their line. Also where a line cannot be written.
+/// Where pickletools raises: on instructions that cannot be decoded, and, after their line, on those that do not fit the
+/// stack or the memo. Also if a line cannot be written.
 pub fn dis(bytes: &[u8], out: &mut dyn std::io::Write) -> Result<(), TraceError> {
     let mut out = Out::new(out);
     let result = list(bytes, &mut out);
@@ -55,7 +57,7 @@ fn list(bytes: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
     }
 }
 
-/// What pickletools keeps of the machine: which stack items are marks, and which memo keys are taken.
+/// The part of the machine that pickletools tracks: which stack items are marks, and which memo keys are taken.
 #[derive(Default)]
 struct State {
     /// How many items the stack has, marks included.
@@ -72,7 +74,7 @@ impl State {
         let Instruction { offset, opcode, ref arg } = *instruction;
         let info = opcode.info();
         let fail = |kind: ErrorKind| TraceError::Pickle(kind.at(offset, opcode));
-        // What cannot be shown is an error before the line, as it is in pickletools.
+        // An argument that cannot be shown is an error before its line, as in pickletools.
         let arg = shown(opcode, arg).map_err(fail)?;
         let depth = self.mark_offsets.len();
         let mut problem = None;
@@ -85,7 +87,7 @@ impl State {
             let start = self.mark_offsets.pop();
             mark = Some(start);
             if start.is_some() {
-                // Nothing is printed where pickletools itself loses its footing.
+                // Nothing is printed where pickletools itself fails.
                 self.height = self.marks.pop().ok_or_else(|| fail(ErrorKind::NoMark))?;
             } else {
                 problem = Some(ErrorKind::NoMark);
@@ -96,7 +98,7 @@ impl State {
             Opcode::Put | Opcode::BinPut | Opcode::LongBinPut | Opcode::Memoize => {
                 let key = match opcode {
                     Opcode::Memoize => Key::Small(self.keys.len()),
-                    _ => Key::of(&instruction.arg),
+                    _ => Key::from_arg(&instruction.arg),
                 };
                 memoized = (opcode == Opcode::Memoize).then(|| self.keys.len());
                 if self.keys.contains(&key) {
@@ -110,7 +112,7 @@ impl State {
                 }
             }
             Opcode::Get | Opcode::BinGet | Opcode::LongBinGet => {
-                let key = Key::of(&instruction.arg);
+                let key = Key::from_arg(&instruction.arg);
                 if !self.keys.contains(&key) {
                     problem = Some(ErrorKind::MemoMissing(key.number()));
                 }
@@ -155,7 +157,7 @@ impl State {
     }
 }
 
-/// The byte of an opcode as `repr` spells it.
+/// The byte of an opcode as `repr` writes it.
 struct Code(Opcode);
 
 impl fmt::Display for Code {
@@ -168,7 +170,7 @@ impl fmt::Display for Code {
 }
 
 fn indent(out: &mut dyn Write, depth: usize) -> fmt::Result {
-    // In pieces, for a width of format strings ends at 65,535.
+    // Written in pieces, because the width in a format string is at most 65,535.
     (0..depth).try_for_each(|_| out.write_str("    "))
 }
 
@@ -177,7 +179,7 @@ enum Shown<'a> {
     Nothing,
     Arg(&'a Arg<'a>),
     Decimal(String),
-    /// Text of an opcode whose escapes pickletools undoes, though the machine does not.
+    /// Text that pickletools unescapes, although the machine does not.
     Latin1(std::borrow::Cow<'a, [u8]>),
     ByteArray(&'a [u8]),
 }
@@ -228,14 +230,14 @@ impl Shown<'_> {
     }
 }
 
-/// A memo key; PUT can spell any integer.
+/// A memo key; PUT can have any integer.
 enum Key {
     Small(u64),
     Other(Vec<u8>),
 }
 
 impl Key {
-    fn of(arg: &Arg<'_>) -> Key {
+    fn from_arg(arg: &Arg<'_>) -> Key {
         match arg {
             Arg::Int(key) => match u64::try_from(*key) {
                 Ok(key) => Key::Small(key),
@@ -247,7 +249,7 @@ impl Key {
         }
     }
 
-    /// The key as an error names it; the few that no `i64` holds are its ends.
+    /// The key for an error; keys outside of `i64` are clamped to its ends.
     fn number(&self) -> i64 {
         match self {
             Key::Small(key) => i64::try_from(*key).unwrap_or(i64::MAX),

@@ -1,7 +1,7 @@
-//! JSON strings and values, written as they come.
+//! JSON strings and values, written as a stream.
 //!
-//! Source: RFC 8259. What a terminal would act on is escaped as well, though JSON does not ask for it; lone surrogates
-//! are written as the escapes that RFC 8259 (8.2) allows.
+//! Source: RFC 8259. Characters that a terminal would interpret are escaped too, although JSON does not require it; lone
+//! surrogates are written as the escapes that RFC 8259 (8.2) allows.
 
 use std::fmt::{self, Write};
 

@@ -1,12 +1,13 @@
 //! One object in Python's notation, cut short where it is large, without recursion.
 //!
-//! Memory and time are bounded whatever the object contains: a value prints at most so many parts, cycles are shown as
-//! `[...]`, as Python shows them.
+//! Memory and time are bounded whatever the object contains: a value prints a limited number of parts, and cycles are shown
+//! as `[...]`, as in Python.
 
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
-use super::{Annotate, repr};
+use super::options::Annotate;
+use super::repr;
 use crate::heap::Heap;
 use crate::limits::Limits;
 use crate::object::{Instance, Object, ObjectId, Recorded};
@@ -20,17 +21,17 @@ pub(crate) struct Extent {
     pub(crate) items: usize,
     /// Containers in containers.
     pub(crate) depth: usize,
-    /// Objects, all in all.
+    /// Objects in total.
     pub(crate) parts: usize,
 }
 
 impl Extent {
     pub(crate) const SHORT: Extent = Extent { text: 60, items: 6, depth: 3, parts: 24 };
-    /// More than any name that a person gave.
+    /// Longer than any name that a person would choose.
     const LONG: Extent = Extent { text: 1000, items: 100, depth: 16, parts: 100 };
 
-    /// All of every value. Without a bound on the parts, thirty tuples that each hold the one before twice would print
-    /// for hours; in a real pickle an object stands in the memo, and in a few others that stand there too.
+    /// Every value in full. Without a bound on the parts, thirty tuples that each contain the previous one twice would take
+    /// hours to print; in a real pickle only a few other objects contain the same object.
     pub(crate) fn full(limits: &Limits, heap: &Heap<'_>) -> Extent {
         let parts = heap.len().saturating_mul(16).saturating_add(10_000);
         Extent { text: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
@@ -55,7 +56,7 @@ impl<'h> Display<'h, '_> {
         Display { extent: Extent::LONG, ..self }
     }
 
-    /// Names objects by what an annotator says of them, where it says something.
+    /// Uses the annotator's descriptions of objects, where it has one.
     #[must_use]
     pub fn annotated(self, annotate: &'h Annotate<'h>) -> Self {
         Display { annotate: Some(annotate), ..self }
@@ -82,11 +83,11 @@ impl fmt::Debug for Display<'_, '_> {
     }
 }
 
-/// The work that is left while a value is printed. Kept between values, it allocates once.
+/// The work that is left while a value is printed. It is reused between values, so that it allocates only once.
 #[derive(Debug, Default)]
 pub(crate) struct Renderer {
     work: Vec<Work>,
-    /// The containers around what is printed now.
+    /// The containers around the current object.
     path: Vec<ObjectId>,
     /// How many more objects may be printed.
     parts: usize,
@@ -96,7 +97,7 @@ pub(crate) struct Renderer {
 enum Work {
     Object(ObjectId),
     Text(&'static str),
-    /// What is left of a container: its parts from this one on, and how it closes.
+    /// The rest of a container: its parts from this one on, and how it closes.
     Parts {
         of: ObjectId,
         part: Part,
@@ -117,7 +118,7 @@ enum Part {
     States,
 }
 
-/// Says what an object is called, where somebody knows.
+/// The description of an object, if there is one.
 pub(crate) type Name<'n> = dyn FnMut(ObjectId) -> Option<Rc<str>> + 'n;
 
 impl Renderer {
@@ -176,7 +177,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// How long a sequence is, and its item at `next`, with its key.
+    /// The length of a sequence, and its item at `next`, with its key.
     fn part(
         heap: &Heap<'_>,
         of: ObjectId,
@@ -284,7 +285,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Goes into a container, unless it is around itself or too deep.
+    /// Enters a container, unless it contains itself or is too deep.
     fn enter(&mut self, id: ObjectId, extent: Extent) -> bool {
         let enter = self.path.len() < extent.depth && !self.path.contains(&id);
         if enter {
@@ -319,7 +320,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// What was done to an object that was entered, after its name; then it is left.
+    /// Schedules the recorded changes of an entered object, and then leaving it.
     fn changes(&mut self, heap: &Heap<'_>, id: ObjectId) {
         self.work.push(Work::Leave);
         let Some(recorded) = heap.recorded(id) else { return };

@@ -1,7 +1,7 @@
-//! How Python's `repr` spells strings, bytes, floats and integers, with nothing in it that a terminal would act on.
+//! Strings, bytes and floats as Python's `repr` writes them, without characters that a terminal would interpret.
 //!
-//! Sources: `unicode_repr`, `bytes_repr` and `float_repr` of CPython; which characters print is Rust's own table, which
-//! follows the same Unicode categories.
+//! Sources: `unicode_repr`, `bytes_repr` and `float_repr` of CPython; which characters are printable is decided by
+//! Rust's own table, which follows the same Unicode categories.
 
 use std::fmt::{self, Write};
 
@@ -28,7 +28,7 @@ pub(crate) fn str(out: &mut dyn Write, text: &str, most: usize) -> fmt::Result {
     quoted(out, || text.chars().map(u32::from), most)
 }
 
-/// Writes a byte string as the text that latin-1 makes of it: pickletools shows Python 2's `str` so.
+/// Writes a byte string decoded as latin-1, as pickletools shows Python 2's `str`.
 pub(crate) fn latin1(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Result {
     quoted(out, || bytes.iter().map(|&byte| u32::from(byte)), most)
 }
@@ -65,7 +65,7 @@ fn byte_string(out: &mut dyn Write, bytes: &[u8], most: usize, escape_single: bo
     if bytes.len() > most { out.write_char('…') } else { Ok(()) }
 }
 
-/// Writes text without quotes, with what does not print escaped: names, and what an annotator says.
+/// Writes text without quotes, with unprintable characters escaped: names, and an annotator's text.
 pub(crate) fn plain(out: &mut dyn Write, text: &str) -> fmt::Result {
     let mut rest = text;
     while let Some(at) = rest.find(|c| !prints(c)) {
@@ -122,7 +122,7 @@ fn fixed(out: &mut dyn Write, digits: &str, exponent: i32) -> fmt::Result {
     digits.try_for_each(|digit| out.write_char(digit))
 }
 
-/// Python takes double quotes only where the text has single ones and no double ones.
+/// Python uses double quotes only if the text has single ones and no double ones.
 fn quote<I: Iterator<Item = u32>>(code_points: impl Fn() -> I, most: usize) -> char {
     let has = |quote: char| code_points().take(most).any(|c| c == u32::from(quote));
     if has('\'') && !has('"') { '"' } else { '\'' }
@@ -163,7 +163,7 @@ pub(crate) fn prints(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // After another character, for Rust escapes what combines only where there is nothing to combine with.
+    // Tested after another character, because Rust escapes a combining character only if it has nothing to combine with.
     let mut text = [b'a'; 5];
     let length = text.split_first_mut().map_or(0, |(_, rest)| c.encode_utf8(rest).len());
     let text = text.get(..length.saturating_add(1)).map(std::str::from_utf8);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_as_python_spells_them() {
+    fn floats_are_written_as_in_python() {
         for (value, expected) in [
             (0.0, "0.0"),
             (-0.0, "-0.0"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_as_python_spells_them() {
+    fn strings_are_written_as_in_python() {
         for (value, expected) in [
             ("", "''"),
             ("a'b", "\"a'b\""),

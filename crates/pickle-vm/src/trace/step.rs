@@ -1,38 +1,37 @@
 //! Runs the machine and shows each step: the instruction, its effect, and stack, metastack and memo after it.
 //!
-//! A step costs time in proportion to what it prints, not to what the machine holds, unless all of it is asked for.
+//! The cost of a step is proportional to what it prints, not to the size of the machine's state, unless it is printed in full.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
-use super::effect::{Before, effect};
+use super::event::{Effect, Event};
+use super::options::{Annotate, Options, TraceError, View};
+use super::out::Out;
 use super::render::{Extent, Renderer};
-use super::{Annotate, Options, Out, TraceError, View, json, repr};
+use super::{json, repr, words};
 use crate::error::{Error, ErrorKind};
-use crate::heap::Heap;
+use crate::heap::{Heap, Pickle};
 use crate::machine::Machine;
 use crate::object::ObjectId;
-use crate::opcode::Opcode;
-use crate::pickle::Pickle;
 use crate::reader::{Arg, Instruction, Reader};
 
-/// How much of the machine is printed where not all of it is: objects of the frame, frames of the metastack and
-/// objects of each, and memo entries.
+/// How much of the machine is printed by default: objects of the frame, frames of the metastack and objects of each, and
+/// memo entries.
 const STACK: usize = 6;
 const FRAMES: usize = 3;
 const FRAME: usize = 3;
 const MEMO: usize = 4;
 
-/// How much of one object is printed there.
+/// How much of one object is printed as part of the machine's state.
 const IN_STATE: Extent = Extent { text: 40, items: 5, depth: 2, parts: 12 };
 
-/// Traces the pickle that these bytes start with. Gives the pickle, unless the limit ended the trace before it did.
+/// Traces the pickle that these bytes start with. Returns the pickle, or None if the limit ended the trace early.
 ///
 /// # Errors
 ///
-/// Those of [`load`](crate::load), after everything before the fault is written; and where the listing cannot be
-/// written.
+/// Those of [`load`](crate::load), after everything before the fault was written; and if the listing cannot be written.
 pub fn write<'p>(
     bytes: &'p [u8],
     options: &Options<'_>,
@@ -60,22 +59,22 @@ fn run<'p>(
             return Ok(None);
         }
         let instruction = instruction?;
-        let before = Before::of(&machine);
-        let shown = instruction.clone();
-        let result = machine.step(instruction);
-        match &result {
-            Ok(result) => {
-                printer.note(&shown, &machine);
-                out.write(|out| printer.step(out, &shown, before, &machine, *result))?;
+        let event = match Event::execute(&mut machine, instruction.clone()) {
+            Ok(event) => event,
+            Err(error) => {
+                // The instruction at fault is shown, as pickletools does.
+                if options.view != View::Json {
+                    out.write(|out| {
+                        printer.instruction(out, &instruction)?;
+                        out.write_char('\n')
+                    })?;
+                }
+                return Err(error.into());
             }
-            // The instruction at fault is shown, as pickletools does.
-            Err(_) if options.view != View::Json => out.write(|out| {
-                printer.instruction(out, &shown)?;
-                out.write_char('\n')
-            })?,
-            Err(_) => {}
-        }
-        if let Some(root) = result? {
+        };
+        printer.note(event.effect);
+        out.write(|out| printer.event(out, &event, &machine))?;
+        if let Some(root) = event.result() {
             return Ok(Some(machine.finish(root, reader.offset())));
         }
     }
@@ -94,43 +93,27 @@ impl<'a> Printer<'a> {
         Printer { options, values: Values::new(options.annotate), recent: VecDeque::new() }
     }
 
-    /// Takes note of what the instruction changed.
-    fn note(&mut self, instruction: &Instruction<'_>, machine: &Machine<'_>) {
-        let top = machine.stack().last().copied();
-        match (instruction.opcode, top) {
-            (Opcode::Put | Opcode::BinPut | Opcode::LongBinPut | Opcode::Memoize, Some(top)) => {
-                let key = match instruction.arg {
-                    Arg::Int(key) => u64::try_from(key).unwrap_or_default(),
-                    Arg::Bool(key) => u64::from(key),
-                    _ => machine.memo_len().saturating_sub(1) as u64,
-                };
+    /// Remembers what an instruction changed.
+    fn note(&mut self, effect: Effect) {
+        match effect {
+            Effect::Put { key, object } => {
                 self.recent.retain(|&(other, _)| other != key);
                 if self.recent.len() >= MEMO {
                     self.recent.pop_front();
                 }
-                self.recent.push_back((key, top));
+                self.recent.push_back((key, object));
             }
-            (
-                Opcode::Append
-                | Opcode::Appends
-                | Opcode::AddItems
-                | Opcode::SetItem
-                | Opcode::SetItems
-                | Opcode::Build,
-                Some(top),
-            ) => self.values.forget(top),
+            Effect::Append { target, .. }
+            | Effect::Appends { target, .. }
+            | Effect::AddItems { target, .. }
+            | Effect::SetItem { target, .. }
+            | Effect::SetItems { target, .. }
+            | Effect::SetState { target, .. } => self.values.forget(target),
             _ => {}
         }
     }
 
-    fn step(
-        &mut self,
-        out: &mut dyn Write,
-        instruction: &Instruction<'_>,
-        before: Before,
-        machine: &Machine<'_>,
-        result: Option<ObjectId>,
-    ) -> fmt::Result {
+    fn event(&mut self, out: &mut dyn Write, event: &Event<'_>, machine: &Machine<'_>) -> fmt::Result {
         let heap = machine.heap();
         let mut extent = Extent::SHORT;
         if self.options.full {
@@ -139,26 +122,21 @@ impl<'a> Printer<'a> {
         }
         match self.options.view {
             View::Json => {
+                let Event { ref instruction, effect, stack, metastack, memo } = *event;
                 let Instruction { offset, opcode, ref arg } = *instruction;
                 write!(out, "{{\"offset\":{offset},\"opcode\":\"{opcode}\",\"arg\":")?;
                 json::arg(out, arg)?;
-                let (stack, memo) = (machine.stack().len(), machine.memo_len());
-                let metastack = machine.metastack().len();
                 write!(out, ",\"stack\":{stack},\"metastack\":{metastack},\"memo\":{memo},\"effect\":\"")?;
                 let values = &mut self.values;
                 let mut inside = json::Inside(out);
-                effect(&mut inside, instruction, before, machine, result, &mut |out, id| {
-                    values.write(out, heap, id, extent)
-                })?;
+                words::effect(&mut inside, effect, &mut |out, id| values.write(out, heap, id, extent))?;
                 out.write_str("\"}\n")
             }
             View::Lines | View::Steps => {
-                self.instruction(out, instruction)?;
+                self.instruction(out, &event.instruction)?;
                 out.write_str(if self.options.view == View::Lines { "; " } else { "\n    " })?;
                 let values = &mut self.values;
-                effect(out, instruction, before, machine, result, &mut |out, id| {
-                    values.write(out, heap, id, extent)
-                })?;
+                words::effect(out, event.effect, &mut |out, id| values.write(out, heap, id, extent))?;
                 out.write_char('\n')?;
                 if self.options.view == View::Lines { Ok(()) } else { self.state(out, machine) }
             }
@@ -217,7 +195,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Puts commas between items, after a note of how many are hidden.
+/// Puts commas between items, after the number of hidden ones.
 struct List<'o> {
     out: &'o mut dyn Write,
     started: bool,
@@ -258,13 +236,13 @@ fn argument(out: &mut dyn Write, arg: &Arg<'_>, most: usize) -> fmt::Result {
     }
 }
 
-/// Prints values, and remembers what the annotator said about the last of them.
+/// Prints values, and remembers the annotator's answers for recent ones.
 struct Values<'a> {
     renderer: Renderer,
     annotate: Option<&'a Annotate<'a>>,
     /// By the low bits of the id.
     names: Vec<Option<(ObjectId, Option<Rc<str>>)>>,
-    /// How many more objects this step may print, where that is not bounded value by value.
+    /// How many more objects this step may print, if the bound is shared by all of its values.
     left: Option<usize>,
 }
 
@@ -294,7 +272,7 @@ impl<'a> Values<'a> {
         result
     }
 
-    /// The object has changed, and so may its name.
+    /// Forgets the name of an object that has changed.
     fn forget(&mut self, id: ObjectId) {
         if let Some(slot) = self.names.get_mut(id.index() % NAMES) {
             *slot = None;

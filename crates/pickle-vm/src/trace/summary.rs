@@ -1,15 +1,16 @@
-//! What a pickle consists of: how often each opcode, which globals, how much memo.
+//! Counts over one pickle: its opcodes, its globals, its memo entries.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::io;
 
-use super::{Out, repr};
+use super::out::Out;
+use super::repr;
 use crate::error::{Error, ErrorKind, Result};
+use crate::heap::Pickle;
 use crate::limits::Limits;
 use crate::machine::Machine;
 use crate::opcode::Opcode;
-use crate::pickle::Pickle;
 use crate::reader::Reader;
 
 /// Counts over one pickle.
@@ -43,13 +44,13 @@ impl<'p> Summary<'p> {
         Err(Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None })
     }
 
-    /// The opcodes that occur, in the order of the table, and how often.
+    /// The opcodes that occur, in the order of the table, each with its count.
     pub fn opcodes(&self) -> impl Iterator<Item = (Opcode, u64)> + '_ {
         let count = |opcode: Opcode| self.counts.get(usize::from(opcode.code())).copied().unwrap_or(0);
         Opcode::ALL.iter().map(move |&opcode| (opcode, count(opcode))).filter(|&(_, count)| count > 0)
     }
 
-    /// The globals that occur, by module and name, and how often each would have been called.
+    /// The globals that occur, by module and name, each with the number of calls that were recorded.
     pub fn globals(&self) -> BTreeMap<(&str, &str), u64> {
         let heap = &self.pickle.heap;
         let mut globals = BTreeMap::new();
@@ -70,7 +71,7 @@ impl<'p> Summary<'p> {
     ///
     /// # Errors
     ///
-    /// The summary cannot be written.
+    /// If the summary cannot be written.
     pub fn write(&self, tensors: u64, out: &mut dyn io::Write) -> io::Result<()> {
         let mut out = Out::new(out);
         out.write(|out| self.text(tensors, out))?;

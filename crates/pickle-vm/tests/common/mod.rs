@@ -1,7 +1,7 @@
-//! What the tests share: the judge's process, and values in its notation.
+//! Shared by the tests: the CPython process to compare with, and values in its notation.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
-#![expect(clippy::print_stderr, reason = "a test that cannot judge says so")]
+#![expect(clippy::print_stderr, reason = "a skipped test reports that it was skipped")]
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use pickle_vm::{Construction, Heap, Object, ObjectId, Pickle};
 
-/// One pickle, and what CPython says of it.
+/// One pickle, and CPython's results for it.
 pub(crate) struct Record {
     /// Whether bytes of it were changed at random.
     pub(crate) damaged: bool,
@@ -23,12 +23,12 @@ pub(crate) struct Record {
 
 const JUDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cpython.py");
 
-/// Pickles that CPython generates. There are none where there is no CPython.
+/// Pickles that CPython generates; empty if CPython is not installed.
 pub(crate) fn generated(seed: &str, count: &str) -> Vec<Record> {
     run(&["generate", seed, count], &[])
 }
 
-/// What CPython says of these pickles; None where there is no CPython.
+/// CPython's results for these pickles; None if CPython is not installed.
 pub(crate) fn judged(pickles: &[Vec<u8>]) -> Option<Vec<Record>> {
     let mut input = Vec::new();
     for pickle in pickles {
@@ -51,7 +51,7 @@ fn run(args: &[&str], input: &[u8]) -> Vec<Record> {
     let mut child = match child {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: there is no python3 to judge");
+            eprintln!("skipped: python3 is not installed");
             return Vec::new();
         }
         Err(error) => panic!("python3 cannot be run: {error}"),

@@ -31,7 +31,7 @@ pub(super) fn is_archive(bytes: &[u8]) -> bool {
 
 impl<'a> Scanner<'a> {
     pub(super) fn archive(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
-        let survey = Survey::of(bytes);
+        let survey = Survey::read(bytes);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         for oddity in survey.oddities {
             if oddity.kind == "cut" {

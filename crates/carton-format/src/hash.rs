@@ -1,0 +1,21 @@
+//! SHA-256 as text: 64 lower-case hex digits, as in MANIFEST and LINKS.
+
+use mapped::hex;
+
+/// The hash that is written as 64 lower-case hex digits; `None` for any other text.
+pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// A hash as 64 lower-case hex digits.
+pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
+    hex(sha256)
+}

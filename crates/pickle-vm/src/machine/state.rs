@@ -1,0 +1,131 @@
+//! The machine's state between two instructions: heap, stack, metastack and memo, within their limits.
+//!
+//! Source: the attributes of `_Unpickler` in CPython's `Lib/pickle.py`.
+
+use crate::error::ErrorKind;
+use crate::heap::Heap;
+use crate::limits::{Limit, Limits};
+use crate::memo::Memo;
+use crate::object::ObjectId;
+
+/// Everything that an instruction may change.
+#[derive(Clone, Debug)]
+pub(super) struct State<'p> {
+    pub(super) heap: Heap<'p>,
+    /// All frames, one after the other.
+    pub(super) stack: Vec<ObjectId>,
+    /// Where the frame above the topmost mark starts.
+    pub(super) base: usize,
+    /// Where the frames below it start.
+    pub(super) marks: Vec<usize>,
+    pub(super) memo: Memo,
+    pub(super) limits: Limits,
+    /// Bytes of text, byte strings and long integers so far.
+    text: u64,
+    /// How many out-of-band buffers were pushed.
+    pub(super) buffers: u32,
+    pub(super) singletons: Singletons,
+}
+
+/// Objects that exist only once, as in CPython.
+#[derive(Clone, Debug)]
+pub(super) struct Singletons {
+    pub(super) none: Option<ObjectId>,
+    pub(super) bools: [Option<ObjectId>; 2],
+    pub(super) empty_tuple: Option<ObjectId>,
+    ints: [Option<ObjectId>; 256],
+}
+
+impl Default for Singletons {
+    fn default() -> Self {
+        Singletons { none: None, bools: [None; 2], empty_tuple: None, ints: [None; 256] }
+    }
+}
+
+impl Singletons {
+    /// The slot of a small int. Most of a checkpoint's sizes, strides and offsets are small.
+    pub(super) fn int(&mut self, value: i64) -> Option<&mut Option<ObjectId>> {
+        self.ints.get_mut(usize::try_from(value).ok()?)
+    }
+}
+
+impl State<'_> {
+    /// An empty stack, an empty memo, no objects.
+    pub(super) fn new(limits: Limits) -> Self {
+        State {
+            heap: Heap::default(),
+            stack: Vec::new(),
+            base: 0,
+            marks: Vec::new(),
+            memo: Memo::default(),
+            limits,
+            text: 0,
+            buffers: 0,
+            singletons: Singletons::default(),
+        }
+    }
+
+    /// The current frame: the objects above the topmost mark, topmost last.
+    pub(super) fn frame(&self) -> &[ObjectId] {
+        self.stack.get(self.base..).unwrap_or_default()
+    }
+
+    // The stack.
+
+    pub(super) fn top(&self) -> Result<ObjectId, ErrorKind> {
+        self.frame().last().copied().ok_or(ErrorKind::StackUnderflow)
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Result<ObjectId, ErrorKind> {
+        if self.stack.len() <= self.base {
+            return Err(ErrorKind::StackUnderflow);
+        }
+        self.stack.pop().ok_or(ErrorKind::StackUnderflow)
+    }
+
+    /// Where the topmost `count` objects of the frame start.
+    #[inline]
+    pub(super) fn under(&self, count: usize) -> Result<usize, ErrorKind> {
+        let start = self.stack.len().checked_sub(count).ok_or(ErrorKind::StackUnderflow)?;
+        if start < self.base { Err(ErrorKind::StackUnderflow) } else { Ok(start) }
+    }
+
+    /// Removes the topmost mark and returns how many objects were above it.
+    pub(super) fn pop_mark(&mut self) -> Result<usize, ErrorKind> {
+        let above = self.stack.len().saturating_sub(self.base);
+        self.base = self.marks.pop().ok_or(ErrorKind::NoMark)?;
+        Ok(above)
+    }
+
+    /// Removes the topmost mark and returns where the objects above it start.
+    pub(super) fn take_mark(&mut self) -> Result<usize, ErrorKind> {
+        let count = self.pop_mark()?;
+        self.under(count)
+    }
+
+    // Errors and limits.
+
+    pub(super) fn count_text(&mut self, bytes: usize) -> Result<(), ErrorKind> {
+        self.text = self.text.saturating_add(bytes as u64);
+        if self.text > self.limits.text {
+            return Err(ErrorKind::LimitExceeded { limit: Limit::Text, max: self.limits.text });
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn too_many_objects(&self) -> ErrorKind {
+        ErrorKind::LimitExceeded { limit: Limit::Objects, max: u64::from(self.limits.objects) }
+    }
+
+    #[cold]
+    pub(super) fn wrong_type(&self, expected: &'static str, found: ObjectId) -> ErrorKind {
+        ErrorKind::WrongType { expected, found: self.heap.get(found).type_name() }
+    }
+}
+
+/// These objects, where each key has its value.
+pub(super) fn even(items: &[ObjectId]) -> Result<&[ObjectId], ErrorKind> {
+    if items.len().is_multiple_of(2) { Ok(items) } else { Err(ErrorKind::OddItems) }
+}
