@@ -128,8 +128,11 @@ fn documents_show_what_is_printed() {
             let (name, at) = (path.display(), shown.at + 1);
             let wanted = shown.output.join("\n");
             let got = printed.iter().take(60).map(String::as_str).collect::<Vec<_>>().join("\n");
-            differences +=
-                &format!("{name}:{at}: $ {}\n--- shown\n{wanted}\n--- printed\n{got}\n\n", shown.command);
+            let _ = write!(
+                differences,
+                "{name}:{at}: $ {}\n--- shown\n{wanted}\n--- printed\n{got}\n\n",
+                shown.command
+            );
         }
     }
     assert!(count >= 6, "only {count} commands were found: the documents' blocks are not what they were");
