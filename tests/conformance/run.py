@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Checks what torch2carton writes in the programs that will read it: PyTorch 2.0.1, the newest PyTorch, the Carton client.
 
-    run.py [--binary target/release/torch2carton] [-k EXPR] [-x] [any other argument of pytest …]
+    run.py [--fast] [--binary target/release/torch2carton] [FILE…] [-k EXPR] [-x] [any other argument of pytest …]
 
-Needs Python's standard library; everything else comes into three virtual environments outside the tree (README.md
-beside this file). Where one can't be made, its checks are skipped and say so; where the newest torch can't be had,
-the whole suite is. Exit status 0 when nothing failed.
+Needs only Python's standard library; everything else is installed into three virtual environments outside the tree
+(README.md in this folder). If one of them can't be made, its checks are skipped and the reason is printed. --fast makes only
+the environment with the newest torch and runs the checks that need no other: minutes, not gigabytes.
+
+Exit status 0 if at least one check ran, none failed, and no file of the tree was changed; else not 0.
 """
 
 import argparse
+import hashlib
 import os
 import subprocess
 import sys
@@ -20,6 +23,18 @@ import environments  # noqa: E402  (after the line above, so that no __pycache__
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
+FAST = [HERE / f"test_{name}.py" for name in (
+    "cli container corpus hostile inspect newest_torch pickled right_or_refused scan").split()]
+
+
+def fingerprint():
+    """The path and hash of every file of the tree, except for what builds leave."""
+    found = {}
+    for folder, below, files in os.walk(TREE):
+        below[:] = [name for name in below if name not in (".git", "target", "__pycache__")]
+        for path in (Path(folder, name) for name in files):
+            found[path.relative_to(TREE).as_posix()] = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else None
+    return found
 
 
 def main():
@@ -27,10 +42,16 @@ def main():
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
     arguments.add_argument("--make-only", action="store_true", help="make the environments and stop")
     arguments.add_argument("--require", action="store_true", help="an environment that can't be made is a failure")
+    arguments.add_argument("--fast", action="store_true", help="only the checks that need no environment but the newest torch")
     options, for_pytest = arguments.parse_known_args()
+    files = [HERE / name for name in for_pytest if name.startswith("test_") and (HERE / name.partition("::")[0]).is_file()]
+    for_pytest = [name for name in for_pytest if HERE / name not in files]
 
     pythons, missing = {}, {}
     for key, recipe in environments.ALL.items():
+        if options.fast and key != "NEWEST":
+            missing[key] = f"--fast does not use the {recipe.name} environment"
+            continue
         start = time.monotonic()
         try:
             pythons[key] = environments.make(recipe)
@@ -38,13 +59,13 @@ def main():
         except environments.CannotMake as why:
             missing[key] = f"could not make the {recipe.name} environment: {why}"
             print(f"skipped: {missing[key]}", flush=True)
-    if missing and options.require:
+    if options.require and any(not (options.fast and key != "NEWEST") for key in missing):
         return 1
     if options.make_only:
         return 0
     if "NEWEST" in missing:
-        print("skipped: the whole suite, for want of the newest torch", flush=True)
-        return 0
+        print("error: nothing was checked: the suite runs in the newest torch environment, which could not be made", file=sys.stderr)
+        return 1
     if not options.binary.is_file():
         print(f"there is no {options.binary}: run `cargo build --release` first, or give --binary", file=sys.stderr)
         return 2
@@ -55,8 +76,14 @@ def main():
     setting |= {f"T2C_MISSING_{key}": why for key, why in missing.items()}
     command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--rootdir", HERE]
     command += ["-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1"]  # some are gigabytes
-    command += [HERE, *for_pytest]
-    return subprocess.run([str(c) for c in command], env=setting, cwd=HERE).returncode
+    command += [*(files or (FAST if options.fast else [HERE])), *for_pytest]
+    before = fingerprint()
+    status = subprocess.run([str(c) for c in command], env=setting, cwd=HERE).returncode
+    after = fingerprint()
+    if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
+        print(f"error: files of the tree were changed during the run: {', '.join(changed)}", file=sys.stderr)
+        return status or 1
+    return status
 
 
 if __name__ == "__main__":

@@ -1,14 +1,26 @@
-"""Checkpoints beyond what is promised: each is converted exactly, or refused with a word of what is in the way.
+"""Unusual checkpoints: each is converted exactly, or refused for the reason that is listed here.
 
-What must never happen is a carton that lacks a tensor, or holds other values.
+What must never happen is a carton that lacks a tensor or holds other values. A refusal that is not listed is a failure, so
+that a kind which is read today cannot become one which is refused.
 """
+
+import re
 
 import pytest
 from checkpoints import LLAMA_PARAMS, ODD
 from program import torch2carton
 
-EXACT = {"shared_dict", "other_keys"}  # nested dicts are promised, whatever repeats in them
-REFUSED = {"same_name_twice"}  # "two tensors of one name are an error that gives both paths"
+# kind → what the error names; every other kind must be converted.
+REFUSED = {
+    "same_name_twice": r"`1`.*\[1\] and \['1'\]",  # two tensors of one name: the error gives both paths
+    "newer_dtypes": r"`uint16`.*--torch newest",  # PyTorch 2.0, which Carton runs, cannot load them
+    "llama_with_extra": r"`layers\.0\.attention\.wq\.lora_a`.*--keep-extra",  # the model has no use for the tensor
+    "llama_without_norm": r"`layers\.1\.ffn_norm\.weight`.*--arch weights",  # the model cannot run without the tensor
+}
+
+
+def test_each_kind_that_may_be_refused_exists():
+    assert REFUSED.keys() <= set(ODD)
 
 
 @pytest.mark.parametrize("kind", ODD)
@@ -18,13 +30,11 @@ def test_nothing_is_dropped_or_changed(kind, case, newest):
         made = case(kind, params=params)
     except AssertionError as refused:
         assert "exit status 1" in str(refused) and "panicked" not in str(refused), refused
-        assert kind not in EXACT, refused
+        assert kind in REFUSED, f"{kind} was read before, and is refused now: {refused}"
         reason = str(refused).split("--- stderr")[1].strip()
-        assert reason
-        if kind in REFUSED:
-            return
-        pytest.xfail(f"not yet: {kind} is refused: {reason.splitlines()[0]}")
-    assert kind not in REFUSED
+        assert re.search(REFUSED[kind], reason, re.S), f"refused for another reason than {REFUSED[kind]}: {reason}"
+        return
+    assert kind not in REFUSED, f"{kind} is read now: take it off the list of what may be refused"
     wanted = sorted((t["name"], t["shape"], t["sha256"]) for t in newest.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"])
     got = newest.ask("describe_archive", path=str(made.archive))["tensors"]
     assert sorted((t["name"], t["shape"], t["sha256"]) for t in got) == wanted
@@ -32,11 +42,8 @@ def test_nothing_is_dropped_or_changed(kind, case, newest):
         assert newest.ask("compare_outputs", archive=str(made.archive), checkpoint=str(made.checkpoint)) == []
 
 
-def test_a_whole_module_is_refused_or_its_tensors_are_there(tmp_path, newest):
+def test_the_tensors_of_a_whole_module_are_there(tmp_path, newest):
     newest.ask("make_module", path=str(tmp_path / "module.pt"))
-    outcome = torch2carton(tmp_path / "module.pt", "-o", tmp_path / "out.carton")
-    assert outcome.status in (0, 1), outcome
-    if outcome.status == 1:
-        pytest.xfail(f"not yet: a whole module is refused: {outcome.stderr.strip().splitlines()[0]}")
     outcome = torch2carton("inspect", tmp_path / "module.pt")
+    assert outcome.status == 0, outcome
     assert "weight" in outcome.stdout and "bias" in outcome.stdout

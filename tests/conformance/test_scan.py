@@ -1,9 +1,12 @@
 """A scan that says `clean` is right: Python loads the file and calls nothing."""
 
 import json
+import os
 import random
+import re
 
 import pytest
+import runs
 from conftest import GOLDEN, worker
 from program import torch2carton
 
@@ -36,6 +39,21 @@ def damaged(random, data):
             start = random.randrange(len(other) + 1)
             data[at : at + random.randrange(20)] = other[start : start + random.randrange(200)]
     return data
+
+
+def test_the_column_runs_of_the_document():
+    """docs/scan.md has a row for each file of malicious/, and says of each whether Python runs something when it loads it."""
+    files = [f for f in sorted((GOLDEN / "malicious").iterdir()) if f.suffix != ".md"]
+    found = {file.name: runs.runs(answer) for file, answer in runs.judged(files, os.environ["T2C_NEWEST"]).items()}
+    text = (GOLDEN.parent.parent / "docs/scan.md").read_text()
+    assert dict(re.findall(r"^\| `(\S+)` \| (yes|no) \|", text, re.M)) == found
+
+
+def test_ordinary_files_run_nothing():
+    """Else the audit hook would take what loading itself does for a payload."""
+    files = [f for f in sorted((GOLDEN / "checkpoints").iterdir()) if f.is_file()]
+    answers = runs.judged(files, os.environ["T2C_NEWEST"])
+    assert {file.name: answer["what"] for file, answer in answers.items() if answer["outcome"] in ("stopped", "crashed")} == {}
 
 
 def test_the_stand_ins_are_reached(python):

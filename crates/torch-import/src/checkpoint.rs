@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, ObjectId, Pickle};
+use self_cell::self_cell;
 use tensor::Tensor;
-use yoke::{Yoke, Yokeable};
 
 use crate::children::{self, Step};
 use crate::compound::Compound;
@@ -39,7 +39,7 @@ pub struct Checkpoint {
     /// How many tensors lie where `state_dict()` of a pickled module does not look.
     pub left_out: usize,
     /// The objects that the values refer to, over the bytes of the file.
-    objects: Yoke<Objects<'static>, Arc<Contents>>,
+    objects: Objects,
 }
 
 /// One thing that a checkpoint holds, and its name.
@@ -73,9 +73,16 @@ pub struct Value {
     pub is_cycle: bool,
 }
 
-/// What the checkpoint keeps of its pickle.
-#[derive(Debug, Yokeable)]
-struct Objects<'p>(Pickle<'p>);
+self_cell!(
+    /// A pickle's objects, and the contents whose bytes they borrow.
+    struct Objects {
+        owner: Arc<Contents>,
+        #[covariant]
+        dependent: Pickle,
+    }
+
+    impl { Debug }
+);
 
 impl Item {
     /// The key of the root's dict under which the item is; `None` where the root is not a dict, or the item is its
@@ -117,10 +124,8 @@ impl Checkpoint {
     /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
     /// tensors come out under one name.
     pub fn read(container: &Container) -> Result<Self> {
-        let objects = Yoke::try_attach_to_cart(Arc::clone(container.contents()), |contents| {
-            contents.load().map(Objects)
-        })?;
-        let Objects(pickle) = objects.get();
+        let objects = Objects::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
+        let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
         let mut walk = Walk {
             heap,
@@ -176,7 +181,7 @@ impl Checkpoint {
 
     /// The objects that [`Value`]s refer to.
     pub fn heap(&self) -> &Heap<'_> {
-        &self.objects.get().0.heap
+        &self.objects.borrow_dependent().heap
     }
 }
 
@@ -359,3 +364,11 @@ fn refuse_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
     }
     Ok(())
 }
+
+const _: () = {
+    const fn is_shared<T: Send + Sync + 'static>() {}
+    // A server keeps checkpoints and hands their tensors to its threads.
+    is_shared::<Checkpoint>();
+    is_shared::<Container>();
+    is_shared::<Tensor>();
+};

@@ -1,10 +1,67 @@
-//! Pickles of a megabyte or less that would fill memory if their objects were given a meaning one by one.
+//! Pickles of about a megabyte that would fill memory if each of their objects were given a meaning: they are refused, in
+//! bounded memory.
+//!
+//! Each one is read by a process of its own, which reports the most memory that Linux saw it hold, as the test `memory` of
+//! `pickle-vm` does. Read one object at a time, they would take from 10 GB (the names) down to 1.6 GB (the sizes).
 
 use std::io::Write;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 
 use torch_import::{Checkpoint, Container};
 
-/// Why a pickle, which is a file by itself, is not read.
+/// The environment variable that names the bomb that a process is for.
+#[cfg(target_os = "linux")]
+const BOMB: &str = "TORCH_IMPORT_BOMB";
+
+/// The most bytes that reading may add. The limits on names and on shared sizes let 64 MiB be made before they refuse, and a
+/// size comes with its strides.
+#[cfg(target_os = "linux")]
+const MOST: u64 = 160 << 20;
+
+/// A name, the pickle, and what the refusal says.
+type Bomb = (&'static str, fn() -> Vec<u8>, &'static str);
+
+const BOMBS: &[Bomb] = &[
+    ("long key", long_key, "bytes in the names of tensors and values"),
+    ("shared sizes", shared_sizes, "that tensors share"),
+    ("shared lists", shared_lists, "that tensors share"),
+];
+
+/// One key of a megabyte, and 10,000 values that would each have it in their names.
+fn long_key() -> Vec<u8> {
+    const KEY: u32 = 1 << 20;
+    let mut pickle = b"\x80\x03}X".to_vec();
+    pickle.extend(KEY.to_le_bytes());
+    pickle.extend(b"k".repeat(1 << 20));
+    pickle.extend(b"](");
+    pickle.extend(b"K\x01".repeat(10_000));
+    pickle.extend(b"es.");
+    pickle
+}
+
+/// 1000 tensors that share one size of 200,000 ones: the function is in memo 0, the size in memo 1. On the meta device no
+/// storage is needed.
+fn shared_sizes() -> Vec<u8> {
+    let mut pickle = b"\x80\x03ctorch._utils\n_rebuild_meta_tensor_no_storage\nq\x000(".to_vec();
+    pickle.extend(b"K\x01".repeat(200_000));
+    pickle.extend(b"tq\x010(ctorch\nfloat32\nh\x01h\x01\x89tq\x020](");
+    pickle.extend(b"h\x00h\x02R".repeat(1000));
+    pickle.extend(b"e.");
+    pickle
+}
+
+/// 1000 nested tensors whose four lists are one, in memo 1: old files hold the parts of nested tensors in lists.
+fn shared_lists() -> Vec<u8> {
+    let mut pickle = b"\x80\x03ctorch._utils\n_rebuild_nested_tensor\nq\x000](".to_vec();
+    pickle.extend(b"K\x01".repeat(200_000));
+    pickle.extend(b"eq\x010(h\x01h\x01h\x01h\x01tq\x020](");
+    pickle.extend(b"h\x00h\x02R".repeat(1000));
+    pickle.extend(b"e.");
+    pickle
+}
+
+/// Why a pickle, which is a file by itself, is refused.
 fn refusal(pickle: &[u8]) -> String {
     let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
     file.write_all(pickle).expect("the temporary folder is writable");
@@ -12,44 +69,48 @@ fn refusal(pickle: &[u8]) -> String {
     Checkpoint::read(&container).expect_err("it is a bomb").to_string()
 }
 
-fn repeated(bytes: &[u8], times: usize) -> Vec<u8> {
-    bytes.repeat(times)
+#[test]
+fn bombs_are_refused() {
+    for (name, pickle, expected) in BOMBS {
+        let error = refusal(&pickle());
+        assert!(error.contains(expected), "{name}: {error}");
+    }
 }
 
-#[test]
-fn a_long_key_over_many_values() {
-    const KEY: u32 = 1 << 20;
-    let mut pickle = b"\x80\x03}X".to_vec();
-    pickle.extend(KEY.to_le_bytes());
-    pickle.extend(repeated(b"k", 1 << 20));
-    pickle.extend(b"](");
-    pickle.extend(repeated(b"K\x01", 10_000));
-    pickle.extend(b"es.");
-    let error = refusal(&pickle);
-    assert!(error.contains("bytes in the names of tensors and values"), "{error}");
+/// The most memory that this process has held, in bytes.
+#[cfg(target_os = "linux")]
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux counts it");
+    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("it is a number");
+    kibibytes << 10
 }
 
+#[cfg(target_os = "linux")]
 #[test]
-fn sizes_that_many_tensors_share() {
-    // The function in memo 0, a size of 200,000 ones in memo 1, and calls of the one with the other: on the
-    // meta device no storage is needed.
-    let mut pickle = b"\x80\x03ctorch._utils\n_rebuild_meta_tensor_no_storage\nq\x000(".to_vec();
-    pickle.extend(repeated(b"K\x01", 200_000));
-    pickle.extend(b"tq\x010(ctorch\nfloat32\nh\x01h\x01\x89tq\x020](");
-    pickle.extend(repeated(b"h\x00h\x02R", 1000));
-    pickle.extend(b"e.");
-    let error = refusal(&pickle);
-    assert!(error.contains("that tensors share"), "{error}");
-}
-
-#[test]
-fn lists_that_many_nested_tensors_share() {
-    // Four lists that are one, in memo 1: old files hold the parts of nested tensors so.
-    let mut pickle = b"\x80\x03ctorch._utils\n_rebuild_nested_tensor\nq\x000](".to_vec();
-    pickle.extend(repeated(b"K\x01", 200_000));
-    pickle.extend(b"eq\x010(h\x01h\x01h\x01h\x01tq\x020](");
-    pickle.extend(repeated(b"h\x00h\x02R", 1000));
-    pickle.extend(b"e.");
-    let error = refusal(&pickle);
-    assert!(error.contains("that tensors share"), "{error}");
+#[expect(clippy::print_stdout, reason = "the figures are shown with --nocapture")]
+fn bombs_take_little_memory() {
+    if let Ok(wanted) = std::env::var(BOMB) {
+        let (name, pickle, _) =
+            BOMBS.iter().find(|bomb| bomb.0 == wanted).expect("the parent names one of them");
+        let pickle = pickle();
+        let before = peak();
+        refusal(&pickle);
+        let grown = peak().saturating_sub(before);
+        assert!(grown <= MOST, "{grown} bytes for a pickle of {}", pickle.len());
+        println!("{name}: {grown} bytes for a pickle of {}", pickle.len());
+        return;
+    }
+    for (name, ..) in BOMBS {
+        let program = std::env::current_exe().expect("a test has a program");
+        let child = Command::new(program)
+            .args(["--exact", "bombs_take_little_memory", "--nocapture"])
+            .env(BOMB, name)
+            .output();
+        let output = child.expect("a test can be run again");
+        let words = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name}: {words}{}", String::from_utf8_lossy(&output.stderr));
+        let figures = words.lines().find(|line| line.contains("bytes for a pickle"));
+        println!("{}", figures.expect("the process ran the test"));
+    }
 }

@@ -1,6 +1,7 @@
-"""Loads files with Python's own unpicklers, with the functions that payloads call replaced by ones that only count.
+"""Loads files with Python's own unpicklers, and counts what they try to do.
 
-Nothing that a file asks for is run: `os.system` and its kin are stand-ins before the first file is opened.
+Nothing that a file asks for happens: the functions that most payloads call are replaced by ones that count, and the audit
+hook of `guard.py` counts and stops whatever starts a program, writes, or reaches the network by another way.
 """
 
 import builtins
@@ -8,12 +9,14 @@ import os
 import pickle
 import signal
 import subprocess
+import tempfile
 import warnings
 
 import numpy
 import torch
 import torch.utils.collect_env
 import torch.utils.serialization  # what torch.load imports later, while `exec` still is what it was
+from guard import Guard
 from line_server import serve
 
 warnings.simplefilter("ignore")
@@ -28,12 +31,21 @@ def count(*args, **kwargs):
 os.system = torch.utils.collect_env.run = subprocess.Popen = count
 __import__("posix").system = count
 
+scratch = tempfile.TemporaryDirectory()
+tempfile.tempdir = os.path.join(scratch.name, "own")
+work = os.path.join(scratch.name, "work")
+os.mkdir(tempfile.tempdir)
+os.mkdir(work)
+os.chdir(work)
+guard = Guard(lambda event, arguments: called.append((event, *arguments)))
+
 
 def calls(path):
-    """How many of the stand-ins a file reaches, loaded as a checkpoint and as pickles that follow one another."""
+    """How often a file reaches a stand-in or the hook, loaded as a checkpoint and as pickles that follow one another."""
     called.clear()
     signal.alarm(20)
     builtins.eval = builtins.exec = count
+    guard.on(path)
     try:
         for load in (lambda: torch.load(path, weights_only=False), lambda: numpy.load(path, allow_pickle=True), lambda: several(path)):
             try:
@@ -41,8 +53,11 @@ def calls(path):
             except BaseException:  # whatever damage raises
                 pass
     finally:
+        guard.off()
         builtins.eval, builtins.exec = real["eval"], real["exec"]
         signal.alarm(0)
+    if os.listdir(work):
+        raise RuntimeError(f"{path} wrote {os.listdir(work)} in spite of the hook")
     return len(called)
 
 

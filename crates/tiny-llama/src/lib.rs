@@ -1,15 +1,14 @@
-//! Makes a small LLaMA checkpoint as Meta lays them out, without torch: `consolidated.00.pth` as
-//! `torch.save` writes it, and its `params.json`. The weights are random and always the same.
+//! Makes a small LLaMA checkpoint in Meta's layout, without torch: `consolidated.00.pth` as `torch.save` writes it, and its
+//! `params.json`. The weights are random and always the same.
 //!
-//! `cargo run --release --example tiny-llama -- DIR`
+//! It is a package of its own so that `cargo run --example tiny-llama` compiles only what the checkpoint needs.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use half::bf16;
 use mapped::{OwnedBlob, Sink, Window};
 use pickle_vm::{MemoId, Writer};
 use zip_layout::{Content, Entry, ZipWriter};
@@ -20,9 +19,13 @@ const LAYERS: u64 = 2;
 const HEADS: u64 = 4;
 const VOCAB: u64 = 256;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "demo/tiny-llama".to_owned()));
-    std::fs::create_dir_all(&folder)?;
+/// Writes the two files into a folder, which is made if it is missing, and returns the checkpoint's path.
+///
+/// # Errors
+///
+/// A folder or a file that cannot be written.
+pub fn write(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    std::fs::create_dir_all(folder)?;
     let params = format!(
         "{{\"dim\": {DIM}, \"n_layers\": {LAYERS}, \"n_heads\": {HEADS}, \"vocab_size\": {VOCAB}, \
          \"multiple_of\": 32, \"norm_eps\": 1e-05}}\n"
@@ -30,8 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(folder.join("params.json"), params)?;
     let path = folder.join("consolidated.00.pth");
     save(&tensors(), &path)?;
-    writeln!(io::stdout(), "wrote {}", path.display())?;
-    Ok(())
+    Ok(path)
 }
 
 /// Names and shapes in Meta's order.
@@ -59,7 +61,7 @@ fn tensors() -> Vec<(String, Vec<u64>)> {
     all
 }
 
-fn save(tensors: &[(String, Vec<u64>)], path: &std::path::Path) -> Result<(), Box<dyn Error>> {
+fn save(tensors: &[(String, Vec<u64>)], path: &Path) -> Result<(), Box<dyn Error>> {
     struct Out(BufWriter<File>);
     impl Sink for Out {
         fn write(&mut self, window: Window) -> io::Result<()> {
@@ -179,11 +181,18 @@ struct Random(u64);
 
 impl Random {
     /// A weight of a norm around 1 when `scale` is 0, else a number in `-scale..scale`.
-    fn weight(&mut self, scale: f32) -> bf16 {
+    fn weight(&mut self, scale: f32) -> u16 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         let unit = f32::from(u8::try_from(self.0 >> 56).unwrap_or_default()) / 128.0 - 1.0;
-        bf16::from_f32(if scale > 0.0 { unit * scale } else { 1.0 + unit * 0.05 })
+        bfloat16(if scale > 0.0 { unit * scale } else { 1.0 + unit * 0.05 })
     }
+}
+
+/// The bits of the nearest bfloat16, ties to even, of a finite number.
+fn bfloat16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let half = 0x7fff_u32.wrapping_add((bits >> 16) & 1);
+    u16::try_from(bits.wrapping_add(half) >> 16).unwrap_or_default()
 }

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Loads files as their kinds are loaded, and reports what each would have done: a line of JSON for each, in order.
+
+    judge.py FILE…  →  {"outcome": "loaded" | "refused" | "stopped", "what": "os.system(b'echo …')"}
+
+Each file is loaded by a process and in an empty folder of its own. At the first thing that `guard.py` forbids, the process
+ends: nothing that the file contains comes after that.
+"""
+
+import json
+import os
+import pickle
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy
+import torch
+import torch.storage
+import torch.utils.serialization  # torch.load imports this later
+from guard import Guard
+
+warnings.simplefilter("ignore")
+
+
+def load(path):
+    if path.endswith((".npy", ".npz")):
+        found = numpy.load(path, allow_pickle=True)
+        list(found[name] for name in getattr(found, "files", []))
+    elif path.endswith(".pkl"):
+        with open(path, "rb") as file:
+            while file.peek(1):
+                pickle.load(file)
+    else:
+        torch.load(path, weights_only=False)
+
+
+def child(path, scratch, answers):
+    """Loads the file and ends the process."""
+
+    def end(outcome, what):
+        os.write(answers, json.dumps({"outcome": outcome, "what": what[:300]}).encode())
+        os._exit(0)
+
+    os.chdir(scratch / "work")
+    tempfile.tempdir = str(scratch / "own")
+    guard = Guard(lambda event, arguments: end("stopped", f"{event}({', '.join(map(repr, arguments))})"))
+    guard.on(path)
+    try:
+        load(path)
+    except BaseException as error:  # whatever a file causes
+        guard.off()
+        end("refused", f"{type(error).__name__}: {error}")
+    guard.off()
+    end("loaded", "")
+
+
+def judged(path):
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        (scratch / "own").mkdir()
+        (scratch / "work").mkdir()
+        there, here = os.pipe()
+        process = os.fork()
+        if process == 0:
+            os.close(there)
+            child(path, scratch, here)
+        os.close(here)
+        with os.fdopen(there, "rb") as answer:
+            text = answer.read()
+        os.waitpid(process, 0)
+        if left := sorted(p.name for p in (scratch / "work").rglob("*")):
+            raise RuntimeError(f"{path}: the audit hook did not stop it from writing {', '.join(left)}")
+    return json.loads(text or '{"outcome": "crashed", "what": ""}')
+
+
+answers = os.dup(1)
+os.dup2(2, 1)  # what a file prints must not look like an answer
+for file in sys.argv[1:]:
+    os.write(answers, (json.dumps(judged(os.path.realpath(file))) + "\n").encode())
