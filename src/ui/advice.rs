@@ -1,33 +1,147 @@
-//! What to do about an error of the store: which option or command helps.
+//! What to do about an error: which option or command helps.
 //!
 //! Libraries say what is wrong. Only the command line knows what can be typed.
 
 use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
 
+use decoder::Fact;
+use pipeline::{InvalidOption, Note, size};
 use sources::{Candidate, Contents};
-use store::{Error, Remote, Scheme, folder};
+use store::{Remote, Scheme, folder};
 
+use super::flags;
 use super::shell::{quoted, quoted_text};
-use crate::cli::Usage;
-use crate::terminal::bytes;
+use super::usage::{Usage, typed};
 
-/// The text of one cause of an error, with advice where there is some.
-pub(crate) fn cause(cause: &(dyn StdError + 'static)) -> String {
-    if let Some(error) = cause.downcast_ref::<Error>() {
-        return text(error);
+/// The whole text of an error of our libraries, with advice where there is some; `None` for other errors.
+pub(crate) fn text(cause: &(dyn StdError + 'static)) -> Option<String> {
+    if let Some(error) = cause.downcast_ref::<pipeline::Error>() {
+        return Some(pipeline_text(error, None));
     }
-    cause.downcast_ref().map_or_else(|| cause.to_string(), sources_text)
+    if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
+        return Some(super::carton_advice::text(error));
+    }
+    if let Some(error) = cause.downcast_ref::<store::Error>() {
+        return Some(store_text(error));
+    }
+    cause.downcast_ref::<sources::Error>().map(sources_text)
+}
+
+/// Whether what was typed is wrong, rather than a file.
+pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
+    let is_remote = |error: &store::Error| matches!(error, store::Error::Remote { .. });
+    let is_not_a_set = |error: &sources::Error| matches!(error, sources::Error::NotASet { .. });
+    error.is::<Usage>()
+        || error.downcast_ref().is_some_and(is_remote)
+        || error.downcast_ref().is_some_and(is_not_a_set)
+        || error.downcast_ref().is_some_and(|error: &pipeline::Error| match error {
+            pipeline::Error::Option(_) => true,
+            pipeline::Error::Store(error) => is_remote(error),
+            pipeline::Error::Sources(error) => is_not_a_set(error),
+            _ => false,
+        })
+        || error.downcast_ref().is_some_and(super::carton_advice::is_usage)
+}
+
+/// What is always possible.
+pub(crate) const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
+
+/// What the pipeline reports, with advice where there is some. `file` is the checkpoint, where that is known.
+pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> String {
+    use pipeline::Error;
+    let scan =
+        || file.map_or_else(|| "scan".to_owned(), |file| format!("torch2carton scan {}", quoted(file)));
+    let advice = match error {
+        Error::At { path, reason } => {
+            return format!("{}: {}", path.display(), pipeline_text(reason, Some(path)));
+        }
+        Error::Sources(error) => return sources_text(error),
+        Error::Store(error) => return store_text(error),
+        Error::Option(option) => return option_text(option),
+        // A person reads sizes in units.
+        Error::SeveralKeys { keys } => {
+            let keys = keys.iter().map(|(key, tensors, nbytes)| {
+                format!("`{key}` ({} tensors, {})", pipeline::count(*tensors), size(*nbytes))
+            });
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            return format!(
+                "several keys hold weights: {keys}; choose one with --key, or keep everything with --key ''"
+            );
+        }
+        Error::Dangerous { .. } => {
+            format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
+        }
+        Error::Unknown { .. } => {
+            format!("; `{}` lists all that it names, and without --deny-unknown it is converted", scan())
+        }
+        Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
+        Error::NothingUnder { .. } => "; check --key, --include and --exclude".to_owned(),
+        Error::NothingLeft => "; check --include and --exclude".to_owned(),
+        Error::NoData { name, .. } => format!("; leave it out with --exclude {}", quoted_text(name)),
+        Error::Module(torchscript::Error::Newer { .. }) => {
+            "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
+                .to_owned()
+        }
+        Error::Module(torchscript::Error::Dtype { .. }) => "; --exclude leaves a tensor out".to_owned(),
+        Error::Model { reason, .. } => match reason {
+            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
+            decoder::Error::Heads { .. } => {
+                format!("; change {}, or {WEIGHTS}", flags::option(Fact::Heads))
+            }
+            decoder::Error::UnexpectedTensors { .. } => {
+                format!("; --keep-extra keeps them, --exclude leaves them out, {WEIGHTS}")
+            }
+            _ => format!("; {WEIGHTS}"),
+        },
+        Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
+        Error::Damaged(_) => "; copy the file again".to_owned(),
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// Which option has a wrong value.
+fn option_text(option: &InvalidOption) -> String {
+    match option {
+        InvalidOption::EmptyName => format!("--name: {option}"),
+        InvalidOption::MiscMissing { .. }
+        | InvalidOption::MiscName { .. }
+        | InvalidOption::MiscTwice { .. } => {
+            format!("--misc: {option}")
+        }
+        InvalidOption::SameOutput { .. } => format!("{option}; convert one of them alone with -o"),
+        option => option.to_string(),
+    }
+}
+
+/// A note, and the option that helps.
+pub(crate) fn note(note: &Note, file: &str) -> String {
+    let advice = match note {
+        Note::Module(note) => return flags::note(note),
+        Note::Sources(sources::Note::Container { note: torch_import::Note::AfterPickle { .. }, .. }) => {
+            format!("; `torch2carton trace --pickle 1 {}` shows what they are", quoted_text(file))
+        }
+        Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
+        Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
+        Note::Recorded { .. } => format!("; `torch2carton scan {}` lists them", quoted_text(file)),
+        Note::ValuesKept { values } => {
+            format!(" (--no-values leaves {} out)", if *values > 1 { "them" } else { "it" })
+        }
+        _ => String::new(),
+    };
+    format!("{note}{advice}")
 }
 
 /// What the store reports, with advice where there is some.
-pub(crate) fn text(error: &Error) -> String {
+pub(crate) fn store_text(error: &store::Error) -> String {
+    use store::Error;
     let advice = match error {
         // A person reads sizes in units.
         Error::NoSpace { needed, free, folder } => {
-            return format!("needs {} in {}, {} free", bytes(*needed), folder.display(), bytes(*free));
+            return format!("needs {} in {}, {} free", size(*needed), folder.display(), size(*free));
         }
-        Error::Remote { address, .. } => format!("; first: `{}`", fetch_command(address)),
+        Error::Remote { address, .. } => format!("; first run `{}`", fetch_command(address)),
         Error::IsFolder { .. } => "; name a file in it".to_owned(),
         Error::NotAFile { .. } => ", and a carton is a file".to_owned(),
         Error::SameFile { .. } => "; choose another path with -o".to_owned(),
@@ -36,7 +150,9 @@ pub(crate) fn text(error: &Error) -> String {
         }
         Error::CreateIn { .. } => "; choose another place with -o".to_owned(),
         Error::Insecure { .. } => "; --allow-http fetches it anyway".to_owned(),
-        Error::PrivateAddress { .. } => "; --allow-http does where LINKS itself names one".to_owned(),
+        Error::PrivateAddress { .. } => {
+            "; --allow-http fetches it if LINKS itself names a private address".to_owned()
+        }
         Error::TooLarge { .. } => "; --max-size allows them".to_owned(),
         _ => String::new(),
     };
@@ -48,10 +164,10 @@ fn sources_text(error: &sources::Error) -> String {
     use sources::Error;
     let advice = match error {
         Error::LoneShard { path, .. } => {
-            format!(": run `torch2carton {}`, or --single for this file alone", quoted(folder(path)))
+            format!(": run `{} {}`, or --single for this file alone", typed(), quoted(folder(path)))
         }
         Error::NotASet { paths } => {
-            format!("; convert each: for f in {}; do torch2carton \"$f\"; done", pattern(paths))
+            format!("; --each converts each of them on its own: `torch2carton --each {}`", pattern(paths))
         }
         Error::Distributed { folder } => format!(
             "; first run `python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt`",
@@ -109,7 +225,7 @@ fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
 /// The commands that convert one of the checkpoints.
 fn one_of(candidates: &[Candidate]) -> String {
     const SHOWN: usize = 4;
-    let command = |candidate: &Candidate| format!("`torch2carton {}`", arguments(&candidate.paths));
+    let command = |candidate: &Candidate| format!("`{} {}`", typed(), arguments(&candidate.paths));
     let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
     match commands.as_slice() {
         [one] => format!("run {one}"),
@@ -134,13 +250,6 @@ fn pattern(paths: &[PathBuf]) -> String {
         }
         _ => arguments(paths),
     }
-}
-
-/// Whether what was typed is wrong, rather than a file.
-pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<Usage>()
-        || matches!(error.downcast_ref(), Some(Error::Remote { .. }))
-        || matches!(error.downcast_ref(), Some(sources::Error::NotASet { .. }))
 }
 
 /// The command that brings a file here.
@@ -179,10 +288,11 @@ mod tests {
         let error = store::refuse_remote(Path::new("gs:/b/c")).expect_err("an address");
         let error = anyhow::Error::new(error).context("while reading");
         assert!(is_usage(&error));
-        let texts: Vec<String> = error.chain().map(cause).collect();
+        let texts: Vec<String> =
+            error.chain().map(|cause| text(cause).unwrap_or_else(|| cause.to_string())).collect();
         assert_eq!(
             texts,
-            ["while reading", "gs:/b/c is not a local path; first: `gcloud storage cp gs://b/c .`"]
+            ["while reading", "gs:/b/c is not a local path; first run `gcloud storage cp gs://b/c .`"]
         );
     }
 
@@ -195,13 +305,13 @@ mod tests {
     fn files_that_are_not_a_set_are_converted_one_by_one() {
         assert_eq!(
             not_a_set(&["a.pth", "b.pth"]),
-            "a.pth and b.pth are not shards of one checkpoint; convert each: \
-             for f in *.pth; do torch2carton \"$f\"; done"
+            "a.pth and b.pth are not shards of one checkpoint; --each converts each of them on its own: \
+             `torch2carton --each *.pth`"
         );
         let text = not_a_set(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth"]);
         assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 1 more are not"), "{text}");
-        assert!(text.contains("for f in 'x y'/*.pth;"), "{text}");
+        assert!(text.contains("--each 'x y'/*.pth`"), "{text}");
         let text = not_a_set(&["a.pth", "b c.bin"]);
-        assert!(text.contains("for f in a.pth 'b c.bin';"), "{text}");
+        assert!(text.contains("--each a.pth 'b c.bin'`"), "{text}");
     }
 }

@@ -1,6 +1,11 @@
 //! What the program says to a person, apart from what the library crates report.
 
 pub(crate) mod advice;
+pub(crate) mod carton_advice;
 pub(crate) mod flags;
+pub(crate) mod progress;
 pub(crate) mod shell;
 pub(crate) mod signals;
+pub(crate) mod table;
+pub(crate) mod terminal;
+pub(crate) mod usage;

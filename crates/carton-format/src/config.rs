@@ -246,6 +246,23 @@ pub struct Runner {
     pub other: Table,
 }
 
+impl Config {
+    /// The fields that the specification does not define, by their keys, such as `runner.colour`.
+    pub fn unknown_fields(&self) -> Vec<String> {
+        let mut unknown: Vec<String> = self.other.keys().cloned().collect();
+        let mut part = |name: String, other: &Table| {
+            unknown.extend(other.keys().map(|key| format!("{name}.{key}")));
+        };
+        part("runner".to_owned(), &self.runner.other);
+        for (array, ports) in [("input", &self.inputs), ("output", &self.outputs)] {
+            ports.iter().for_each(|port| part(format!("{array} {}", port.name), &port.other));
+        }
+        self.self_tests.iter().for_each(|test| part("self_test".to_owned(), &test.other));
+        self.examples.iter().for_each(|example| part("example".to_owned(), &example.other));
+        unknown
+    }
+}
+
 impl Runner {
     /// A runner without options.
     pub fn new(name: &str, framework: &str, compat: u64) -> Self {

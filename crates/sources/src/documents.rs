@@ -61,13 +61,16 @@ impl Documents {
             return Ok(text.as_deref());
         }
         let path = self.checkpoint.with_file_name(name);
-        let read = path.is_file().then(|| read(&path)).transpose()?;
+        let read = path.is_file().then(|| read_document(&path)).transpose()?;
         Ok(text.get_or_init(|| read).as_deref())
     }
 }
 
-/// The text of the document at `path`.
-pub(crate) fn read(path: &Path) -> Result<String> {
+/// The text of the small document at `path`.
+///
+/// # Errors
+/// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
+pub fn read_document(path: &Path) -> Result<String> {
     let io = |reason: io::Error| Error::Io { path: path.to_owned(), reason };
     let mut text = String::new();
     let file = File::open(path).map_err(io)?;

@@ -30,8 +30,8 @@ pub(crate) fn find(paths: &[PathBuf], single: bool) -> Result<Sources> {
 /// The files that an index names, which are in the same folder.
 pub(crate) fn indexed(path: &Path) -> Result<Sources> {
     let name = file_name(path);
-    let index =
-        Index::from_json(&name, &documents::read(path)?).map_err(|reason| Error::set(path, reason))?;
+    let index = Index::from_json(&name, &documents::read_document(path)?)
+        .map_err(|reason| Error::set(path, reason))?;
     let files: Vec<PathBuf> = index.files().iter().map(|file| path.with_file_name(file)).collect();
     if let Some(missing) = files.iter().find(|file| !file.is_file()) {
         return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });

@@ -47,7 +47,7 @@ mod set;
 pub use companions::{Companion, companions, has_tokenizer};
 pub use contents::Contents;
 pub use deepspeed::DeepSpeed;
-pub use documents::{DOCUMENT_MAX, Documents};
+pub use documents::{DOCUMENT_MAX, Documents, read_document};
 pub use error::{Candidate, Error, Result};
 pub use note::Note;
 pub use numbering::{Shard, shard};

@@ -20,8 +20,8 @@ pub enum Note {
     },
     /// What `torch-import` notes about a container or about the joining of several.
     Container {
-        /// The file, where there are several.
-        file: Option<String>,
+        /// The files that it is about, where there are several in the set.
+        files: Vec<String>,
         /// The note.
         note: torch_import::Note,
     },
@@ -35,8 +35,11 @@ impl fmt::Display for Note {
                 let verb = if files.len() == 1 { "is" } else { "are" };
                 write!(f, "{} {verb} not used", files.join(", "))
             }
-            Self::Container { file: Some(file), note } => write!(f, "{file}: {note}"),
-            Self::Container { file: None, note } => write!(f, "{note}"),
+            Self::Container { files, note } => match files.as_slice() {
+                [] => write!(f, "{note}"),
+                [file] => write!(f, "{file}: {note}"),
+                [first, ..] => write!(f, "{first} and {} more files: {note}", files.len().saturating_sub(1)),
+            },
         }
     }
 }

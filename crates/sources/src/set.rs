@@ -98,12 +98,9 @@ impl Sources {
             let file = file_name(path);
             let checkpoint = Checkpoint::read(container).map_err(|reason| Error::checkpoint(path, reason))?;
             judge(path, &checkpoint)?;
-            notes.extend(
-                container
-                    .notes()
-                    .iter()
-                    .map(|note| Note::Container { file: several.then(|| file.clone()), note: note.clone() }),
-            );
+            for note in container.notes() {
+                keep(&mut notes, several.then(|| file.clone()), note);
+            }
             shards.push(Shard { file, checkpoint });
         }
         let merged = match &self.kind {
@@ -120,7 +117,7 @@ impl Sources {
             }
         };
         let merged = merged.map_err(|reason| Error::set(&self.path, reason))?;
-        notes.extend(merged.notes.into_iter().map(|note| Note::Container { file: None, note }));
+        merged.notes.iter().for_each(|note| keep(&mut notes, None, note));
         Ok((merged.checkpoint, notes))
     }
 
@@ -132,5 +129,17 @@ impl Sources {
     /// Whether the checkpoint is one file.
     pub fn is_single(&self) -> bool {
         matches!(self.kind, Kind::Single)
+    }
+}
+
+/// Adds a note about a file, to the same note about other files if there is one.
+fn keep(notes: &mut Vec<Note>, file: Option<String>, new: &torch_import::Note) {
+    let same = notes.iter_mut().find_map(|known| match known {
+        Note::Container { files, note } if note == new => Some(files),
+        _ => None,
+    });
+    match same {
+        Some(files) => files.extend(file),
+        None => notes.push(Note::Container { files: file.into_iter().collect(), note: new.clone() }),
     }
 }

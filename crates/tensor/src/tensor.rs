@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Dtype, Gathered, Storage};
+use crate::{Dtype, Gathered, Storage, StorageId};
 
 /// Why a view does not fit its storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -153,6 +153,11 @@ impl Tensor {
         let (bytes, span) = (self.storage.mapped_bytes()?, self.span());
         let span = usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?;
         if self.is_contiguous() { bytes.get(span) } else { None }
+    }
+
+    /// Equal for tensors that are the same elements of the same storage.
+    pub fn view(&self) -> (StorageId, u64, &[u64], &[u64]) {
+        (self.storage.id(), self.offset, self.shape(), self.stride())
     }
 
     /// The bytes of the storage from the view's first element to its last.

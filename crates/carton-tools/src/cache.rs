@@ -1,0 +1,182 @@
+//! Downloads, each in a file that is named by its SHA-256, and resumed by a later run where they stopped.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use mapped::{UnopenedFile, hex};
+use pipeline::{Action, Observer};
+use store::{DownloadOptions, Scratch};
+
+use crate::work::{Work, sha256};
+use crate::{Error, ResolveOptions, Result};
+
+/// A folder for downloads.
+pub(crate) struct Cache<'o> {
+    options: &'o ResolveOptions,
+    observer: &'o dyn Observer,
+    place: Place,
+}
+
+enum Place {
+    /// A folder that stays.
+    Kept(PathBuf),
+    /// A folder next to the output, which is removed with this.
+    Temporary(Scratch),
+}
+
+/// What is to be fetched.
+pub(crate) struct Wanted<'w> {
+    /// The file's path in the carton.
+    pub(crate) entry: &'w str,
+    pub(crate) sha256: [u8; 32],
+    /// Where it can be fetched, in the order in which to try.
+    pub(crate) urls: &'w [String],
+}
+
+/// A file that is here.
+pub(crate) struct Fetched {
+    pub(crate) file: UnopenedFile,
+    /// Bytes that were downloaded for it.
+    pub(crate) downloaded: u64,
+    /// The damaged file that it replaces.
+    pub(crate) replaced: Option<PathBuf>,
+}
+
+impl<'o> Cache<'o> {
+    pub(crate) fn open(options: &'o ResolveOptions, observer: &'o dyn Observer) -> Result<Self> {
+        let place = if let Some(folder) = &options.cache {
+            std::fs::create_dir_all(folder)
+                .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
+            Place::Kept(folder.clone())
+        } else {
+            Place::Temporary(Scratch::create(store::folder(&options.output))?)
+        };
+        Ok(Self { options, observer, place })
+    }
+
+    fn folder(&self) -> &Path {
+        match &self.place {
+            Place::Kept(folder) => folder,
+            Place::Temporary(scratch) => scratch.path(),
+        }
+    }
+
+    /// The file with this hash, downloaded if it is not there or is damaged.
+    pub(crate) fn fetch(&self, wanted: &Wanted<'_>) -> Result<Fetched> {
+        let target = self.folder().join(hex(&wanted.sha256));
+        let mut replaced = None;
+        if target.is_file() {
+            let file = UnopenedFile::find(&target).map_err(Error::Map)?;
+            if sha256(&file, self.observer).map_err(Error::read)? == wanted.sha256 {
+                return Ok(Fetched { file, downloaded: 0, replaced });
+            }
+            replaced = Some(target.clone());
+        }
+        let mut partial = Partial::open(self.folder(), &hex(&wanted.sha256))?;
+        match self.download(wanted, &mut partial) {
+            Ok(downloaded) => {
+                partial.rename(&target)?;
+                let file = UnopenedFile::find(&target).map_err(Error::Map)?;
+                Ok(Fetched { file, downloaded, replaced })
+            }
+            Err(error) => {
+                partial.remove_if_useless();
+                Err(error)
+            }
+        }
+    }
+
+    /// Tries the URLs in turn, and returns how many bytes were downloaded.
+    fn download(&self, wanted: &Wanted<'_>, partial: &mut Partial) -> Result<u64> {
+        let options = self.download_options()?;
+        let mut there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
+        let mut downloaded = 0_u64;
+        let mut failures = Vec::new();
+        for url in wanted.urls {
+            let mut work = Work::new(self.observer, wanted.entry, Action::Download, None);
+            let progress = &mut |done: u64, total| {
+                downloaded = downloaded.saturating_add(done.saturating_sub(there));
+                there = done;
+                work.set_of(done, total)
+            };
+            match store::download(url, &wanted.sha256, &mut partial.file, &options, progress) {
+                Ok(()) => return Ok(downloaded),
+                Err(store::Error::Cancelled) => return Err(Error::Cancelled),
+                Err(error) => failures.push(error),
+            }
+        }
+        let path = self.options.file.clone();
+        Err(Error::Fetch { path, entry: wanted.entry.to_owned(), failures })
+    }
+
+    fn download_options(&self) -> Result<DownloadOptions> {
+        let ResolveOptions { allow_http, timeout, max_size, .. } = *self.options;
+        // A downloaded file is written twice: here, and into the carton.
+        let max_bytes = match max_size {
+            Some(max_size) => max_size,
+            None => store::free_space(self.folder())? / 2,
+        };
+        Ok(DownloadOptions { allow_http, timeout, max_bytes })
+    }
+}
+
+/// The file of a download that is not complete.
+struct Partial {
+    file: File,
+    path: PathBuf,
+    /// Whether a later run resumes from it.
+    is_shared: bool,
+}
+
+impl Partial {
+    /// The file that an earlier run left, or, while another run writes into that one, a new one.
+    fn open(folder: &Path, name: &str) -> Result<Self> {
+        let path = folder.join(format!("{name}.partial"));
+        let failed = |reason| store::Error::Write { path: path.clone(), reason };
+        loop {
+            let mut options = OpenOptions::new();
+            let file =
+                options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+            if !locked(&file) {
+                let prefix = format!("{name}.");
+                let mut own = tempfile::Builder::new();
+                let own = own.prefix(&prefix).suffix(".partial").tempfile_in(folder);
+                let (file, path) = own.and_then(|own| Ok(own.keep()?)).map_err(failed)?;
+                return Ok(Self { file, path, is_shared: false });
+            }
+            // Before it was locked, another run may have completed and renamed it.
+            let opened = file.try_clone().and_then(same_file::Handle::from_file).map_err(failed)?;
+            if same_file::Handle::from_path(&path).is_ok_and(|there| there == opened) {
+                return Ok(Self { file, path, is_shared: true });
+            }
+        }
+    }
+
+    /// The download is complete.
+    fn rename(self, target: &Path) -> Result<()> {
+        let renamed = self.file.sync_all().and_then(|()| std::fs::rename(&self.path, target));
+        Ok(renamed.map_err(|reason| store::Error::Write { path: target.to_owned(), reason })?)
+    }
+
+    /// Removes the file if no later run could resume from it.
+    fn remove_if_useless(self) {
+        let is_empty = self.file.metadata().is_ok_and(|kind| kind.len() == 0);
+        if is_empty || !self.is_shared {
+            // Another error is reported already.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether the file is locked by this run, for as long as it is open.
+#[cfg(unix)]
+fn locked(file: &File) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    // On a filesystem without locks, no other run is expected.
+    !matches!(flock(file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+#[cfg(not(unix))]
+fn locked(_: &File) -> bool {
+    true
+}

@@ -1,0 +1,138 @@
+//! Compares the tensors of a carton's model with those that a conversion takes from a checkpoint.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use carton_format::MODEL_PT;
+use carton_reader::Carton;
+use mapped::{Blob, Sink, Window};
+use pipeline::{Observer, select};
+use sources::Sources;
+use tensor::Tensor;
+use torch_import::Checkpoint;
+
+use crate::open::model;
+use crate::own_tensors::own_tensors;
+use crate::work::check;
+use crate::{Error, Note, Result, VerifyOptions};
+
+/// The most windows that wait for the comparison.
+const QUEUE: usize = 4;
+
+/// The result of a comparison.
+pub(crate) struct Comparison {
+    /// How many tensors were compared.
+    pub(crate) compared: usize,
+    pub(crate) differences: Vec<String>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Compares the model of `carton` with the checkpoint of `options`.
+pub(crate) fn compare(
+    carton: &Carton,
+    options: &VerifyOptions,
+    observer: &dyn Observer,
+) -> Result<Comparison> {
+    options.against.iter().try_for_each(|path| store::refuse_remote(path))?;
+    let sources = Sources::find(&options.against, options.single)?;
+    let containers = sources.open()?;
+    let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
+    let expected = select(&options.selection, &checkpoint).map_err(pipeline::Error::at(&sources.path))?;
+    let notes = notes.into_iter().map(pipeline::Note::Sources).chain(expected.notes);
+    let notes = notes.map(Note::Checkpoint).collect();
+    let model = model(carton, observer)?;
+    let found = Checkpoint::read(&model).map_err(|reason| {
+        let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
+        Error::reader(carton.path())(reason)
+    })?;
+    let mut by_name: HashMap<Cow<'_, str>, &Tensor> = own_tensors(&found).into_iter().collect();
+    let mut differences = Vec::new();
+    for (name, tensor) in &expected.tensors {
+        let difference = match by_name.remove(name.as_str()) {
+            None => Some("is missing".to_owned()),
+            Some(other) => {
+                difference(tensor, other, observer).map_err(|reason| Error::elements(name, reason))?
+            }
+        };
+        differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
+    }
+    let mut more: Vec<Cow<'_, str>> = by_name.into_keys().collect();
+    more.sort_unstable();
+    differences
+        .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
+    Ok(Comparison { compared: expected.tensors.len(), differences, notes })
+}
+
+/// How two tensors differ; `None` when every bit is equal.
+fn difference(expected: &Tensor, found: &Tensor, observer: &dyn Observer) -> io::Result<Option<String>> {
+    if expected.dtype() != found.dtype() {
+        return Ok(Some(format!("is {}, in the checkpoint {}", found.dtype(), expected.dtype())));
+    }
+    if expected.shape() != found.shape() {
+        return Ok(Some(format!("has shape {:?}, in the checkpoint {:?}", found.shape(), expected.shape())));
+    }
+    let equal = have_equal_elements(expected, found, observer)?;
+    Ok((!equal).then(|| "has other elements in the checkpoint".to_owned()))
+}
+
+/// Reads both tensors at once, a window at a time, up to the first difference.
+fn have_equal_elements(expected: &Tensor, found: &Tensor, observer: &dyn Observer) -> io::Result<bool> {
+    std::thread::scope(|scope| {
+        let (windows, received) = sync_channel(QUEUE);
+        let sent = scope.spawn(move || expected.gathered().write_to(&mut Sender { windows }));
+        let mut comparer = Comparer { received, window: None, taken: 0, equal: true, observer };
+        let read = found.gathered().write_to(&mut comparer);
+        let equal = comparer.equal;
+        // The sender ends when nothing receives its windows.
+        drop(comparer);
+        match sent.join() {
+            Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+            Ok(_) => {}
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        if equal { read.map(|()| true) } else { Ok(false) }
+    })
+}
+
+struct Sender {
+    windows: SyncSender<Window>,
+}
+
+impl Sink for Sender {
+    fn write(&mut self, window: Window) -> io::Result<()> {
+        self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+struct Comparer<'o> {
+    received: Receiver<Window>,
+    window: Option<Window>,
+    taken: usize,
+    equal: bool,
+    observer: &'o dyn Observer,
+}
+
+impl Sink for Comparer<'_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
+        check(self.observer)?;
+        let mut bytes: &[u8] = &window;
+        while !bytes.is_empty() {
+            if self.window.as_ref().is_none_or(|window| self.taken >= window.len()) {
+                self.taken = 0;
+                self.window = self.received.recv().ok();
+            }
+            let other = self.window.as_ref().and_then(|window| window.get(self.taken..)).unwrap_or_default();
+            let len = other.len().min(bytes.len());
+            let (now, rest) = bytes.split_at(len);
+            if len == 0 || other.get(..len) != Some(now) {
+                self.equal = false;
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            self.taken = self.taken.saturating_add(len);
+            bytes = rest;
+        }
+        Ok(())
+    }
+}

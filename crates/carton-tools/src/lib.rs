@@ -1,0 +1,61 @@
+//! Packs, unpacks, verifies, shrinks, resolves and lists cartons.
+//!
+//! Each call takes a plain options struct and a [`pipeline::Observer`] for progress and cancellation, and returns a
+//! report that can be serialised. Nothing here prints, exits or installs a signal handler. The notes of a call are in
+//! its report.
+//!
+//! ```
+//! use carton_tools::{UnpackOptions, VerifyOptions, contents, unpack, verify};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let checkpoint = folder.path().join("llama.safetensors");
+//! # let header = br#"{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+//! # std::fs::write(&checkpoint, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
+//! # pipeline::convert(&pipeline::ConvertOptions::new(&checkpoint), &())?;
+//! # let path = folder.path().join("llama.carton");
+//! let report = verify(&VerifyOptions::new(&path), &())?;
+//! for finding in &report.findings {
+//!     println!("{}", finding.what);
+//! }
+//! for tensor in contents(&path)?.tensors {
+//!     println!("{} {:?}", tensor.name, tensor.shape);
+//! }
+//! let report = unpack(&UnpackOptions::new(&path), &())?;
+//! println!("{}: {} files, {} bytes", report.output, report.files, report.nbytes);
+//! # assert!(folder.path().join("llama/model/model.pt").is_file());
+//! # Ok(())
+//! # }
+//! ```
+
+mod arrays;
+mod cache;
+mod compare;
+mod contents;
+mod error;
+mod kept;
+mod note;
+mod npy;
+mod open;
+mod own_tensors;
+mod pack;
+mod resolve;
+mod shrink;
+mod unpack;
+mod verify;
+mod work;
+
+pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents};
+pub use error::{Error, Result, TensorError};
+pub use note::Note;
+pub use npy::NpyError;
+pub use open::is_carton;
+pub use pack::{Compression, PackOptions, PackReport, pack};
+pub use pipeline::{IfExists, Observer, Selection};
+pub use resolve::{ResolveOptions, ResolveReport, resolve};
+pub use shrink::{ShrinkOptions, ShrinkReport, shrink};
+pub use unpack::{UnpackOptions, UnpackReport, default_folder, unpack};
+pub use verify::{Finding, VerifyOptions, VerifyReport, verify};
+
+/// Version of the members of every report of this crate.
+const SCHEMA_VERSION: u32 = 1;

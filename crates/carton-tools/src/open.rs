@@ -1,0 +1,80 @@
+//! Opens cartons, and recognises files that are something else.
+
+use std::path::Path;
+
+use carton_format::{Config, MODEL_PT, Manifest};
+use carton_reader::{Carton, Method};
+use mapped::MappedFile;
+use pipeline::{Action, Observer};
+use torch_import::Container;
+use zip_index::Index;
+
+use crate::work::Work;
+use crate::{Error, Result};
+
+/// Where the names of a zip file's entries are searched, in bytes from its end.
+const TAIL: usize = 1 << 20;
+
+/// Whether the file or folder at `path` is a carton, by its content. A damaged carton is one.
+pub fn is_carton(path: &Path) -> bool {
+    if path.is_dir() {
+        return path.join(Config::PATH).is_file();
+    }
+    let Ok(file) = MappedFile::open(path) else { return false };
+    let bytes = file.bytes();
+    if !bytes.starts_with(b"PK") {
+        return false;
+    }
+    if let Some(has_both) = Index::lists(&file, &[Config::PATH, Manifest::PATH]) {
+        return has_both;
+    }
+    // The directory is damaged. The reader of cartons can say how.
+    let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();
+    let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
+    names(Config::PATH) && names(Manifest::PATH)
+}
+
+/// Opens a carton or an unpacked one.
+pub(crate) fn open(path: &Path) -> Result<Carton> {
+    store::refuse_remote(path)?;
+    Carton::open(path).map_err(|error| match checkpoint_format(path) {
+        Some(format) => Error::IsCheckpoint { path: path.to_owned(), format },
+        None => Error::reader(path)(error),
+    })
+}
+
+/// Opens a carton that is packed.
+pub(crate) fn open_packed(path: &Path) -> Result<Carton> {
+    let carton = open(path)?;
+    if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: path.to_owned() }) }
+}
+
+/// The format of a file that is a checkpoint and not a carton.
+pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
+    if !path.is_file() || is_carton(path) {
+        return None;
+    }
+    Container::open(path).ok().map(|container| container.format().name())
+}
+
+/// The converted checkpoint in a carton. One that is compressed is decompressed first, which takes long.
+pub(crate) fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
+    let failed = Error::reader(carton.path());
+    let mut entry = carton.entry(MODEL_PT).map_err(&failed)?;
+    if entry.link {
+        let target = carton.link_target(entry).map_err(&failed)?;
+        entry = carton.entry(&target).map_err(&failed)?;
+    }
+    let path = entry.path.as_str();
+    if !carton.is_packed() || entry.method == Method::Stored {
+        return carton.model(path).map_err(failed);
+    }
+    let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::Spill(error)))?;
+    Work::new(observer, path, Action::Verify, Some(entry.len))
+        .copy(carton, path, &mut file)
+        .map_err(&failed)?;
+    let file = MappedFile::of(&file, carton.path()).map_err(Error::Map)?;
+    Container::of(file).map_err(|reason| {
+        failed(carton_reader::Error::Model { path: path.to_owned(), reason: Box::new(reason) })
+    })
+}

@@ -1,0 +1,123 @@
+//! The tensors of a model under their own names, without those that a module of ours holds a second time.
+//!
+//! Facts: `torchscript` gives a module the attribute `__tensors__`, or `__tensors___` and so on where a tensor has that
+//! name. In a weights module it is a dict of all tensors by name; in a model it is a dict of lists of its weights.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use tensor::{StorageId, Tensor};
+use torch_import::Checkpoint;
+
+/// What the name of the attribute begins with; underscores follow.
+const INDEX: &str = "__tensors__";
+
+/// Names and tensors, in the file's order.
+type Named<'c> = Vec<(Cow<'c, str>, &'c Tensor)>;
+/// Equal for tensors that are the same elements.
+type View<'c> = (StorageId, u64, &'c [u64], &'c [u64]);
+
+/// The tensors of `checkpoint`, each once under its own name. Tensors that share elements keep all of their names.
+pub(crate) fn own_tensors(checkpoint: &Checkpoint) -> Named<'_> {
+    without_copies(checkpoint.tensors().collect())
+}
+
+fn without_copies(mut tensors: Named<'_>) -> Named<'_> {
+    let indexes = indexes(&tensors);
+    let dict = indexes.iter().find_map(|index| in_dict(&tensors, index));
+    let copies = dict.or_else(|| indexes.iter().find_map(|index| in_lists(&tensors, index)));
+    if let Some(copies) = copies {
+        tensors.retain(|(name, _)| !copies.contains(name.as_ref()));
+    }
+    tensors
+}
+
+/// The names that the attribute may have, each with a dot, shortest first.
+fn indexes(tensors: &Named<'_>) -> Vec<String> {
+    let first = tensors.iter().filter_map(|(name, _)| Some(name.split_once('.')?.0));
+    let is_index =
+        |name: &&str| name.strip_prefix(INDEX).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
+    let names: HashSet<&str> = first.filter(is_index).collect();
+    let mut names: Vec<String> = names.into_iter().map(|name| format!("{name}.")).collect();
+    names.sort_by_key(String::len);
+    names
+}
+
+/// The names below `index`, if every other tensor is there again under its whole name.
+fn in_dict(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
+    // A flat module has names that begin as the index does. What they are copies of is shorter, so it is decided first.
+    let mut by_length: Vec<(&str, View<'_>)> =
+        tensors.iter().map(|(name, tensor)| (name.as_ref(), tensor.view())).collect();
+    by_length.sort_by_key(|(name, _)| name.len());
+    let mut own: HashMap<&str, View<'_>> = HashMap::with_capacity(by_length.len());
+    let mut copies = HashSet::new();
+    for (name, view) in by_length {
+        let original = name.strip_prefix(index).and_then(|original| own.get(original));
+        if original == Some(&view) {
+            copies.insert(name.to_owned());
+        } else {
+            own.insert(name, view);
+        }
+    }
+    (own.len() == copies.len()).then_some(copies)
+}
+
+/// The names below `index`, if they are those of numbered lists, and all of their tensors have other names too.
+fn in_lists(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
+    let (copies, own): (Vec<_>, Vec<_>) = tensors.iter().partition(|(name, _)| name.starts_with(index));
+    let own: HashSet<View<'_>> = own.iter().map(|(_, tensor)| tensor.view()).collect();
+    let is_copy = |(name, tensor): &&(Cow<'_, str>, &Tensor)| {
+        let member = name.strip_prefix(index).and_then(|rest| rest.split_once('.'));
+        member.is_some_and(|(_, number)| number.parse::<u64>().is_ok()) && own.contains(&tensor.view())
+    };
+    (!copies.is_empty() && copies.iter().all(is_copy))
+        .then(|| copies.iter().map(|(name, _)| name.clone().into_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::{Dtype, Storage};
+
+    use super::*;
+
+    /// The own names among `names`, each with the number of its storage.
+    fn own(names: &[(&str, usize)]) -> Vec<String> {
+        let storages: Vec<Storage> = (0..9).map(|_| Storage::owned(vec![0])).collect();
+        let tensor = |storage: usize| {
+            Tensor::new(Dtype::UInt8, vec![1], vec![1], 0, storages[storage].clone()).expect("1 byte")
+        };
+        let held: Vec<(&str, Tensor)> =
+            names.iter().map(|(name, storage)| (*name, tensor(*storage))).collect();
+        let tensors = held.iter().map(|(name, tensor)| (Cow::Borrowed(*name), tensor)).collect();
+        without_copies(tensors).into_iter().map(|(name, _)| name.into_owned()).collect()
+    }
+
+    #[test]
+    fn copies_in_a_dict_are_not_listed() {
+        assert_eq!(own(&[("w", 0), ("a.b", 1), ("__tensors__.w", 0), ("__tensors__.a.b", 1)]), ["w", "a.b"]);
+        // Tied tensors keep both names.
+        let tied = [("w", 0), ("v", 0), ("__tensors__.w", 0), ("__tensors__.v", 0)];
+        assert_eq!(own(&tied), ["w", "v"]);
+    }
+
+    #[test]
+    fn tensors_that_are_called_like_the_index_stay() {
+        let nested =
+            [("w", 0), ("__tensors__.w", 1), ("__tensors___.w", 0), ("__tensors___.__tensors__.w", 1)];
+        assert_eq!(own(&nested), ["w", "__tensors__.w"]);
+        let flat = [("__tensors__.v", 0), ("__tensors__.__tensors__.v", 0)];
+        assert_eq!(own(&flat), ["__tensors__.v"]);
+        let longer = [("__tensors___.w", 0), ("__tensors__.__tensors___.w", 0)];
+        assert_eq!(own(&longer), ["__tensors___.w"]);
+        let foreign = [("__tensors__.w", 0), ("w", 1)];
+        assert_eq!(own(&foreign), ["__tensors__.w", "w"]);
+    }
+
+    #[test]
+    fn copies_in_lists_are_not_listed() {
+        let model = [("l.0.w", 0), ("l.1.w", 1), ("__tensors__.wq.0", 0), ("__tensors__.wq.1", 1)];
+        assert_eq!(own(&model), ["l.0.w", "l.1.w"]);
+        let foreign = [("l.0.w", 0), ("__tensors__.wq.0", 0), ("__tensors__.wq.1", 1)];
+        assert_eq!(own(&foreign).len(), 3);
+    }
+}

@@ -1,0 +1,157 @@
+//! Checks every hash, every checksum and every rule of a carton, and optionally every tensor's bits.
+
+use std::path::PathBuf;
+
+use carton_format::MODEL_PT;
+use carton_reader::{Carton, Error as ReaderError};
+use mapped::hex;
+use pipeline::{Action, Observer, Selection, Step, advance};
+use serde::Serialize;
+use store::file_name;
+
+use crate::compare::compare;
+use crate::open::checkpoint_format;
+use crate::{Error, Note, Result, SCHEMA_VERSION};
+
+/// What to verify.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyOptions {
+    /// The carton, or an unpacked folder.
+    pub file: PathBuf,
+    /// The checkpoint to compare each tensor of `model/model.pt` with: a file, a folder, or its shards. Empty for no
+    /// comparison.
+    pub against: Vec<PathBuf>,
+    /// Whether the checkpoint is one shard that was converted alone.
+    pub single: bool,
+    /// The tensors that the conversion took from the checkpoint.
+    pub selection: Selection,
+}
+
+impl VerifyOptions {
+    /// Verifies `file` without a comparison.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), ..Self::default() }
+    }
+}
+
+/// The result of a verification.
+#[derive(Clone, Debug, Serialize)]
+pub struct VerifyReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// Whether there are no findings.
+    pub ok: bool,
+    /// The SHA-256 of MANIFEST, which identifies the model; `None` where there is no MANIFEST.
+    pub manifest_sha256: Option<String>,
+    /// How many files have the right hash.
+    pub files: usize,
+    /// Bytes that were hashed.
+    pub bytes: u64,
+    /// How many tensors were compared; `None` without a comparison.
+    pub tensors_compared: Option<usize>,
+    /// What is wrong, sorted by path.
+    pub findings: Vec<Finding>,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+}
+
+/// A problem of a carton.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The path in the carton that it is about; empty for the zip file itself.
+    pub entry: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Verifies a carton. A damaged one is a report with findings, not an error.
+///
+/// # Errors
+/// When the file cannot be read, is a checkpoint, cannot be compared although it is not damaged, or `observer` stops
+/// the work.
+pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
+    let file = options.file.as_path();
+    store::refuse_remote(file)?;
+    if options.against.is_empty() && !options.selection.is_empty() {
+        return Err(Error::NoCheckpoint);
+    }
+    let mut report = VerifyReport {
+        schema_version: SCHEMA_VERSION,
+        file: file.display().to_string(),
+        ok: false,
+        manifest_sha256: None,
+        files: 0,
+        bytes: 0,
+        tensors_compared: None,
+        findings: Vec::new(),
+        notes: Vec::new(),
+    };
+    let carton = match Carton::open(file) {
+        Ok(carton) => carton,
+        Err(error) => {
+            report.findings = not_opened(options, error)?;
+            return Ok(report);
+        }
+    };
+    report.manifest_sha256 = carton.manifest_hash().map(|hash| hex(&hash));
+    let name = file_name(file);
+    let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
+    let progress = |done| advance(observer, Step { name: &name, action: Action::Verify, done, total });
+    let verified = carton.verify(&progress).map_err(|_| Error::Cancelled)?;
+    report.files = verified.files;
+    report.bytes = verified.bytes;
+    report.findings =
+        verified.findings.into_iter().map(|it| Finding { entry: it.entry, what: it.what }).collect();
+    report.notes = verified.notes.into_iter().map(Note::Verify).collect();
+    if !options.against.is_empty() {
+        report.compare(&carton, options, observer)?;
+    }
+    report.ok = report.findings.is_empty();
+    Ok(report)
+}
+
+impl VerifyReport {
+    fn compare(&mut self, carton: &Carton, options: &VerifyOptions, observer: &dyn Observer) -> Result<()> {
+        let finding = |what| Finding { entry: MODEL_PT.to_owned(), what };
+        match compare(carton, options, observer) {
+            Ok(comparison) => {
+                self.findings.extend(comparison.differences.into_iter().map(finding));
+                self.notes.extend(comparison.notes);
+                self.tensors_compared = Some(comparison.compared);
+                Ok(())
+            }
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            // A damaged model cannot be compared.
+            Err(error) if !self.findings.is_empty() => {
+                self.findings.push(finding(format!("not compared: {error}")));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is wrong with a file that is not opened as a carton.
+fn not_opened(options: &VerifyOptions, error: ReaderError) -> Result<Vec<Finding>> {
+    let path = options.file.as_path();
+    match error {
+        // Nothing was read, so nothing is known about the carton.
+        error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::reader(path)(error)),
+        error => match (checkpoint_format(path), error) {
+            (Some(format), _) => Err(Error::IsCheckpoint { path: path.to_owned(), format }),
+            (None, ReaderError::Format(carton_format::Error::Document(problems))) => {
+                let finding = |problem: &carton_format::Problem| Finding {
+                    entry: problem.document.clone(),
+                    what: problem.to_string(),
+                };
+                Ok(problems.0.iter().map(finding).collect())
+            }
+            (None, error) => {
+                let entry = error.entry().unwrap_or_default().to_owned();
+                Ok(vec![Finding { entry, what: error.to_string() }])
+            }
+        },
+    }
+}

@@ -1,0 +1,333 @@
+//! Why something cannot be inspected, scanned or converted.
+//!
+//! The texts are whole: they contain their causes, and say what is wrong. The program that prints them adds what can
+//! be done about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use carton_format::Problems;
+use tensor::Damaged;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something cannot be inspected, scanned or converted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The observer stopped the work.
+    #[error("stopped")]
+    Cancelled,
+    /// A path does not name a checkpoint.
+    #[error("{0}")]
+    Sources(#[source] sources::Error),
+    /// A file cannot be found or written.
+    #[error("{0}")]
+    Store(#[source] store::Error),
+    /// An option has a value that it cannot have.
+    #[error("{0}")]
+    Option(InvalidOption),
+    /// Something is wrong with one file.
+    #[error("{}: {reason}", path.display())]
+    At {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        reason: Box<Error>,
+    },
+    /// A file cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system reported.
+        reason: io::Error,
+    },
+    /// A file cannot be mapped.
+    #[error("{0}")]
+    Map(mapped::Error),
+    /// The output cannot be written.
+    #[error("cannot write {}: {reason}", path.display())]
+    Write {
+        /// The output.
+        path: PathBuf,
+        /// What the system reported.
+        reason: io::Error,
+    },
+    /// An input cannot be read while the output is written.
+    #[error("cannot read the inputs of {}: {reason}", path.display())]
+    Read {
+        /// The output.
+        path: PathBuf,
+        /// What the system reported.
+        reason: io::Error,
+    },
+    /// The bytes of a tensor do not have the checksum that the file gives.
+    #[error("{}", damaged_text(.0))]
+    Damaged(Damaged),
+    /// The elements of a tensor cannot be read.
+    #[error("tensor `{}`: {reason}", name.escape_debug())]
+    ReadTensor {
+        /// The tensor.
+        name: String,
+        /// What the system reported.
+        reason: io::Error,
+    },
+    /// A pickle names a global that can run code, and the options do not allow that.
+    #[error("its pickle names `{global}` at offset 0x{offset:x}, which can run code where Python loads it")]
+    Dangerous {
+        /// The global.
+        global: String,
+        /// Where the pickle names it, in bytes from the pickle's start.
+        offset: u64,
+    },
+    /// A pickle names a global that is not known, and the options do not allow that.
+    #[error("its pickle names `{global}` at offset 0x{offset:x}, which is not known")]
+    Unknown {
+        /// The global.
+        global: String,
+        /// Where the pickle names it, in bytes from the pickle's start.
+        offset: u64,
+    },
+    /// There is not a single tensor in the checkpoint.
+    #[error("it contains no tensors")]
+    NoTensors,
+    /// No tensor is under the key, or the patterns exclude all of them.
+    #[error("no tensor is under `{key}`, or the patterns exclude them all{}", with_tensors_under(under))]
+    NothingUnder {
+        /// The key.
+        key: String,
+        /// The first keys of the root that have tensors.
+        under: Vec<String>,
+    },
+    /// The patterns exclude every tensor.
+    #[error("the patterns exclude every tensor")]
+    NothingLeft,
+    /// No name begins with the prefix that is to be removed.
+    #[error("no tensor that is kept has a name that begins with `{prefix}`")]
+    NoSuchPrefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// Several keys of the root hold weights.
+    #[error("several keys hold weights: {}", key_list(keys))]
+    SeveralKeys {
+        /// The keys, the number of tensors under each, and their bytes.
+        keys: Vec<(String, u64, u64)>,
+    },
+    /// A selected tensor has no data.
+    #[error("tensor `{name}` has no data: it is {what}")]
+    NoData {
+        /// The tensor.
+        name: String,
+        /// What it is instead, with its article.
+        what: String,
+    },
+    /// The tensors cannot become a module.
+    #[error("{0}")]
+    Module(#[source] torchscript::Error),
+    /// The tensors are not the model that the documents or the options describe.
+    #[error("{}", with_path(path, reason))]
+    Model {
+        /// The checkpoint, or the document that is wrong.
+        path: PathBuf,
+        /// What the user named for the checkpoint.
+        root: PathBuf,
+        /// What is wrong.
+        reason: decoder::Error,
+    },
+    /// The checkpoint becomes weights, and the options require a model.
+    #[error("it is not a model that runs: {why}")]
+    NotAModel {
+        /// Why not.
+        why: String,
+    },
+    /// A tensor that Carton cannot describe.
+    #[error("tensor `{}`: Carton has no {dtype}", name.escape_debug())]
+    Port {
+        /// The tensor.
+        name: String,
+        /// Its dtype.
+        dtype: tensor::Dtype,
+    },
+    /// A document does not follow Carton's specification.
+    #[error("{}: {}", path.display(), crate::problems(problems.0.len()))]
+    Document {
+        /// The file that has the problems.
+        path: PathBuf,
+        /// The problems.
+        problems: Problems,
+    },
+    /// A document of the carton cannot be made.
+    #[error("{0}")]
+    Format(carton_format::Error),
+    /// A TOML file cannot be parsed.
+    #[error("{}{place}: {message}", path.display())]
+    Toml {
+        /// The file.
+        path: PathBuf,
+        /// `:LINE:COLUMN`, or nothing.
+        place: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A pickle cannot be traced.
+    #[error("{0}")]
+    Checkpoint(torch_import::Error),
+    /// A pickle cannot be read.
+    #[error("{0}")]
+    Pickle(pickle_vm::Error),
+    /// A listing cannot be rendered.
+    #[error("{0}")]
+    Listing(pickle_vm::trace::TraceError),
+    /// What the caller gave for output cannot be written.
+    #[error("cannot write the listing: {0}")]
+    Output(#[source] io::Error),
+    /// Files of the carton cannot be put together.
+    #[error("{0}")]
+    Carton(carton_writer::Error),
+}
+
+/// What is wrong with the value of an option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidOption {
+    /// No input was given.
+    #[error("there is no input")]
+    NoInput,
+    /// A model's name is empty.
+    #[error("the name of a model cannot be empty")]
+    EmptyName,
+    /// The short description is too long for Carton.
+    #[error("{0}")]
+    ShortDescription(String),
+    /// A pattern for names cannot be parsed.
+    #[error("`{pattern}` is not a pattern: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file to keep has the name of another one.
+    #[error("two files are called {name}")]
+    MiscTwice {
+        /// The name.
+        name: String,
+    },
+    /// A file to keep does not exist.
+    #[error("there is no file {}", path.display())]
+    MiscMissing {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Two inputs would be converted into the same file.
+    #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
+    SameOutput {
+        /// The file.
+        output: PathBuf,
+        /// One input.
+        first: PathBuf,
+        /// The other one.
+        second: PathBuf,
+    },
+    /// The name of a file to keep is not UTF-8.
+    #[error("the name of {} is not UTF-8", path.display())]
+    MiscName {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// An architecture that has no forward here.
+    #[error("there is no architecture `{name}`")]
+    Architecture {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Error {
+    /// The error at a file.
+    pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
+        move |reason| Self::At { path: path.to_owned(), reason: Box::new(reason) }
+    }
+
+    /// The error without the file that it is about.
+    pub fn reason(&self) -> &Self {
+        match self {
+            Self::At { reason, .. } => reason.reason(),
+            error => error,
+        }
+    }
+}
+
+impl From<sources::Error> for Error {
+    fn from(error: sources::Error) -> Self {
+        Self::Sources(error)
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Cancelled => Self::Cancelled,
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl From<InvalidOption> for Error {
+    fn from(error: InvalidOption) -> Self {
+        Self::Option(error)
+    }
+}
+
+impl From<carton_format::Error> for Error {
+    fn from(error: carton_format::Error) -> Self {
+        Self::Format(error)
+    }
+}
+
+/// `1 problem found`, `2 problems found`.
+pub fn problems(count: usize) -> String {
+    if count == 1 { "1 problem found".to_owned() } else { format!("{count} problems found") }
+}
+
+fn damaged_text(damaged: &Damaged) -> String {
+    match &damaged.tensor {
+        Some(tensor) => format!(
+            "tensor `{}` in {} is damaged: the CRC-32 of record `{}` is {:08x}, expected {:08x}",
+            tensor.escape_debug(),
+            damaged.file.display(),
+            damaged.record.escape_debug(),
+            damaged.found,
+            damaged.expected
+        ),
+        None => format!("{}: {damaged}", damaged.file.display()),
+    }
+}
+
+fn with_tensors_under(under: &[String]) -> String {
+    if under.is_empty() {
+        return String::new();
+    }
+    let keys: Vec<String> = under.iter().map(|key| format!("`{key}`")).collect();
+    format!("; tensors are under {}", keys.join(", "))
+}
+
+fn key_list(keys: &[(String, u64, u64)]) -> String {
+    let keys =
+        keys.iter().map(|(key, tensors, nbytes)| format!("`{key}` ({tensors} tensors, {nbytes} bytes)"));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+/// The text after the path of what is at fault: a document next to the checkpoint, or the checkpoint.
+fn with_path(path: &Path, reason: &decoder::Error) -> String {
+    let text = reason.to_string();
+    let rest = reason.document().and_then(|file| text.strip_prefix(file));
+    match rest {
+        Some(rest) => format!("{}{rest}", path.display()),
+        None => format!("{}: {text}", path.display()),
+    }
+}

@@ -1,0 +1,57 @@
+//! Inspects, scans, traces and converts PyTorch checkpoints, without Python and without executing anything from them.
+//!
+//! Each call takes a plain options struct and an [`Observer`] for progress, notes and cancellation, and returns a report
+//! that can be serialised. Nothing here prints, exits or installs a signal handler.
+//!
+//! ```
+//! use pipeline::{ConvertOptions, convert};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+//! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
+//! let mut options = ConvertOptions::new(&path);
+//! options.fields.license = Some("MIT".to_owned());
+//! let report = convert(&options, &())?;
+//! for note in &report.notes {
+//!     println!("note: {note}");
+//! }
+//! println!("{}: {} tensors, {} bytes", report.output, report.tensors, report.nbytes);
+//! # assert_eq!(report.tensors, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Data flows one way: `sources` finds the files of a checkpoint, `torch-import` reads them, [`Selection`] chooses
+//! tensors and names, `torchscript` makes a module of them, and a back end in `back/` writes it.
+
+mod back;
+mod convert;
+mod each;
+mod error;
+mod inspect;
+mod model;
+mod note;
+mod observer;
+mod scan;
+mod select;
+mod trace;
+mod values;
+
+pub use back::carton::write_carton;
+pub use convert::{
+    AllowedGlobals, ConvertOptions, ConvertReport, Fields, PortReport, Torch, convert, default_output,
+};
+pub use decoder::{Fact, Given};
+pub use each::{Converted, EachReport, convert_each};
+pub use error::{Error, InvalidOption, Result, problems};
+pub use inspect::{InspectOptions, InspectReport, TensorHash, TensorRow, Totals, inspect};
+pub use model::{Architecture, ModelOptions, architectures};
+pub use note::{Note, count, counted, size};
+pub use observer::{Action, Observer, Step, advance};
+pub use pickle_vm::trace::View;
+pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, scan};
+pub use select::{Selected, Selection, select};
+pub use store::IfExists;
+pub use trace::{Listing, TraceOptions, trace};

@@ -1,0 +1,86 @@
+//! Which module a checkpoint becomes: a model that runs, or weights, from the documents next to it and the options.
+
+use decoder::{Documents, Given, Options, WhyWeights};
+use sources::Sources;
+use tensor::Tensor;
+use torchscript::Converted;
+
+use crate::{Error, InvalidOption, Result};
+
+/// What the module is, and what is known about the model besides its documents.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelOptions {
+    /// The kind of module.
+    pub architecture: Architecture,
+    /// Numbers that no document has.
+    pub given: Given,
+    /// Whether tensors that the model does not use are kept.
+    pub keep_extra: bool,
+    /// Whether anything but a model that runs is an error.
+    pub require_model: bool,
+}
+
+/// The kind of module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Architecture {
+    /// A model where names and documents describe one, else weights.
+    #[default]
+    Auto,
+    /// Weights: a module that returns its tensors by name.
+    Weights,
+    /// A model of this architecture; [`architectures`] has the names.
+    Named(String),
+}
+
+/// The names of the architectures that run.
+pub fn architectures() -> impl Iterator<Item = &'static str> {
+    decoder::architectures()
+}
+
+/// The module that the options ask for. With `single`, the file is converted alone although it may be one of several.
+pub(crate) fn convert(
+    options: &ModelOptions,
+    single: bool,
+    sources: &Sources,
+    tensors: &[(String, Tensor)],
+) -> Result<Converted> {
+    let path = sources.path.as_path();
+    let auto = options.architecture == Architecture::Auto;
+    let one_shard = || {
+        torchscript::weights(tensors).map(|weights| Converted { why: Some(WhyWeights::OneShard), ..weights })
+    };
+    let alone = single && sources.is_single();
+    let converted = match &options.architecture {
+        Architecture::Weights => torchscript::weights(tensors),
+        Architecture::Auto if alone && sources::shard(path).is_some() => one_shard(),
+        Architecture::Auto => torchscript::auto(tensors, &decoder_options(options, sources)?),
+        Architecture::Named(name) if !architectures().any(|known| known == name) => {
+            return Err(InvalidOption::Architecture { name: name.clone() }.into());
+        }
+        Architecture::Named(name) => torchscript::model(name, tensors, &decoder_options(options, sources)?),
+    };
+    let converted = match converted {
+        Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
+        Err(torchscript::Error::Decoder(decoder::Error::Shard { count })) if sources.is_single() => {
+            let of = usize::try_from(count).unwrap_or(usize::MAX);
+            return Err(sources::Error::LoneShard { path: path.to_owned(), number: 1, of }.into());
+        }
+        Err(torchscript::Error::Decoder(reason)) if reason.leaves_weights_usable() => {
+            let document = reason.document().map(|file| path.with_file_name(file));
+            let path = document.unwrap_or_else(|| path.to_owned());
+            return Err(Error::Model { path, root: sources.root().to_owned(), reason });
+        }
+        converted => converted,
+    };
+    converted.map_err(|error| Error::at(path)(Error::Module(error)))
+}
+
+fn decoder_options(options: &ModelOptions, sources: &Sources) -> Result<Options> {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    let documents = Documents {
+        params: owned(sources.documents.params()?),
+        config: owned(sources.documents.config()?),
+        adapter: owned(sources.documents.adapter()?),
+    };
+    Ok(Options { documents, given: options.given, keep_extra: options.keep_extra })
+}

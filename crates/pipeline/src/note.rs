@@ -1,0 +1,203 @@
+//! What a person should know about a result, without an error.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use torch_import::Risk;
+
+/// What a person should know; its text is one sentence without a full stop.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Note {
+    /// About the files of the checkpoint.
+    Sources(sources::Note),
+    /// About the module.
+    Module(torchscript::Note),
+    /// The weights are under a key of the root that was found automatically.
+    UsingKey {
+        /// The key.
+        key: String,
+        /// How many tensors are under it.
+        tensors: u64,
+        /// The other keys: name (empty for the root itself), tensors, bytes.
+        left_out: Vec<(String, u64, u64)>,
+    },
+    /// All names begin with what a wrapper adds.
+    CommonPrefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// The architecture is known by name and has no forward here.
+    NoForward {
+        /// Its `model_type`.
+        model_type: String,
+    },
+    /// Parts of storages that no tensor uses are not written.
+    UnusedBytes {
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// Tensors of pickled modules that `state_dict()` would not return.
+    NotInStateDict {
+        /// How many.
+        tensors: usize,
+    },
+    /// The code of a TorchScript archive is not kept.
+    CodeDropped,
+    /// Globals that were recorded, not executed.
+    Recorded {
+        /// Their risk.
+        risk: Risk,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A file of fields has some that the carton format does not define. They are kept.
+    UnknownFields {
+        /// The file.
+        file: String,
+        /// Their keys.
+        fields: Vec<String>,
+    },
+    /// Values that are not tensors are kept in `misc/checkpoint.json`.
+    ValuesKept {
+        /// How many; 0 where only the structure of compound tensors is kept.
+        values: usize,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sources(note) => note.fmt(f),
+            Self::Module(note) => note.fmt(f),
+            Self::UsingKey { key, tensors, left_out } => {
+                write!(f, "using key `{key}` ({} tensors)", grouped(*tensors))?;
+                for (index, (key, tensors, nbytes)) in left_out.iter().enumerate() {
+                    f.write_str(if index == 0 { "; left out " } else { ", " })?;
+                    write!(f, "{} ({}) ", grouped(*tensors), size(*nbytes))?;
+                    if key.is_empty() {
+                        f.write_str("at the root")?;
+                    } else {
+                        write!(f, "under `{key}`")?;
+                    }
+                }
+                Ok(())
+            }
+            Self::CommonPrefix { prefix } => write!(f, "every name starts with `{prefix}`"),
+            Self::NoForward { model_type } => {
+                let known: Vec<&str> = decoder::architectures().collect();
+                write!(
+                    f,
+                    "no forward for {model_type}: the carton returns its tensors; {} have one",
+                    known.join(", ")
+                )
+            }
+            Self::UnusedBytes { bytes } => {
+                write!(f, "{} of storages are not written, because no tensor uses them", size(*bytes))
+            }
+            Self::NotInStateDict { tensors } => {
+                write!(f, "left out {}, which state_dict() would not return", counted(*tensors, "tensor"))
+            }
+            Self::CodeDropped => {
+                f.write_str("the file's own code is not kept: only its tensors are converted")
+            }
+            Self::Recorded { risk, names } => {
+                const SHOWN: usize = 3;
+                let verb = if names.len() == 1 { "was" } else { "were" };
+                let subject = counted(names.len(), &format!("{} global", risk.name()));
+                let first = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
+                write!(f, "{subject} {verb} recorded, not executed: {first}")?;
+                match names.len().saturating_sub(SHOWN) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::UnknownFields { file, fields } => {
+                let fields: Vec<String> =
+                    fields.iter().map(|field| format!("`{}`", field.escape_debug())).collect();
+                write!(f, "{file}: Carton does not define {}", fields.join(", "))
+            }
+            Self::ValuesKept { values: 0 } => {
+                f.write_str("how the parts of a tensor belong together is kept in misc/checkpoint.json")
+            }
+            Self::ValuesKept { values } => {
+                let verb = if *values == 1 { "is" } else { "are" };
+                write!(f, "{} {verb} kept in misc/checkpoint.json", counted(*values, "value"))
+            }
+        }
+    }
+}
+
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A number of things, such as `1 tensor` and `2 tensors`.
+pub fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A number of bytes with a decimal unit, such as `16.1 GB`.
+pub fn size(bytes: u64) -> String {
+    scaled(bytes, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"], 1)
+}
+
+/// A count with the words of the field, such as `8.03 B`.
+pub fn count(n: u64) -> String {
+    scaled(n, &["", " K", " M", " B", " T", " Q"], 2)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn scaled(n: u64, units: &[&str], digits: usize) -> String {
+    let mut value = n as f64;
+    let mut units = units.iter();
+    let mut unit = units.next().copied().unwrap_or_default();
+    if n < 1000 {
+        return format!("{n}{unit}");
+    }
+    // 999.95 would be printed as 1000.0.
+    while value >= 999.95 {
+        let Some(next) = units.next() else { break };
+        value /= 1000.0;
+        unit = next;
+    }
+    format!("{value:.digits$}{unit}")
+}
+
+/// A number with separated thousands, such as `1,372`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && digits.len().saturating_sub(index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_separated() {
+        assert_eq!(grouped(686), "686");
+        assert_eq!(grouped(1372), "1,372");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn numbers_have_units() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(999), "999 B");
+        assert_eq!(size(999_999), "1.0 MB");
+        assert_eq!(size(140_300_000_000), "140.3 GB");
+        assert_eq!(count(8_030_261_248), "8.03 B");
+        assert_eq!(count(291), "291");
+        assert_eq!(size(u64::MAX), "18.4 EB");
+    }
+}

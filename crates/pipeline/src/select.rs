@@ -1,0 +1,237 @@
+//! Which of a checkpoint's tensors are converted, and under which names.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use tensor::{StorageId, Tensor};
+use torch_import::{Checkpoint, Compound, CompoundKind, Content, Item};
+
+use crate::{Error, InvalidOption, Note, Result};
+
+/// Keys under which training scripts keep the weights, next to what else they save.
+const WEIGHTS: &[&str] = &["state_dict", "model_state_dict", "model", "module", "ema"];
+/// What wrappers put before every name.
+const WRAPPERS: &[&str] = &["module.", "_orig_mod."];
+/// The most keys that an error names.
+const SHOWN: usize = 8;
+
+/// Which tensors, under which names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only what is under this key, such as `state_dict` or `ema.model`; empty for everything. `None` finds the weights
+    /// automatically.
+    pub key: Option<String>,
+    /// Only tensors whose names match one of these globs; empty for all.
+    pub include: Vec<String>,
+    /// No tensors whose names match one of these globs.
+    pub exclude: Vec<String>,
+    /// What is removed from the start of names.
+    pub strip_prefix: Option<String>,
+}
+
+impl Selection {
+    /// Whether nothing was chosen.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The tensors that a [`Selection`] takes.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// The tensors, with their names in the output.
+    pub tensors: Vec<(String, Tensor)>,
+    /// The compound tensors that some of them are parts of, by name.
+    pub compounds: Vec<(String, Compound)>,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+}
+
+/// The tensors of `checkpoint` that `selection` takes.
+///
+/// # Errors
+/// When a pattern is malformed, nothing is left, or a tensor that is left has no data.
+pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected> {
+    let mut notes = Vec::new();
+    let key = match &selection.key {
+        Some(key) => key.clone(),
+        None => key_of_weights(checkpoint, &mut notes)?.unwrap_or_default(),
+    };
+    let rules = Rules {
+        key,
+        include: globs(&selection.include)?,
+        exclude: globs(&selection.exclude)?,
+        strip: selection.strip_prefix.clone().unwrap_or_default(),
+    };
+    let named = checkpoint.tensors();
+    let mut tensors: Vec<(String, Tensor)> =
+        named.filter_map(|(name, tensor)| Some((rules.name(&name)?, tensor.clone()))).collect();
+    if !rules.strip.is_empty() && !checkpoint.tensors().any(|(name, _)| rules.strips(&name)) {
+        return Err(Error::NoSuchPrefix { prefix: rules.strip });
+    }
+    cut_to_spans(&mut tensors, &mut notes);
+    let named = checkpoint.compounds();
+    let compounds: Vec<(String, Compound)> =
+        named.filter_map(|(name, compound)| Some((rules.name(name)?, compound.clone()))).collect();
+    for (name, compound) in &compounds {
+        if let CompoundKind::Meta { what } = &compound.kind {
+            return Err(Error::NoData { name: name.clone(), what: what.clone() });
+        }
+    }
+    if tensors.is_empty() {
+        return Err(nothing_left(selection, checkpoint));
+    }
+    let is_common = |prefix: &&&str| tensors.iter().all(|(name, _)| name.starts_with(**prefix));
+    if selection.strip_prefix.is_none()
+        && let Some(prefix) = WRAPPERS.iter().find(is_common)
+    {
+        notes.push(Note::CommonPrefix { prefix: (*prefix).to_owned() });
+    }
+    Ok(Selected { tensors, compounds, notes })
+}
+
+/// Storages whose unused ends are larger than this are cut.
+const WORTH_CUTTING: u64 = 4096;
+
+/// A slice keeps its whole storage alive. What no selected tensor uses at the ends of a storage is not written.
+fn cut_to_spans(tensors: &mut [(String, Tensor)], notes: &mut Vec<Note>) {
+    let mut spans: HashMap<StorageId, Range<u64>> = HashMap::new();
+    for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.numel() > 0) {
+        let span = tensor.span();
+        let whole = spans.entry(tensor.storage().id()).or_insert_with(|| span.clone());
+        *whole = whole.start.min(span.start)..whole.end.max(span.end);
+    }
+    let mut parts = HashMap::new();
+    let mut saved = 0_u64;
+    for (_, tensor) in tensors {
+        let storage = tensor.storage();
+        let Some(span) = spans.get(&storage.id()) else { continue };
+        let unused = storage.len().saturating_sub(span.end.saturating_sub(span.start));
+        if unused < WORTH_CUTTING {
+            continue;
+        }
+        let part = parts.entry(storage.id()).or_insert_with(|| {
+            saved = saved.saturating_add(unused);
+            storage.slice(span.clone())
+        });
+        let before = span.start.checked_div(tensor.dtype().size()).unwrap_or_default();
+        // An empty tensor may start anywhere, even after the cut.
+        let start = if tensor.numel() == 0 { before } else { tensor.storage_offset() };
+        let offset = start.saturating_sub(before);
+        let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
+        if let Some(part) = part.clone()
+            && let Ok(cut) = Tensor::new(tensor.dtype(), shape, stride, offset, part)
+        {
+            *tensor = cut;
+        }
+    }
+    if saved > 0 {
+        notes.push(Note::UnusedBytes { bytes: saved });
+    }
+}
+
+fn nothing_left(selection: &Selection, checkpoint: &Checkpoint) -> Error {
+    match &selection.key {
+        _ if checkpoint.tensors().next().is_none() => Error::NoTensors,
+        Some(key) => {
+            let is_tensor = |item: &&Item| !matches!(item.content, Content::Value(_));
+            let keys = checkpoint.items.iter().filter(is_tensor).filter_map(Item::root_key);
+            let mut under: Vec<String> = keys.map(str::to_owned).collect();
+            under.dedup();
+            under.truncate(SHOWN);
+            Error::NothingUnder { key: key.clone(), under }
+        }
+        None => Error::NothingLeft,
+    }
+}
+
+struct Rules {
+    key: String,
+    include: Option<GlobSet>,
+    exclude: Option<GlobSet>,
+    strip: String,
+}
+
+impl Rules {
+    /// The name below the key; `None` when the tensor is not selected.
+    fn below<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let below = match self.key.as_str() {
+            "" => name,
+            key if name == key => "",
+            key => name.strip_prefix(key)?.strip_prefix('.')?,
+        };
+        let kept = self.include.as_ref().is_none_or(|globs| globs.is_match(below))
+            && self.exclude.as_ref().is_none_or(|globs| !globs.is_match(below));
+        kept.then_some(below)
+    }
+
+    /// Whether the name is that of a selected tensor, and begins with the prefix that is removed.
+    fn strips(&self, name: &str) -> bool {
+        self.below(name).is_some_and(|below| below.starts_with(&self.strip))
+    }
+
+    /// The name that a tensor gets; `None` when it is not selected.
+    fn name(&self, name: &str) -> Option<String> {
+        let below = self.below(name)?;
+        let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
+        Some(if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() })
+    }
+}
+
+fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |pattern: &str, error: &globset::Error| InvalidOption::Pattern {
+        pattern: pattern.to_owned(),
+        reason: error.kind().to_string(),
+    };
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(Glob::new(pattern).map_err(|error| wrong(pattern, &error))?);
+    }
+    Ok(Some(set.build().map_err(|error| wrong(&patterns.join(" "), &error))?))
+}
+
+/// The key of the root that holds the weights, when exactly one of the usual ones holds tensors.
+fn key_of_weights(checkpoint: &Checkpoint, notes: &mut Vec<Note>) -> Result<Option<String>> {
+    let mut sizes: Vec<(&str, u64, u64)> = Vec::new();
+    for item in &checkpoint.items {
+        let key = item.root_key().unwrap_or_default();
+        for (_, tensor) in item.tensors() {
+            match sizes.iter_mut().find(|(other, ..)| *other == key) {
+                Some((_, tensors, nbytes)) => {
+                    *tensors = tensors.saturating_add(1);
+                    *nbytes = nbytes.saturating_add(tensor.nbytes());
+                }
+                None => sizes.push((key, 1, tensor.nbytes())),
+            }
+        }
+    }
+    let owned = |(key, tensors, nbytes): (&str, u64, u64)| (key.to_owned(), tensors, nbytes);
+    let (weights, others): (Vec<_>, Vec<_>) = sizes.into_iter().partition(|(key, ..)| WEIGHTS.contains(key));
+    match weights.as_slice() {
+        [] => Ok(None),
+        [(key, tensors, _)] => {
+            let left_out = others.into_iter().map(owned).collect();
+            notes.push(Note::UsingKey { key: (*key).to_owned(), tensors: *tensors, left_out });
+            Ok(Some((*key).to_owned()))
+        }
+        several => Err(Error::SeveralKeys { keys: several.iter().copied().map(owned).collect() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_end_at_dots() {
+        let rules = Rules { key: "a".to_owned(), include: None, exclude: None, strip: "m.".to_owned() };
+        assert_eq!(rules.name("a.m.w").as_deref(), Some("w"));
+        assert_eq!(rules.name("a.w").as_deref(), Some("w"));
+        assert_eq!(rules.name("a").as_deref(), Some("tensor"));
+        assert_eq!(rules.name("ab.w"), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! The library without the command line: inspects a checkpoint, converts it with progress, and cancels a second
+//! conversion. `cargo run --release --example library -- model.pth`
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pipeline::{ConvertOptions, Error, InspectOptions, Note, Observer, Step, convert, inspect};
+
+/// Prints progress and notes, and stops the work once it was asked to.
+#[derive(Default)]
+struct Console {
+    stop: AtomicBool,
+    stop_at_once: bool,
+}
+
+impl Observer for Console {
+    fn progress(&self, step: Step<'_>) {
+        println!("{}: {} of {:?} bytes", step.name, step.done, step.total);
+        self.stop.store(self.stop_at_once, Ordering::Relaxed);
+    }
+
+    fn note(&self, note: &Note) {
+        println!("note: {note}");
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args().nth(1).ok_or("usage: library CHECKPOINT")?;
+    let report = inspect(&InspectOptions::new(&path), &())?;
+    for tensor in &report.tensors {
+        println!("{} {} {:?}", tensor.name, tensor.dtype, tensor.shape);
+    }
+    let mut options = ConvertOptions::new(&path);
+    let report = convert(&options, &Console::default())?;
+    println!("{}: {} tensors, manifest {:?}", report.output, report.tensors, report.manifest_sha256);
+    options.output = Some("cancelled.carton".into());
+    let cancelled = convert(&options, &Console { stop_at_once: true, ..Console::default() });
+    assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
+    assert!(!std::path::Path::new("cancelled.carton").exists(), "a cancelled conversion leaves no output");
+    Ok(())
+}

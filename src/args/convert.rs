@@ -1,0 +1,225 @@
+//! What may be typed after `convert`, which is also what may be typed without a subcommand.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
+use pipeline::{
+    AllowedGlobals, Architecture, ConvertOptions, Fields, Given, ModelOptions, Selection, Torch as Version,
+};
+
+use super::if_exists;
+
+const EXAMPLES: &str = "\
+Examples:
+  torch2carton consolidated.00.pth
+  torch2carton consolidated.0*.pth -o llama.carton
+  torch2carton resnet.pth --name resnet50 --license Apache-2.0 --misc labels.txt
+  torch2carton model.pt -o /models/model.carton --no-clobber
+  torch2carton llama/consolidated.00.pth --n-heads 32 --rope-theta 10000 --norm-eps 1e-5
+  torch2carton --each --resume -o cartons/ a.pth b.pth c.ckpt
+
+A folder stands for the checkpoint at its top level, in one file or in several:
+safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
+A LLaMA in Meta's files with params.json, or a LLaMA, Mistral or Qwen2 in Hugging
+Face's files with config.json, becomes a model: tokens in, logits out. Any other
+checkpoint becomes a module that returns its tensors, and the summary says why.
+The carton keeps these files next to the checkpoint in misc/: params.json,
+config.json, generation_config.json, tokenizer.model, tokenizer*.json,
+special_tokens_map.json, vocab.json, merges.txt, chat_template.jinja, LICENSE*.";
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Convert {
+    /// A checkpoint, its folder, or all of its shards
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The carton to write, or with --each the folder for cartons [default: next to the checkpoint]
+    #[arg(short, long, value_name = "CARTON", value_hint = ValueHint::AnyPath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Fail if the carton exists
+    #[arg(short, long)]
+    pub(crate) no_clobber: bool,
+    /// Report what would be made, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print one JSON object per carton
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Convert each FILE on its own, and go on after a failure
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) each: bool,
+    /// Skip files whose carton exists, is whole and is not older
+    #[arg(long, requires = "each", conflicts_with = "no_clobber")]
+    pub(crate) resume: bool,
+    /// Convert one shard of a checkpoint alone
+    #[arg(long)]
+    pub(crate) single: bool,
+    /// The model's name [default: the file's stem, or its folder for names like model.pt]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The model's description, in Markdown
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// A description of at most 100 characters
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) short_description: Option<String>,
+    /// The model's license, as an SPDX expression if there is one
+    #[arg(long, value_name = "SPDX")]
+    pub(crate) license: Option<String>,
+    /// URL of the repository that packs the model
+    #[arg(long, value_name = "URL")]
+    pub(crate) repository: Option<String>,
+    /// URL of the model's home page
+    #[arg(long, value_name = "URL")]
+    pub(crate) homepage: Option<String>,
+    /// A file to keep in misc/; repeatable
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) misc: Vec<PathBuf>,
+    /// The PyTorch that the carton requires: Carton's own, or the newest, which loads uint16 and wider, float8 and
+    /// float4
+    #[arg(long, value_name = "VERSION", default_value = "carton")]
+    pub(crate) torch: Torch,
+    /// Convert a file whose pickle names globals that can run code, such as os.system; they are not executed
+    #[arg(long)]
+    pub(crate) allow_dangerous: bool,
+    /// Reject a file whose pickle names a global that is not known
+    #[arg(long, conflicts_with = "allow_dangerous")]
+    pub(crate) deny_unknown: bool,
+    /// Fields for carton.toml; options override them
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Omit misc/checkpoint.json, which keeps the values that are not tensors
+    #[arg(long)]
+    pub(crate) no_values: bool,
+    #[command(flatten)]
+    pub(crate) model: Model,
+    #[command(flatten)]
+    pub(crate) select: Select,
+}
+
+impl Convert {
+    /// What the library is asked to do.
+    pub(crate) fn options(&self) -> ConvertOptions {
+        let given = Given {
+            n_heads: self.model.n_heads,
+            rope_theta: self.model.rope_theta,
+            rope_factor: self.model.rope_factor,
+            norm_eps: self.model.norm_eps,
+        };
+        ConvertOptions {
+            inputs: self.files.clone(),
+            output: self.output.clone(),
+            if_exists: if_exists(self.no_clobber),
+            single: self.single,
+            fields: Fields {
+                name: self.name.clone(),
+                description: self.description.clone(),
+                short_description: self.short_description.clone(),
+                license: self.license.clone(),
+                repository: self.repository.clone(),
+                homepage: self.homepage.clone(),
+            },
+            config: self.config.clone(),
+            misc: self.misc.clone(),
+            keep_values: !self.no_values,
+            torch: match self.torch {
+                Torch::Carton => Version::Carton,
+                Torch::Newest => Version::Newest,
+            },
+            globals: match (self.allow_dangerous, self.deny_unknown) {
+                (true, _) => AllowedGlobals::All,
+                (_, true) => AllowedGlobals::Known,
+                _ => AllowedGlobals::NotDangerous,
+            },
+            model: ModelOptions {
+                architecture: self.model.arch.clone(),
+                given,
+                keep_extra: self.model.keep_extra,
+                require_model: self.model.require_model,
+            },
+            selection: self.select.selection(),
+            dry_run: self.dry_run,
+        }
+    }
+}
+
+/// What the module is, and what is known about the model besides its documents.
+#[derive(Args, Debug)]
+pub(crate) struct Model {
+    /// What to make: a model of this architecture, or a module that returns its weights; auto decides by params.json,
+    /// config.json and the tensors' names
+    #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = architecture())]
+    pub(crate) arch: Architecture,
+    /// Fail unless the carton is a model that runs
+    #[arg(long)]
+    pub(crate) require_model: bool,
+    /// Number of query heads, if params.json or config.json omits it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) n_heads: Option<u64>,
+    /// RoPE base (theta), if the document omits it: 10000 in Llama 1 and 2, 500000 in Llama 3
+    #[arg(long, value_name = "BASE", value_parser = positive)]
+    pub(crate) rope_theta: Option<f64>,
+    /// RoPE scaling factor, if the document omits it: 8 in Llama 3.1, 32 in Llama 3.2
+    #[arg(long, value_name = "FACTOR", value_parser = positive)]
+    pub(crate) rope_factor: Option<f64>,
+    /// Epsilon of the norms, if the document omits it, such as 1e-5
+    #[arg(long, value_name = "EPS", value_parser = positive)]
+    pub(crate) norm_eps: Option<f64>,
+    /// Keep tensors that the architecture does not use
+    #[arg(long)]
+    pub(crate) keep_extra: bool,
+}
+
+fn architecture() -> impl TypedValueParser<Value = Architecture> {
+    let names = ["auto"].into_iter().chain(pipeline::architectures()).chain(["weights"]);
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "auto" => Architecture::Auto,
+        "weights" => Architecture::Weights,
+        _ => Architecture::Named(name),
+    })
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+/// `--torch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Torch {
+    /// 2.0, which Carton's runner has
+    Carton,
+    /// 2.15 or newer; no runner of Carton has it yet
+    Newest,
+}
+
+/// Which tensors, under which names.
+#[derive(Args, Debug)]
+pub(crate) struct Select {
+    /// Use what is under this key, such as `state_dict` or `ema.model`; '' uses everything
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// Use only tensors whose names match; repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) include: Vec<String>,
+    /// Leave out tensors whose names match; repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Remove this from the start of names, such as `module.`
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) strip_prefix: Option<String>,
+}
+
+impl Select {
+    /// What the library is asked to select.
+    pub(crate) fn selection(&self) -> Selection {
+        Selection {
+            key: self.key.clone(),
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            strip_prefix: self.strip_prefix.clone(),
+        }
+    }
+}

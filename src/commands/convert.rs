@@ -1,0 +1,156 @@
+//! `torch2carton convert`: a checkpoint becomes a carton.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use decoder::Fact;
+use pipeline::{Architecture, ConvertReport, Converted, Error, PortReport, count, counted, size};
+
+use crate::args::Convert;
+use crate::ui::progress::Progress;
+use crate::ui::shell::quoted;
+use crate::ui::terminal::{self, BOLD, DIM, safe};
+use crate::ui::usage::{Usage, typed};
+use crate::ui::{advice, flags};
+
+pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
+    if args.output.as_deref() == Some(Path::new("-")) {
+        return Err(Usage(
+            "-o -: a carton cannot go to standard output, because its first bytes are known last; name a file"
+                .to_owned(),
+        )
+        .into());
+    }
+    let progress = Progress::new(quiet || args.json);
+    if args.each {
+        return each(args, quiet, &progress);
+    }
+    let report = pipeline::convert(&args.options(), &progress).map_err(|error| advised(error, args))?;
+    progress.clear();
+    print(&report, args.json, quiet)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
+    let options = args.options();
+    if let Some(folder) = &options.output
+        && !args.dry_run
+        && !folder.is_dir()
+    {
+        std::fs::create_dir(folder)
+            .map_err(|error| anyhow!("cannot create {}: {error}", folder.display()))?;
+    }
+    let report = pipeline::convert_each(&options, args.resume, progress, &mut |result| {
+        progress.clear();
+        match result {
+            Converted::Done(report) => print(&report, args.json, quiet).map_err(Error::Output)?,
+            Converted::Skipped { input, output } => {
+                if !quiet {
+                    terminal::note(format!("{} is skipped: {} is whole", input.display(), output.display()));
+                }
+            }
+            Converted::Failed { error, .. } => terminal::error(&advised(error, args)),
+        }
+        Ok(())
+    })?;
+    if !quiet {
+        let skipped = if args.resume { format!(", {} skipped", report.skipped) } else { String::new() };
+        let mut err = anstream::stderr().lock();
+        writeln!(err, "{BOLD}{} converted{skipped}, {} failed{BOLD:#}", report.converted, report.failed)?;
+    }
+    Ok(if report.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The error, with a command that repeats what was typed and has room for what is missing.
+fn advised(error: Error, args: &Convert) -> anyhow::Error {
+    let missing = match &error {
+        Error::Model { root, reason: decoder::Error::MissingFacts { facts, .. }, .. } => Some((root, facts)),
+        _ => None,
+    };
+    let Some((root, facts)) = missing else { return error.into() };
+    const KNOWN: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
+    let known = if *facts == [Fact::Heads] { "" } else { KNOWN };
+    let command = format!("{} {}{}", typed(), quoted(root), numbers(args, facts));
+    anyhow!("{error}; run `{command}`{known}; {}", advice::WEIGHTS)
+}
+
+/// The flags that were used, and those that give `facts`, with words instead of numbers: a guess that fits the
+/// shapes would make a wrong model.
+fn numbers(args: &Convert, facts: &[Fact]) -> String {
+    let arch = match &args.model.arch {
+        Architecture::Named(name) => format!(" --arch {name}"),
+        Architecture::Auto | Architecture::Weights => String::new(),
+    };
+    let word = |fact| match fact {
+        Fact::Heads => "N",
+        Fact::RopeTheta => "BASE",
+        Fact::RopeFactor => "FACTOR",
+        Fact::NormEps => "EPS",
+    };
+    let numbers = args.options().model.given.numbers().into_iter().filter_map(|(fact, number)| {
+        let missing = || facts.contains(&fact).then(|| word(fact).to_owned());
+        Some(format!(" {} {}", flags::option(fact), number.or_else(missing)?))
+    });
+    let keep = if args.model.keep_extra { " --keep-extra" } else { "" };
+    format!("{arch}{}{keep}", numbers.collect::<String>())
+}
+
+fn print(report: &ConvertReport, json: bool, quiet: bool) -> io::Result<()> {
+    if json {
+        return super::json(&mut io::stdout().lock(), report);
+    }
+    if quiet {
+        return Ok(());
+    }
+    report.notes.iter().for_each(|note| terminal::note(advice::note(note, &report.file)));
+    summary(report)
+}
+
+/// What was made, how large it is, and how fast that was.
+fn summary(report: &ConvertReport) -> io::Result<()> {
+    let seconds = report.seconds;
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let speed = report.nbytes as f64 / 1e9 / seconds.max(1e-9);
+    let mut misc = if report.misc.is_empty() { "nothing".to_owned() } else { report.misc.join(", ") };
+    if report.is_model() && !report.has_tokenizer {
+        misc.push_str("; no tokenizer found (add one with --misc FILE)");
+    }
+    let why = report.why_weights.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let module = format!("{}{why}", report.module);
+    let module = match report.inputs.as_slice() {
+        [] => format!("{module}: returns {}", ports(&report.outputs)),
+        inputs => format!("{module}: {} -> {}", ports(inputs), ports(&report.outputs)),
+    };
+    let (tensors, parameters) = (counted(report.tensors, "tensor"), report.totals.parameters);
+    let parameters =
+        if parameters == 1 { "1 parameter".to_owned() } else { format!("{} parameters", count(parameters)) };
+    let size = if report.written {
+        format!("{} in {seconds:.2} s, {speed:.2} GB/s", size(report.nbytes))
+    } else {
+        format!("{}; nothing was written (--dry-run)", size(report.nbytes))
+    };
+    let mut err = anstream::stderr().lock();
+    writeln!(err, "{BOLD}{}{BOLD:#}", safe(&report.output))?;
+    let fields = [
+        ("module", Some(module)),
+        ("holds", Some(format!("{tensors}, {parameters}"))),
+        ("size", Some(size)),
+        ("misc", Some(misc)),
+        ("manifest", report.manifest_sha256.clone()),
+    ];
+    for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
+        writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", safe(value))?;
+    }
+    Ok(())
+}
+
+/// The names of the required ports, or how many there are.
+fn ports(ports: &[PortReport]) -> String {
+    let names = ports.iter().filter(|port| !port.optional).map(|port| port.name.as_str());
+    match names.collect::<Vec<_>>() {
+        many if many.len() > 4 => format!("{} tensors", many.len()),
+        few => few.join(", "),
+    }
+}

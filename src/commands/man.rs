@@ -1,0 +1,38 @@
+//! `torch2carton man`: the manual page.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use crate::args::Cli;
+
+/// Prints one page: the program, and a section for each subcommand with its options and examples.
+pub(crate) fn man() -> Result<ExitCode> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut page = Vec::new();
+    Man::new(command.clone()).render(&mut page)?;
+    for subcommand in command.get_subcommands() {
+        section(subcommand, &mut page)?;
+    }
+    super::written(&page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn section(command: &Command, page: &mut Vec<u8>) -> Result<()> {
+    writeln!(page, ".SH {}", command.get_name().to_uppercase())?;
+    let man = Man::new(command.clone());
+    let mut sections = Vec::new();
+    man.render_description_section(&mut sections)?;
+    man.render_options_section(&mut sections)?;
+    man.render_extra_section(&mut sections)?;
+    // Sections of a page cannot be nested; below a subcommand they are subsections.
+    let text = String::from_utf8_lossy(&sections).replace("\n.SH ", "\n.SS ");
+    page.extend_from_slice(
+        text.strip_prefix(".SH ").map_or(text.clone(), |rest| format!(".SS {rest}")).as_bytes(),
+    );
+    Ok(())
+}

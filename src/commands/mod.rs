@@ -1,0 +1,43 @@
+//! The subcommands: each calls a library and prints its report. A successful command returns its exit status.
+
+mod completions;
+mod convert;
+mod inspect;
+mod inspect_carton;
+mod man;
+mod pack;
+mod resolve;
+mod scan;
+mod shrink;
+mod trace;
+mod unpack;
+mod verify;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+pub(crate) use completions::completions;
+pub(crate) use convert::convert;
+pub(crate) use inspect::inspect;
+pub(crate) use man::man;
+pub(crate) use pack::pack;
+pub(crate) use resolve::resolve;
+pub(crate) use scan::scan;
+pub(crate) use shrink::shrink;
+pub(crate) use trace::trace;
+pub(crate) use unpack::unpack;
+pub(crate) use verify::verify;
+
+/// Writes bytes to standard output at once.
+fn written(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// Prints a report as one JSON object on a line.
+fn json(out: &mut dyn Write, report: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, report)?;
+    writeln!(out)
+}

@@ -1,0 +1,47 @@
+//! `torch2carton pack`: a folder becomes a carton.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use carton_tools::PackOptions;
+use pipeline::size;
+
+use crate::args::{Compression, Pack, if_exists};
+use crate::ui::carton_advice;
+use crate::ui::progress::Progress;
+use crate::ui::terminal::{self, BOLD, DIM, safe};
+use crate::ui::usage::Usage;
+
+pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
+    let tensor = |pair: &String| match pair.split_once('=') {
+        Some((name, file)) if !name.is_empty() => Ok((name.to_owned(), PathBuf::from(file))),
+        _ => Err(Usage(format!("--tensor {pair}: expected NAME=FILE.npy"))),
+    };
+    let options = PackOptions {
+        folder: args.directory.clone(),
+        output: args.output.clone(),
+        if_exists: if_exists(args.no_clobber),
+        compression: match args.compression {
+            Compression::Auto => carton_tools::Compression::Auto,
+            Compression::Stored => carton_tools::Compression::Stored,
+            Compression::Deflate => carton_tools::Compression::Deflate,
+            Compression::Zstd => carton_tools::Compression::Zstd,
+        },
+        tensors: args.tensor.iter().map(tensor).collect::<Result<_, _>>()?,
+    };
+    let progress = Progress::new(quiet);
+    let report = carton_tools::pack(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        let mut err = anstream::stderr().lock();
+        writeln!(err, "{BOLD}{}{BOLD:#}", safe(&report.output))?;
+        let holds = format!("{} files, {}", report.files, size(report.nbytes));
+        for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {
+            writeln!(err, "  {DIM}{label:<10}{DIM:#}{value}")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,36 @@
+//! `torch2carton resolve`: the files that a carton leaves out come back into it.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use carton_tools::ResolveOptions;
+use pipeline::size;
+
+use crate::args::{Resolve, if_exists};
+use crate::ui::carton_advice;
+use crate::ui::progress::Progress;
+use crate::ui::terminal::{self, safe};
+
+pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
+    let options = ResolveOptions {
+        file: args.file.clone(),
+        output: args.output.clone(),
+        if_exists: if_exists(args.no_clobber),
+        cache: args.cache.clone(),
+        allow_http: args.allow_http,
+        max_size: args.max_size,
+        timeout: Duration::from_secs(args.timeout),
+    };
+    let progress = Progress::new(quiet);
+    let report = carton_tools::resolve(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        let mut err = anstream::stderr().lock();
+        let output = safe(&report.output);
+        writeln!(err, "{output}: {}, {} files fetched", size(report.nbytes), report.fetched_files)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,39 @@
+//! `torch2carton shrink`: files move out of a carton into a folder that many cartons share.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use carton_tools::ShrinkOptions;
+use pipeline::size;
+
+use crate::args::{Shrink, if_exists};
+use crate::ui::progress::Progress;
+use crate::ui::terminal::safe;
+
+pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
+    let options = ShrinkOptions {
+        file: args.file.clone(),
+        output: args.output.clone(),
+        if_exists: if_exists(args.no_clobber),
+        base: args.base.clone(),
+        blobs: args.blobs.clone(),
+        min_size: args.min_size,
+    };
+    let progress = Progress::new(quiet);
+    let report = carton_tools::shrink(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        let mut err = anstream::stderr().lock();
+        writeln!(
+            err,
+            "{}: {}; {} files, {} are in {}",
+            safe(&report.output),
+            size(report.nbytes),
+            report.moved_files,
+            size(report.moved_nbytes),
+            safe(&report.blobs)
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,27 @@
+//! `torch2carton unpack`: the files of a carton in a folder.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use carton_tools::UnpackOptions;
+use pipeline::size;
+
+use crate::args::Unpack;
+use crate::ui::carton_advice;
+use crate::ui::progress::Progress;
+use crate::ui::terminal::{self, safe};
+
+pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
+    let options =
+        UnpackOptions { file: args.file.clone(), output: args.directory.clone(), force: args.force };
+    let progress = Progress::new(quiet);
+    let report = carton_tools::unpack(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        let mut err = anstream::stderr().lock();
+        writeln!(err, "{}: {} files, {}", safe(&report.output), report.files, size(report.nbytes))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

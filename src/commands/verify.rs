@@ -1,0 +1,55 @@
+//! `torch2carton verify`: every hash, every checksum, every rule; optionally every tensor's bits.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use carton_tools::VerifyOptions;
+use pipeline::{problems, size};
+
+use crate::args::Verify;
+use crate::ui::carton_advice;
+use crate::ui::progress::Progress;
+use crate::ui::terminal::{self, safe};
+use crate::ui::usage::Usage;
+
+pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
+    let selection = args.select.selection();
+    if args.against.is_empty() && !selection.is_empty() {
+        let text = "--key, --include, --exclude and --strip-prefix are about the checkpoint of --against";
+        return Err(Usage(text.to_owned()).into());
+    }
+    let options = VerifyOptions {
+        file: args.file.clone(),
+        against: args.against.clone(),
+        single: args.single,
+        selection,
+    };
+    let progress = Progress::new(quiet || args.json);
+    let report = carton_tools::verify(&options, &progress)?;
+    progress.clear();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.json {
+        super::json(&mut out, &report)?;
+    } else {
+        for finding in &report.findings {
+            writeln!(out, "{}", safe(&finding.what))?;
+        }
+    }
+    out.flush()?;
+    if !report.ok {
+        bail!("{}: {}", report.file, problems(report.findings.len()));
+    }
+    if !quiet && !args.json {
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        let hashes =
+            if report.manifest_sha256.is_some() { "all hashes match" } else { "no hashes to compare" };
+        let tensors = report.tensors_compared;
+        let tensors =
+            tensors.map_or_else(String::new, |count| format!(", {count} tensors are equal bit for bit"));
+        let mut err = anstream::stderr().lock();
+        let (file, files, nbytes) = (safe(&report.file), report.files, size(report.bytes));
+        writeln!(err, "{file}: {files} files, {nbytes}, {hashes}{tensors}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

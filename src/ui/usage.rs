@@ -1,0 +1,126 @@
+//! Mistakes in what was typed, and what was meant.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::terminal;
+use crate::args::subcommands;
+
+const PROGRAM: &str = "torch2carton";
+
+/// A mistake in what was typed: exit status 2.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Words that people try, and what does that here.
+const WISHES: &[(&[&str], &str)] = &[
+    (
+        &["list", "ls", "info", "show", "cat", "dump", "summary"],
+        "`torch2carton inspect FILE` lists what is in it",
+    ),
+    (&["diff", "compare", "cmp"], "`torch2carton verify CARTON --against FILE` compares tensors"),
+    (
+        &["check", "validate", "test"],
+        "`torch2carton verify CARTON` checks a carton, `torch2carton scan FILE` a pickle",
+    ),
+    (&["merge", "join", "consolidate"], "`torch2carton DIR` merges the shards in a folder"),
+    (&["extract", "unzip"], "`torch2carton unpack CARTON` writes its files"),
+    (&["create", "zip", "build"], "`torch2carton pack DIR` makes a carton from a folder"),
+    (&["run", "infer", "predict", "serve", "chat", "generate"], "Carton's own clients load and run a carton"),
+    (&["download", "fetch", "pull", "get"], "`torch2carton resolve CARTON` fetches what a carton leaves out"),
+    (
+        &["quantize", "cast", "prune", "split"],
+        "tensors are converted as they are: change them in PyTorch first",
+    ),
+    (&["completion"], "`torch2carton completions SHELL` prints a completion script"),
+];
+
+thread_local! {
+    /// The program and the subcommand as they were typed.
+    static TYPED: RefCell<String> = RefCell::new(PROGRAM.to_owned());
+}
+
+/// The program and the subcommand as they were typed, for commands in advice.
+pub(crate) fn typed() -> String {
+    TYPED.with_borrow(Clone::clone)
+}
+
+/// Remembers which subcommand was typed; `None` for the default one.
+pub(crate) fn remember(subcommand: Option<&str>) {
+    let text = subcommand.map_or_else(|| PROGRAM.to_owned(), |name| format!("{PROGRAM} {name}"));
+    TYPED.set(text);
+}
+
+/// Refuses a word that is neither a subcommand nor a path.
+pub(crate) fn check_word(word: &OsString) -> Result<(), Usage> {
+    /// The Jaro-Winkler similarity of a typing mistake.
+    const SIMILAR: f64 = 0.8;
+    let (path, text) = (Path::new(word), word.to_string_lossy());
+    let is_word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+    if !is_word || text.starts_with('-') || path.exists() || path.is_symlink() {
+        return Ok(());
+    }
+    let names = subcommands();
+    let lower = text.to_lowercase();
+    let wish = WISHES.iter().find(|(words, _)| words.contains(&lower.as_str()));
+    let scored = names.iter().map(|name| (strsim::jaro_winkler(&lower, name), name));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score >= SIMILAR);
+    let hint = match (wish, best) {
+        (Some((_, hint)), _) => format!("; {hint}"),
+        (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`?"),
+        (None, None) => String::new(),
+    };
+    Err(Usage(format!(
+        "no command `{text}`, and no file of that name; commands are {}{hint}",
+        names.join(", ")
+    )))
+}
+
+/// Prints what is wrong with the arguments, or the help that was asked for.
+pub(crate) fn report(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe is how `head` ends.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+        }
+        ErrorKind::UnknownArgument => terminal::error(&anyhow::Error::new(Usage(unknown_option(error)))),
+        _ => {
+            // Without the tip to write `-- --option`, which is never what was meant.
+            let text = error.render().to_string();
+            let lines = text.lines().filter(|line| !line.contains("as a value, use"));
+            let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
+            let text = text.trim_start_matches("error: ").trim_end();
+            terminal::plain_error(text);
+        }
+    }
+    ExitCode::from(2)
+}
+
+fn unknown_option(error: &clap::Error) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let option = text(ContextKind::InvalidArg).unwrap_or_default();
+    let meant =
+        text(ContextKind::SuggestedArg).map_or_else(String::new, |arg| format!("; did you mean `{arg}`?"));
+    let typed = typed();
+    let command = if typed == PROGRAM { format!("{PROGRAM} convert") } else { typed };
+    format!("no option `{option}` for `{command}`{meant}; `{command} --help` lists them")
+}
