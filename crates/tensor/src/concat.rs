@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use mapped::{Sink, WINDOW, Window};
 
-use crate::{Error, Storage, Tensor};
+use crate::{Error, Storage, Tensor, contiguous_strides};
 
 /// See [`Storage::concat`].
 #[derive(Debug)]
@@ -193,16 +193,7 @@ impl Tensor {
     pub fn concat(dim: usize, parts: &[Tensor]) -> Result<Self, Error> {
         let dtype = parts.first().map_or(crate::Dtype::UInt8, Tensor::dtype);
         let (storage, shape) = Storage::concat(dim, parts)?;
-        let mut stride: Vec<u64> = shape
-            .iter()
-            .rev()
-            .scan(1_u64, |next, size| {
-                let stride = *next;
-                *next = next.saturating_mul((*size).max(1));
-                Some(stride)
-            })
-            .collect();
-        stride.reverse();
+        let stride = contiguous_strides(&shape);
         Self::new(dtype, shape, stride, 0, storage)
     }
 

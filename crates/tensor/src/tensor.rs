@@ -176,19 +176,21 @@ impl Tensor {
     }
 }
 
-/// The strides, in elements, of a tensor of this shape whose elements lie in C order without gaps.
+/// The strides, in elements, of a tensor of this shape whose elements are stored in C order without gaps.
 ///
-/// The last dimension has stride 1. A stride that does not fit 64 bits is `u64::MAX`, which [`Tensor::new`] rejects.
+/// The last dimension has stride 1. A dimension of size 0 counts as one of size 1, as in PyTorch. A stride that does not
+/// fit 64 bits is `u64::MAX`, which [`Tensor::new`] rejects.
 ///
 /// ```
 /// assert_eq!(tensor::contiguous_strides(&[2, 3, 4]), [12, 4, 1]);
+/// assert_eq!(tensor::contiguous_strides(&[2, 0, 3]), [3, 3, 1]);
 /// ```
 pub fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
     let mut strides = vec![0; shape.len()];
     let mut step = 1_u64;
     for (stride, size) in strides.iter_mut().zip(shape).rev() {
         *stride = step;
-        step = step.saturating_mul(*size);
+        step = step.saturating_mul((*size).max(1));
     }
     strides
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use mapped::MappedFile;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use tensor::{Dtype, Storage, Tensor};
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use super::inflate::Inflated;
 use super::{Bytes, Contents, Format};
@@ -59,18 +59,7 @@ impl View {
         // `open` compared the range with the file.
         let storage =
             Storage::mapped(file, self.range.clone(), None).unwrap_or_else(|| Storage::owned(Vec::new()));
-        let mut stride: Vec<u64> = self
-            .shape
-            .iter()
-            .rev()
-            .scan(1_u64, |next, size| {
-                let stride = *next;
-                // PyTorch's strides of tensors without elements.
-                *next = next.saturating_mul((*size).max(1));
-                Some(stride)
-            })
-            .collect();
-        stride.reverse();
+        let stride = contiguous_strides(&self.shape);
         Ok(Tensor::new(self.dtype, self.shape.clone(), stride, 0, storage)?)
     }
 }
