@@ -77,7 +77,10 @@ impl std::error::Error for Damaged {}
 
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { record, expected, found, .. } = self;
+        let Self { record, expected, found, tensor, .. } = self;
+        if let Some(tensor) = tensor {
+            write!(f, "tensor `{}`: ", tensor.escape_debug())?;
+        }
         let name = self.file.file_name().unwrap_or(self.file.as_os_str()).display();
         let record = record.escape_debug();
         write!(f, "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} says {expected:08x}")
