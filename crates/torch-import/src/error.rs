@@ -98,6 +98,9 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The header of a safetensors file is damaged.
+    #[error(transparent)]
+    Safetensors(safetensors_format::Error),
     /// The tar archive is damaged or ambiguous.
     #[error("damaged tar archive: {0}")]
     Tar(String),
@@ -295,4 +298,10 @@ pub enum Error {
         /// What the system said.
         reason: io::Error,
     },
+}
+
+impl From<safetensors_format::Error> for Error {
+    fn from(error: safetensors_format::Error) -> Self {
+        if error.is_cut() { Self::Cut { reason: error.to_string() } } else { Self::Safetensors(error) }
+    }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::{Heap, ObjectId, Pickle};
+use safetensors_format::View;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
 
 use inflate::Inflated;
@@ -78,7 +79,7 @@ pub(crate) struct Contents {
     /// The pickles beside the one that holds the root object, and the record of each.
     more_pickles: Vec<(&'static str, Range<usize>)>,
     /// Of a safetensors file: the tensors in the header's order.
-    direct: Vec<(String, safetensors::View)>,
+    direct: Vec<(String, View)>,
     byte_order: ByteOrder,
     notes: Vec<Note>,
 }
@@ -204,9 +205,9 @@ impl Container {
     /// # Errors
     /// None that [`open`](Self::open) has not told already.
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
-        let tensor =
-            |(name, view): &(String, safetensors::View)| Ok((name.clone(), view.tensor(&self.0.file)?));
-        self.0.direct.iter().map(tensor).collect()
+        let named =
+            |(name, view): &(String, View)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
+        self.0.direct.iter().map(named).collect()
     }
 
     /// The tensor that a persistent object of a 0.1 checkpoint stands for.

@@ -1,6 +1,7 @@
 //! What kind of file this is, by its content.
 
 use mapped::MappedFile;
+use safetensors_format::is_safetensors;
 
 use super::{Contents, Format, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
@@ -17,7 +18,7 @@ const FORMATS: &[Readable] = &[
     Readable { format: Format::Zip, recognises: is_zip, open: zip::open },
     Readable { format: Format::Legacy, recognises: legacy::recognises, open: legacy::open },
     Readable { format: Format::Tar, recognises: tar::recognises, open: tar::open },
-    Readable { format: Format::Safetensors, recognises: safetensors::recognises, open: safetensors::open },
+    Readable { format: Format::Safetensors, recognises: is_safetensors, open: safetensors::open },
 ];
 
 /// A file that is recognised and not read.
@@ -135,7 +136,7 @@ pub(crate) fn holds_something(bytes: &[u8]) -> bool {
 /// Whether the pickles of a file follow one another from its first byte, as those of a bare pickle and of
 /// a legacy checkpoint do.
 pub(crate) fn is_in_pieces(bytes: &[u8]) -> bool {
-    let pickle_first = [is_zip, tar::recognises, safetensors::recognises];
+    let pickle_first = [is_zip, tar::recognises, is_safetensors];
     !pickle_first.iter().any(|recognises| recognises(bytes))
 }
 
