@@ -26,6 +26,6 @@ impl Cancelled {
 
     /// Whether the caller is the reason for an error.
     pub fn caused(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+        error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).is_some()
     }
 }

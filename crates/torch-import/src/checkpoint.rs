@@ -59,7 +59,7 @@ pub enum Content {
     /// A strided view of a storage.
     Tensor(Tensor),
     /// A tensor that is made of several, or has no data.
-    Compound(Box<Compound>),
+    Compound(Arc<Compound>),
     /// Anything else: a number, a text, a configuration.
     Value(Value),
 }

@@ -82,14 +82,25 @@ fn channel(rebuilder: &mut Rebuilder<'_>, id: ObjectId, values: ObjectId) -> Res
     let heap = rebuilder.heap;
     let Some(items) = heap.items(values) else { return rebuilder.part(values, id) };
     rebuilder.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
-    let integers: Option<Vec<i64>> = items.iter().map(|item| heap.int(*item)).collect();
-    let floats: Option<Vec<f64>> = items.iter().map(|item| heap.float(*item)).collect();
-    let (dtype, bytes): (Dtype, Vec<u8>) = match (integers, floats) {
-        (Some(integers), _) => (Dtype::Int64, integers.into_iter().flat_map(i64::to_le_bytes).collect()),
-        (None, Some(floats)) => (Dtype::Float64, floats.into_iter().flat_map(f64::to_le_bytes).collect()),
-        (None, None) => return Err(rebuilder.bad(id, "expected numbers to quantize by")),
+    let integers = || items.iter().map(|item| Some(heap.int(*item)?.to_le_bytes()));
+    let floats = || items.iter().map(|item| Some(heap.float(*item)?.to_le_bytes()));
+    let (dtype, bytes) = match gather(integers()) {
+        Some(bytes) => (Dtype::Int64, bytes),
+        None => match gather(floats()) {
+            Some(bytes) => (Dtype::Float64, bytes),
+            None => return Err(rebuilder.bad(id, "expected numbers to quantize by")),
+        },
     };
     Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
+}
+
+/// The bytes of numbers, in no more memory than they need; `None` where one is of another type.
+fn gather(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(numbers.len().saturating_mul(size_of::<u64>()));
+    for number in numbers {
+        bytes.extend(number?);
+    }
+    Some(bytes)
 }
 
 /// `(layout, data)`; `data` ends with the size, and for COO perhaps with whether it is coalesced. In a TorchScript

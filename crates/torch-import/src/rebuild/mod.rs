@@ -9,6 +9,7 @@ mod sharded;
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
@@ -122,8 +123,8 @@ fn is_tensor_class(name: &str) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) enum Rebuilt {
     Strided(Tensor),
-    /// Boxed since it is rare, and large.
-    Compound(Box<Compound>),
+    /// Shared, so that its shape is in memory once however often it is found.
+    Compound(Arc<Compound>),
 }
 
 /// Rebuilds tensors, each once: tensors of one object share it, tensors of one storage key share its
@@ -192,7 +193,7 @@ impl<'h> Rebuilder<'h> {
     ) -> Result<Option<Rebuilt>> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
-        let made = |compound| Some(Rebuilt::Compound(Box::new(compound)));
+        let made = |compound| Some(Rebuilt::Compound(Arc::new(compound)));
         Ok(match function {
             Function::Tensor => strided(self.view(id, args, None, None)?),
             Function::TensorV2 => strided(self.view(id, args, None, args.get(6))?),
@@ -243,7 +244,7 @@ impl<'h> Rebuilder<'h> {
             Function::Sparse => made(compound::sparse(self, id, args)?),
             Function::Quantized => made(compound::quantized(self, id, args)?),
             Function::Nested => made(compound::nested(self, id, args)?),
-            Function::Jagged => Some(Rebuilt::Compound(Box::new(compound::jagged(self, id, args)?))),
+            Function::Jagged => Some(Rebuilt::Compound(Arc::new(compound::jagged(self, id, args)?))),
             Function::Meta => made(compound::meta(self, id, args)?),
             Function::WrapperSubclass => {
                 made(compound::subclass(self, id, args.first().copied(), args, None)?)
@@ -451,7 +452,12 @@ impl<'h> Rebuilder<'h> {
         };
         let items = self.heap.items(list).ok_or_else(|| self.bad(id, &format!("{what} is no tuple")))?;
         self.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
-        items.iter().map(|item| self.number(id, *item, what)).collect()
+        // `collect` would reserve more than is copied.
+        let mut numbers = Vec::with_capacity(items.len());
+        for item in items {
+            numbers.push(self.number(id, *item, what)?);
+        }
+        Ok(numbers)
     }
 
     pub(crate) fn number(&self, id: ObjectId, item: ObjectId, what: &str) -> Result<u64> {
