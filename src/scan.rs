@@ -267,7 +267,7 @@ fn print(
         for (pickle, found) in scan.uses().filter(|(_, found)| found.risk == risk) {
             let at =
                 if pickle.offset > 0 { format!(" from byte {} on", pickle.offset) } else { String::new() };
-            let behind = if found.behind { ", behind the error that ends it" } else { "" };
+            let behind = if found.after_error { ", behind the error that ends it" } else { "" };
             let Use { global, calls, more, .. } = found;
             writeln!(
                 out,
@@ -357,6 +357,6 @@ fn global(found: &Use) -> Json {
         "offset": found.global.offset,
         "calls": calls,
         "more_calls": found.more,
-        "behind_error": found.behind,
+        "behind_error": found.after_error,
     })
 }

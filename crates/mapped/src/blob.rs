@@ -29,7 +29,7 @@ impl Window {
     ///
     /// # Errors
     /// When `range` is not inside the file, or the file became shorter since it was mapped.
-    pub fn of(file: &Arc<MappedFile>, range: Range<usize>) -> io::Result<Self> {
+    pub fn mapped(file: &Arc<MappedFile>, range: Range<usize>) -> io::Result<Self> {
         if file.bytes().get(range.clone()).is_none() {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
         }
@@ -48,7 +48,7 @@ impl Deref for Window {
 
     fn deref(&self) -> &[u8] {
         match &*self.0 {
-            // `Window::of` proved that the range lies inside the file.
+            // `Window::mapped` proved that the range lies inside the file.
             Bytes::Mapped { file, range } => file.bytes().get(range.clone()).unwrap_or_default(),
             Bytes::Owned(bytes) => bytes,
         }
@@ -111,8 +111,8 @@ impl Blob for Arc<MappedFile> {
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let end = self.bytes().len();
-        (0..end)
-            .step_by(WINDOW)
-            .try_for_each(|start| sink.write(Window::of(self, start..start.saturating_add(WINDOW).min(end))?))
+        (0..end).step_by(WINDOW).try_for_each(|start| {
+            sink.write(Window::mapped(self, start..start.saturating_add(WINDOW).min(end))?)
+        })
     }
 }

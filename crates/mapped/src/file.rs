@@ -59,14 +59,14 @@ impl MappedFile {
             let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), what });
         }
-        Self::of(&File::open(path).map_err(io)?, path)
+        Self::from_file(&File::open(path).map_err(io)?, path)
     }
 
     /// Maps an open file, such as an unlinked temporary one; `path` is its name in messages.
     ///
     /// # Errors
     /// When the system refuses the mapping.
-    pub fn of(file: &File, path: &Path) -> Result<Self, Error> {
+    pub fn from_file(file: &File, path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         let len = file.metadata().map_err(io)?.len();
         let map = if len == 0 { None } else { Some(map(file, 0, None).map_err(io)?) };

@@ -301,7 +301,7 @@ impl Storage {
         for start in range.clone().step_by(WINDOW) {
             let part = start..start.saturating_add(WINDOW).min(range.end);
             let window = match &*self.inner {
-                Inner::Mapped { file, range: whole, .. } => Window::of(file, shift(&part, whole.start))?,
+                Inner::Mapped { file, range: whole, .. } => Window::mapped(file, shift(&part, whole.start))?,
                 _ => Window::owned(raw.get(part.clone()).unwrap_or_default().to_vec()),
             };
             if checked.is_some() {
@@ -325,7 +325,7 @@ impl Storage {
 fn add(file: &Arc<MappedFile>, range: Range<usize>, sum: &mut crc32fast::Hasher) -> io::Result<()> {
     for start in range.clone().step_by(WINDOW) {
         let part = start..start.saturating_add(WINDOW).min(range.end);
-        sum.update(&Window::of(file, part)?);
+        sum.update(&Window::mapped(file, part)?);
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
 
 fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
     let args = heap.items(instance.args)?;
-    let dtype = match Function::of(heap, instance)? {
+    let dtype = match Function::called_by(heap, instance)? {
         Function::Wrapper => return Some("Parameter".to_owned()),
         Function::Tensor | Function::TensorV2 | Function::Quantized => {
             StorageRef::read(heap, *args.first()?).ok()?.dtype?.name()
@@ -43,7 +43,7 @@ fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
 /// How many tensors a pickle makes; a parameter is the tensor that it wraps.
 pub fn count_tensors(heap: &Heap<'_>) -> u64 {
     let makes_one = |id: &ObjectId| {
-        let function = heap.instance(*id).and_then(|instance| Function::of(heap, instance));
+        let function = heap.instance(*id).and_then(|instance| Function::called_by(heap, instance));
         function.is_some_and(Function::makes_one)
     };
     heap.ids().filter(makes_one).count() as u64

@@ -144,7 +144,9 @@ impl Checkpoint {
         refuse_duplicates(heap, &found)?;
         let mut items: Vec<Item> = found.into_iter().map(|found| found.item).collect();
         let direct = container.tensors()?;
-        if children::of(heap, pickle.root).is_some_and(|children| children.is_empty()) && !direct.is_empty() {
+        if children::children_of(heap, pickle.root).is_some_and(|children| children.is_empty())
+            && !direct.is_empty()
+        {
             // There is no pickle: the root is an empty dict that stands in.
             items.clear();
         }
@@ -272,7 +274,7 @@ impl Walk<'_> {
             Some(Rebuilt::Strided(tensor)) => self.keep(id, Content::Tensor(tensor))?,
             Some(Rebuilt::Compound(compound)) => self.keep(id, Content::Compound(compound))?,
             None => {
-                let children = children::of(self.heap, id);
+                let children = children::children_of(self.heap, id);
                 // An empty dict or list is a value; a module without parameters is nothing.
                 let is_empty = children.as_ref().is_some_and(Vec::is_empty);
                 if is_empty && self.heap.instance(id).is_some() {
@@ -328,7 +330,8 @@ impl Walk<'_> {
     /// buffers, hooks, the insides of tensor subclasses.
     fn count_left_out(&self) -> usize {
         let missed = |id: &ObjectId| {
-            let function = self.heap.instance(*id).and_then(|instance| Function::of(self.heap, instance));
+            let function =
+                self.heap.instance(*id).and_then(|instance| Function::called_by(self.heap, instance));
             function.is_some_and(Function::makes_one) && !self.rebuilder.is_done(*id)
         };
         self.heap.ids().filter(missed).count()

@@ -21,7 +21,7 @@ pub(crate) enum Step {
 type Children = Vec<(Step, ObjectId)>;
 
 /// What a container holds, in order; `None` for what is no container.
-pub(crate) fn of(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
+pub(crate) fn children_of(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
     match heap.get(id) {
         Object::Dict(_) => Some(last_of_each_key(heap, heap.entries(id)?.iter().copied())),
         Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) => {
@@ -46,7 +46,7 @@ fn instance_children(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
             Some(dict_instance(heap, instance))
         }
         // A TorchScript list or dict with its type beside it.
-        Some(("torch.jit._pickle", _)) => of(heap, *args.first()?),
+        Some(("torch.jit._pickle", _)) => children_of(heap, *args.first()?),
         // Text, bytes, enums and the like: a call that says all in its arguments.
         Some(("_codecs" | "torch" | "pathlib" | "numpy" | "builtins" | "__builtin__", _)) => None,
         _ => {
@@ -95,7 +95,7 @@ fn module(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
         found.map(|(_, value)| *value)
     };
     let entries = |name: &str| -> Vec<(Step, ObjectId)> {
-        let children = attribute(name).and_then(|dict| of_dict(heap, dict)).unwrap_or_default();
+        let children = attribute(name).and_then(|dict| dict_children(heap, dict)).unwrap_or_default();
         // What is registered and not set is `None`.
         children.into_iter().filter(|(_, value)| !heap.is_none(*value)).collect()
     };
@@ -118,9 +118,9 @@ fn module(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
 }
 
 /// A dict, or a call that makes one.
-fn of_dict(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
+fn dict_children(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
     match heap.get(id) {
-        Object::Dict(_) => of(heap, id),
+        Object::Dict(_) => children_of(heap, id),
         Object::Instance(instance) => Some(dict_instance(heap, instance)),
         _ => None,
     }
@@ -140,7 +140,7 @@ fn last_of_each_key(heap: &Heap<'_>, entries: impl Iterator<Item = (ObjectId, Ob
     let mut places: HashMap<Key<'_>, usize> = HashMap::with_capacity(room);
     let mut children: Children = Vec::with_capacity(room);
     for (key, value) in entries {
-        let place = *places.entry(Key::of(heap, key)).or_insert(children.len());
+        let place = *places.entry(Key::new(heap, key)).or_insert(children.len());
         match children.get_mut(place) {
             Some(child) => child.1 = value,
             None => children.push((Step::Key(key), value)),
@@ -156,7 +156,7 @@ mod tests {
     /// The names of what the root of a pickle holds.
     fn names(bytes: &[u8]) -> Vec<String> {
         let pickle = pickle_vm::load(bytes).expect("CPython wrote it");
-        let children = of(&pickle.heap, pickle.root).unwrap_or_default();
+        let children = children_of(&pickle.heap, pickle.root).unwrap_or_default();
         let name = |(step, _): &(Step, ObjectId)| match step {
             Step::Key(key) => key::part(&pickle.heap, *key).into_owned(),
             Step::Index(index) => index.to_string(),

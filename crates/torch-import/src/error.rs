@@ -167,30 +167,30 @@ pub enum Error {
     #[error("cannot inflate into a temporary file: {0}")]
     Spill(io::Error),
     /// There are fewer files than the tensors were split into.
-    #[error("{file} is missing: `{tensor}` was split into {of} shards, {found} are here")]
+    #[error("{file} is missing: `{tensor}` was split into {shards} shards, {found} are here")]
     MissingShard {
         /// The first file that is not there.
         file: String,
         /// The tensor that tells.
         tensor: String,
         /// How many shards there should be.
-        of: u64,
+        shards: u64,
         /// How many there are.
         found: u64,
     },
     /// There are more files than the tensors were split into.
-    #[error("{file} is one shard too many: `{tensor}` was split into {of}")]
+    #[error("{file} is one shard too many: `{tensor}` was split into {shards}")]
     ExtraShard {
         /// The first file that should not be there.
         file: String,
         /// The tensor that tells.
         tensor: String,
         /// How many shards there should be.
-        of: u64,
+        shards: u64,
     },
     /// One file lacks a tensor that another one has.
     #[error("{file} has no tensor `{}`, which {other} has", tensor.escape_debug())]
-    LacksTensor {
+    MissingTensor {
         /// The file without it.
         file: String,
         /// The tensor.
@@ -223,24 +223,24 @@ pub enum Error {
         other: String,
     },
     /// A shape is none that a split of the model's sizes gives.
-    #[error("tensor `{}` is {shape:?} in each of {of} shards: {reason}", tensor.escape_debug())]
+    #[error("tensor `{}` is {shape:?} in each of {shards} shards: {reason}", tensor.escape_debug())]
     WrongSplit {
         /// The tensor.
         tensor: String,
         /// The shape of each part, in elements.
         shape: Vec<u64>,
         /// The number of shards.
-        of: u64,
+        shards: u64,
         /// What it should be.
         reason: String,
     },
     /// A tensor of another architecture.
-    #[error("tensor `{}` is none of LLaMA's, and nothing says how it was split over {of} shards", tensor.escape_debug())]
+    #[error("tensor `{}` is none of LLaMA's, and nothing says how it was split over {shards} shards", tensor.escape_debug())]
     UnknownSplit {
         /// The tensor.
         tensor: String,
         /// The number of shards.
-        of: u64,
+        shards: u64,
     },
     /// Two files of a set hold tensors of one name.
     #[error("{first} and {second} both hold a tensor `{}`", tensor.escape_debug())]

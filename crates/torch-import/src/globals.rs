@@ -27,8 +27,8 @@ impl Global {
     pub(crate) fn new(module: &str, name: &str, offset: u64, uses: Uses) -> Self {
         let risk = match (module, name) {
             names if is_getattr(names) && uses.getattr_names_classes => Risk::Known,
-            LOADS if !uses.loads_are_told => Risk::Dangerous,
-            _ => Risk::of(module, name),
+            LOADS if !uses.loads_are_readable => Risk::Dangerous,
+            _ => Risk::from_names(module, name),
         };
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
     }
@@ -36,7 +36,7 @@ impl Global {
     /// All globals of a pickle, each once, in the order in which it first names them.
     pub(crate) fn all(heap: &Heap<'_>) -> Vec<Self> {
         let mut seen = HashSet::new();
-        let uses = Uses::of(heap);
+        let uses = Uses::in_heap(heap);
         heap.ids()
             .filter_map(|id| Some((heap.global(id)?, heap.offset(id))))
             .filter(|(names, _)| seen.insert(*names))
@@ -65,25 +65,25 @@ pub(crate) struct Uses {
     /// the program's own have such places. All other uses are a way to anything.
     getattr_names_classes: bool,
     /// Whether all that is loaded from bytes are bytes of the pickle, which can be looked into.
-    loads_are_told: bool,
+    loads_are_readable: bool,
 }
 
 impl Uses {
-    pub(crate) fn of(heap: &Heap<'_>) -> Self {
+    pub(crate) fn in_heap(heap: &Heap<'_>) -> Self {
         let names_class = |instance: &Instance| {
             let &[outer, inner] = heap.items(instance.args).unwrap_or_default() else { return false };
             let (Some((module, name)), Some(inner)) = (heap.global(outer), heap.text(inner)) else {
                 return false;
             };
-            risk::is_class(&inner) && Risk::of(module, &format!("{name}.{inner}")) != Risk::Dangerous
+            risk::is_class(&inner) && Risk::from_names(module, &format!("{name}.{inner}")) != Risk::Dangerous
         };
-        let is_told = |instance: &Instance| {
+        let is_readable = |instance: &Instance| {
             let arg = heap.items(instance.args).and_then(|args| args.first());
             arg.is_some_and(|arg| encoded::bytes(heap, *arg).is_some())
         };
         Self {
             getattr_names_classes: only_called(heap, &is_getattr, &names_class),
-            loads_are_told: only_called(heap, &|names| names == LOADS, &is_told),
+            loads_are_readable: only_called(heap, &|names| names == LOADS, &is_readable),
         }
     }
 }
@@ -95,17 +95,17 @@ fn only_called(
     is_it: &dyn Fn((&str, &str)) -> bool,
     fine: &dyn Fn(&Instance) -> bool,
 ) -> bool {
-    let of = |id: ObjectId| heap.global(id).is_some_and(is_it);
-    if !heap.ids().any(of) {
+    let is_global = |id: ObjectId| heap.global(id).is_some_and(is_it);
+    if !heap.ids().any(is_global) {
         return true;
     }
     heap.ids().all(|id| {
-        let call = heap.instance(id).filter(|instance| of(instance.callable));
+        let call = heap.instance(id).filter(|instance| is_global(instance.callable));
         let recorded = heap.recorded(id);
         let entries = heap.entries(id).into_iter().chain(recorded.map(Recorded::items)).flatten();
         let items = heap.items(id).into_iter().chain(recorded.map(Recorded::appends));
         let items = items.chain(recorded.map(Recorded::state)).flatten().copied();
         let mut parts = entries.flat_map(|(key, value)| [*key, *value]).chain(items);
-        call.is_none_or(fine) && !parts.any(of)
+        call.is_none_or(fine) && !parts.any(is_global)
     })
 }

@@ -18,7 +18,7 @@ pub(crate) enum Key<'h> {
 }
 
 impl<'h> Key<'h> {
-    pub(crate) fn of(heap: &'h Heap<'_>, id: ObjectId) -> Self {
+    pub(crate) fn new(heap: &'h Heap<'_>, id: ObjectId) -> Self {
         match heap.get(id) {
             // Python 2's strings are text where they can be.
             Object::Text(_) | Object::String(_) => heap.text(id).map_or(Self::Object(id), Self::Text),

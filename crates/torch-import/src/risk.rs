@@ -30,7 +30,7 @@ impl Risk {
     }
 
     /// The risk of the global `module.name`.
-    pub fn of(module: &str, name: &str) -> Self {
+    pub fn from_names(module: &str, name: &str) -> Self {
         if is_dangerous(module, name) {
             Self::Dangerous
         } else if is_known(module, name) {
@@ -291,7 +291,7 @@ fn is_known(module: &str, name: &str) -> bool {
     DATA.iter().any(|(modules, names)| lists(modules, module) && lists(names, name))
         || (matches!(module, "torch" | "torch.cuda")
             && (Dtype::from_storage_class(name).is_some() || Dtype::from_name(name).is_some()))
-        || Function::named(module, name).is_some_and(|function| function != Function::Unread)
+        || Function::from_names(module, name).is_some_and(|function| function != Function::Unread)
         // Classes of a TorchScript archive's own code, which Python never imports.
         || module == "__torch__" || module.starts_with("__torch__.")
         || (module == "torch.jit._pickle" && (name.starts_with("build_") || name == "restore_type_tag"))
@@ -333,7 +333,7 @@ mod tests {
             ("os\n", "system"),
             ("", "eval"),
         ] {
-            assert_eq!(Risk::of(module, name), Risk::Dangerous, "{module} {name}");
+            assert_eq!(Risk::from_names(module, name), Risk::Dangerous, "{module} {name}");
         }
     }
 
@@ -355,7 +355,7 @@ mod tests {
             ("pathlib", "PosixPath"),
             ("__torch__.net", "Net"),
         ] {
-            assert_eq!(Risk::of(module, name), Risk::Known, "{module} {name}");
+            assert_eq!(Risk::from_names(module, name), Risk::Known, "{module} {name}");
         }
     }
 
@@ -369,7 +369,7 @@ mod tests {
             ("collections", "abc"),
             ("osx.system_info", "Osx"),
         ] {
-            assert_eq!(Risk::of(module, name), Risk::Unknown, "{module} {name}");
+            assert_eq!(Risk::from_names(module, name), Risk::Unknown, "{module} {name}");
         }
     }
 }

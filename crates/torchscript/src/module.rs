@@ -320,7 +320,7 @@ impl Objects<'_> {
             return Ok(());
         }
         let (name, tensor) = self.tensors.get(id.0).expect("ids count the same list");
-        let record = *self.records.of.get(id.0).expect("every tensor of the list has its record");
+        let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
         self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
         self.pickler.mark();
         self.storage(record, name, tensor)?;

@@ -104,7 +104,7 @@ impl Sink for First<'_> {
 pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
     /// By tensor, the number of its record: the key of its storage.
-    pub(crate) of: Vec<usize>,
+    pub(crate) by_tensor: Vec<usize>,
 }
 
 impl Records {
@@ -149,7 +149,7 @@ impl Records {
                 let offset = tensor.storage_offset();
                 return Err(Error::Outside { tensor: name.clone(), offset, numel });
             }
-            all.of.push(number);
+            all.by_tensor.push(number);
         }
         Ok(all)
     }

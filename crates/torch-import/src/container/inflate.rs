@@ -83,7 +83,7 @@ pub(super) fn spill<'e>(
             compare(entry, found)?;
         }
     }
-    Ok(Some(MappedFile::of(&out, file.path())?))
+    Ok(Some(MappedFile::from_file(&out, file.path())?))
 }
 
 /// Inflates the bytes of an entry; `read` is called when a window of them was.

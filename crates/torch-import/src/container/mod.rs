@@ -107,14 +107,14 @@ impl Container {
     /// # Errors
     /// When the file cannot be read, is of another format, or its container is damaged.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::of(MappedFile::open(path)?)
+        Self::from_map(MappedFile::open(path)?)
     }
 
     /// Opens a checkpoint that is mapped already: a whole file, or a part of one, as a carton's model is.
     ///
     /// # Errors
     /// When it is of another format, or its container is damaged.
-    pub fn of(file: MappedFile) -> Result<Self> {
+    pub fn from_map(file: MappedFile) -> Result<Self> {
         Ok(Self(Arc::new(sniff::open(file)?)))
     }
 }

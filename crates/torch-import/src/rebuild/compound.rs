@@ -206,11 +206,11 @@ pub(crate) fn subclass(
     let what = match names {
         Some((_, "DTensor")) => format!(
             "{} (DTensor); gather it first with full_tensor() where it was saved",
-            sharded::text(&compound.shape, shard)
+            sharded::describe(&compound.shape, shard)
         ),
         Some((_, "ShardedTensor")) => format!(
             "{} (ShardedTensor); gather it first with gather() where it was saved",
-            sharded::text(&compound.shape, shard)
+            sharded::describe(&compound.shape, shard)
         ),
         Some((module, name)) => {
             format!(

@@ -68,7 +68,7 @@ pub(crate) enum Function {
 
 impl Function {
     /// The function of this name, when its call makes a tensor.
-    pub(crate) fn named(module: &str, name: &str) -> Option<Self> {
+    pub(crate) fn from_names(module: &str, name: &str) -> Option<Self> {
         Some(match (module, name) {
             ("torch._utils", "_rebuild_tensor") => Self::Tensor,
             ("torch._utils", "_rebuild_tensor_v2") => Self::TensorV2,
@@ -102,9 +102,9 @@ impl Function {
     }
 
     /// The function that an instance calls, when it makes a tensor.
-    pub(crate) fn of(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
+    pub(crate) fn called_by(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
         let (module, name) = heap.global(instance.callable)?;
-        Self::named(module, name)
+        Self::from_names(module, name)
     }
 
     /// Whether the call itself makes a tensor, rather than wrapping one.
@@ -166,7 +166,7 @@ impl<'h> Rebuilder<'h> {
             if let Some(done) = self.done.get(&id) {
                 return Ok(Some(done.clone()));
             }
-            let Some(function) = Function::of(heap, instance) else { return Ok(None) };
+            let Some(function) = Function::called_by(heap, instance) else { return Ok(None) };
             if depth >= MAX_DEPTH {
                 return Err(self.bad(id, "too many tensors wrap each other"));
             }
@@ -225,7 +225,8 @@ impl<'h> Rebuilder<'h> {
                     return Err(self.bad(id, "expected a function, a class and arguments"));
                 };
                 let names = self.heap.global(function);
-                let Some(function) = names.and_then(|(module, name)| Function::named(module, name)) else {
+                let Some(function) = names.and_then(|(module, name)| Function::from_names(module, name))
+                else {
                     return Err(self.bad(id, "its function is not read"));
                 };
                 if inner >= MAX_DEPTH {
@@ -233,7 +234,7 @@ impl<'h> Rebuilder<'h> {
                 }
                 let args = self.heap.items(args).unwrap_or_default();
                 if function == Function::WrapperSubclass {
-                    let shard = state.first().and_then(|state| sharded::of(self.heap, class, *state));
+                    let shard = state.first().and_then(|state| Sharded::from_state(self.heap, class, *state));
                     if let Some(Sharded::Copy(local)) = shard {
                         return self.at_depth(local, inner);
                     }
@@ -311,7 +312,8 @@ impl<'h> Rebuilder<'h> {
         storage: ObjectId,
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
-        let called = self.heap.instance(storage).and_then(|instance| Function::of(self.heap, instance));
+        let called =
+            self.heap.instance(storage).and_then(|instance| Function::called_by(self.heap, instance));
         if called == Some(Function::LoadedStorage) {
             return self.loaded(storage);
         }

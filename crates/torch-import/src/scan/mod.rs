@@ -108,7 +108,7 @@ pub struct Use {
     /// How many more there are.
     pub more: usize,
     /// Whether it stands behind the error that ends the pickle, where Python would not come.
-    pub behind: bool,
+    pub after_error: bool,
 }
 
 /// An instruction that calls a global, or hands it to something else.
@@ -318,7 +318,7 @@ impl<'a> Scanner<'a> {
             };
             self.budget = budget;
             // What follows a pickle, and what stands where none belongs, is one when it names something.
-            let is_one = found.uses.iter().any(|found| !found.behind)
+            let is_one = found.uses.iter().any(|found| !found.after_error)
                 || (found.error.is_none() && (expected || index > 0));
             let expected_here = expected && (index == 0 || legacy);
             if !(is_one || expected_here) {

@@ -69,12 +69,12 @@ pub(super) fn run(bytes: &[u8]) -> Found<'_> {
     }
     let read = reader.offset();
     let heap = machine.heap();
-    let mut names = Names::of(heap);
+    let mut names = Names::in_heap(heap);
     let mut oddities = Vec::new();
     names.uses_of_instances(heap, &mut oddities);
     names.uses_of_builds(heap, &builds, &mut oddities);
     if error.is_some() {
-        names.behind(reader);
+        names.uses_after_error(reader);
     }
     oddities.truncate(ODDITIES_MAX);
     Found {
@@ -97,8 +97,8 @@ struct Names {
 }
 
 impl Names {
-    fn of(heap: &Heap<'_>) -> Self {
-        let how = Uses::of(heap);
+    fn in_heap(heap: &Heap<'_>) -> Self {
+        let how = Uses::in_heap(heap);
         let mut names = Self { uses: Vec::new(), places: HashMap::new(), risky: HashMap::new(), how };
         let mut known: HashMap<(&str, &str), usize> = HashMap::new();
         for id in heap.ids() {
@@ -113,13 +113,13 @@ impl Names {
         names
     }
 
-    fn place(&mut self, module: &str, name: &str, offset: u64, behind: bool) -> usize {
+    fn place(&mut self, module: &str, name: &str, offset: u64, after_error: bool) -> usize {
         let next = self.uses.len();
         let place = *self.places.entry((module.to_owned(), name.to_owned())).or_insert(next);
         if place == next {
             let global = Global::new(module, name, offset, self.how);
             let risk = global.risk();
-            self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, behind });
+            self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, after_error });
         }
         place
     }
@@ -221,7 +221,7 @@ impl Names {
 
     /// What stands behind an error is read as it stands, without the machine: Python does not come there, other
     /// readers may.
-    fn behind(&mut self, reader: Reader<'_>) {
+    fn uses_after_error(&mut self, reader: Reader<'_>) {
         let mut texts: [Option<String>; 2] = [None, None];
         for instruction in reader {
             let Ok(instruction) = instruction else { break };

@@ -68,7 +68,7 @@ enum Split {
 }
 
 impl Split {
-    fn of(tensor: &str) -> Option<Self> {
+    fn from_name(tensor: &str) -> Option<Self> {
         if tensor == "rope.freqs" || tensor == "freqs_cis" {
             return Some(Self::Copies);
         }
@@ -140,7 +140,7 @@ struct Merge<'s> {
     shards: &'s [Shard],
     first: &'s Shard,
     names: Vec<HashMap<&'s str, &'s Tensor>>,
-    of: u64,
+    count: u64,
     /// The width of the model, in elements.
     dim: Option<u64>,
 }
@@ -162,17 +162,17 @@ impl<'s> Merge<'s> {
                 item.tensor().is_some() && !known
             };
             if let Some(item) = shard.checkpoint.items.iter().find(is_new) {
-                return Err(Error::LacksTensor {
+                return Err(Error::MissingTensor {
                     file: first.file.clone(),
                     tensor: item.name.clone(),
                     other: shard.file.clone(),
                 });
             }
         }
-        let of = shards.len() as u64;
+        let count = shards.len() as u64;
         let mut compounds = shards.iter().flat_map(|shard| shard.checkpoint.compounds());
-        if let Some((name, _)) = compounds.next().filter(|_| of > 1) {
-            return Err(Error::UnknownSplit { tensor: name.to_owned(), of });
+        if let Some((name, _)) = compounds.next().filter(|_| count > 1) {
+            return Err(Error::UnknownSplit { tensor: name.to_owned(), shards: count });
         }
         let norm = |name: &str| match names.first()?.get(name)?.shape() {
             [dim] => Some(*dim),
@@ -180,29 +180,29 @@ impl<'s> Merge<'s> {
         };
         let dim =
             sizes.dim.or_else(|| norm("norm.weight")).or_else(|| norm("layers.0.attention_norm.weight"));
-        let merge = Self { sizes, shards, first, names, of, dim };
-        merge.count()?;
+        let merge = Self { sizes, shards, first, names, count, dim };
+        merge.compare_count()?;
         Ok(merge)
     }
 
     /// Whether there are as many shards as the first layer's queries were split into.
-    fn count(&self) -> Result<()> {
+    fn compare_count(&self) -> Result<()> {
         const TENSOR: &str = "layers.0.attention.wq.weight";
         let first = self.names.first().and_then(|names| names.get(TENSOR));
         let whole = self.dim.and_then(|dim| self.sizes.attention(dim));
         let (Some(first), Some(whole)) = (first, whole) else { return Ok(()) };
         let parts = self.parts(TENSOR, first)?;
-        let Some(of) = parts.first().and_then(|part| whole.checked_div(*part.shape().first()?)) else {
+        let Some(shards) = parts.first().and_then(|part| whole.checked_div(*part.shape().first()?)) else {
             return Ok(());
         };
         let tensor = TENSOR.to_owned();
-        if of > self.of {
-            let file = numbered(&self.first.file, self.of);
-            return Err(Error::MissingShard { file, tensor, of, found: self.of });
+        if shards > self.count {
+            let file = numbered(&self.first.file, self.count);
+            return Err(Error::MissingShard { file, tensor, shards, found: self.count });
         }
-        let extra = usize::try_from(of).ok().and_then(|of| self.shards.get(of));
+        let extra = usize::try_from(shards).ok().and_then(|shards| self.shards.get(shards));
         match extra {
-            Some(extra) => Err(Error::ExtraShard { file: extra.file.clone(), tensor, of }),
+            Some(extra) => Err(Error::ExtraShard { file: extra.file.clone(), tensor, shards }),
             None => Ok(()),
         }
     }
@@ -211,20 +211,20 @@ impl<'s> Merge<'s> {
     fn parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
         let part = |(shard, names): (&Shard, &HashMap<&str, &Tensor>)| {
             let Some(part) = names.get(name) else {
-                return Err(Error::LacksTensor {
+                return Err(Error::MissingTensor {
                     file: shard.file.clone(),
                     tensor: name.to_owned(),
                     other: self.first.file.clone(),
                 });
             };
             if part.shape() != first.shape() || part.dtype() != first.dtype() {
-                let said = |tensor: &Tensor| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
+                let described = |tensor: &Tensor| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
                 return Err(Error::PartsDisagree {
                     tensor: name.to_owned(),
                     file: shard.file.clone(),
-                    found: said(part),
+                    found: described(part),
                     other: self.first.file.clone(),
-                    expected: said(first),
+                    expected: described(first),
                 });
             }
             Ok((*part).clone())
@@ -234,16 +234,16 @@ impl<'s> Merge<'s> {
 
     /// Along which dimension which of the parts are to be joined; one part is the tensor itself.
     fn split(&self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
-        if self.of == 1 {
+        if self.count == 1 {
             return Ok((0, parts));
         }
-        let split =
-            Split::of(name).ok_or_else(|| Error::UnknownSplit { tensor: name.to_owned(), of: self.of })?;
+        let split = Split::from_name(name)
+            .ok_or_else(|| Error::UnknownSplit { tensor: name.to_owned(), shards: self.count })?;
         let shape = parts.first().map_or_else(Vec::new, |part| part.shape().to_vec());
         let wrong = |reason: String| Error::WrongSplit {
             tensor: name.to_owned(),
             shape: shape.clone(),
-            of: self.of,
+            shards: self.count,
             reason,
         };
         let dim = self.dim.ok_or_else(|| {
@@ -259,10 +259,10 @@ impl<'s> Merge<'s> {
             (Split::Rows, &[_, columns]) if columns == dim => Ok((0, parts)),
             (Split::Columns, &[rows, _]) if rows == dim => Ok((1, parts)),
             (Split::KeyValue, &[rows, ref rest @ ..]) if rest.iter().all(|columns| *columns == dim) => {
-                let all = rows.saturating_mul(self.of);
+                let all = rows.saturating_mul(self.count);
                 let whole = self.sizes.key_value(dim).unwrap_or(all);
                 let copies = all.checked_div(whole).filter(|copies| copies.checked_mul(whole) == Some(all));
-                let copies = copies.filter(|copies| *copies > 0 && self.of.is_multiple_of(*copies));
+                let copies = copies.filter(|copies| *copies > 0 && self.count.is_multiple_of(*copies));
                 let Some(copies) = copies.and_then(|copies| usize::try_from(copies).ok()) else {
                     return Err(wrong(format!("params.json has {whole} rows of it")));
                 };
@@ -272,7 +272,9 @@ impl<'s> Merge<'s> {
                 Ok((0, parts.into_iter().step_by(copies).collect()))
             }
             (Split::Embeddings, &[_, columns]) if columns == dim => Ok((0, parts)),
-            (Split::Embeddings, &[_, columns]) if columns.checked_mul(self.of) == Some(dim) => Ok((1, parts)),
+            (Split::Embeddings, &[_, columns]) if columns.checked_mul(self.count) == Some(dim) => {
+                Ok((1, parts))
+            }
             _ => Err(wrong(format!("this is no part of a model of width {dim}"))),
         }
     }
@@ -313,13 +315,13 @@ mod tests {
 
     #[test]
     fn names_say_how_a_tensor_was_split() {
-        assert_eq!(Split::of("layers.3.attention.wq.weight"), Some(Split::Rows));
-        assert_eq!(Split::of("layers.3.feed_forward.w2.weight"), Some(Split::Columns));
-        assert_eq!(Split::of("layers.3.ffn_norm.weight"), Some(Split::Copies));
-        assert_eq!(Split::of("output.weight"), Some(Split::Rows));
-        assert_eq!(Split::of("rope.freqs"), Some(Split::Copies));
-        assert_eq!(Split::of("vision.wx.weight"), None);
-        assert_eq!(Split::of("weight"), None);
+        assert_eq!(Split::from_name("layers.3.attention.wq.weight"), Some(Split::Rows));
+        assert_eq!(Split::from_name("layers.3.feed_forward.w2.weight"), Some(Split::Columns));
+        assert_eq!(Split::from_name("layers.3.ffn_norm.weight"), Some(Split::Copies));
+        assert_eq!(Split::from_name("output.weight"), Some(Split::Rows));
+        assert_eq!(Split::from_name("rope.freqs"), Some(Split::Copies));
+        assert_eq!(Split::from_name("vision.wx.weight"), None);
+        assert_eq!(Split::from_name("weight"), None);
     }
 
     #[test]
