@@ -87,7 +87,7 @@ pub enum EntryError {
         before: Option<String>,
     },
     /// The dtype is unknown.
-    #[error("its dtype `{}` is none of PyTorch's", dtype.escape_debug())]
+    #[error("its dtype `{}` is not one of PyTorch's", dtype.escape_debug())]
     Dtype {
         /// The dtype, as the header has it.
         dtype: String,
@@ -115,9 +115,9 @@ pub enum EntryError {
 }
 
 fn gap_text(start: u64, end: u64, before: Option<&str>) -> String {
-    let what = if start < end { "overlaps" } else { "leaves a hole behind" };
+    let what = if start < end { "overlaps" } else { "leaves a hole after" };
     match before {
         Some(before) => format!("{what} tensor `{}`", before.escape_debug()),
-        None => "leaves a hole behind the header".to_owned(),
+        None => "leaves a hole after the header".to_owned(),
     }
 }

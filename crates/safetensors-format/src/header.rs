@@ -161,7 +161,7 @@ struct Entries {
     tensors: Vec<(String, Info)>,
 }
 
-/// What the header says of a tensor.
+/// The header's entry of a tensor.
 #[derive(serde::Deserialize)]
 struct Info {
     dtype: String,
@@ -186,7 +186,7 @@ impl<'de> Deserialize<'de> for Entries {
                 let mut header = Entries { metadata: Vec::new(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
                     if !seen.insert(name.clone()) {
-                        let text = format!("tensor `{}` is there twice", name.escape_debug());
+                        let text = format!("tensor `{}` appears twice", name.escape_debug());
                         return Err(serde::de::Error::custom(text));
                     }
                     if name == METADATA {
@@ -259,9 +259,9 @@ mod tests {
             (
                 one("F32", "[1]", "[4,8]"),
                 8,
-                "it starts at byte 4 and leaves a hole behind the header, which ends at byte 0",
+                "it starts at byte 4 and leaves a hole after the header, which ends at byte 0",
             ),
-            (one("F7", "[1]", "[0,4]"), 4, "its dtype `F7` is none of PyTorch's"),
+            (one("F7", "[1]", "[0,4]"), 4, "its dtype `F7` is not one of PyTorch's"),
             (one("F4", "[2,3]", "[0,3]"), 3, "shape [2, 3] of F4 does not end in whole bytes"),
             (one("F32", "[2]", "[0,4]"), 4, "shape [2] of F32 needs 8 bytes, it has 4"),
             (

@@ -104,8 +104,8 @@ impl Concat {
         rows.saturating_mul(part.run).saturating_add(in_row.saturating_sub(part.start).min(part.run))
     }
 
-    /// The bytes of the storage of `part` that `range` of the concatenation reads; for a part that is no
-    /// plain run of its storage, all that it views.
+    /// The bytes of the storage of `part` that `range` of the concatenation reads; for a part that is not
+    /// contiguous, everything that it views.
     fn span(&self, part: &Part, range: &Range<u64>) -> Range<usize> {
         let span = part.tensor.span();
         let (start, end) = (self.within(part, range.start), self.within(part, range.end));
@@ -135,7 +135,7 @@ impl Concat {
             parts.try_for_each(|part| part.tensor.storage().send(self.span(part, &range), sink))?;
             return self.verify(Part::is_whole);
         }
-        // A part's bytes pass in their own order even where parts alternate, so each can be summed.
+        // The bytes of each part pass in order even if parts alternate, so each part can be summed.
         let mut sums: Vec<Option<crc32fast::Hasher>> =
             self.parts.iter().map(|part| (whole && part.is_whole()).then(crc32fast::Hasher::new)).collect();
         let mut start = range.start;
@@ -170,7 +170,7 @@ impl Concat {
         }
     }
 
-    /// Reads the storages of which only a part was sent once more, for their checksums alone.
+    /// Reads the storages that were sent only in part once more, for their checksums.
     fn verify(&self, is_done: impl Fn(&Part) -> bool) -> io::Result<()> {
         let mut verified = HashSet::new();
         let mut rest = self.parts.iter().filter(|part| !is_done(part)).map(|part| part.tensor.storage());
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn unlike_parts_are_refused() {
+    fn unlike_parts_are_rejected() {
         let error =
             |dim, parts: &[Tensor]| Tensor::concat(dim, parts).map(|_| ()).expect_err("unlike").to_string();
         assert_eq!(

@@ -33,8 +33,8 @@ pub enum Error {
         /// Bytes of the storage.
         available: u64,
     },
-    /// Tensors that are to be joined differ in shape beside the dimension along which they are joined.
-    #[error("shape {part:?} does not continue shape {first:?} along dimension {dim}")]
+    /// Tensors to be joined differ in shape along another dimension.
+    #[error("shape {part:?} cannot follow shape {first:?} along dimension {dim}")]
     Unlike {
         /// The shape of the first part, in elements.
         first: Vec<u64>,
@@ -43,8 +43,8 @@ pub enum Error {
         /// The dimension, counted from 0.
         dim: usize,
     },
-    /// Tensors that are to be joined differ in dtype.
-    #[error("{part} does not continue {first}")]
+    /// Tensors to be joined differ in dtype.
+    #[error("a part of dtype {part} cannot follow one of {first}")]
     Mixed {
         /// The dtype of the first part.
         first: Dtype,
@@ -63,7 +63,7 @@ pub enum Error {
 
 /// A strided view of a storage.
 ///
-/// Clones share what they are made of and cost next to nothing.
+/// Clones share their data and are cheap.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     dtype: Dtype,
@@ -164,7 +164,7 @@ impl Tensor {
         }
     }
 
-    /// Whether the elements lie in C order without gaps.
+    /// Whether the elements are stored in C order without gaps.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1_u64;
         self.numel() == 0

@@ -1,4 +1,4 @@
-//! What a trace says of storages and tensors, which the pickle machine does not know.
+//! Descriptions of storages and tensors for traces of the pickle machine, which does not know them.
 
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::Dtype;
@@ -7,8 +7,8 @@ use crate::Container;
 use crate::persistent::StorageRef;
 use crate::rebuild::Function;
 
-/// What a trace calls the object `id`: a storage by its record, its dtype and its place in the file; a
-/// rebuilt tensor by its dtype and shape. `None` for all other objects.
+/// A description of the object `id` for a trace: the record, dtype and file offset of a storage, or the dtype and shape
+/// of a rebuilt tensor. `None` for all other objects.
 pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) -> Option<String> {
     match heap.get(id) {
         Object::Persistent(_) => {

@@ -6,7 +6,7 @@ use pickle_vm::{Heap, Instance, ObjectId, Recorded};
 
 use crate::{Risk, encoded, risk};
 
-/// A class or function that the pickle names. It was neither imported nor called.
+/// A class or function that the pickle names. It was recorded, not imported or called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
     /// The module, such as `torch._utils`.
@@ -19,7 +19,7 @@ pub struct Global {
 }
 
 impl Global {
-    /// What it would risk to load it with Python's own unpickler.
+    /// The risk of loading it with Python's own unpickler.
     pub fn risk(&self) -> Risk {
         self.risk
     }
@@ -51,20 +51,20 @@ impl std::fmt::Display for Global {
     }
 }
 
-/// What loads a checkpoint from bytes: a tensor that was pickled without `torch.save`.
+/// The function that loads a checkpoint from bytes, for tensors that were pickled without `torch.save`.
 pub(crate) const LOADS: (&str, &str) = ("torch.storage", "_load_from_bytes");
 
 fn is_getattr((module, name): (&str, &str)) -> bool {
     matches!(module, "builtins" | "__builtin__") && name == "getattr"
 }
 
-/// What a pickle does with globals whose risk depends on that.
+/// How a pickle uses the globals whose risk depends on their use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uses {
-    /// Whether every `getattr` names a class inside a class, as protocols before 4 must: enums and other classes of
-    /// the program's own have such places. All other uses are a way to anything.
+    /// Whether every `getattr` names a class inside a class, which protocols before 4 need for nested classes such as
+    /// enums. Any other use can reach any object.
     getattr_names_classes: bool,
-    /// Whether all that is loaded from bytes are bytes of the pickle, which can be looked into.
+    /// Whether everything that is loaded from bytes is in the pickle, so that it can be scanned.
     loads_are_readable: bool,
 }
 
@@ -88,8 +88,8 @@ impl Uses {
     }
 }
 
-/// Whether all that a pickle does with a global is to call it in the way that `fine` knows. Handed to anything else,
-/// it is out of sight.
+/// Whether a pickle uses a global only in calls that `fine` accepts. If it is passed to anything else, its use cannot be
+/// followed.
 fn only_called(
     heap: &Heap<'_>,
     is_it: &dyn Fn((&str, &str)) -> bool,

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_as_announced() {
+    fn the_file_has_the_computed_layout() {
         let lengths: [u8; 6] = [0, 2, 63, 64, 65, 200];
         let tensors: Vec<_> = lengths
             .iter()
@@ -154,7 +154,7 @@ mod tests {
             assert_eq!(record.offset() % ALIGNMENT, 0, "{len}");
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes).expect("its CRC is right");
-            // The odd byte behind the last element is gone.
+            // The odd byte after the last element is not written.
             assert_eq!(bytes, vec![len; usize::from(len & !1)]);
         }
         let small: [(&str, &[u8]); 4] = [

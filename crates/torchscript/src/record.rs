@@ -16,8 +16,8 @@ use crate::{Error, Result};
 
 /// The bytes of one storage in an [`Archive`](crate::Archive).
 ///
-/// As a [`Blob`] it sends whole elements: where a storage ends amid an element, those last bytes stay
-/// behind. No tensor reaches them, and torch would read past a record of another length.
+/// As a [`Blob`] it sends whole elements: if a storage ends in the middle of an element, those last bytes are
+/// left out. No tensor reaches them, and torch would read past a record of another length.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub(crate) name: String,
@@ -188,7 +188,7 @@ pub(crate) fn class(tensor: &str, dtype: Dtype) -> Result<&'static str> {
     match dtype {
         // C++ knows this class, Python has none.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
-        // Their tensors need a quantizer beside the storage.
+        // Their tensors need a quantizer as well as a storage.
         Dtype::QInt8 | Dtype::QUInt8 | Dtype::QInt32 | Dtype::QUInt4X2 | Dtype::QUInt2X4 => None,
         _ => newer_class(dtype).or_else(|| dtype.storage_class()),
     }

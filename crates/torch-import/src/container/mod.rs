@@ -1,5 +1,5 @@
-//! Finds the pickle and the storages in a file. A container is recognised by its content, never by its
-//! name.
+//! Finds the pickle and the storages in a file. A container is recognised by its content, not by
+//! its name.
 
 mod chain;
 pub(crate) mod inflate;
@@ -31,15 +31,15 @@ use crate::{Error, Note, Result};
 pub enum Format {
     /// A zip archive with `data.pkl` and one record a storage: `torch.save` since PyTorch 1.6.
     Zip,
-    /// The same with code beside it: `torch.jit.save`.
+    /// The same with code: `torch.jit.save`.
     TorchScript,
-    /// A chain of pickles with the storages behind: `torch.save` before PyTorch 1.6.
+    /// A sequence of pickles followed by the storages: `torch.save` before PyTorch 1.6.
     Legacy,
     /// A tar archive: `torch.save` in PyTorch 0.1.
     Tar,
-    /// A pickle alone.
+    /// A bare pickle.
     Pickle,
-    /// A JSON header with the tensors behind.
+    /// A JSON header followed by the tensors.
     Safetensors,
 }
 
@@ -61,7 +61,7 @@ impl Format {
 #[derive(Clone, Debug)]
 pub struct Container(Arc<Contents>);
 
-/// What a format finds in a file.
+/// What the reader of a format found in a file.
 #[derive(Debug)]
 pub(crate) struct Contents {
     file: Arc<MappedFile>,
@@ -70,15 +70,15 @@ pub(crate) struct Contents {
     format: Format,
     pickle: Bytes,
     pickle_record: String,
-    /// What stands before a storage's key in the name of its record.
+    /// The part of a record's name before the storage's key.
     prefix: String,
     /// By the records' names.
     storages: HashMap<Arc<str>, Record>,
-    /// Of a 0.1 checkpoint: the tensors by their persistent ids.
+    /// The tensors of a 0.1 checkpoint, by their persistent ids.
     described: HashMap<String, PersistentTensor>,
-    /// The pickles beside the one that holds the root object, and the record of each.
+    /// All pickles but the one that holds the root object, and the record of each.
     more_pickles: Vec<(&'static str, Range<usize>)>,
-    /// Of a safetensors file: the tensors in the header's order.
+    /// The tensors of a safetensors file, in the header's order.
     direct: Vec<(String, View)>,
     byte_order: ByteOrder,
     notes: Vec<Note>,
@@ -97,7 +97,7 @@ struct Record {
     /// Whether `range` counts in the inflated file.
     inflated: bool,
     range: Range<usize>,
-    /// The CRC-32 of the bytes; `None` where the archive carries none, or it was checked already.
+    /// The CRC-32 of the bytes; `None` if the archive has none, or it was already checked.
     crc: Option<u32>,
 }
 
@@ -110,7 +110,7 @@ impl Container {
         Self::from_map(MappedFile::open(path)?)
     }
 
-    /// Opens a checkpoint that is mapped already: a whole file, or a part of one, as a carton's model is.
+    /// Reads a checkpoint that is already mapped: a whole file, or a part of one, such as the model in a carton.
     ///
     /// # Errors
     /// When it is of another format, or its container is damaged.
@@ -120,7 +120,7 @@ impl Container {
 }
 
 impl Contents {
-    /// A container without storages: the formats add what they have.
+    /// A container without storages, for the formats to complete.
     fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
         Self {
             file: Arc::new(file),
@@ -158,7 +158,7 @@ impl Contents {
 }
 
 impl Container {
-    /// The map and what was found in it, for what has to outlive this container.
+    /// The map and what was found in it, to be shared with values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<Contents> {
         &self.0
     }
@@ -168,7 +168,7 @@ impl Container {
         self.0.format
     }
 
-    /// Oddities that are harmless.
+    /// Harmless irregularities.
     pub fn notes(&self) -> &[Note] {
         &self.0.notes
     }
@@ -190,32 +190,32 @@ impl Container {
 
     /// The pickle that holds the root object.
     ///
-    /// A safetensors file has none: its `__metadata__` stand there as a dict.
+    /// A safetensors file has none; its `__metadata__` is returned as a pickled dict.
     pub fn pickle(&self) -> &[u8] {
         self.0.pickle()
     }
 
-    /// Of a 0.1 checkpoint the pickles between its numbers: which record each is in, and its place in the file.
+    /// The pickles between the numbers of a 0.1 checkpoint: the record that each is in, and its range in the file.
     pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
         &self.0.more_pickles
     }
 
-    /// The tensors of a container that names them itself, in the file's order; none where a pickle does.
+    /// The tensors of a container that names them itself, in the file's order; empty if a pickle names them.
     ///
     /// # Errors
-    /// None that [`open`](Self::open) has not told already.
+    /// None in practice: [`open`](Self::open) has checked every tensor.
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
         let named =
             |(name, view): &(String, View)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
         self.0.direct.iter().map(named).collect()
     }
 
-    /// The tensor that a persistent object of a 0.1 checkpoint stands for.
+    /// The tensor that a persistent object of a 0.1 checkpoint represents.
     pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
         self.0.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
     }
 
-    /// What the file calls its pickle, such as `consolidated/data.pkl`.
+    /// The pickle's name in the file, such as `consolidated/data.pkl`.
     pub fn pickle_record(&self) -> &str {
         &self.0.pickle_record
     }
@@ -225,8 +225,8 @@ impl Container {
         self.0.byte_order
     }
 
-    /// Bytes of the pickle as a storage where they lie; `None` when the pickle was inflated.
-    pub(crate) fn storage_of(&self, bytes: &[u8]) -> Option<Storage> {
+    /// The storage over bytes of the mapped pickle, without a copy; `None` if the pickle was inflated.
+    pub(crate) fn mapped_storage(&self, bytes: &[u8]) -> Option<Storage> {
         let start = bytes.as_ptr().addr().checked_sub(self.0.file.bytes().as_ptr().addr())?;
         let range = start..start.checked_add(bytes.len())?;
         Storage::mapped(&self.0.file, range, None)
@@ -237,7 +237,7 @@ impl Container {
         self.0.storages.len()
     }
 
-    /// The path in the archive of the storage called `key`.
+    /// The path in the archive of the storage `key`.
     pub(crate) fn storage_record(&self, key: &str) -> Option<&str> {
         self.record(key).map(|(name, _)| name.as_ref())
     }

@@ -1,4 +1,4 @@
-//! The rebuild functions whose tensors are made of several.
+//! The rebuild functions for tensors that consist of several.
 //!
 //! Facts: `_rebuild_qtensor`, `_rebuild_sparse_tensor`, `_rebuild_nested_tensor`,
 //! `_rebuild_meta_tensor_no_storage` and `_rebuild_wrapper_subclass` in `torch/_utils.py`.
@@ -18,7 +18,7 @@ pub(crate) fn quantized(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[Obj
     let dtype = args.first().map(|storage| StorageRef::read(heap, *storage)).transpose()?;
     let dtype = dtype.and_then(|storage| storage.dtype);
     if let Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)) = dtype {
-        let why = format!("{packed} packs several numbers into a byte, which is not read");
+        let why = format!("{packed} packs several numbers into a byte, which is not supported");
         return Err(rebuilder.bad(id, &why));
     }
     let values = rebuilder.view(id, args, None, None)?;
@@ -27,7 +27,7 @@ pub(crate) fn quantized(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[Obj
         Dtype::QInt8 => Dtype::Int8,
         Dtype::QUInt8 => Dtype::UInt8,
         Dtype::QInt32 => Dtype::Int32,
-        other => return Err(rebuilder.bad(id, &format!("quantized tensors of {other} are not read"))),
+        other => return Err(rebuilder.bad(id, &format!("quantized tensors of {other} are not supported"))),
     };
     let quantizer = args.get(4).and_then(|quantizer| heap.items(*quantizer)).unwrap_or_default();
     let &[scheme, scale, zero_point, ref axis @ ..] = quantizer else {
@@ -77,7 +77,7 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
     Ok(Tensor::new(dtype, Vec::new(), Vec::new(), 0, Storage::owned(bytes.to_vec()))?)
 }
 
-/// Scales or zero points: a tensor, or in old files a list.
+/// Scales or zero points, which are a tensor, or a list in old files.
 fn channel(rebuilder: &mut Rebuilder<'_>, id: ObjectId, values: ObjectId) -> Result<Tensor> {
     let heap = rebuilder.heap;
     let Some(items) = heap.items(values) else { return rebuilder.part(values, id) };
@@ -119,7 +119,9 @@ pub(crate) fn sparse(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[Object
         "sparse_coo" => &["indices", "values"],
         "sparse_csr" | "sparse_bsr" => &["crow_indices", "col_indices", "values"],
         "sparse_csc" | "sparse_bsc" => &["ccol_indices", "row_indices", "values"],
-        other => return Err(rebuilder.bad(id, &format!("layout `{}` is not read", other.escape_debug()))),
+        other => {
+            return Err(rebuilder.bad(id, &format!("layout `{}` is not supported", other.escape_debug())));
+        }
     };
     let size = size.or_else(|| data.get(names.len()).copied());
     let (Some(data), Some(size)) = (data.get(..names.len()), size) else {

@@ -1,4 +1,4 @@
-//! NumPy arrays, which checkpoints hold beside their tensors.
+//! NumPy arrays, which checkpoints hold in addition to their tensors.
 //!
 //! Facts: `numpy/core/src/multiarray/methods.c` (`array_reduce`, `array_setstate`) and `descriptor.c`
 //! (`arraydescr_reduce`) of NumPy 1.26 and 2.3.
@@ -10,8 +10,8 @@ use super::{Rebuilder, bad};
 use crate::Result;
 use crate::encoded::bytes;
 
-/// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of what is no
-/// number.
+/// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of
+/// anything but numbers.
 pub(crate) fn array(rebuilder: &Rebuilder<'_>, id: ObjectId) -> Result<Option<Tensor>> {
     let heap = rebuilder.heap;
     let state = heap.instance(id).and_then(|instance| instance.state().last().copied());
@@ -44,10 +44,10 @@ fn tensor(rebuilder: &Rebuilder<'_>, id: ObjectId, parts: &Parts) -> Result<Opti
     let shape: Option<Vec<u64>> = heap
         .items(parts.shape)
         .and_then(|shape| shape.iter().map(|size| u64::try_from(heap.int(*size)?).ok()).collect());
-    let Some(shape) = shape else { return Err(bad(heap, id, "its shape is no tuple of natural numbers")) };
-    let Some(data) = bytes(heap, parts.data) else { return Err(bad(heap, id, "its data are no bytes")) };
+    let Some(shape) = shape else { return Err(bad(heap, id, "its shape is not a tuple of natural numbers")) };
+    let Some(data) = bytes(heap, parts.data) else { return Err(bad(heap, id, "its data is not bytes")) };
     let stride = if parts.fortran { fortran_strides(&shape) } else { contiguous_strides(&shape) };
-    let storage = rebuilder.storage_of(id, &data)?.with_byte_order(order, dtype.component_size());
+    let storage = rebuilder.storage_from_bytes(id, &data)?.with_byte_order(order, dtype.component_size());
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }
 

@@ -1,4 +1,4 @@
-//! Meta's model-parallel shards, put together again.
+//! Merges Meta's model-parallel shards.
 //!
 //! Facts: `ColumnParallelLinear`, `RowParallelLinear` and `VocabParallelEmbedding` in fairscale, as Meta's
 //! `llama-models` uses them. Nothing is copied: a tensor that was split is a view of its parts.
@@ -12,7 +12,7 @@ use tensor::{StorageId, Tensor};
 use super::{Merged, Shard, empty};
 use crate::{Content, Error, Item, Result};
 
-/// What `params.json` says of a model's sizes, in elements; what it leaves open, the shapes tell.
+/// The sizes of a model in `params.json`, in elements. Missing ones are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ModelSizes {
     dim: Option<u64>,
@@ -25,7 +25,7 @@ impl ModelSizes {
     /// Reads the text of a `params.json`.
     ///
     /// # Errors
-    /// When it is no JSON, or a size is no natural number.
+    /// When it is not JSON, or a size is not a natural number.
     pub fn from_json(text: &str) -> Result<Self> {
         let wrong = |error: serde_json::Error| Error::Document {
             file: "params.json".to_owned(),
@@ -86,11 +86,11 @@ impl Split {
     }
 }
 
-/// The checkpoint that Meta's code split over `shards`, which stand in the order of their numbers.
+/// The checkpoint that Meta's code split over `shards`, which are in the order of their numbers.
 ///
 /// # Errors
-/// When a shard is missing, too many, or disagrees with the others or with `sizes`; when a tensor is
-/// none of LLaMA's.
+/// When there are too few or too many shards, they disagree with each other or with `sizes`, or a tensor is not one of
+/// LLaMA's.
 pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> {
     let merge = Merge::new(&shards, sizes)?;
     let mut joined: HashMap<(usize, Vec<View>), Tensor> = HashMap::new();
@@ -105,7 +105,7 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> 
         let tensor = match parts.as_slice() {
             [one] => one.clone(),
             parts => {
-                // Tensors that were one in each shard are one again.
+                // Tensors that share their parts in each shard share the result.
                 let key = (dim, parts.iter().map(view).collect());
                 let known = joined.get(&key).cloned();
                 let tensor = known.map_or_else(|| Tensor::concat(dim, parts), Ok);
@@ -122,19 +122,19 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> 
     shards.for_each(|mut shard| {
         // They were joined with those of the first.
         shard.checkpoint.items.retain(|item| matches!(item.content, Content::Value(_)));
-        merged.take(&shard.file, shard.checkpoint);
+        merged.add(&shard.file, shard.checkpoint);
     });
     Ok(merged)
 }
 
-/// What makes two tensors of one file the same.
+/// Two tensors of a file are the same if this is equal.
 type View = (StorageId, u64, Vec<u64>, Vec<u64>);
 
 fn view(tensor: &Tensor) -> View {
     (tensor.storage().id(), tensor.storage_offset(), tensor.shape().to_vec(), tensor.stride().to_vec())
 }
 
-/// The shards, and what is needed to put them together.
+/// The shards, and what is needed to merge them.
 struct Merge<'s> {
     sizes: &'s ModelSizes,
     shards: &'s [Shard],
@@ -146,7 +146,7 @@ struct Merge<'s> {
 }
 
 impl<'s> Merge<'s> {
-    /// Compares the names in the shards, and their number with the shapes.
+    /// Compares the names in the shards, and the number of shards with the shapes.
     fn new(shards: &'s [Shard], sizes: &'s ModelSizes) -> Result<Self> {
         let first = shards.first().ok_or_else(empty)?;
         let names: Vec<HashMap<&str, &Tensor>> = shards
@@ -185,7 +185,7 @@ impl<'s> Merge<'s> {
         Ok(merge)
     }
 
-    /// Whether there are as many shards as the first layer's queries were split into.
+    /// Compares the number of shards with the shape of the first layer's queries.
     fn compare_count(&self) -> Result<()> {
         const TENSOR: &str = "layers.0.attention.wq.weight";
         let first = self.names.first().and_then(|names| names.get(TENSOR));
@@ -207,7 +207,7 @@ impl<'s> Merge<'s> {
         }
     }
 
-    /// The parts of a tensor, which are all alike.
+    /// The parts of a tensor, which all have the same shape and dtype.
     fn parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
         let part = |(shard, names): (&Shard, &HashMap<&str, &Tensor>)| {
             let Some(part) = names.get(name) else {
@@ -232,7 +232,7 @@ impl<'s> Merge<'s> {
         self.shards.iter().zip(&self.names).map(part).collect()
     }
 
-    /// Along which dimension which of the parts are to be joined; one part is the tensor itself.
+    /// The dimension along which to join the parts, and the parts without copies. A single part is the tensor itself.
     fn split(&self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
         if self.count == 1 {
             return Ok((0, parts));
@@ -247,7 +247,7 @@ impl<'s> Merge<'s> {
             reason,
         };
         let dim = self.dim.ok_or_else(|| {
-            wrong("nothing says how wide the model is; put its params.json beside the shards".to_owned())
+            wrong("the width of the model is unknown; put its params.json next to the shards".to_owned())
         })?;
         match (split, shape.as_slice()) {
             (Split::Copies, _) => {
@@ -264,7 +264,7 @@ impl<'s> Merge<'s> {
                 let copies = all.checked_div(whole).filter(|copies| copies.checked_mul(whole) == Some(all));
                 let copies = copies.filter(|copies| *copies > 0 && self.count.is_multiple_of(*copies));
                 let Some(copies) = copies.and_then(|copies| usize::try_from(copies).ok()) else {
-                    return Err(wrong(format!("params.json has {whole} rows of it")));
+                    return Err(wrong(format!("params.json implies {whole} rows")));
                 };
                 for start in (0..parts.len()).step_by(copies) {
                     self.compare(name, &parts, start..start.saturating_add(copies))?;
@@ -275,7 +275,7 @@ impl<'s> Merge<'s> {
             (Split::Embeddings, &[_, columns]) if columns.checked_mul(self.count) == Some(dim) => {
                 Ok((1, parts))
             }
-            _ => Err(wrong(format!("this is no part of a model of width {dim}"))),
+            _ => Err(wrong(format!("this is not a part of a model of width {dim}"))),
         }
     }
 
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_how_a_tensor_was_split() {
+    fn names_determine_the_split() {
         assert_eq!(Split::from_name("layers.3.attention.wq.weight"), Some(Split::Rows));
         assert_eq!(Split::from_name("layers.3.feed_forward.w2.weight"), Some(Split::Columns));
         assert_eq!(Split::from_name("layers.3.ffn_norm.weight"), Some(Split::Copies));

@@ -1,6 +1,6 @@
 //! A checkpoint's tensors in nested modules, so that `state_dict()` names them as the checkpoint does.
 //!
-//! Names that no tree of modules can hold make the module flat: one class whose attributes have dots in
+//! Names that a tree of modules cannot hold make the module flat: one class whose attributes have dots in
 //! their names. Which names those are was found by trying all attributes of `nn.Module` and `ScriptModule`,
 //! and Python's and TorchScript's words, in PyTorch 2.0.1 and 2.15, as tensors and as submodules, at the
 //! root and below.
