@@ -316,7 +316,7 @@ mod tests {
             |dim, parts: &[Tensor]| Tensor::concat(dim, parts).map(|_| ()).expect_err("unlike").to_string();
         assert_eq!(
             error(0, &[part([1, 3], [3, 1], 0), part([1, 2], [2, 1], 0)]),
-            "shape [1, 2] does not continue shape [1, 3] along dimension 0"
+            "shape [1, 2] cannot follow shape [1, 3] along dimension 0"
         );
         assert!(error(2, &[part([1, 3], [3, 1], 0)]).contains("along dimension 2"));
         assert!(Tensor::concat(0, &[]).is_err());
