@@ -238,7 +238,7 @@ mod tests {
     fn file(json: &str, data: usize) -> Vec<u8> {
         let mut file = (json.len() as u64).to_le_bytes().to_vec();
         file.extend(json.as_bytes());
-        file.resize(file.len() + data, 0);
+        file.extend(vec![0; data]);
         file
     }
 

@@ -134,7 +134,7 @@ struct Nested<'n> {
 }
 
 /// The tensors in a tree of modules, or why their names do not make one.
-fn arrange<'n>(tensors: &'n [(String, Tensor)]) -> Result<Arrangement<'n>> {
+fn arrange(tensors: &[(String, Tensor)]) -> Result<Arrangement<'_>> {
     let mut all = HashSet::with_capacity(tensors.len());
     let twice = tensors.iter().find(|(name, _)| !all.insert(name.as_str()));
     if let Some((name, _)) = twice {
