@@ -15,7 +15,7 @@ use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::Dtype;
 
 use super::chain::Chain;
-use super::{Bytes, Contents, Format, Record};
+use super::contents::{Bytes, Contents, Format, Record};
 use crate::persistent::{StorageRef, module_class};
 use crate::{Error, Note, Result};
 

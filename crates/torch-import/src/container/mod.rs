@@ -2,6 +2,7 @@
 //! its name.
 
 mod chain;
+mod contents;
 pub(crate) mod inflate;
 pub(crate) mod legacy;
 pub(crate) mod pickle;
@@ -14,92 +15,22 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
-use pickle_vm::{Heap, ObjectId, Pickle};
+use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
 
-use inflate::Inflated;
+pub(crate) use contents::Contents;
+pub use contents::Format;
+
+use contents::Record;
 
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::{Error, Note, Result};
 
-/// The container formats that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
-    /// A zip archive with `data.pkl` and one record a storage: `torch.save` since PyTorch 1.6.
-    Zip,
-    /// The same with code: `torch.jit.save`.
-    TorchScript,
-    /// A sequence of pickles followed by the storages: `torch.save` before PyTorch 1.6.
-    Legacy,
-    /// A tar archive: `torch.save` in PyTorch 0.1.
-    Tar,
-    /// A bare pickle.
-    Pickle,
-    /// A JSON header followed by the tensors.
-    Safetensors,
-}
-
-impl Format {
-    /// The name in listings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Zip => "zip",
-            Self::TorchScript => "torchscript",
-            Self::Legacy => "legacy",
-            Self::Tar => "tar",
-            Self::Pickle => "pickle",
-            Self::Safetensors => "safetensors",
-        }
-    }
-}
-
 /// A checkpoint file, mapped: one pickle, and storages by key. Clones share the map.
 #[derive(Clone, Debug)]
 pub struct Container(Arc<Contents>);
-
-/// What the reader of a format found in a file.
-#[derive(Debug)]
-pub(crate) struct Contents {
-    file: Arc<MappedFile>,
-    /// Deflated storages, inflated once.
-    inflated: Option<Arc<MappedFile>>,
-    format: Format,
-    pickle: Bytes,
-    pickle_record: String,
-    /// The part of a record's name before the storage's key.
-    prefix: String,
-    /// By the records' names.
-    storages: HashMap<Arc<str>, Record>,
-    /// The tensors of a 0.1 checkpoint, by their persistent ids.
-    described: HashMap<String, PersistentTensor>,
-    /// All pickles but the one that holds the root object, and the record of each.
-    more_pickles: Vec<(&'static str, Range<usize>)>,
-    /// The tensors of a safetensors file, in the header's order.
-    direct: Vec<(String, View)>,
-    byte_order: ByteOrder,
-    notes: Vec<Note>,
-}
-
-/// Bytes of the file, or bytes that were made from it.
-#[derive(Debug)]
-enum Bytes {
-    Mapped(Range<usize>),
-    Inflated(Inflated),
-}
-
-/// Where a storage's bytes are.
-#[derive(Debug)]
-struct Record {
-    /// Whether `range` counts in the inflated file.
-    inflated: bool,
-    range: Range<usize>,
-    /// The CRC-32 of the bytes; `None` if the archive has none, or it was already checked.
-    crc: Option<u32>,
-}
 
 impl Container {
     /// Opens the checkpoint at `path`.
@@ -117,47 +48,7 @@ impl Container {
     pub fn from_map(file: MappedFile) -> Result<Self> {
         Ok(Self(Arc::new(sniff::open(file)?)))
     }
-}
 
-impl Contents {
-    /// A container without storages, for the formats to complete.
-    fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
-        Self {
-            file: Arc::new(file),
-            inflated: None,
-            format,
-            pickle,
-            pickle_record: String::new(),
-            prefix: String::new(),
-            storages: HashMap::new(),
-            described: HashMap::new(),
-            more_pickles: Vec::new(),
-            direct: Vec::new(),
-            byte_order: ByteOrder::Little,
-            notes: Vec::new(),
-        }
-    }
-
-    /// The pickle that holds the root object.
-    pub(crate) fn pickle(&self) -> &[u8] {
-        match &self.pickle {
-            // The format that made the range proved that it is inside the file.
-            Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
-            Bytes::Inflated(bytes) => bytes,
-        }
-    }
-
-    /// Reads the pickle into inert objects.
-    ///
-    /// # Errors
-    /// When the pickle is damaged.
-    pub(crate) fn load(&self) -> Result<Pickle<'_>> {
-        pickle_vm::load(self.pickle())
-            .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
-    }
-}
-
-impl Container {
     /// The map and what was found in it, to be shared with values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<Contents> {
         &self.0

@@ -3,7 +3,7 @@
 use mapped::MappedFile;
 use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
 
-use super::{Bytes, Contents, Format};
+use super::contents::{Bytes, Contents, Format};
 use crate::Note;
 
 /// A text or a picture does not start with this many instructions that run.

@@ -8,8 +8,8 @@ use mapped::MappedFile;
 use safetensors_format::{Header, METADATA, View};
 use tensor::{Storage, Tensor, contiguous_strides};
 
+use super::contents::{Bytes, Contents, Format};
 use super::inflate::Inflated;
-use super::{Bytes, Contents, Format};
 use crate::{Error, Result};
 
 pub(super) fn open(file: MappedFile) -> Result<Contents> {

@@ -3,7 +3,8 @@
 use mapped::MappedFile;
 use safetensors_format::is_safetensors;
 
-use super::{Contents, Format, legacy, pickle, safetensors, tar, zip};
+use super::contents::{Contents, Format};
+use super::{legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
 /// A container that this crate reads.

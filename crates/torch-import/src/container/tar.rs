@@ -17,7 +17,7 @@ use mapped::MappedFile;
 use pickle_vm::Heap;
 
 use super::chain::Chain;
-use super::{Bytes, Contents, Format, Record};
+use super::contents::{Bytes, Contents, Format, Record};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 

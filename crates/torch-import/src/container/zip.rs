@@ -10,7 +10,8 @@ use mapped::MappedFile;
 use tensor::ByteOrder;
 use zip_index::{Entry, Index, Method};
 
-use super::{Bytes, Contents, Format, Record, inflate};
+use super::contents::{Bytes, Contents, Format, Record};
+use super::inflate;
 use crate::{Error, Note, Result};
 
 const PICKLE: &str = "data.pkl";
