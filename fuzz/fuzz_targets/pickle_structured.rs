@@ -1,4 +1,4 @@
-//! Programs of any opcodes with arguments that suit them: they decode to what was put together, and execute or err.
+//! Programs of arbitrary opcodes with suitable arguments: they decode to the same instructions, and execute or fail.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
     for (expected, instruction) in opcodes.iter().zip(reader.by_ref()) {
         match instruction {
             Ok(instruction) => assert_eq!(instruction.opcode, *expected),
-            // Texts are any bytes, so that some are no literals.
+            // Texts are arbitrary bytes, so some are not valid literals.
             Err(error) => assert_eq!(error.opcode, Some(*expected)),
         }
     }

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that may be a pickle.
+//! The properties that hold for any bytes that may be a pickle.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use pickle_vm::{Heap, Limits, Object, load_with};
 pub const LIMITS: Limits =
     Limits { opcodes: 1 << 20, objects: 1 << 20, memo: 1 << 20, text: 1 << 24, depth: 50 };
 
-/// Takes a listing and looks for what must not reach a terminal; refuses listings that grow too long.
+/// Checks a listing for bytes that must not reach a terminal, and rejects listings that grow too long.
 struct Terminal {
     left: usize,
 }
@@ -29,7 +29,7 @@ impl io::Write for Terminal {
     }
 }
 
-/// Reads, lists, traces and summarises, and compares what they say.
+/// Reads, lists, traces and summarises the bytes, and compares the results.
 pub fn check(bytes: &[u8]) {
     let loaded = load_with(bytes, &LIMITS);
     let summary = Summary::read(bytes, &LIMITS);

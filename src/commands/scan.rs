@@ -106,7 +106,7 @@ fn found(args: &Scan, file: &FileScan, scan: &Found, out: &mut dyn Write) -> io:
         for (pickle, found) in scan.uses().filter(|(_, found)| found.risk == risk) {
             let at =
                 if pickle.offset > 0 { format!(" from byte {} on", pickle.offset) } else { String::new() };
-            let behind = if found.behind { ", after the error that ends it" } else { "" };
+            let behind = if found.after_error { ", after the error that ends it" } else { "" };
             let Use { global, calls, more, .. } = found;
             writeln!(
                 out,

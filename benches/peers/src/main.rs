@@ -1,4 +1,4 @@
-//! torch2carton beside other readers of PyTorch's files: candle's `pickle` module, burn's `pytorch-reader`, CPython.
+//! torch2carton compared with other readers of PyTorch's files: candle's `pickle` module, burn's `pytorch-reader`, CPython.
 
 mod python;
 mod read;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was asked for.
+/// The command that was given.
 enum Command {
     Speed(speed::Speed),
     Read(read::Read),

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Answers each line with the seconds that `load()` took; what it returned is dropped outside of that. Classes are
-/// dicts for what is filled and functions of nothing for all else; storages are None. Both are the cheapest that
-/// a checkpoint can be read with.
+/// Answers each line with the seconds that `load()` took; dropping the result is not timed. Classes are dicts if they are
+/// filled and empty functions otherwise; storages are None. These are the cheapest stubs that can read a checkpoint.
 const PROGRAM: &str = "
 import gc, io, pickle, sys, time
 class Unpickler(pickle.Unpickler):
@@ -70,7 +69,7 @@ impl Python {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended on its own.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

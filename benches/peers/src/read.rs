@@ -1,5 +1,5 @@
-//! What candle and pytorch-reader make of files. Each reads each file in a process of its own, so that a panic, an
-//! endless loop or an abort is an outcome and not the end.
+//! Reads files with candle and pytorch-reader. Each file and reader has its own process, so that a panic, an endless loop
+//! or an abort is a result and does not end the run.
 
 use std::error::Error;
 use std::fs;
@@ -92,7 +92,7 @@ fn summary(outcome: &Value) -> String {
     format!("{:>6} tensors  {}", tensors.len(), &hash[..16])
 }
 
-/// `peers read-one PEER FILE`: prints what this peer says.
+/// `peers read-one PEER FILE`: prints the result of this peer.
 pub(crate) fn one(peer: &str, file: &Path) -> Result<()> {
     let tensors = match peer {
         "candle" => candle(file),

@@ -1,4 +1,4 @@
-//! How long each reader takes on one checkpoint: in turns, so that what disturbs the machine disturbs all.
+//! How long each reader takes on one checkpoint. They take turns, so that a disturbance affects all of them.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -84,7 +84,7 @@ impl Speed {
         ];
         if let Some(binary) = &self.binary {
             groups.push((
-                "a whole process, beside load() alone",
+                "a whole process, compared with load() alone",
                 vec![
                     ours("torch2carton inspect --json", || process(binary, path)),
                     cpython(true),
@@ -123,7 +123,7 @@ fn ours<'f>(name: &str, run: impl FnMut() -> Result<Duration> + 'f) -> Contender
     Contender { is_ours: true, ..contender(name, run) }
 }
 
-/// The time until the result is there; dropping it counts for nobody.
+/// The time until the result is ready; dropping it is not timed.
 fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<Duration> {
     let start = Instant::now();
     let result = black_box(run()?);
@@ -163,7 +163,7 @@ fn print(title: &str, group: &[Contender<'_>], bytes: usize, opcodes: u64) {
     println!("\n{title:<52}  min ms  median ms    MB/s  M opcodes/s   times ours");
     for contender in group {
         if let Some(refusal) = &contender.refusal {
-            println!("{:<52}refuses it: {refusal}", contender.name);
+            println!("{:<52}rejects it: {refusal}", contender.name);
             continue;
         }
         let mut times = contender.times.clone();

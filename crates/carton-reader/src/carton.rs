@@ -315,13 +315,13 @@ impl Carton {
             }
             _ => self.spilled(&path)?,
         };
-        Container::of(file).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
+        Container::from_map(file).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
     }
 
     fn spilled(&self, path: &str) -> Result<MappedFile> {
         let mut out = tempfile::tempfile().map_err(Error::Spill)?;
         self.copy(path, &mut out)?;
-        Ok(MappedFile::of(&out, &self.path)?)
+        Ok(MappedFile::from_file(&out, &self.path)?)
     }
 
     /// Copies the file at `path` to `out`, checked.

@@ -256,7 +256,7 @@ impl Windows {
             return Ok(None);
         }
         let end = self.next.saturating_add(WINDOW).min(self.end);
-        let window = Window::of(&self.file, self.next..end)?;
+        let window = Window::mapped(&self.file, self.next..end)?;
         self.next = end;
         Ok(Some(window))
     }

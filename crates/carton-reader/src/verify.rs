@@ -39,6 +39,9 @@ pub struct Report {
 impl Carton {
     /// Reads the whole carton. Files are hashed in parallel, one per core; `progress` receives the number of
     /// bytes that are done, from any thread.
+    ///
+    /// # Errors
+    /// When `progress` cancels.
     pub fn verify(&self, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Report, Cancelled> {
         let mut report = self.hashes(progress)?;
         self.container(&mut report);

@@ -17,10 +17,10 @@ fn safetensors(path: &Path, tensors: &[(&str, u8)]) {
     let mut header = serde_json::Map::new();
     let mut data = Vec::new();
     for (name, byte) in tensors {
-        let offsets = [data.len(), data.len() + 4];
-        let info = serde_json::json!({ "dtype": "U8", "shape": [4], "data_offsets": offsets });
-        header.insert((*name).to_owned(), info);
+        let start = data.len();
         data.extend([*byte; 4]);
+        let info = serde_json::json!({ "dtype": "U8", "shape": [4], "data_offsets": [start, data.len()] });
+        header.insert((*name).to_owned(), info);
     }
     let header = serde_json::to_vec(&header).expect("it is JSON");
     let len = (header.len() as u64).to_le_bytes();
@@ -97,6 +97,22 @@ fn each_tensor_is_listed_once() {
     // No tree of modules can hold these names.
     let (_folder, _, carton) = converted(&[("a", 1), ("a.b", 2)], Selection::default());
     assert_eq!(names(&carton), ["a", "a.b"]);
+}
+
+#[test]
+fn each_tensor_of_a_model_that_runs_is_listed_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkpoint = tiny_llama::write(folder.path()).expect("it can be written");
+    let mut options = ConvertOptions::new(&checkpoint);
+    options.output = Some(folder.path().join("llama.carton"));
+    let converted = convert(&options, &()).expect("it can be converted");
+    assert!(converted.is_model());
+    let found = names(Path::new(&converted.output));
+    assert_eq!(found.len(), converted.tensors, "{found:?}");
+    let mut options = VerifyOptions::new(&converted.output);
+    options.against = vec![checkpoint];
+    let report = verify(&options, &()).expect("a carton");
+    assert_eq!((report.findings, report.tensors_compared), (Vec::new(), Some(converted.tensors)));
 }
 
 #[test]
@@ -246,7 +262,7 @@ fn serve(folder: PathBuf) -> String {
             let mut stream = stream.expect("a connection");
             let mut request = [0; 4096];
             let len = stream.read(&mut request).expect("a request");
-            let text = String::from_utf8_lossy(&request[..len]).into_owned();
+            let text = String::from_utf8_lossy(request.get(..len).unwrap_or_default()).into_owned();
             let path = text.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
             let body = std::fs::read(folder.join(path)).unwrap_or_default();
             let head =

@@ -121,7 +121,8 @@ impl Spill {
     /// When the temporary file cannot be mapped.
     pub fn finish(self) -> io::Result<Spilled> {
         self.file.set_len(self.len)?;
-        let file = MappedFile::of(&self.file, Path::new("a temporary file")).map_err(io::Error::other)?;
+        let file =
+            MappedFile::from_file(&self.file, Path::new("a temporary file")).map_err(io::Error::other)?;
         Ok(Spilled(Arc::new(file)))
     }
 }
@@ -153,7 +154,7 @@ impl Blob for Part {
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         self.range.clone().step_by(WINDOW).try_for_each(|start| {
             let end = start.saturating_add(WINDOW).min(self.range.end);
-            sink.write(Window::of(&self.file, start..end)?)
+            sink.write(Window::mapped(&self.file, start..end)?)
         })
     }
 }

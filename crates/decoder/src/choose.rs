@@ -228,6 +228,6 @@ fn from_hugging_face(
     Decoder::new(architecture, &HUGGING_FACE, facts, &tensors)
 }
 
-fn by_name<'t>(tensors: &'t [(String, Tensor)]) -> HashMap<&'t str, &'t Tensor> {
+fn by_name(tensors: &[(String, Tensor)]) -> HashMap<&str, &Tensor> {
     tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
 }

@@ -11,8 +11,8 @@ pub const WINDOW: usize = 1 << 20;
 
 /// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes.
 ///
-/// A window of a mapped file gives its pages back when its last clone is dropped, so whoever is slowest
-/// decides how long they stay in memory.
+/// A window of a mapped file gives its pages back when its last clone is dropped, so the slowest
+/// consumer determines how long they stay in memory.
 #[derive(Clone, Debug)]
 pub struct Window(Arc<Bytes>);
 
@@ -20,7 +20,7 @@ pub struct Window(Arc<Bytes>);
 enum Bytes {
     /// Resident until dropped.
     Mapped { file: Arc<MappedFile>, range: Range<usize> },
-    /// Bytes that were made on the way: headers, gathered views, swapped byte orders.
+    /// Bytes that were computed: headers, gathered views, swapped byte orders.
     Owned(Vec<u8>),
 }
 
@@ -29,7 +29,7 @@ impl Window {
     ///
     /// # Errors
     /// When `range` is not inside the file, or the file became shorter since it was mapped.
-    pub fn of(file: &Arc<MappedFile>, range: Range<usize>) -> io::Result<Self> {
+    pub fn mapped(file: &Arc<MappedFile>, range: Range<usize>) -> io::Result<Self> {
         if file.bytes().get(range.clone()).is_none() {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
         }
@@ -37,7 +37,7 @@ impl Window {
         Ok(Self(Arc::new(Bytes::Mapped { file: Arc::clone(file), range })))
     }
 
-    /// Bytes that no file holds as they are.
+    /// Bytes in memory.
     pub fn owned(bytes: Vec<u8>) -> Self {
         Self(Arc::new(Bytes::Owned(bytes)))
     }
@@ -48,7 +48,7 @@ impl Deref for Window {
 
     fn deref(&self) -> &[u8] {
         match &*self.0 {
-            // `Window::of` proved that the range lies inside the file.
+            // `Window::mapped` proved that the range is inside the file.
             Bytes::Mapped { file, range } => file.bytes().get(range.clone()).unwrap_or_default(),
             Bytes::Owned(bytes) => bytes,
         }
@@ -68,7 +68,7 @@ pub trait Sink {
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// When they cannot be written on, or the work was interrupted.
+    /// When they cannot be written, or the work was cancelled.
     fn write(&mut self, window: Window) -> io::Result<()>;
 }
 
@@ -86,7 +86,7 @@ pub trait Blob {
     /// calls send the same bytes.
     ///
     /// # Errors
-    /// When the source cannot be read, or the sink refuses.
+    /// When the source cannot be read, or the sink fails.
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()>;
 }
 
@@ -111,8 +111,8 @@ impl Blob for Arc<MappedFile> {
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let end = self.bytes().len();
-        (0..end)
-            .step_by(WINDOW)
-            .try_for_each(|start| sink.write(Window::of(self, start..start.saturating_add(WINDOW).min(end))?))
+        (0..end).step_by(WINDOW).try_for_each(|start| {
+            sink.write(Window::mapped(self, start..start.saturating_add(WINDOW).min(end))?)
+        })
     }
 }

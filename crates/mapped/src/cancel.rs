@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 /// Receives the bytes done so far; [`ControlFlow::Break`] stops the work before the next window.
 pub type Progress<'p> = dyn FnMut(u64) -> ControlFlow<()> + 'p;
 
-/// The caller stopped the work.
+/// The caller cancelled the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stopped")]
 pub struct Cancelled;
 
 impl Cancelled {
-    /// An error for what a caller's progress said.
+    /// The error for what a caller's progress callback returned.
     ///
     /// # Errors
     /// When it was [`ControlFlow::Break`].
@@ -24,8 +24,8 @@ impl Cancelled {
         }
     }
 
-    /// Whether the caller is the reason for an error.
+    /// Whether an error is due to a cancellation.
     pub fn caused(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+        error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).is_some()
     }
 }

@@ -18,7 +18,7 @@ pub enum Error {
     Io {
         /// The path as it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
     /// The path names something that has no length and no offsets.
@@ -42,7 +42,7 @@ pub struct MappedFile {
     file: File,
     /// Where the mapping starts in the file, in bytes.
     start: u64,
-    /// `None` for an empty file, which mmap(2) refuses.
+    /// `None` for an empty file, which mmap(2) rejects.
     map: Option<Mmap>,
 }
 
@@ -50,23 +50,23 @@ impl MappedFile {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// When the path cannot be opened, or is no regular file.
+    /// When the path cannot be opened, or is not a regular file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
-        // Asked before the opening, which would wait for a writer at a named pipe.
+        // Checked first: opening a named pipe would wait for a writer.
         let kind = std::fs::metadata(path).map_err(io)?;
         if !kind.is_file() {
             let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), what });
         }
-        Self::of(&File::open(path).map_err(io)?, path)
+        Self::from_file(&File::open(path).map_err(io)?, path)
     }
 
-    /// Maps an open file, such as an unlinked temporary one; `path` is its name in messages.
+    /// Maps an open file, such as an unlinked temporary one. `path` is its name in messages.
     ///
     /// # Errors
-    /// When the system refuses the mapping.
-    pub fn of(file: &File, path: &Path) -> Result<Self, Error> {
+    /// When the system cannot map the file.
+    pub fn from_file(file: &File, path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         let len = file.metadata().map_err(io)?.len();
         let map = if len == 0 { None } else { Some(map(file, 0, None).map_err(io)?) };
@@ -76,7 +76,7 @@ impl MappedFile {
     /// Maps the bytes of `range` of the file at `path`, as if they were a file of their own.
     ///
     /// # Errors
-    /// When the path cannot be opened, is no regular file, or ends before the range does.
+    /// When the path cannot be opened, is not a regular file, or ends before the range does.
     pub fn part(path: &Path, range: Range<u64>) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         let file = File::open(path).map_err(io)?;
@@ -109,8 +109,8 @@ impl MappedFile {
         self.bytes().is_empty()
     }
 
-    /// Copies the bytes from `offset` on to `buffer` and returns how many there were, fewer only at the
-    /// end. It maps no page: a look at a mapped byte brings in up to 2 MiB around it, and small reads far
+    /// Copies the bytes at `offset` to `buffer` and returns their number, which is smaller than the buffer only at the
+    /// end. It does not touch the map: touching a mapped byte brings in up to 2 MiB around it, so small reads far
     /// apart would fill memory.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl MappedFile {
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         let Some(map) = &self.map else { return Ok(()) };
         match populate(map, range) {
-            // EFAULT is the kernel's word for a page behind the file's end.
+            // The kernel returns EFAULT for a page after the end of the file.
             Err(error) if error.raw_os_error() == Some(14) => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 format!("{} became shorter while it was read", self.path.display()),
@@ -203,7 +203,7 @@ fn release(map: &Mmap, range: Range<usize>) {
     let end = range.end.checked_next_multiple_of(FAULT_AROUND).unwrap_or(range.end).min(map.len());
     if start < end {
         // SAFETY: the map is read-only and backed by a file, so dropped pages are read again with the
-        // same contents; nothing was written that could be lost. A refusal costs memory, no data.
+        // same contents; nothing was written that could be lost. A failure costs memory, not data.
         let _ = unsafe {
             map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end.saturating_sub(start))
         };
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_refused_by_name() {
+    fn a_folder_is_rejected_by_name() {
         let error = MappedFile::open(&std::env::temp_dir()).expect_err("a folder");
         assert!(error.to_string().ends_with("is a folder, not a file"), "{error}");
     }

@@ -1,5 +1,4 @@
-//! A file that is open only while its bytes are asked for: a system lets a program have few files open, and
-//! few mapped.
+//! A file that is open only while its bytes are read, because the number of open and mapped files is limited.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,7 +17,7 @@ impl UnopenedFile {
     /// The file at `path`, as long as it is now.
     ///
     /// # Errors
-    /// When there is none, or it is no regular file.
+    /// When there is none, or it is not a regular file.
     pub fn find(path: &Path) -> Result<Self, Error> {
         let kind = std::fs::metadata(path).map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
         if !kind.is_file() {

@@ -299,6 +299,6 @@ fn global(found: &Use) -> Json {
         "offset": found.global.offset,
         "calls": calls,
         "more_calls": found.more,
-        "behind_error": found.behind,
+        "behind_error": found.after_error,
     })
 }

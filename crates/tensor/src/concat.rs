@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use mapped::{Sink, WINDOW, Window};
 
-use crate::{Error, Storage, Tensor};
+use crate::{Error, Storage, Tensor, contiguous_strides};
 
 /// See [`Storage::concat`].
 #[derive(Debug)]
@@ -104,8 +104,8 @@ impl Concat {
         rows.saturating_mul(part.run).saturating_add(in_row.saturating_sub(part.start).min(part.run))
     }
 
-    /// The bytes of the storage of `part` that `range` of the concatenation reads; for a part that is no
-    /// plain run of its storage, all that it views.
+    /// The bytes of the storage of `part` that `range` of the concatenation reads; for a part that is not
+    /// contiguous, everything that it views.
     fn span(&self, part: &Part, range: &Range<u64>) -> Range<usize> {
         let span = part.tensor.span();
         let (start, end) = (self.within(part, range.start), self.within(part, range.end));
@@ -135,7 +135,7 @@ impl Concat {
             parts.try_for_each(|part| part.tensor.storage().send(self.span(part, &range), sink))?;
             return self.verify(Part::is_whole);
         }
-        // A part's bytes pass in their own order even where parts alternate, so each can be summed.
+        // The bytes of each part pass in order even if parts alternate, so each part can be summed.
         let mut sums: Vec<Option<crc32fast::Hasher>> =
             self.parts.iter().map(|part| (whole && part.is_whole()).then(crc32fast::Hasher::new)).collect();
         let mut start = range.start;
@@ -170,7 +170,7 @@ impl Concat {
         }
     }
 
-    /// Reads the storages of which only a part was sent once more, for their checksums alone.
+    /// Reads the storages that were sent only in part once more, for their checksums.
     fn verify(&self, is_done: impl Fn(&Part) -> bool) -> io::Result<()> {
         let mut verified = HashSet::new();
         let mut rest = self.parts.iter().filter(|part| !is_done(part)).map(|part| part.tensor.storage());
@@ -193,16 +193,7 @@ impl Tensor {
     pub fn concat(dim: usize, parts: &[Tensor]) -> Result<Self, Error> {
         let dtype = parts.first().map_or(crate::Dtype::UInt8, Tensor::dtype);
         let (storage, shape) = Storage::concat(dim, parts)?;
-        let mut stride: Vec<u64> = shape
-            .iter()
-            .rev()
-            .scan(1_u64, |next, size| {
-                let stride = *next;
-                *next = next.saturating_mul((*size).max(1));
-                Some(stride)
-            })
-            .collect();
-        stride.reverse();
+        let stride = contiguous_strides(&shape);
         Self::new(dtype, shape, stride, 0, storage)
     }
 
@@ -320,12 +311,12 @@ mod tests {
     }
 
     #[test]
-    fn unlike_parts_are_refused() {
+    fn unlike_parts_are_rejected() {
         let error =
             |dim, parts: &[Tensor]| Tensor::concat(dim, parts).map(|_| ()).expect_err("unlike").to_string();
         assert_eq!(
             error(0, &[part([1, 3], [3, 1], 0), part([1, 2], [2, 1], 0)]),
-            "shape [1, 2] does not continue shape [1, 3] along dimension 0"
+            "shape [1, 2] cannot follow shape [1, 3] along dimension 0"
         );
         assert!(error(2, &[part([1, 3], [3, 1], 0)]).contains("along dimension 2"));
         assert!(Tensor::concat(0, &[]).is_err());

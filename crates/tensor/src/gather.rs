@@ -7,8 +7,8 @@ use mapped::{Blob, Sink, WINDOW, Window};
 
 use crate::Tensor;
 
-/// After this many bytes of windows the pages that a scattered read has touched are given back: a view
-/// can touch a page an element.
+/// After this many bytes of windows, the pages that a scattered read has touched are released: a view can touch one
+/// page per element.
 const RELEASE_AFTER: usize = 8 << 10;
 
 /// See [`Tensor::gathered`].
@@ -17,7 +17,7 @@ pub struct Gathered {
     tensor: Tensor,
     /// Outer dimensions as (size, stride in bytes), the innermost last.
     outer: Vec<(u64, u64)>,
-    /// Bytes of the longest run that lies in the storage as it lies in C order.
+    /// Bytes of the longest run that is contiguous both in the storage and in C order.
     run: u64,
 }
 
@@ -94,7 +94,7 @@ impl Gathered {
     }
 }
 
-/// Steps to the next index in C order; the byte offset there, or `None` behind the last.
+/// Steps to the next index in C order; the byte offset there, or `None` after the last.
 fn advance(index: &mut [u64], outer: &[(u64, u64)], mut at: u64) -> Option<u64> {
     for (i, (size, stride)) in index.iter_mut().zip(outer).rev() {
         *i = i.saturating_add(1);

@@ -118,7 +118,7 @@ mod tests {
         let every_other = Tensor::new(Dtype::Complex64, vec![2], vec![2], 0, of(Signs::Imaginary));
         let every_other = every_other.expect("three numbers are enough");
         assert_eq!(numbers(&|sink| every_other.gathered().write_to(sink)), [0.0, -1.0, 4.0, -5.0]);
-        let cut = of(Signs::Imaginary).slice(8..24).expect("it lies inside");
+        let cut = of(Signs::Imaginary).slice(8..24).expect("it is inside");
         assert_eq!(numbers(&|sink| cut.write_to(sink)), [2.0, -3.0, 4.0, -5.0]);
         assert!(of(Signs::Imaginary).slice(4..12).is_none(), "it starts with an imaginary part");
         assert_ne!(of(Signs::All).id(), base.id());

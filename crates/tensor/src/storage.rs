@@ -21,7 +21,7 @@ pub enum ByteOrder {
     Big,
 }
 
-/// The bytes of one storage. Clones are the same storage: what they share is told by [`id`](Self::id).
+/// The bytes of one storage. Clones are the same storage and have the same [`id`](Self::id).
 #[derive(Clone, Debug)]
 pub struct Storage {
     inner: Arc<Inner>,
@@ -34,7 +34,7 @@ enum Inner {
     Mapped {
         file: Arc<MappedFile>,
         range: Range<usize>,
-        /// With the bytes of the file that it is the sum of: `range`, or more around a slice.
+        /// And the range of the file that it covers: `range`, or a larger one for a slice.
         checksum: Option<(Checksum, Range<usize>)>,
     },
     Owned(Vec<u8>),
@@ -42,27 +42,27 @@ enum Inner {
     Signed(Signed),
 }
 
-/// What the bytes of a storage should sum to, checked whenever all of them pass.
+/// The checksum of a storage, compared whenever all of its bytes are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
     /// The CRC-32 of the bytes as the file has them.
     pub crc: u32,
-    /// What the file calls the storage, for the message.
+    /// The storage's name in the file, for messages.
     pub record: Arc<str>,
 }
 
-/// A storage whose bytes do not have the checksum that their file gives; the cause of an [`io::Error`].
+/// The cause of an [`io::Error`] when the bytes of a storage do not match the checksum in their file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
     /// The file.
     pub file: PathBuf,
-    /// What the file calls the storage.
+    /// The storage's name in the file.
     pub record: String,
-    /// The CRC-32 that the file gives.
+    /// The CRC-32 that the file records.
     pub expected: u32,
     /// The CRC-32 of the bytes.
     pub found: u32,
-    /// A tensor over the storage, where a reader added its name.
+    /// A tensor over the storage, if a caller added its name.
     pub tensor: Option<String>,
 }
 
@@ -77,14 +77,17 @@ impl std::error::Error for Damaged {}
 
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { record, expected, found, .. } = self;
+        let Self { record, expected, found, tensor, .. } = self;
+        if let Some(tensor) = tensor {
+            write!(f, "tensor `{}`: ", tensor.escape_debug())?;
+        }
         let name = self.file.file_name().unwrap_or(self.file.as_os_str()).display();
         let record = record.escape_debug();
-        write!(f, "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} says {expected:08x}")
+        write!(f, "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} records {expected:08x}")
     }
 }
 
-/// Tells storages apart: equal exactly for clones of one storage.
+/// The identity of a storage: equal only for clones of one storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StorageId(usize);
 
@@ -104,11 +107,10 @@ impl Storage {
     }
 
     /// The elements of `parts` one after the other along dimension `dim`, in C order, as `torch.cat` lays
-    /// them out; and their shape. Nothing is copied before it is sent.
+    /// them out; and their shape. Bytes are copied only when they are sent.
     ///
     /// # Errors
-    /// When the parts differ in dtype, or in shape along another dimension, or there is none; when the
-    /// shape does not fit 63 bits.
+    /// When there are no parts, they differ in dtype or in shape along another dimension, or the size does not fit 63 bits.
     pub fn concat(dim: usize, parts: &[Tensor]) -> Result<(Self, Vec<u64>), Error> {
         let (concat, shape) = Concat::new(dim, parts)?;
         Ok((Self { inner: Arc::new(Inner::Concat(concat)), swap: 1 }, shape))
@@ -122,8 +124,9 @@ impl Storage {
         Self { inner: Arc::new(Inner::Signed(signed)), swap: 1 }
     }
 
-    /// A part of the storage, in bytes, as a storage of its own that starts and ends at components. Where all of it
-    /// is sent, what lies around it is read too, for the checksum. `None` when `range` is not inside it, or its bytes do not lie in one place.
+    /// A part of the storage as a storage of its own. `range` is in bytes, and starts and ends at components. When all of
+    /// the part is sent, the rest is read too, for the checksum. `None` if `range` is not inside the storage, or the bytes
+    /// are not contiguous.
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
         let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
         let part = match &*self.inner {
@@ -155,12 +158,12 @@ impl Storage {
         self
     }
 
-    /// Tells whether two tensors share memory.
+    /// An id that is equal for two tensors if they share memory.
     pub fn id(&self) -> StorageId {
         StorageId(Arc::as_ptr(&self.inner).cast::<u8>() as usize)
     }
 
-    /// Where the bytes lie in their file, in bytes from its start.
+    /// The offset of the bytes in their file.
     pub fn file_offset(&self) -> Option<u64> {
         match &*self.inner {
             Inner::Mapped { range, .. } => Some(range.start as u64),
@@ -168,7 +171,7 @@ impl Storage {
         }
     }
 
-    /// The bytes in place, nothing copied, read or checked; `None` where no file holds them as they are.
+    /// The mapped bytes, without reading, copying or checking them; `None` if no file holds exactly these bytes.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {
         match &*self.inner {
             Inner::Mapped { file, range, .. } if self.swap == 1 => file.bytes().get(range.clone()),
@@ -185,22 +188,22 @@ impl Storage {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the storage has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All bytes, in the file's own byte order; none of a storage that is made of others.
+    /// All bytes, in the file's own byte order; empty for a storage that is computed from others.
     fn raw(&self) -> &[u8] {
         match &*self.inner {
-            // `mapped` proved that the range lies inside the file.
+            // `mapped` proved that the range is inside the file.
             Inner::Mapped { file, range, .. } => file.bytes().get(range.clone()).unwrap_or_default(),
             Inner::Owned(bytes) => bytes,
             Inner::Concat(_) | Inner::Signed(_) => &[],
         }
     }
 
-    /// The bytes of `range` as the file has them, for a checksum; none where nothing is to be compared.
+    /// The bytes of `range` in file order, for a checksum; `None` if there is nothing to compare.
     pub(crate) fn checked(&self, range: Range<usize>) -> Option<&[u8]> {
         match &*self.inner {
             Inner::Mapped { range: whole, checksum: Some((_, sum)), .. } if sum == whole => {
@@ -227,7 +230,7 @@ impl Storage {
         self.compare(sum.finalize())
     }
 
-    /// Compares the CRC-32 of all bytes with what the file says.
+    /// Compares the CRC-32 of all bytes with the one in the file.
     pub(crate) fn compare(&self, found: u32) -> io::Result<()> {
         match &*self.inner {
             Inner::Mapped { file, checksum: Some((checksum, _)), .. } if checksum.crc != found => {
@@ -298,7 +301,7 @@ impl Storage {
         for start in range.clone().step_by(WINDOW) {
             let part = start..start.saturating_add(WINDOW).min(range.end);
             let window = match &*self.inner {
-                Inner::Mapped { file, range: whole, .. } => Window::of(file, shift(&part, whole.start))?,
+                Inner::Mapped { file, range: whole, .. } => Window::mapped(file, shift(&part, whole.start))?,
                 _ => Window::owned(raw.get(part.clone()).unwrap_or_default().to_vec()),
             };
             if checked.is_some() {
@@ -312,8 +315,8 @@ impl Storage {
                 sink.write(Window::owned(swapped))?;
             }
         }
-        let Some((file, _, behind)) = checked else { return Ok(()) };
-        add(file, behind, &mut crc)?;
+        let Some((file, _, after)) = checked else { return Ok(()) };
+        add(file, after, &mut crc)?;
         self.compare(crc.finalize())
     }
 }
@@ -322,7 +325,7 @@ impl Storage {
 fn add(file: &Arc<MappedFile>, range: Range<usize>, sum: &mut crc32fast::Hasher) -> io::Result<()> {
     for start in range.clone().step_by(WINDOW) {
         let part = start..start.saturating_add(WINDOW).min(range.end);
-        sum.update(&Window::of(file, part)?);
+        sum.update(&Window::mapped(file, part)?);
     }
     Ok(())
 }

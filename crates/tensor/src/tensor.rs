@@ -33,8 +33,8 @@ pub enum Error {
         /// Bytes of the storage.
         available: u64,
     },
-    /// Tensors that are to be joined differ in shape beside the dimension along which they are joined.
-    #[error("shape {part:?} does not continue shape {first:?} along dimension {dim}")]
+    /// Tensors to be joined differ in shape along another dimension.
+    #[error("shape {part:?} cannot follow shape {first:?} along dimension {dim}")]
     Unlike {
         /// The shape of the first part, in elements.
         first: Vec<u64>,
@@ -43,8 +43,8 @@ pub enum Error {
         /// The dimension, counted from 0.
         dim: usize,
     },
-    /// Tensors that are to be joined differ in dtype.
-    #[error("{part} does not continue {first}")]
+    /// Tensors to be joined differ in dtype.
+    #[error("a part of dtype {part} cannot follow one of {first}")]
     Mixed {
         /// The dtype of the first part.
         first: Dtype,
@@ -63,7 +63,7 @@ pub enum Error {
 
 /// A strided view of a storage.
 ///
-/// Clones share what they are made of and cost next to nothing.
+/// Clones share their data and are cheap.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     dtype: Dtype,
@@ -169,7 +169,7 @@ impl Tensor {
         }
     }
 
-    /// Whether the elements lie in C order without gaps.
+    /// Whether the elements are stored in C order without gaps.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1_u64;
         self.numel() == 0
@@ -181,19 +181,21 @@ impl Tensor {
     }
 }
 
-/// The strides, in elements, of a tensor of this shape whose elements lie in C order without gaps.
+/// The strides, in elements, of a tensor of this shape whose elements are stored in C order without gaps.
 ///
-/// The last dimension has stride 1. A stride that does not fit 64 bits is `u64::MAX`, which [`Tensor::new`] rejects.
+/// The last dimension has stride 1. A dimension of size 0 counts as one of size 1, as in PyTorch. A stride that does not
+/// fit 64 bits is `u64::MAX`, which [`Tensor::new`] rejects.
 ///
 /// ```
 /// assert_eq!(tensor::contiguous_strides(&[2, 3, 4]), [12, 4, 1]);
+/// assert_eq!(tensor::contiguous_strides(&[2, 0, 3]), [3, 3, 1]);
 /// ```
 pub fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
     let mut strides = vec![0; shape.len()];
     let mut step = 1_u64;
     for (stride, size) in strides.iter_mut().zip(shape).rev() {
         *stride = step;
-        step = step.saturating_mul(*size);
+        step = step.saturating_mul((*size).max(1));
     }
     strides
 }

@@ -1,7 +1,7 @@
 //! Makes a small LLaMA checkpoint in Meta's layout, without torch: `consolidated.00.pth` as `torch.save` writes it, and its
 //! `params.json`. The weights are random and always the same.
 //!
-//! It is a package of its own so that `cargo run --example tiny-llama` compiles only what the checkpoint needs.
+//! It is a separate package so that `cargo run --example tiny-llama` compiles only what the checkpoint needs.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,11 +19,11 @@ const LAYERS: u64 = 2;
 const HEADS: u64 = 4;
 const VOCAB: u64 = 256;
 
-/// Writes the two files into a folder, which is made if it is missing, and returns the checkpoint's path.
+/// Writes the two files to a folder, which is created if it is missing, and returns the checkpoint's path.
 ///
 /// # Errors
 ///
-/// A folder or a file that cannot be written.
+/// When the folder or a file cannot be written.
 pub fn write(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
     let params = format!(

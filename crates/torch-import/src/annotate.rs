@@ -1,4 +1,4 @@
-//! What a trace says of storages and tensors, which the pickle machine does not know.
+//! Descriptions of storages and tensors for traces of the pickle machine, which does not know them.
 
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::Dtype;
@@ -7,8 +7,8 @@ use crate::Container;
 use crate::persistent::StorageRef;
 use crate::rebuild::Function;
 
-/// What a trace calls the object `id`: a storage by its record, its dtype and its place in the file; a
-/// rebuilt tensor by its dtype and shape. `None` for all other objects.
+/// A description of the object `id` for a trace: the record, dtype and file offset of a storage, or the dtype and shape
+/// of a rebuilt tensor. `None` for all other objects.
 pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) -> Option<String> {
     match heap.get(id) {
         Object::Persistent(_) => {
@@ -28,7 +28,7 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
 
 fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
     let args = heap.items(instance.args)?;
-    let dtype = match Function::of(heap, instance)? {
+    let dtype = match Function::called_by(heap, instance)? {
         Function::Wrapper => return Some("Parameter".to_owned()),
         Function::Tensor | Function::TensorV2 | Function::Quantized => {
             StorageRef::read(heap, *args.first()?).ok()?.dtype?.name()
@@ -43,7 +43,7 @@ fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
 /// How many tensors a pickle makes; a parameter is the tensor that it wraps.
 pub fn count_tensors(heap: &Heap<'_>) -> u64 {
     let makes_one = |id: &ObjectId| {
-        let function = heap.instance(*id).and_then(|instance| Function::of(heap, instance));
+        let function = heap.instance(*id).and_then(|instance| Function::called_by(heap, instance));
         function.is_some_and(Function::makes_one)
     };
     heap.ids().filter(makes_one).count() as u64

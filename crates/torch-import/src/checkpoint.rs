@@ -18,14 +18,14 @@ use crate::key;
 use crate::rebuild::{Function, Rebuilder, Rebuilt};
 use crate::{Container, Error, Global, Result};
 
-/// Python's own pickler gives up at this depth.
+/// Python's own pickler fails at this depth.
 const MAX_DEPTH: usize = 1000;
-/// A dict that is shared appears under each of its names. A file may share dicts of shared dicts, so
-/// that a few bytes have a billion names: so many visits for each object are read.
+/// A shared dict appears under each of its names. A file may share dicts of shared dicts, so that a few bytes have a
+/// billion names. These limit the visits: for each object, and in any case.
 const VISITS_PER_OBJECT: usize = 16;
 const VISITS: usize = 1 << 16;
-/// A long key over many values is part of many names: all names together have at most so many bytes for
-/// each byte of the pickle.
+/// A long key over many values is part of many names. These limit the bytes of all names together: for each byte of the
+/// pickle, and in any case.
 const NAME_BYTES_PER_BYTE: usize = 16;
 const NAME_BYTES: usize = 64 << 20;
 
@@ -36,7 +36,7 @@ pub struct Checkpoint {
     pub items: Vec<Item>,
     /// The classes and functions that the pickle names.
     pub globals: Vec<Global>,
-    /// How many tensors lie where `state_dict()` of a pickled module does not look.
+    /// How many tensors are outside of what `state_dict()` of a pickled module returns.
     pub left_out: usize,
     /// The objects that the values refer to, over the bytes of the file.
     objects: Objects,
@@ -59,7 +59,7 @@ pub enum Content {
     /// A strided view of a storage.
     Tensor(Tensor),
     /// A tensor that is made of several, or has no data.
-    Compound(Box<Compound>),
+    Compound(Arc<Compound>),
     /// Anything else: a number, a text, a configuration.
     Value(Value),
 }
@@ -112,7 +112,7 @@ impl Item {
     }
 }
 
-/// What the part of a compound tensor is called.
+/// The name of a part of a compound tensor.
 fn part_name(name: &str, part: &str) -> String {
     if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") }
 }
@@ -122,7 +122,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
-    /// tensors come out under one name.
+    /// tensors have the same name.
     pub fn read(container: &Container) -> Result<Self> {
         let objects = Objects::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
         let pickle = objects.borrow_dependent();
@@ -141,11 +141,13 @@ impl Checkpoint {
         walk.run(pickle.root)?;
         let left_out = walk.count_left_out();
         let found = walk.found;
-        refuse_duplicates(heap, &found)?;
+        check_duplicates(heap, &found)?;
         let mut items: Vec<Item> = found.into_iter().map(|found| found.item).collect();
         let direct = container.tensors()?;
-        if children::of(heap, pickle.root).is_some_and(|children| children.is_empty()) && !direct.is_empty() {
-            // There is no pickle: the root is an empty dict that stands in.
+        if children::children_of(heap, pickle.root).is_some_and(|children| children.is_empty())
+            && !direct.is_empty()
+        {
+            // The file has no pickle; the empty dict is a placeholder.
             items.clear();
         }
         let direct = direct.into_iter();
@@ -171,7 +173,7 @@ impl Checkpoint {
         })
     }
 
-    /// What is not a tensor, and its path.
+    /// The values and their names.
     pub fn values(&self) -> impl Iterator<Item = (&str, Value)> {
         self.items.iter().filter_map(|item| match item.content {
             Content::Value(value) => Some((item.name.as_str(), value)),
@@ -194,7 +196,7 @@ fn name_bytes(pickle: &Pickle<'_>) -> usize {
     len.saturating_mul(NAME_BYTES_PER_BYTE).saturating_add(NAME_BYTES)
 }
 
-/// An item, and the way to it.
+/// An item, and the path to it.
 struct Found {
     item: Item,
     /// Kept for tensors, whose names have to differ; empty for values.
@@ -207,7 +209,7 @@ struct Name {
     root_key: Option<u32>,
 }
 
-/// One container on the way from the root, and what is left of it.
+/// A container on the path, and the children that are still to be visited.
 struct Level {
     id: ObjectId,
     children: std::vec::IntoIter<(Step, ObjectId)>,
@@ -272,7 +274,7 @@ impl Walk<'_> {
             Some(Rebuilt::Strided(tensor)) => self.keep(id, Content::Tensor(tensor))?,
             Some(Rebuilt::Compound(compound)) => self.keep(id, Content::Compound(compound))?,
             None => {
-                let children = children::of(self.heap, id);
+                let children = children::children_of(self.heap, id);
                 // An empty dict or list is a value; a module without parameters is nothing.
                 let is_empty = children.as_ref().is_some_and(Vec::is_empty);
                 if is_empty && self.heap.instance(id).is_some() {
@@ -291,7 +293,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Keeps what the object `id`, at which the path has arrived, stands for.
+    /// Adds an item for the object `id` at the current path.
     fn keep(&mut self, id: ObjectId, content: Content) -> Result<()> {
         let Name { text: name, root_key } = self.name(id)?;
         let path = if matches!(content, Content::Value(_)) { Vec::new() } else { self.path.clone() };
@@ -299,7 +301,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The name of the object `id`, at which the path has arrived.
+    /// The name of the object `id` at the current path.
     fn name(&mut self, id: ObjectId) -> Result<Name> {
         let (mut text, mut root_key) = (String::new(), None);
         for (depth, step) in self.path.iter().enumerate() {
@@ -324,11 +326,12 @@ impl Walk<'_> {
         Ok(Name { text, root_key })
     }
 
-    /// Tensors that the walk did not reach: a module's attributes that are none of its parameters and
-    /// buffers, hooks, the insides of tensor subclasses.
+    /// The number of tensors that the walk did not reach: a module's attributes other than parameters and buffers, hooks,
+    /// the attributes of tensor subclasses.
     fn count_left_out(&self) -> usize {
         let missed = |id: &ObjectId| {
-            let function = self.heap.instance(*id).and_then(|instance| Function::of(self.heap, instance));
+            let function =
+                self.heap.instance(*id).and_then(|instance| Function::called_by(self.heap, instance));
             function.is_some_and(Function::makes_one) && !self.rebuilder.is_done(*id)
         };
         self.heap.ids().filter(missed).count()
@@ -344,10 +347,10 @@ fn subscripts(heap: &Heap<'_>, path: &[Step]) -> String {
     parts.collect()
 }
 
-fn refuse_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
+fn check_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
     let mut names: HashMap<Cow<'_, str>, &Found> = HashMap::with_capacity(found.len());
     for found in found {
-        // A compound tensor without parts has a name all the same.
+        // A compound tensor without parts has a name too.
         let own = match &found.item.content {
             Content::Compound(compound) if compound.parts.is_empty() => Some(found.item.name.as_str()),
             _ => None,
@@ -367,7 +370,7 @@ fn refuse_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
 
 const _: () = {
     const fn is_shared<T: Send + Sync + 'static>() {}
-    // A server keeps checkpoints and hands their tensors to its threads.
+    // A server keeps checkpoints and passes their tensors to its threads.
     is_shared::<Checkpoint>();
     is_shared::<Container>();
     is_shared::<Tensor>();

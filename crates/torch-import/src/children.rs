@@ -1,4 +1,4 @@
-//! What the objects of a checkpoint contain, and under which names.
+//! The contents of the objects of a checkpoint, and their names.
 //!
 //! Facts: `Module.state_dict` in `torch/nn/modules/module.py`, `copyreg._reconstructor`,
 //! `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
@@ -20,8 +20,8 @@ pub(crate) enum Step {
 
 type Children = Vec<(Step, ObjectId)>;
 
-/// What a container holds, in order; `None` for what is no container.
-pub(crate) fn of(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
+/// The contents of a container, in order; `None` for objects that are not containers.
+pub(crate) fn children_of(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
     match heap.get(id) {
         Object::Dict(_) => Some(last_of_each_key(heap, heap.entries(id)?.iter().copied())),
         Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) => {
@@ -45,15 +45,15 @@ fn instance_children(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
         Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
             Some(dict_instance(heap, instance))
         }
-        // A TorchScript list or dict with its type beside it.
-        Some(("torch.jit._pickle", _)) => of(heap, *args.first()?),
-        // Text, bytes, enums and the like: a call that says all in its arguments.
+        // A TorchScript list or dict, and its type.
+        Some(("torch.jit._pickle", _)) => children_of(heap, *args.first()?),
+        // Text, bytes, enums and similar values: the arguments of the call describe them completely.
         Some(("_codecs" | "torch" | "pathlib" | "numpy" | "builtins" | "__builtin__", _)) => None,
         _ => {
             if let Some(children) = module(heap, instance) {
                 return Some(children);
             }
-            // Protocols 0 and 1: a class, the base that holds what it contains, and that.
+            // Protocols 0 and 1: a class, the base class that holds the contents, and the contents.
             let (args, contents) = match (heap.global(instance.callable), args) {
                 (Some(("copyreg" | "copy_reg", "_reconstructor")), &[_, _, contents]) => {
                     (heap.items(contents).unwrap_or_default(), heap.entries(contents).unwrap_or_default())
@@ -74,7 +74,7 @@ fn indexed(items: &[ObjectId]) -> Children {
     items.iter().enumerate().map(|(index, item)| (Step::Index(index), *item)).collect()
 }
 
-/// An OrderedDict or a defaultdict. Old protocols hand the pairs over as an argument.
+/// An OrderedDict or a defaultdict. Old protocols pass the pairs as an argument.
 fn dict_instance(heap: &Heap<'_>, instance: &Instance) -> Children {
     let args = heap.items(instance.args).unwrap_or_default();
     let pairs = args.iter().filter_map(|arg| heap.items(*arg)).flatten();
@@ -95,8 +95,8 @@ fn module(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
         found.map(|(_, value)| *value)
     };
     let entries = |name: &str| -> Vec<(Step, ObjectId)> {
-        let children = attribute(name).and_then(|dict| of_dict(heap, dict)).unwrap_or_default();
-        // What is registered and not set is `None`.
+        let children = attribute(name).and_then(|dict| dict_children(heap, dict)).unwrap_or_default();
+        // Parameters that are registered but not set are `None`.
         children.into_iter().filter(|(_, value)| !heap.is_none(*value)).collect()
     };
     attribute("_parameters")?;
@@ -118,9 +118,9 @@ fn module(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
 }
 
 /// A dict, or a call that makes one.
-fn of_dict(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
+fn dict_children(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
     match heap.get(id) {
-        Object::Dict(_) => of(heap, id),
+        Object::Dict(_) => children_of(heap, id),
         Object::Instance(instance) => Some(dict_instance(heap, instance)),
         _ => None,
     }
@@ -140,7 +140,7 @@ fn last_of_each_key(heap: &Heap<'_>, entries: impl Iterator<Item = (ObjectId, Ob
     let mut places: HashMap<Key<'_>, usize> = HashMap::with_capacity(room);
     let mut children: Children = Vec::with_capacity(room);
     for (key, value) in entries {
-        let place = *places.entry(Key::of(heap, key)).or_insert(children.len());
+        let place = *places.entry(Key::new(heap, key)).or_insert(children.len());
         match children.get_mut(place) {
             Some(child) => child.1 = value,
             None => children.push((Step::Key(key), value)),
@@ -153,10 +153,10 @@ fn last_of_each_key(heap: &Heap<'_>, entries: impl Iterator<Item = (ObjectId, Ob
 mod tests {
     use super::*;
 
-    /// The names of what the root of a pickle holds.
+    /// The names of the root's contents.
     fn names(bytes: &[u8]) -> Vec<String> {
         let pickle = pickle_vm::load(bytes).expect("CPython wrote it");
-        let children = of(&pickle.heap, pickle.root).unwrap_or_default();
+        let children = children_of(&pickle.heap, pickle.root).unwrap_or_default();
         let name = |(step, _): &(Step, ObjectId)| match step {
             Step::Key(key) => key::part(&pickle.heap, *key).into_owned(),
             Step::Index(index) => index.to_string(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_text_do_not_hide_each_other() {
+    fn keys_that_are_not_text_do_not_hide_each_other() {
         // `{b"a": 1, b"b": 2, 2**70: 3, 2**71: 4}`, protocol 2: bytes are calls there.
         let bytes = b"\x80\x02}(c_codecs\nencode\nq\x01X\x01\x00\x00\x00aX\x06\x00\x00\x00latin1q\x03\x86RK\x01h\x01\
             X\x01\x00\x00\x00bh\x03\x86RK\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00@K\x03\x8a\n\x00\x00\x00\x00\x00\
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn old_protocols_hand_over_what_a_subclass_contains() {
+    fn old_protocols_pass_the_contents_of_a_subclass() {
         // `P(1, 2)` of a namedtuple, protocol 1.
         let bytes = b"ccopy_reg\n_reconstructor\n(c__main__\nP\nc__builtin__\ntuple\n(K\x01K\x02ttR.";
         assert_eq!(names(bytes), ["0", "1"]);

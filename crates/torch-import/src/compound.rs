@@ -1,17 +1,17 @@
-//! Tensors that are made of several: quantized, sparse, nested; and those without data.
+//! Tensors that consist of several (quantized, sparse, nested), and tensors without data.
 
 use tensor::{Dtype, Tensor};
 
-/// A tensor that is not one strided view.
+/// A tensor that is not a single strided view.
 #[derive(Clone, Debug)]
 pub struct Compound {
     /// What it is.
     pub kind: CompoundKind,
     /// The type of its elements, as PyTorch has it.
     pub dtype: Dtype,
-    /// Its shape, in elements; of a nested tensor the shape of its buffer.
+    /// Its shape, in elements; for a nested tensor, the shape of its buffer.
     pub shape: Vec<u64>,
-    /// The tensors that it is made of, and what each is called; none for a tensor without data.
+    /// The tensors that it consists of, and their names; empty for a tensor without data.
     pub parts: Vec<(&'static str, Tensor)>,
 }
 

@@ -1,4 +1,4 @@
-//! How the protocols write byte strings and the attributes of an object.
+//! Decodes byte strings and the attributes of an object, which the protocols write in different ways.
 //!
 //! Facts: `save_bytes` and `save_reduce` in CPython's `Lib/pickle.py`, `copyreg.__reduce_ex__`.
 
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, ObjectId};
 
-/// Bytes in the ways in which the protocols write them.
+/// The bytes of a byte string, in any of the encodings that the protocols use.
 pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     let direct = |id| heap.bytes(id).map(Cow::Borrowed).or_else(|| latin1(heap, id));
     if let Some(bytes) = direct(id) {

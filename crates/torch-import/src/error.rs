@@ -1,5 +1,4 @@
-//! What can stand between a file and its tensors.
-
+//! Why a file cannot be read as a checkpoint.
 //!
 //! The texts are whole: a cause is printed within its error, so errors here have no `source`.
 
@@ -26,7 +25,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: pickle_vm::Error,
     },
-    /// Another kind of file.
+    /// The file is of another kind.
     #[error("{what}, not a PyTorch checkpoint{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
     Format {
         /// What the file is instead, with its article.
@@ -34,10 +33,10 @@ pub enum Error {
         /// What to do about it; may be empty.
         hint: &'static str,
     },
-    /// A zip archive without a pickle, or with two.
+    /// The zip archive has no pickle, or two.
     #[error("{found} in the zip archive, expected one `data.pkl` in one folder")]
     Root {
-        /// What is there instead.
+        /// What was found instead.
         found: String,
     },
     /// A record is missing from the container.
@@ -47,7 +46,7 @@ pub enum Error {
         record: String,
     },
     /// A record's bytes are not those that were written.
-    #[error("record `{}` is damaged: its CRC-32 is {found:08x}, the file says {expected:08x}", record.escape_debug())]
+    #[error("record `{}` is damaged: its CRC-32 is {found:08x}, the archive records {expected:08x}", record.escape_debug())]
     Checksum {
         /// The record's path in the archive.
         record: String,
@@ -64,14 +63,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// The record `byteorder` says something unknown.
-    #[error("record `byteorder` says `{}`, expected `little` or `big`", found.escape_debug())]
+    /// The record `byteorder` has an unknown value.
+    #[error("record `byteorder` is `{}`, expected `little` or `big`", found.escape_debug())]
     ByteOrder {
-        /// What it says.
+        /// Its value.
         found: String,
     },
-    /// Fewer pickles than asked for.
-    #[error("`{}` holds {count} pickles, and the first is number 0", record.escape_debug())]
+    /// The file has fewer pickles than the requested number.
+    #[error("`{}` holds {count} pickles; numbers start at 0", record.escape_debug())]
     NoPickle {
         /// What holds them.
         record: String,
@@ -79,7 +78,7 @@ pub enum Error {
         count: usize,
     },
     /// No storage has this key.
-    #[error("storage `{}` is named by the pickle and not in the file", key.escape_debug())]
+    #[error("the pickle refers to storage `{}`, which is not in the file", key.escape_debug())]
     MissingStorage {
         /// The storage's key.
         key: String,
@@ -87,10 +86,10 @@ pub enum Error {
     /// The file ends too early.
     #[error("{reason}: the file is cut short; download or copy it again")]
     Cut {
-        /// Where it ends, and how much is missing where that can be told.
+        /// Where it ends, and how much is missing if that is known.
         reason: String,
     },
-    /// The file is of a known format and says something that the format does not allow.
+    /// The file violates its format.
     #[error("{record} is damaged: {reason}")]
     Layout {
         /// The part of the file.
@@ -98,10 +97,13 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The header of a safetensors file is damaged.
+    #[error(transparent)]
+    Safetensors(safetensors_format::Error),
     /// The tar archive is damaged or ambiguous.
     #[error("damaged tar archive: {0}")]
     Tar(String),
-    /// A persistent id is none that PyTorch writes.
+    /// PyTorch does not write such a persistent id.
     #[error("persistent id at offset 0x{offset:x}: {reason}")]
     PersistentId {
         /// Where in the pickle.
@@ -119,7 +121,7 @@ pub enum Error {
         /// Bytes of the record.
         available: u64,
     },
-    /// A rebuild call has other arguments than PyTorch gives it.
+    /// A rebuild call has arguments that PyTorch does not write.
     #[error("{function} at offset 0x{offset:x}: {reason}")]
     Rebuild {
         /// The function that was to be called.
@@ -140,8 +142,8 @@ pub enum Error {
         /// What is wrong.
         reason: Box<Error>,
     },
-    /// Two tensors come out under one name.
-    #[error("two tensors are called `{}`: {first} and {second}", name.escape_debug())]
+    /// Two tensors have the same name.
+    #[error("two tensors have the name `{}`: {first} and {second}", name.escape_debug())]
     Duplicate {
         /// The name.
         name: String,
@@ -150,44 +152,44 @@ pub enum Error {
         /// The path of the second.
         second: String,
     },
-    /// Containers nest deeper, or are shared more often, than any real checkpoint's.
+    /// Containers nest deeper, or are shared more often, than in any real checkpoint.
     #[error("more than {limit} {what} at offset 0x{offset:x}")]
     Limit {
         /// What there is too much of, in the plural.
         what: &'static str,
         /// Where in the pickle.
         offset: u64,
-        /// How much is read.
+        /// The limit.
         limit: usize,
     },
     /// A temporary file cannot be written.
     #[error("cannot inflate into a temporary file: {0}")]
     Spill(io::Error),
     /// There are fewer files than the tensors were split into.
-    #[error("{file} is missing: `{tensor}` was split into {of} shards, {found} are here")]
+    #[error("{file} is missing: `{tensor}` was split into {shards} shards, found {found}")]
     MissingShard {
-        /// The first file that is not there.
+        /// The first missing file.
         file: String,
-        /// The tensor that tells.
+        /// The tensor whose shape shows it.
         tensor: String,
         /// How many shards there should be.
-        of: u64,
+        shards: u64,
         /// How many there are.
         found: u64,
     },
-    /// There are more files than the tensors were split into.
-    #[error("{file} is one shard too many: `{tensor}` was split into {of}")]
+    /// There are more files than shards.
+    #[error("{file} is one shard too many: `{tensor}` was split into {shards} shards")]
     ExtraShard {
-        /// The first file that should not be there.
+        /// The first superfluous file.
         file: String,
-        /// The tensor that tells.
+        /// The tensor whose shape shows it.
         tensor: String,
         /// How many shards there should be.
-        of: u64,
+        shards: u64,
     },
-    /// One file lacks a tensor that another one has.
+    /// A tensor is missing from one file and present in another.
     #[error("{file} has no tensor `{}`, which {other} has", tensor.escape_debug())]
-    LacksTensor {
+    MissingTensor {
         /// The file without it.
         file: String,
         /// The tensor.
@@ -210,7 +212,7 @@ pub enum Error {
         expected: Box<str>,
     },
     /// Copies of one tensor differ.
-    #[error("tensor `{}` is a copy in each shard, and {file} has other values than {other}", tensor.escape_debug())]
+    #[error("tensor `{}` is copied to each shard, but its values in {file} differ from those in {other}", tensor.escape_debug())]
     CopiesDiffer {
         /// The tensor.
         tensor: String,
@@ -219,25 +221,25 @@ pub enum Error {
         /// The other one.
         other: String,
     },
-    /// A shape is none that a split of the model's sizes gives.
-    #[error("tensor `{}` is {shape:?} in each of {of} shards: {reason}", tensor.escape_debug())]
+    /// The model's sizes cannot be split into this shape.
+    #[error("tensor `{}` is {shape:?} in each of {shards} shards: {reason}", tensor.escape_debug())]
     WrongSplit {
         /// The tensor.
         tensor: String,
         /// The shape of each part, in elements.
         shape: Vec<u64>,
         /// The number of shards.
-        of: u64,
+        shards: u64,
         /// What it should be.
         reason: String,
     },
-    /// A tensor of another architecture.
-    #[error("tensor `{}` is none of LLaMA's, and nothing says how it was split over {of} shards", tensor.escape_debug())]
+    /// The tensor belongs to another architecture.
+    #[error("tensor `{}` is not a LLaMA tensor: how it was split over {shards} shards is unknown", tensor.escape_debug())]
     UnknownSplit {
         /// The tensor.
         tensor: String,
         /// The number of shards.
-        of: u64,
+        shards: u64,
     },
     /// Two files of a set hold tensors of one name.
     #[error("{first} and {second} both hold a tensor `{}`", tensor.escape_debug())]
@@ -249,8 +251,8 @@ pub enum Error {
         /// The second one.
         second: String,
     },
-    /// An index does not say what the files hold.
-    #[error("{index} says that `{}` lies in {}; {found}", tensor.escape_debug(), file.escape_debug())]
+    /// An index disagrees with the files.
+    #[error("{index} lists `{}` in {}; {found}", tensor.escape_debug(), file.escape_debug())]
     IndexDisagrees {
         /// The index.
         index: String,
@@ -258,7 +260,7 @@ pub enum Error {
         tensor: String,
         /// Where the index has it.
         file: String,
-        /// What the files say.
+        /// What the files have.
         found: String,
     },
     /// A tensor that the index does not list.
@@ -287,12 +289,18 @@ pub enum Error {
         /// Why.
         reason: tensor::Error,
     },
-    /// Bytes cannot be read.
+    /// The bytes of a part cannot be read.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
     ReadPart {
         /// The tensor.
         tensor: String,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
+}
+
+impl From<safetensors_format::Error> for Error {
+    fn from(error: safetensors_format::Error) -> Self {
+        if error.is_cut() { Self::Cut { reason: error.to_string() } } else { Self::Safetensors(error) }
+    }
 }

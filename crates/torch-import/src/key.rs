@@ -6,21 +6,21 @@ use pickle_vm::{Heap, Object, ObjectId};
 
 use crate::encoded;
 
-/// A dict key for comparison: two are equal where a Python dict has one place for both.
+/// A dict key for comparison. Two are equal if they are the same key of a Python dict.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Key<'h> {
     Text(Cow<'h, str>),
     Bytes(&'h [u8]),
     /// A number, as Python prints it.
     Number(String),
-    /// Anything else is itself: what looks alike may differ, and no two tensors may become one.
+    /// Any other object equals only itself: objects that look alike may differ, and two tensors must not become one.
     Object(ObjectId),
 }
 
 impl<'h> Key<'h> {
-    pub(crate) fn of(heap: &'h Heap<'_>, id: ObjectId) -> Self {
+    pub(crate) fn new(heap: &'h Heap<'_>, id: ObjectId) -> Self {
         match heap.get(id) {
-            // Python 2's strings are text where they can be.
+            // Python 2's strings are text if they can be decoded.
             Object::Text(_) | Object::String(_) => heap.text(id).map_or(Self::Object(id), Self::Text),
             Object::Bytes(bytes) => Self::Bytes(bytes),
             Object::None | Object::Bool(_) | Object::Int(_) | Object::Float(_) => {
@@ -31,7 +31,7 @@ impl<'h> Key<'h> {
     }
 }
 
-/// The part that a key adds to a name: text as it is, else as Python prints it.
+/// The part that a key adds to a name: its text, or for other objects what Python prints.
 pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
     let text = match heap.get(id) {
         Object::Text(_) | Object::String(_) => heap.text(id),
@@ -40,8 +40,8 @@ pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
     text.unwrap_or_else(|| Cow::Owned(repr(heap, id)))
 }
 
-/// The key as Python prints it; an object of a class as the call that makes it, which is all that a pickle
-/// says.
+/// The key as Python prints it. An instance of a class is shown as the call that makes it, since a pickle has nothing
+/// else.
 pub(crate) fn repr(heap: &Heap<'_>, id: ObjectId) -> String {
     // Bytes that protocol 2 writes as a call.
     let bytes = |heap: &Heap<'_>, id| Some(bytes_repr(&encoded::bytes(heap, id)?));
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_spelled_as_python_spells_them() {
+    fn keys_are_printed_as_python_prints_them() {
         // What CPython 3.11 writes and prints of `[1e300, b"raw\x00", b"it's", 2**70, ("it's", "\n", "ü"), (),
         // (2.5,), inf]`, protocol 2.
         let bytes = b"\x80\x02](G~7\xe4<\x88\x00u\x9cc_codecs\nencode\nq\x01X\x04\x00\x00\x00raw\x00X\x06\x00\x00\x00\

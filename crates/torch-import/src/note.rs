@@ -1,8 +1,8 @@
-//! What a reader has to say that is neither data nor an error.
+//! What a reader reports that is neither data nor an error.
 
 use std::fmt;
 
-/// A harmless oddity of a file, or something that was left out.
+/// A harmless irregularity of a file, or something that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
@@ -12,7 +12,7 @@ pub enum Note {
     Constants {
         /// How many.
         count: usize,
-        /// How many of them are tensors.
+        /// How many of these are tensors.
         tensors: u64,
     },
     /// Bytes follow the last storage of a checkpoint in the format before PyTorch 1.6.
@@ -37,13 +37,13 @@ pub enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoChecksums => f.write_str("the archive carries no checksums: damage would go unnoticed"),
+            Self::NoChecksums => f.write_str("the archive has no checksums: damage would go unnoticed"),
             Self::Constants { count, tensors } => {
                 let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
                 let these = if *tensors == 1 { "tensor" } else { "tensors" };
                 write!(
                     f,
-                    "{count} constant{s} of the archive's code ({tensors} {these}) {are} no part of its state"
+                    "{count} constant{s} of the archive's code ({tensors} {these}) {are} not part of its state"
                 )
             }
             Self::AfterStorages { bytes } => {
@@ -51,8 +51,8 @@ impl fmt::Display for Note {
             }
             Self::AfterPickle { bytes } => write!(f, "{bytes} bytes follow the pickle and are not read"),
             Self::ValuesLeftOut { file, count } => {
-                let (s, stay) = if *count == 1 { ("", "stays") } else { ("s", "stay") };
-                write!(f, "{count} value{s} beside the tensors of {file} {stay} behind")
+                let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
+                write!(f, "{count} value{s} of {file} {are} left out")
             }
         }
     }

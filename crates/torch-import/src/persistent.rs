@@ -12,14 +12,14 @@ use tensor::Dtype;
 
 use crate::{Error, Result};
 
-/// What a persistent id says of a storage.
+/// The storage that a persistent id describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StorageRef<'h> {
     /// `None` for an `UntypedStorage`, whose tensors name their dtype themselves.
     pub(crate) dtype: Option<Dtype>,
     pub(crate) key: Cow<'h, str>,
     pub(crate) numel: u64,
-    /// The part of it that is meant; `None` for the whole.
+    /// The part that is referred to; `None` for the whole storage.
     pub(crate) view: Option<Box<StorageView<'h>>>,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct StorageView<'h> {
 }
 
 impl<'h> StorageRef<'h> {
-    /// Reads the persistent id that the object `id` stands for.
+    /// Reads the persistent id of the object `id`.
     pub(crate) fn read(heap: &'h Heap<'_>, id: ObjectId) -> Result<Self> {
         let offset = heap.offset(id);
         let fail = |reason: String| Error::PersistentId { offset, reason };
         let pid = heap.persistent(id);
         if pid.and_then(|pid| heap.text(pid)).is_some_and(|text| text.starts_with("('")) {
             let why =
-                "protocol 0 writes it as text, which PyTorch does not load either; save it with protocol 2";
+                "protocol 0 writes it as text, which PyTorch cannot load either; save it with protocol 2";
             return Err(fail(why.to_owned()));
         }
         let Some(fields) = pid.and_then(|pid| heap.items(pid)) else {
@@ -61,15 +61,15 @@ impl<'h> StorageRef<'h> {
         let dtype = storage_dtype(heap, class).map_err(fail)?;
         let number = |id: ObjectId, what: &str| {
             let number = heap.int(id).and_then(|number| u64::try_from(number).ok());
-            number.ok_or_else(|| fail(format!("{what} is no natural number")))
+            number.ok_or_else(|| fail(format!("{what} is not a natural number")))
         };
-        let text = |id: ObjectId| key_text(heap, id).ok_or_else(|| fail("the key is no text".to_owned()));
+        let text = |id: ObjectId| key_text(heap, id).ok_or_else(|| fail("the key is not text".to_owned()));
         let (key, whole) = (text(key)?, number(numel, "the number of elements")?);
         let view = match view.filter(|view| !heap.is_none(*view)) {
             None => None,
             Some(view) => {
                 let Some(&[key, offset, numel]) = heap.items(view) else {
-                    return Err(fail("the view is no tuple of a key, an offset and a size".to_owned()));
+                    return Err(fail("the view is not a tuple of a key, an offset and a size".to_owned()));
                 };
                 let (offset, size) =
                     (number(offset, "the view's offset")?, number(numel, "the view's size")?);
@@ -88,7 +88,7 @@ impl<'h> StorageRef<'h> {
     pub(crate) fn nbytes(&self) -> Option<u64> {
         self.numel.checked_mul(self.dtype.map_or(1, Dtype::size))
     }
-    /// The bytes that are meant, counted from the start of the storage; `None` where they do not fit 64 bits.
+    /// The bytes that are referred to, counted from the start of the storage; `None` where they do not fit 64 bits.
     pub(crate) fn byte_range(&self) -> Option<Range<u64>> {
         let size = self.dtype.map_or(1, Dtype::size);
         let (offset, numel) = self.view.as_ref().map_or((0, self.numel), |view| (view.offset, view.numel));
@@ -96,12 +96,12 @@ impl<'h> StorageRef<'h> {
         Some(start..start.checked_add(numel.checked_mul(size)?)?)
     }
 
-    /// The elements that are meant.
+    /// The number of elements that are referred to.
     pub(crate) fn len(&self) -> u64 {
         self.view.as_ref().map_or(self.numel, |view| view.numel)
     }
 
-    /// What PyTorch knows the storage by: references with equal keys share one storage.
+    /// The key by which PyTorch identifies the storage: references with equal keys share one storage.
     pub(crate) fn identity(&self) -> &Cow<'h, str> {
         self.view.as_ref().map_or(&self.key, |view| &view.key)
     }
@@ -115,11 +115,15 @@ pub(crate) fn storage_dtype(heap: &Heap<'_>, class: ObjectId) -> Result<Option<D
     match (module, Dtype::from_storage_class(class)) {
         ("torch" | "torch.storage", None) if class == "UntypedStorage" => Ok(None),
         ("torch" | "torch.cuda", Some(dtype)) => Ok(Some(dtype)),
-        _ => Err(format!("storage class `{}.{}` is not read", module.escape_debug(), class.escape_debug())),
+        _ => Err(format!(
+            "storage class `{}.{}` is not supported",
+            module.escape_debug(),
+            class.escape_debug()
+        )),
     }
 }
 
-/// A tensor that a 0.1 checkpoint describes beside its pickle. Shape, stride and offset count elements.
+/// A tensor that a 0.1 checkpoint describes outside of its pickle. Shape, stride and offset count elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PersistentTensor {
     pub(crate) storage: StorageRef<'static>,
@@ -128,7 +132,7 @@ pub(crate) struct PersistentTensor {
     pub(crate) offset: u64,
 }
 
-/// The class that the persistent object `id` stands for: files before PyTorch 1.6 keep a module's class
+/// The class that the persistent object `id` represents: files before PyTorch 1.6 keep a module's class
 /// with its source, as `('module', class, path, source)` or, in 0.1, `(class, path, source)`.
 pub(crate) fn module_class(heap: &Heap<'_>, id: ObjectId) -> Option<ObjectId> {
     match *heap.items(heap.persistent(id)?)? {

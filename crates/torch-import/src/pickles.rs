@@ -1,5 +1,5 @@
-//! The pickles of a file, for those who want to watch the machine: of a checkpoint the one that holds its
-//! root object, of a bare pickle or a legacy checkpoint all that follow one another from its first byte.
+//! The pickles of a file, for callers that run the machine step by step. A checkpoint has the one that holds its root
+//! object; a bare pickle or a legacy checkpoint has a sequence of them from its first byte on.
 //!
 //! Facts: `_legacy_load` in `torch/serialization.py` for the order of the pickles before PyTorch 1.6.
 
@@ -21,7 +21,7 @@ pub struct Pickles {
 #[derive(Debug)]
 enum Source {
     Container(Box<Container>),
-    /// The pickles can be read where the container is damaged, and where it is none.
+    /// The pickles can be read even if the container is damaged, or if the file is not a container.
     Pieces(MappedFile, Option<Box<Container>>),
 }
 
@@ -38,7 +38,7 @@ impl Pickles {
             if container.format() == Format::Safetensors {
                 return Err(Error::Format {
                     what: "a safetensors file",
-                    hint: "it holds no pickle; inspect lists its tensors",
+                    hint: "it holds tensors and no pickle",
                 });
             }
             return Ok(Self { source: Source::Container(container), root: 0 });
@@ -47,7 +47,7 @@ impl Pickles {
             let container = Container::open(path).ok().map(Box::new);
             return Ok(Self { source: Source::Pieces(file, container), root: legacy::ROOT });
         }
-        sniff::refuse_others(file.bytes())?;
+        sniff::reject_others(file.bytes())?;
         Ok(Self { source: Source::Pieces(file, None), root: 0 })
     }
 
@@ -59,7 +59,7 @@ impl Pickles {
         }
     }
 
-    /// What the file calls its pickles.
+    /// The name of the pickles in messages.
     fn record(&self) -> String {
         match &self.source {
             Source::Container(container) => container.pickle_record().to_owned(),
@@ -67,7 +67,7 @@ impl Pickles {
         }
     }
 
-    /// The bytes from the start of the pickle number `index` (from 0) on, or of the one that holds the
+    /// The bytes from the start of pickle number `index` (from 0) on; without `index`, of the pickle that holds the
     /// root object.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Pickles {
                 break;
             }
         }
-        // The reader stands inside the bytes.
+        // The reader's offset is inside the bytes.
         Ok(usize::try_from(reader.offset()).unwrap_or(bytes.len()))
     }
 }

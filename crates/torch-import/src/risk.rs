@@ -8,14 +8,14 @@ use tensor::Dtype;
 
 use crate::rebuild::Function;
 
-/// What loading a pickle with Python's own unpickler risks by a global that it names.
+/// The risk of a global when Python's own unpickler loads the pickle that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Risk {
-    /// This crate gives it a meaning, or it makes plain data and nothing else.
+    /// This crate reads it, or it only makes plain data.
     Known,
-    /// Nothing is known of it: a class of the program that saved the file, or anything else.
+    /// Nothing is known about it. It may be a class of the program that saved the file, or anything else.
     Unknown,
-    /// It runs code, starts programs, reaches for other attributes, reads or writes files, or uses the network.
+    /// It runs code, starts programs, looks up attributes, reads or writes files, or uses the network.
     Dangerous,
 }
 
@@ -30,7 +30,7 @@ impl Risk {
     }
 
     /// The risk of the global `module.name`.
-    pub fn of(module: &str, name: &str) -> Self {
+    pub fn from_names(module: &str, name: &str) -> Self {
         if is_dangerous(module, name) {
             Self::Dangerous
         } else if is_known(module, name) {
@@ -41,7 +41,7 @@ impl Risk {
     }
 }
 
-/// Modules of which everything is dangerous, with all that lies below them.
+/// Modules in which everything is dangerous, including their submodules.
 const MODULES: &[&str] = &[
     // The operating system and its programs.
     "_aix_support _osx_support _posixshmem _posixsubprocess _winapi commands multiprocessing nt os \
@@ -62,7 +62,7 @@ const MODULES: &[&str] = &[
     "_socket _ssl aiohttp boto3 fabric ftplib http httplib httpx imaplib invoke nntplib paramiko poplib \
      requests select selectors smtplib socket socketserver SocketServer ssl telnetlib urllib urllib2 \
      urllib3 webbrowser xmlrpc xmlrpclib huggingface_hub gdown wget",
-    // Scanners: whoever names one wants to switch it off.
+    // Scanners: a pickle that names one tries to disable it.
     "fickling modelscan picklescan",
     // Of NumPy and PyTorch.
     "numpy.ctypeslib numpy.distutils numpy.f2py numpy.testing numpy.lib.npyio numpy.lib._npyio_impl \
@@ -137,12 +137,12 @@ const NAMES: &[(&str, &str)] = &[
     ("torch.ao.quantization.fx", "eval"),
 ];
 
-/// Bytes of a module's or a global's name, and dots in the latter; more are nobody's.
+/// The most bytes in the name of a module or global, and the most dots in that of a global. Real names are shorter.
 const LEN_MAX: usize = 512;
 const DOTS_MAX: usize = 8;
 
-/// What a name must not lead through or end in, whatever module it starts from: the ways from any module to all
-/// others, and calls that have no harmless namesakes.
+/// Parts that a name must not contain, whatever its module: attributes that lead from any module to all others, and
+/// calls without harmless namesakes.
 const SEGMENTS: &str = "\
     __bases__ __base__ __builtin__ __builtins__ __call__ __class__ __code__ __closure__ __dict__ __func__ \
     __getattr__ __getattribute__ __globals__ __import__ __loader__ __mro__ __self__ __spec__ __subclasses__ \
@@ -159,14 +159,14 @@ fn lists(list: &str, word: &str) -> bool {
 }
 
 fn is_dangerous(module: &str, name: &str) -> bool {
-    // What a program names has no spaces or control characters, and is no novel.
+    // Real names are short, and have no spaces or control characters.
     let odd = |text: &str| {
         text.is_empty() || text.len() > LEN_MAX || text.chars().any(|c| c.is_control() || c.is_whitespace())
     };
     if odd(module) || odd(name) || name.split('.').any(leads_on) {
         return true;
     }
-    // What lies behind two underscores inside something else is the interpreter's.
+    // A part that starts with two underscores belongs to the interpreter.
     if name.contains('.') && name.split('.').any(|part| part.starts_with("__")) {
         return true;
     }
@@ -175,11 +175,11 @@ fn is_dangerous(module: &str, name: &str) -> bool {
     }
     // A module's attributes are modules too: `torch.nn.modules.module` has `torch.hub.load`.
     let mut rest = name;
-    while let Some((first, behind)) = rest.split_once('.') {
-        if is_dangerous_path(first, behind) {
+    while let Some((first, after)) = rest.split_once('.') {
+        if is_dangerous_path(first, after) {
             return true;
         }
-        rest = behind;
+        rest = after;
     }
     false
 }
@@ -188,16 +188,16 @@ fn is_dangerous(module: &str, name: &str) -> bool {
 fn is_dangerous_path(module: &str, name: &str) -> bool {
     let (mut module, mut rest) = (module.to_owned(), name);
     loop {
-        let (first, behind) = rest.split_once('.').unwrap_or((rest, ""));
+        let (first, after) = rest.split_once('.').unwrap_or((rest, ""));
         let listed = |(modules, names): &(&str, &str)| lists(modules, &module) && lists(names, first);
         if is_dangerous_module(&module) || NAMES.iter().any(listed) {
             return true;
         }
         module = [&module, ".", first].concat();
-        if behind.is_empty() {
+        if after.is_empty() {
             return is_dangerous_module(&module);
         }
-        rest = behind;
+        rest = after;
     }
 }
 
@@ -206,7 +206,7 @@ fn leads_on(part: &str) -> bool {
     lists(SEGMENTS, part) || lists(SEGMENTS, part.trim_start_matches('_'))
 }
 
-/// Whether a module is listed, or lies below one that is.
+/// Whether a module is listed, or is a submodule of one that is.
 fn is_dangerous_module(module: &str) -> bool {
     let parents = module.match_indices('.').filter_map(|(at, _)| module.get(..at));
     parents.chain([module]).any(|parent| MODULES.iter().any(|list| lists(list, parent)))
@@ -284,14 +284,14 @@ const DATA: &[(&str, &str)] = &[
     ),
 ];
 
-/// Packages whose classes keep their state and do nothing else when a pickle makes them.
+/// Packages whose classes only store their state when a pickle makes them.
 const CLASSES: &[&str] = &["torch.nn.modules.", "torch.optim.", "torch.distributions."];
 
 fn is_known(module: &str, name: &str) -> bool {
     DATA.iter().any(|(modules, names)| lists(modules, module) && lists(names, name))
         || (matches!(module, "torch" | "torch.cuda")
             && (Dtype::from_storage_class(name).is_some() || Dtype::from_name(name).is_some()))
-        || Function::named(module, name).is_some_and(|function| function != Function::Unread)
+        || Function::from_names(module, name).is_some_and(|function| function != Function::Unread)
         // Classes of a TorchScript archive's own code, which Python never imports.
         || module == "__torch__" || module.starts_with("__torch__.")
         || (module == "torch.jit._pickle" && (name.starts_with("build_") || name == "restore_type_tag"))
@@ -299,7 +299,7 @@ fn is_known(module: &str, name: &str) -> bool {
         || (matches!(module, "numpy.dtypes") && name.ends_with("DType") && is_class(name))
 }
 
-/// Whether a name is written as Python's classes are, and leads nowhere else.
+/// Whether a name is a single identifier in the style of Python's classes.
 pub(crate) fn is_class(name: &str) -> bool {
     let name = name.strip_prefix('_').unwrap_or(name);
     name.starts_with(|c: char| c.is_ascii_uppercase())
@@ -333,7 +333,7 @@ mod tests {
             ("os\n", "system"),
             ("", "eval"),
         ] {
-            assert_eq!(Risk::of(module, name), Risk::Dangerous, "{module} {name}");
+            assert_eq!(Risk::from_names(module, name), Risk::Dangerous, "{module} {name}");
         }
     }
 
@@ -355,7 +355,7 @@ mod tests {
             ("pathlib", "PosixPath"),
             ("__torch__.net", "Net"),
         ] {
-            assert_eq!(Risk::of(module, name), Risk::Known, "{module} {name}");
+            assert_eq!(Risk::from_names(module, name), Risk::Known, "{module} {name}");
         }
     }
 
@@ -369,7 +369,7 @@ mod tests {
             ("collections", "abc"),
             ("osx.system_info", "Osx"),
         ] {
-            assert_eq!(Risk::of(module, name), Risk::Unknown, "{module} {name}");
+            assert_eq!(Risk::from_names(module, name), Risk::Unknown, "{module} {name}");
         }
     }
 }

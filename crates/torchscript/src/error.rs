@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// Two tensors have the same name.
-    #[error("two tensors are called `{}`", name.escape_debug())]
+    #[error("two tensors have the name `{}`", name.escape_debug())]
     Duplicate {
         /// The name.
         name: String,

@@ -1,4 +1,4 @@
-//! What `forward` of the weights module makes of a tensor: dtypes that Carton has.
+//! How `forward` of the weights module converts a tensor to a dtype that Carton has.
 //!
 //! Facts: Carton's torchscript runner panics on bool, f16, bf16 and complex outputs. The text that does
 //! the same in the module is `export` in `code/weights.rs`.
@@ -7,8 +7,8 @@ use tensor::{Dtype, Tensor};
 
 use crate::{Dim, Error, Port, Result};
 
-/// The dtype that comes out, and whether a last dimension of real and imaginary part is added. Two numbers of
-/// `float4_e2m1fn_x2` come as the byte that they stand in: PyTorch 2.15 does not widen them.
+/// The dtype of the output, and whether a last dimension of real and imaginary part is added. Two numbers of
+/// `float4_e2m1fn_x2` are returned as the byte that holds them: PyTorch 2.15 does not widen them.
 fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
     Some(match dtype {
         Dtype::Bool | Dtype::Float4E2M1FnX2 => (Dtype::UInt8, false),

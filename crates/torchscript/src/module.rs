@@ -68,7 +68,7 @@ struct ClassId(usize);
 /// What makes two modules the same class.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Class {
-    /// Its name; the text's own number where it has none.
+    /// Its name; without one, the class is named by its number.
     name: Option<&'static str>,
     attributes: Vec<(String, Type)>,
     methods: String,
@@ -165,7 +165,7 @@ impl Tree {
     fn print(&self, id: ClassId, out: &mut String) -> std::fmt::Result {
         let (name, class) = (self.class_name(id), self.class(id));
         writeln!(out, "class {name}(Module):")?;
-        // What stands in neither list is no part of the state_dict.
+        // Attributes in neither list are not part of the state_dict.
         write!(out, "  __parameters__ = [")?;
         for (attribute, _) in class.attributes.iter().filter(|(_, kind)| *kind == Type::Parameter) {
             write!(out, "{}, ", quoted(attribute))?;
@@ -239,7 +239,7 @@ struct Objects<'t> {
     tensors: &'t [(String, Tensor)],
     records: &'t Records,
     written: HashMap<TensorId, MemoId>,
-    /// By record. A persistent id that stood here twice would become two storages.
+    /// By record. A persistent id that is written twice becomes two storages.
     storages: HashMap<usize, MemoId>,
 }
 
@@ -320,7 +320,7 @@ impl Objects<'_> {
             return Ok(());
         }
         let (name, tensor) = self.tensors.get(id.0).expect("ids count the same list");
-        let record = *self.records.of.get(id.0).expect("every tensor of the list has its record");
+        let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
         self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
         self.pickler.mark();
         self.storage(record, name, tensor)?;
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_comes_out_byte_for_byte() {
+    fn the_sample_is_reproduced_byte_for_byte() {
         let tensors = [("output.weight".to_owned(), bf16([2, 3]))];
         let mut tree = Tree::default();
         let weight = attribute("weight", Value::Parameter(TensorId(0)));

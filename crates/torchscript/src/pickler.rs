@@ -1,7 +1,7 @@
 //! A pickle writer for torch's C++ reader, which reads less than CPython's.
 //!
 //! Facts: `torch/csrc/jit/serialization/unpickler.cpp`. Its LONG1 is 8 bytes long or an error ("Expected
-//! length to be 8", seen in 2.0.1 and 2.15), where CPython and [`pickle_vm::Writer`] take as few as the
+//! length to be 8", seen in 2.0.1 and 2.15), where CPython and [`pickle_vm::Writer`] write as few as the
 //! number needs.
 
 use std::ops::{Deref, DerefMut};
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_integers_have_eight_bytes_where_they_stand() {
+    fn long_integers_have_eight_bytes() {
         let mut pickler = Pickler::default();
         pickler.mark();
         for value in [7, 1 << 31, -1, 1 << 40, i64::from(i32::MAX)] {

@@ -10,14 +10,14 @@ use std::collections::hash_map::Entry;
 use std::io;
 
 use mapped::{Blob, Sink, Window};
-use tensor::{Dtype, Storage, StorageId, Tensor};
+use tensor::{Damaged, Dtype, Storage, StorageId, Tensor};
 
 use crate::{Error, Result};
 
 /// The bytes of one storage in an [`Archive`](crate::Archive).
 ///
-/// As a [`Blob`] it sends whole elements: where a storage ends amid an element, those last bytes stay
-/// behind. No tensor reaches them, and torch would read past a record of another length.
+/// As a [`Blob`] it sends whole elements: if a storage ends in the middle of an element, those last bytes are
+/// left out. No tensor reaches them, and torch would read past a record of another length.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub(crate) name: String,
@@ -25,6 +25,8 @@ pub struct Record {
     pub(crate) numel: u64,
     pub(crate) offset: u64,
     storage: Storage,
+    /// The first tensor over the storage, for messages.
+    tensor: String,
 }
 
 impl Record {
@@ -48,9 +50,20 @@ impl Record {
         &self.storage
     }
 
-    /// Bytes behind the last whole element, which are not written.
+    /// Bytes after the last whole element, which are not written.
     pub(crate) fn cut(&self) -> u64 {
         self.storage.len().saturating_sub(Blob::len(self))
+    }
+
+    /// The error, with the name of the tensor added where a checksum does not match.
+    fn with_tensor(&self, error: io::Error) -> io::Error {
+        match Damaged::cause_of(&error) {
+            Some(damaged @ Damaged { tensor: None, .. }) => {
+                let named = Damaged { tensor: Some(self.tensor.clone()), ..damaged.clone() };
+                io::Error::new(error.kind(), named)
+            }
+            _ => error,
+        }
     }
 }
 
@@ -60,10 +73,12 @@ impl Blob for Record {
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        if self.cut() == 0 {
-            return self.storage.write_to(sink);
-        }
-        self.storage.write_to(&mut First { left: Blob::len(self), sink })
+        let written = if self.cut() == 0 {
+            self.storage.write_to(sink)
+        } else {
+            self.storage.write_to(&mut First { left: Blob::len(self), sink })
+        };
+        written.map_err(|error| self.with_tensor(error))
     }
 }
 
@@ -89,7 +104,7 @@ impl Sink for First<'_> {
 pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
     /// By tensor, the number of its record: the key of its storage.
-    pub(crate) of: Vec<usize>,
+    pub(crate) by_tensor: Vec<usize>,
 }
 
 impl Records {
@@ -123,6 +138,7 @@ impl Records {
                         numel: storage.len().checked_div(tensor.dtype().size()).unwrap_or(0),
                         offset: 0,
                         storage: storage.clone(),
+                        tensor: name.clone(),
                     });
                     entry.insert((number, name));
                     number
@@ -133,7 +149,7 @@ impl Records {
                 let offset = tensor.storage_offset();
                 return Err(Error::Outside { tensor: name.clone(), offset, numel });
             }
-            all.of.push(number);
+            all.by_tensor.push(number);
         }
         Ok(all)
     }
@@ -172,9 +188,53 @@ pub(crate) fn class(tensor: &str, dtype: Dtype) -> Result<&'static str> {
     match dtype {
         // C++ knows this class, Python has none.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
-        // Their tensors need a quantizer beside the storage.
+        // Their tensors need a quantizer as well as a storage.
         Dtype::QInt8 | Dtype::QUInt8 | Dtype::QInt32 | Dtype::QUInt4X2 | Dtype::QUInt2X4 => None,
         _ => newer_class(dtype).or_else(|| dtype.storage_class()),
     }
     .ok_or_else(|| Error::Dtype { tensor: tensor.to_owned(), dtype })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mapped::MappedFile;
+    use tensor::Checksum;
+
+    use super::*;
+
+    struct Ignore;
+
+    impl Sink for Ignore {
+        fn write(&mut self, _: Window) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn damage_names_the_first_tensor_over_the_storage() {
+        let path = std::env::temp_dir().join(format!("torchscript-damaged-{}", std::process::id()));
+        std::fs::write(&path, [7; 9]).expect("the temporary folder is writable");
+        let file = Arc::new(MappedFile::open(&path).expect("the file was just written"));
+        std::fs::remove_file(&path).expect("the file was just written");
+        // Whole elements, and a storage that ends in the middle of one.
+        for len in [8, 9] {
+            let checksum = Checksum { crc: 1, record: "archive/data/0".into() };
+            let storage = Storage::mapped(&file, 0..len, Some(checksum)).expect("inside the file");
+            let tensor = |name: &str| {
+                let tensor = Tensor::new(Dtype::Int16, vec![4], vec![1], 0, storage.clone());
+                (name.to_owned(), tensor.expect("inside the storage"))
+            };
+            let records = Records::new("model", &[tensor("first"), tensor("second")]).expect("one dtype");
+            let [record] = records.records.as_slice() else { panic!("the tensors share a storage") };
+            let error = record.write_to(&mut Ignore).expect_err("its checksum is not 1");
+            let damaged = Damaged::cause_of(&error).expect("the cause is kept");
+            assert_eq!((damaged.tensor.as_deref(), damaged.expected), (Some("first"), 1), "{len}");
+            assert!(
+                error.to_string().starts_with("tensor `first`: record `archive/data/0` is damaged: "),
+                "{error}"
+            );
+        }
+    }
 }

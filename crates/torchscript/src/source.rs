@@ -1,4 +1,4 @@
-//! Names in TorchScript source text: which stand as they are, and how the others are quoted.
+//! Names in TorchScript source text: which are identifiers, and how the others are quoted.
 //!
 //! Facts: `torch/csrc/jit/frontend/lexer.h` and `string_to_type`; every name of the tests here, and 300
 //! more (all attributes of `nn.Module` and `ScriptModule` among them), loaded as an attribute of a class
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_is_quoted() {
+    fn what_is_not_an_identifier_is_quoted() {
         for name in ["weight", "_c", "w0", "Tensor", "inf"] {
             assert!(is_identifier(name), "{name}");
         }

@@ -7,23 +7,23 @@ use pickle_vm::{ErrorKind, Heap, ObjectId, Pickle};
 use crate::persistent::key_text;
 use crate::{Error, Result};
 
-/// A place in bytes that are read from their start to their end.
+/// A position in bytes that are read from start to end.
 #[derive(Debug)]
 pub(super) struct Chain<'b> {
     bytes: &'b [u8],
     /// Where `bytes` start in the file, for messages.
     start: usize,
     at: usize,
-    /// Whether they end where the file ends.
+    /// Whether they end at the end of the file.
     to_the_end: bool,
     /// What the bytes are, for messages.
     record: &'b str,
-    /// Where the pickles are that were read, in bytes from the start of the file.
+    /// The ranges of the pickles read so far, in bytes from the start of the file.
     pickles: Vec<Range<usize>>,
 }
 
 impl<'b> Chain<'b> {
-    /// Stands before the first byte of `range` of the file.
+    /// Starts at the first byte of `range` of the file.
     pub(super) fn new(file: &'b [u8], range: Range<usize>, record: &'b str) -> Self {
         let start = range.start;
         let to_the_end = range.end == file.len();
@@ -31,7 +31,7 @@ impl<'b> Chain<'b> {
         Self { bytes, start, at: 0, to_the_end, record, pickles: Vec::new() }
     }
 
-    /// Bytes from the start of the file to the next thing that is read.
+    /// Bytes from the start of the file to the position.
     pub(super) fn offset(&self) -> usize {
         self.start.saturating_add(self.at)
     }
@@ -45,7 +45,7 @@ impl<'b> Chain<'b> {
         self.rest().len() as u64
     }
 
-    /// Reads the pickle that stands here, called `what`.
+    /// Reads the pickle at this position, called `what`.
     pub(super) fn pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
         let pickle = pickle_vm::load(self.rest()).map_err(|reason| {
             if matches!(reason.kind, ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline) {
@@ -61,7 +61,7 @@ impl<'b> Chain<'b> {
         Ok(pickle)
     }
 
-    /// Where the pickles are that were read.
+    /// The ranges of the pickles that were read.
     pub(super) fn pickles(self) -> Vec<Range<usize>> {
         self.pickles
     }
@@ -73,7 +73,7 @@ impl<'b> Chain<'b> {
         Ok(i64::from_le_bytes(bytes))
     }
 
-    /// A number that counts: negative ones are refused.
+    /// Reads a count; a negative one is an error.
     pub(super) fn count(&mut self, what: &str) -> Result<u64> {
         let offset = self.offset();
         let number = self.number(what)?;
@@ -101,7 +101,7 @@ impl<'b> Chain<'b> {
         self.bytes.get(within(range.start)..within(range.end)).unwrap_or_default()
     }
 
-    /// The bytes end before the end of `what`.
+    /// The error for bytes that end before the end of `what`.
     pub(super) fn cut_short(&self, what: &str, missing: Option<u64>) -> Error {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
         let end = self.start.saturating_add(self.bytes.len());
@@ -112,12 +112,12 @@ impl<'b> Chain<'b> {
         }
     }
 
-    /// Something other than what PyTorch writes.
+    /// The error for something that PyTorch does not write.
     pub(super) fn unexpected(&self, reason: String) -> Error {
         Error::Layout { record: self.record.to_owned(), reason }
     }
 
-    /// A storage's key.
+    /// Reads a storage's key.
     pub(super) fn key(&self, heap: &Heap<'_>, id: ObjectId) -> Result<String> {
         let key = key_text(heap, id);
         let key = key.ok_or_else(|| self.unexpected(format!("a key is a {}", heap.get(id).type_name())))?;

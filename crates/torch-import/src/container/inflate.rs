@@ -10,7 +10,7 @@ use zip_index::{Entry, Method};
 
 use crate::{Error, Result};
 
-/// Deflate's best ratio: 258 bytes from two bits, and a header. More is a lie in the directory.
+/// Deflate's best ratio: 258 bytes from two bits, and a header. A directory that records more is wrong.
 const RATIO: u64 = 1032;
 
 /// A pickle that inflates to more bytes is inflated into a temporary file, as storages are.
@@ -56,7 +56,7 @@ pub(super) fn compare(entry: &Entry, found: u32) -> Result<()> {
     Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found })
 }
 
-/// Inflates a small record into memory. Its allocation grows with what is really there.
+/// Inflates a small record into memory. The allocation grows with the bytes that are decoded.
 pub(crate) fn to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     copy(stored, entry, &mut bytes, &mut || {})?;
@@ -83,21 +83,21 @@ pub(super) fn spill<'e>(
             compare(entry, found)?;
         }
     }
-    Ok(Some(MappedFile::of(&out, file.path())?))
+    Ok(Some(MappedFile::from_file(&out, file.path())?))
 }
 
-/// Inflates the bytes of an entry; `read` is called when a window of them was.
+/// Inflates the bytes of an entry; `read` is called after each window.
 fn copy(compressed: &[u8], entry: &Entry, out: &mut dyn Write, read: &mut dyn FnMut()) -> Result<()> {
     let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
     match entry.method {
         Method::Deflated | Method::Stored => {}
-        Method::Zstd => return Err(fail("zstd is no method of PyTorch's archives".to_owned())),
-        Method::Other(number) => return Err(fail(format!("compression method {number} is not read"))),
+        Method::Zstd => return Err(fail("PyTorch's archives do not use zstd".to_owned())),
+        Method::Other(number) => return Err(fail(format!("compression method {number} is not supported"))),
     }
     if entry.len > (compressed.len() as u64).saturating_mul(RATIO).saturating_add(RATIO) {
         return Err(fail(format!("{} bytes cannot hold {}", compressed.len(), entry.len)));
     }
-    // One byte more than announced tells a record that is too long.
+    // One byte more than the directory records reveals a record that is too long.
     let mut decoder = DeflateDecoder::new(compressed).take(entry.len.saturating_add(1));
     let mut window = vec![0; WINDOW];
     let mut len = 0_u64;
@@ -114,7 +114,7 @@ fn copy(compressed: &[u8], entry: &Entry, out: &mut dyn Write, read: &mut dyn Fn
     if len == entry.len {
         Ok(())
     } else {
-        Err(fail(format!("it has {len} bytes or more, the directory says {}", entry.len)))
+        Err(fail(format!("it has {len} bytes or more, the directory records {}", entry.len)))
     }
 }
 

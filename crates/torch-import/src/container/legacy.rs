@@ -3,7 +3,7 @@
 //! number of elements and their bytes.
 //!
 //! Facts: `_legacy_save` and `_legacy_load` in `torch/serialization.py`. All numbers are little-endian,
-//! whatever `sys_info` says: PyTorch does not look. Bytes an element come from the persistent ids.
+//! whatever `sys_info` says: PyTorch ignores it. The size of an element comes from the persistent ids.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::Dtype;
 
 use super::chain::Chain;
-use super::{Bytes, Contents, Format, Record};
+use super::contents::{Bytes, Contents, Format, Record};
 use crate::persistent::{StorageRef, module_class};
 use crate::{Error, Note, Result};
 
@@ -55,12 +55,12 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     })
 }
 
-/// The storage that `bytes` hold alone: its dtype and where its bytes are. This is how a tensor is pickled without
-/// `torch.save`, each storage as a checkpoint of its own.
+/// The dtype of the one storage in `bytes`, and where its bytes are. A tensor that is pickled without `torch.save` has
+/// each of its storages in such a checkpoint.
 pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
     let mut chain = Chain::new(bytes, 0..bytes.len(), "a storage in a byte string");
     if !recognises(bytes) {
-        return Err(chain.unexpected("it is no checkpoint in the format before PyTorch 1.6".to_owned()));
+        return Err(chain.unexpected("it is not a checkpoint in the format before PyTorch 1.6".to_owned()));
     }
     let Parts { pickle, storages } = parts(&mut chain)?;
     let root = Chain::new(bytes, pickle, "a storage in a byte string").pickle("the root object")?;
@@ -76,7 +76,7 @@ pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
     Ok((reference.dtype, at(within.start)..at(within.end)))
 }
 
-/// What a legacy checkpoint is made of.
+/// The parts of a legacy checkpoint.
 struct Parts {
     /// Where the root object's pickle is.
     pickle: Range<usize>,
@@ -89,25 +89,25 @@ fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
     match version.heap.int(version.root) {
         Some(VERSION) => {}
         found => {
-            let found = found.map_or_else(|| "no number".to_owned(), |found| found.to_string());
+            let found = found.map_or_else(|| "not a number".to_owned(), |found| found.to_string());
             return Err(chain.unexpected(format!("the protocol version is {found}, expected {VERSION}")));
         }
     }
     chain.pickle("the system information")?;
     let start = chain.offset();
-    // Read twice, here for the persistent ids alone: its objects borrow the file, which the container owns.
+    // The root object is read twice, here only for its persistent ids: its objects borrow the file, which the container owns.
     let root = chain.pickle("the root object")?;
     let pickle = start..chain.offset();
-    let explained = explained(&root.heap)?;
+    let refs = storage_refs(&root.heap)?;
     let keys = chain.pickle("the list of storage keys")?;
     let keys = match keys.heap.items(keys.root) {
         Some(items) => items.iter().map(|id| chain.key(&keys.heap, *id)).collect::<Result<Vec<_>>>()?,
-        None => return Err(chain.unexpected("the storage keys are no list".to_owned())),
+        None => return Err(chain.unexpected("the storage keys are not a list".to_owned())),
     };
     let references = keys.iter().map(|key| {
-        explained.get(key.as_str()).ok_or_else(|| {
+        refs.get(key.as_str()).ok_or_else(|| {
             chain.unexpected(format!(
-                "its storage `{}` is in no persistent id, so that the size of its elements is unknown",
+                "no persistent id names its storage `{}`, so the size of its elements is unknown",
                 key.escape_debug()
             ))
         })
@@ -117,18 +117,18 @@ fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
     Ok(Parts { pickle, storages })
 }
 
-/// What the persistent ids say of each storage.
-fn explained<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<'h>>> {
-    let mut explained: HashMap<Cow<'h, str>, StorageRef<'h>> = HashMap::new();
+/// The storages that the persistent ids describe, by key.
+fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<'h>>> {
+    let mut refs: HashMap<Cow<'h, str>, StorageRef<'h>> = HashMap::new();
     for id in heap.ids() {
         if heap.persistent(id).is_none() || module_class(heap, id).is_some() {
             continue;
         }
         let reference = StorageRef::read(heap, id)?;
-        match explained.get(&reference.key) {
+        match refs.get(&reference.key) {
             Some(first) if first.nbytes() != reference.nbytes() => {
                 let reason = format!(
-                    "storage `{}` has {} elements here and had {} before",
+                    "storage `{}` has {} elements here but had {} before",
                     reference.key.escape_debug(),
                     reference.numel,
                     first.numel
@@ -137,16 +137,16 @@ fn explained<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<
             }
             Some(_) => {}
             None => {
-                explained.insert(reference.key.clone(), reference);
+                refs.insert(reference.key.clone(), reference);
             }
         }
     }
-    Ok(explained)
+    Ok(refs)
 }
 
 fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<HashMap<Arc<str>, Record>> {
     let mut storages = HashMap::with_capacity(references.len());
-    // From here on the size of the file is known.
+    // Now the size that the file must have is known.
     let needed = references
         .iter()
         .try_fold(0_u64, |sum, reference| sum.checked_add(reference.nbytes()?.checked_add(8)?));
@@ -159,8 +159,8 @@ fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Has
         let what = format!("the number of elements of storage `{}`", key.escape_debug());
         let numel = chain.count(&what)?;
         if numel != reference.numel {
-            let asked = reference.numel;
-            return Err(chain.unexpected(format!("{what} is {numel}, its persistent id says {asked}")));
+            let expected = reference.numel;
+            return Err(chain.unexpected(format!("{what} is {numel}, but its persistent id has {expected}")));
         }
         let len = reference.nbytes().unwrap_or(u64::MAX);
         let range = chain.take(len, &format!("storage `{}`", key.escape_debug()))?;

@@ -1,7 +1,8 @@
-//! Finds the pickle and the storages in a file. A container is recognised by its content, never by its
-//! name.
+//! Finds the pickle and the storages in a file. A container is recognised by its content, not by
+//! its name.
 
 mod chain;
+mod contents;
 pub(crate) mod inflate;
 pub(crate) mod legacy;
 pub(crate) mod pickle;
@@ -14,91 +15,22 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
-use pickle_vm::{Heap, ObjectId, Pickle};
+use pickle_vm::{Heap, ObjectId};
+use safetensors_format::View;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
 
-use inflate::Inflated;
+pub(crate) use contents::Contents;
+pub use contents::Format;
+
+use contents::Record;
 
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::{Error, Note, Result};
 
-/// The container formats that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
-    /// A zip archive with `data.pkl` and one record a storage: `torch.save` since PyTorch 1.6.
-    Zip,
-    /// The same with code beside it: `torch.jit.save`.
-    TorchScript,
-    /// A chain of pickles with the storages behind: `torch.save` before PyTorch 1.6.
-    Legacy,
-    /// A tar archive: `torch.save` in PyTorch 0.1.
-    Tar,
-    /// A pickle alone.
-    Pickle,
-    /// A JSON header with the tensors behind.
-    Safetensors,
-}
-
-impl Format {
-    /// The name in listings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Zip => "zip",
-            Self::TorchScript => "torchscript",
-            Self::Legacy => "legacy",
-            Self::Tar => "tar",
-            Self::Pickle => "pickle",
-            Self::Safetensors => "safetensors",
-        }
-    }
-}
-
 /// A checkpoint file, mapped: one pickle, and storages by key. Clones share the map.
 #[derive(Clone, Debug)]
 pub struct Container(Arc<Contents>);
-
-/// What a format finds in a file.
-#[derive(Debug)]
-pub(crate) struct Contents {
-    file: Arc<MappedFile>,
-    /// Deflated storages, inflated once.
-    inflated: Option<Arc<MappedFile>>,
-    format: Format,
-    pickle: Bytes,
-    pickle_record: String,
-    /// What stands before a storage's key in the name of its record.
-    prefix: String,
-    /// By the records' names.
-    storages: HashMap<Arc<str>, Record>,
-    /// Of a 0.1 checkpoint: the tensors by their persistent ids.
-    described: HashMap<String, PersistentTensor>,
-    /// The pickles beside the one that holds the root object, and the record of each.
-    more_pickles: Vec<(&'static str, Range<usize>)>,
-    /// Of a safetensors file: the tensors in the header's order.
-    direct: Vec<(String, safetensors::View)>,
-    byte_order: ByteOrder,
-    notes: Vec<Note>,
-}
-
-/// Bytes of the file, or bytes that were made from it.
-#[derive(Debug)]
-enum Bytes {
-    Mapped(Range<usize>),
-    Inflated(Inflated),
-}
-
-/// Where a storage's bytes are.
-#[derive(Debug)]
-struct Record {
-    /// Whether `range` counts in the inflated file.
-    inflated: bool,
-    range: Range<usize>,
-    /// The CRC-32 of the bytes; `None` where the archive carries none, or it was checked already.
-    crc: Option<u32>,
-}
 
 impl Container {
     /// Opens the checkpoint at `path`.
@@ -106,58 +38,18 @@ impl Container {
     /// # Errors
     /// When the file cannot be read, is of another format, or its container is damaged.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::of(MappedFile::open(path)?)
+        Self::from_map(MappedFile::open(path)?)
     }
 
-    /// Opens a checkpoint that is mapped already: a whole file, or a part of one, as a carton's model is.
+    /// Reads a checkpoint that is already mapped: a whole file, or a part of one, such as the model in a carton.
     ///
     /// # Errors
     /// When it is of another format, or its container is damaged.
-    pub fn of(file: MappedFile) -> Result<Self> {
+    pub fn from_map(file: MappedFile) -> Result<Self> {
         Ok(Self(Arc::new(sniff::open(file)?)))
     }
-}
 
-impl Contents {
-    /// A container without storages: the formats add what they have.
-    fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
-        Self {
-            file: Arc::new(file),
-            inflated: None,
-            format,
-            pickle,
-            pickle_record: String::new(),
-            prefix: String::new(),
-            storages: HashMap::new(),
-            described: HashMap::new(),
-            more_pickles: Vec::new(),
-            direct: Vec::new(),
-            byte_order: ByteOrder::Little,
-            notes: Vec::new(),
-        }
-    }
-
-    /// The pickle that holds the root object.
-    pub(crate) fn pickle(&self) -> &[u8] {
-        match &self.pickle {
-            // The format that made the range proved that it is inside the file.
-            Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
-            Bytes::Inflated(bytes) => bytes,
-        }
-    }
-
-    /// Reads the pickle into inert objects.
-    ///
-    /// # Errors
-    /// When the pickle is damaged.
-    pub(crate) fn load(&self) -> Result<Pickle<'_>> {
-        pickle_vm::load(self.pickle())
-            .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
-    }
-}
-
-impl Container {
-    /// The map and what was found in it, for what has to outlive this container.
+    /// The map and what was found in it, to be shared with values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<Contents> {
         &self.0
     }
@@ -167,7 +59,7 @@ impl Container {
         self.0.format
     }
 
-    /// Oddities that are harmless.
+    /// Harmless irregularities.
     pub fn notes(&self) -> &[Note] {
         &self.0.notes
     }
@@ -189,32 +81,32 @@ impl Container {
 
     /// The pickle that holds the root object.
     ///
-    /// A safetensors file has none: its `__metadata__` stand there as a dict.
+    /// A safetensors file has none; its `__metadata__` is returned as a pickled dict.
     pub fn pickle(&self) -> &[u8] {
         self.0.pickle()
     }
 
-    /// Of a 0.1 checkpoint the pickles between its numbers: which record each is in, and its place in the file.
+    /// The pickles between the numbers of a 0.1 checkpoint: the record that each is in, and its range in the file.
     pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
         &self.0.more_pickles
     }
 
-    /// The tensors of a container that names them itself, in the file's order; none where a pickle does.
+    /// The tensors of a container that names them itself, in the file's order; empty if a pickle names them.
     ///
     /// # Errors
-    /// None that [`open`](Self::open) has not told already.
+    /// None in practice: [`open`](Self::open) has checked every tensor.
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
-        let tensor =
-            |(name, view): &(String, safetensors::View)| Ok((name.clone(), view.tensor(&self.0.file)?));
-        self.0.direct.iter().map(tensor).collect()
+        let named =
+            |(name, view): &(String, View)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
+        self.0.direct.iter().map(named).collect()
     }
 
-    /// The tensor that a persistent object of a 0.1 checkpoint stands for.
+    /// The tensor that a persistent object of a 0.1 checkpoint represents.
     pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
         self.0.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
     }
 
-    /// What the file calls its pickle, such as `consolidated/data.pkl`.
+    /// The pickle's name in the file, such as `consolidated/data.pkl`.
     pub fn pickle_record(&self) -> &str {
         &self.0.pickle_record
     }
@@ -224,8 +116,8 @@ impl Container {
         self.0.byte_order
     }
 
-    /// Bytes of the pickle as a storage where they lie; `None` when the pickle was inflated.
-    pub(crate) fn storage_of(&self, bytes: &[u8]) -> Option<Storage> {
+    /// The storage over bytes of the mapped pickle, without a copy; `None` if the pickle was inflated.
+    pub(crate) fn mapped_storage(&self, bytes: &[u8]) -> Option<Storage> {
         let start = bytes.as_ptr().addr().checked_sub(self.0.file.bytes().as_ptr().addr())?;
         let range = start..start.checked_add(bytes.len())?;
         Storage::mapped(&self.0.file, range, None)
@@ -236,7 +128,7 @@ impl Container {
         self.0.storages.len()
     }
 
-    /// The path in the archive of the storage called `key`.
+    /// The path in the archive of the storage `key`.
     pub(crate) fn storage_record(&self, key: &str) -> Option<&str> {
         self.record(key).map(|(name, _)| name.as_ref())
     }

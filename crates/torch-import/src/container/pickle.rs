@@ -1,16 +1,16 @@
-//! A pickle alone in its file, protocols 0 to 5.
+//! A bare pickle, protocols 0 to 5.
 
 use mapped::MappedFile;
 use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
 
-use super::{Bytes, Contents, Format};
+use super::contents::{Bytes, Contents, Format};
 use crate::Note;
 
-/// So many instructions that run are no coincidence in a text or a picture.
+/// A text or a picture does not start with this many instructions that run.
 const CONVINCING: usize = 8;
 
-/// Whether a file starts with a pickle. Protocols 2 and up say so; older ones have no magic number, so
-/// their first instructions are run: they find what they need on the stack, and end with STOP or go on.
+/// Whether a file starts with a pickle. Protocols 2 and up start with PROTO. Older ones have no magic number, so
+/// their first instructions are run: in a pickle they find their operands on the stack.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
     let mut machine = Machine::new(Limits::default());
     for (index, instruction) in Reader::new(bytes).enumerate() {
@@ -30,7 +30,7 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
 
 pub(super) fn open(file: MappedFile) -> Contents {
     let mut reader = Reader::new(file.bytes());
-    // What is wrong with it is said by those who read it for its objects.
+    // Errors are reported when the objects are read.
     let whole = reader.by_ref().all(|instruction| instruction.is_ok());
     let left = file.len().saturating_sub(reader.offset());
     let mut notes = Vec::new();

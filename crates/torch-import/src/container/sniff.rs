@@ -1,26 +1,28 @@
-//! What kind of file this is, by its content.
+//! Recognises the kind of a file by its content.
 
 use mapped::MappedFile;
+use safetensors_format::is_safetensors;
 
-use super::{Contents, Format, legacy, pickle, safetensors, tar, zip};
+use super::contents::{Contents, Format};
+use super::{legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
-/// A container that is read.
+/// A container that this crate reads.
 struct Readable {
     format: Format,
     recognises: fn(&[u8]) -> bool,
     open: fn(MappedFile) -> Result<Contents>,
 }
 
-/// What is read, in the order in which it is tried: what is told by the most bytes comes first.
+/// The formats in the order in which they are tried: those with the longest signatures first.
 const FORMATS: &[Readable] = &[
     Readable { format: Format::Zip, recognises: is_zip, open: zip::open },
     Readable { format: Format::Legacy, recognises: legacy::recognises, open: legacy::open },
     Readable { format: Format::Tar, recognises: tar::recognises, open: tar::open },
-    Readable { format: Format::Safetensors, recognises: safetensors::recognises, open: safetensors::open },
+    Readable { format: Format::Safetensors, recognises: is_safetensors, open: safetensors::open },
 ];
 
-/// A file that is recognised and not read.
+/// A file that is recognised but not read.
 struct Other {
     recognises: fn(&[u8]) -> bool,
     what: &'static str,
@@ -28,7 +30,7 @@ struct Other {
     hint: &'static str,
 }
 
-/// What to do with a file that was compressed after it was saved.
+/// The hint for a file that was compressed after it was saved.
 const UNPACK: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
 
 const OTHERS: &[Other] = &[
@@ -45,7 +47,7 @@ const OTHERS: &[Other] = &[
     Other {
         recognises: |bytes| bytes.trim_ascii_start().starts_with(b"{"),
         what: "a JSON file",
-        hint: "pass the checkpoint that lies beside it",
+        hint: "pass the checkpoint next to it",
     },
     Other {
         recognises: |bytes| bytes.starts_with(b"\x93NUMPY"),
@@ -84,16 +86,16 @@ const OTHERS: &[Other] = &[
     },
 ];
 
-/// Opens `file` as what it is.
+/// Opens `file` in its own format.
 ///
 /// # Errors
-/// Names what the file is instead, where it can.
+/// Says what the file is instead, if that is known.
 pub(super) fn open(file: MappedFile) -> Result<Contents> {
     if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(file.bytes())) {
         return (format.open)(file);
     }
-    refuse_others(file.bytes())?;
-    // A pickle alone has the weakest marks.
+    reject_others(file.bytes())?;
+    // A bare pickle has the weakest signature.
     if pickle::recognises(file.bytes()) {
         return Ok(pickle::open(file));
     }
@@ -103,21 +105,21 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
 /// The format of a file by its content; an archive with code is a zip archive here.
 pub(crate) fn format(bytes: &[u8]) -> Option<Format> {
     let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);
-    found.or_else(|| (refuse_others(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle))
+    found.or_else(|| (reject_others(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle))
 }
 
-/// What there is to say of a file that nothing recognises.
+/// The error for a file of an unknown kind.
 pub(crate) fn unknown(bytes: &[u8]) -> Error {
     let hint =
-        if is_text(bytes) { "it is a text, as a failed download leaves; fetch the file again" } else { "" };
+        if is_text(bytes) { "it is a text, such as a failed download leaves; download it again" } else { "" };
     Error::Format { what: "a file of an unknown kind", hint }
 }
 
-/// Refuses what is no checkpoint and is known to be something else.
+/// Rejects files that are known not to be checkpoints.
 ///
 /// # Errors
-/// Names what the file is instead.
-pub(crate) fn refuse_others(bytes: &[u8]) -> Result<()> {
+/// Says what the file is instead.
+pub(crate) fn reject_others(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Err(Error::Format { what: "an empty file", hint: "download or copy it again" });
     }
@@ -127,7 +129,7 @@ pub(crate) fn refuse_others(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether a record of an archive is itself an archive, an array or a pickle; its first bytes tell.
+/// Whether a record of an archive is itself an archive, an array or a pickle, judged by its first bytes.
 pub(crate) fn holds_something(bytes: &[u8]) -> bool {
     is_zip(bytes) || bytes.starts_with(b"\x93NUMPY") || legacy::recognises(bytes) || pickle::recognises(bytes)
 }
@@ -135,7 +137,7 @@ pub(crate) fn holds_something(bytes: &[u8]) -> bool {
 /// Whether the pickles of a file follow one another from its first byte, as those of a bare pickle and of
 /// a legacy checkpoint do.
 pub(crate) fn is_in_pieces(bytes: &[u8]) -> bool {
-    let pickle_first = [is_zip, tar::recognises, safetensors::recognises];
+    let pickle_first = [is_zip, tar::recognises, is_safetensors];
     !pickle_first.iter().any(|recognises| recognises(bytes))
 }
 
@@ -174,8 +176,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_by_their_first_bytes() {
-        let what = |bytes: &[u8]| match refuse_others(bytes) {
+    fn other_files_are_recognised_by_their_first_bytes() {
+        let what = |bytes: &[u8]| match reject_others(bytes) {
             Err(Error::Format { what, .. }) => what,
             _ => "",
         };
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn pickles_are_told_from_text() {
+    fn pickles_are_distinguished_from_text() {
         for pickle in [&b"\x80\x02N."[..], b"}q\x00.", b"(dp0\nS'a'\np1\nI1\ns.", b"I1\n.", b"\x80\x09"] {
             assert!(pickle::recognises(pickle), "{pickle:?}");
         }
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn legacy_files_are_told_in_every_protocol() {
+    fn legacy_files_are_recognised_in_every_protocol() {
         let digits = b"L119547037146038801333356L\n.";
         let long1 = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
         assert!(legacy::recognises(digits));

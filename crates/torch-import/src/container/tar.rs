@@ -1,9 +1,9 @@
 //! The tar archive that `torch.save` wrote in PyTorch 0.1: members `sys_info`, `pickle`, `storages` and
 //! `tensors`.
 //!
-//! Facts: `legacy_load` in `torch/serialization.py`. In `storages` stand a count, then for each storage a
+//! Facts: `legacy_load` in `torch/serialization.py`. `storages` holds a count, then for each storage a
 //! pickle `(key, location, class)`, a number of elements and their bytes, then a list of views
-//! `(key, key of the storage, offset, size)`; in `tensors` a count, then for each tensor a pickle
+//! `(key, key of the storage, offset, size)`; `tensors` holds a count, then for each tensor a pickle
 //! `(key, key of its storage, class)`, the number of dimensions in eight bytes (of which four count),
 //! shape, stride and storage offset. The pickle's persistent ids are keys.
 
@@ -17,7 +17,7 @@ use mapped::MappedFile;
 use pickle_vm::Heap;
 
 use super::chain::Chain;
-use super::{Bytes, Contents, Format, Record};
+use super::contents::{Bytes, Contents, Format, Record};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -57,7 +57,7 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     })
 }
 
-/// What lies in the archive, and where.
+/// The members of the archive and their ranges.
 pub(crate) struct Members(pub(crate) Vec<(String, Range<usize>)>);
 
 impl Members {
@@ -81,7 +81,7 @@ impl Members {
                 });
             }
             if members.iter().any(|(other, _)| *other == name) {
-                return Err(Error::Tar(format!("member `{}` is there twice", name.escape_debug())));
+                return Err(Error::Tar(format!("member `{}` appears twice", name.escape_debug())));
             }
             if members.len() >= 1 << 16 {
                 return Err(Error::Tar("more than 65536 members".to_owned()));
@@ -98,7 +98,7 @@ impl Members {
         found.next().map(|(_, range)| range.clone())
     }
 
-    /// What an archive is that is no checkpoint.
+    /// The error for an archive that is not a checkpoint.
     fn other(&self) -> Error {
         let has = |ends: &str| self.0.iter().any(|(name, _)| name.ends_with(ends));
         if has("model_config.yaml") {
@@ -123,7 +123,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let pickle = chain.pickle("the description of a storage")?;
         let heap = &pickle.heap;
         let Some(&[key, _location, class]) = heap.items(pickle.root) else {
-            return Err(chain.unexpected("a storage's description is no tuple of 3".to_owned()));
+            return Err(chain.unexpected("a storage's description is not a tuple of 3".to_owned()));
         };
         let key = chain.key(heap, key)?;
         let dtype = storage_dtype(heap, class).map_err(|reason| chain.unexpected(reason))?;
@@ -133,17 +133,17 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
         records.insert(key.as_str().into(), Record { inflated: false, range, crc: None });
         if references.insert(key, storage).is_some() {
-            return Err(chain.unexpected(format!("storage `{shown}` is there twice")));
+            return Err(chain.unexpected(format!("storage `{shown}` appears twice")));
         }
     }
     let views = chain.pickle("the list of storage views")?;
     let heap = &views.heap;
     let Some(items) = heap.items(views.root) else {
-        return Err(chain.unexpected("the storage views are no list".to_owned()));
+        return Err(chain.unexpected("the storage views are not a list".to_owned()));
     };
     for item in items {
         let Some(&[key, root, offset, numel]) = heap.items(*item) else {
-            return Err(chain.unexpected("a storage view is no tuple of 4".to_owned()));
+            return Err(chain.unexpected("a storage view is not a tuple of 4".to_owned()));
         };
         let (key, root) = (chain.key(heap, key)?, chain.key(heap, root)?);
         let shown = key.escape_debug().to_string();
@@ -153,7 +153,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let (offset, numel) = (natural(offset)?, natural(numel)?);
         let Some(storage) = references.get(&root).filter(|storage| storage.view.is_none()) else {
             return Err(chain.unexpected(format!(
-                "view `{shown}` is one of storage `{}`, which is not there",
+                "view `{shown}` refers to storage `{}`, which does not exist",
                 root.escape_debug()
             )));
         };
@@ -166,7 +166,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let view = Some(Box::new(StorageView { key: Cow::Owned(key.clone()), offset, numel }));
         let storage = StorageRef { view, ..storage.clone() };
         if references.insert(key, storage).is_some() {
-            return Err(chain.unexpected(format!("storage `{shown}` is there twice")));
+            return Err(chain.unexpected(format!("storage `{shown}` appears twice")));
         }
     }
     Ok((records, references))
@@ -182,17 +182,17 @@ fn read_tensors(
         let pickle = chain.pickle("the description of a tensor")?;
         let heap = &pickle.heap;
         let Some(&[key, storage, _class]) = heap.items(pickle.root) else {
-            return Err(chain.unexpected("a tensor's description is no tuple of 3".to_owned()));
+            return Err(chain.unexpected("a tensor's description is not a tuple of 3".to_owned()));
         };
         let (key, storage) = (chain.key(heap, key)?, chain.key(heap, storage)?);
         let shown = key.escape_debug().to_string();
         let Some(storage) = storages.get(&storage) else {
             return Err(chain.unexpected(format!(
-                "tensor `{shown}` is one of storage `{}`, which is not there",
+                "tensor `{shown}` refers to storage `{}`, which does not exist",
                 storage.escape_debug()
             )));
         };
-        // Four bytes, and four that hold whatever was there.
+        // Four bytes, followed by four that PyTorch did not initialise.
         let dims = chain.number("a number of dimensions")? & 0xffff_ffff;
         if dims > MAX_DIMS {
             return Err(
@@ -207,10 +207,10 @@ fn read_tensors(
         let offset = chain.count(&format!("the storage offset of tensor `{shown}`"))?;
         let tensor = PersistentTensor { storage: storage.clone(), shape, stride, offset };
         if tensors.insert(key, tensor).is_some() {
-            return Err(chain.unexpected(format!("tensor `{shown}` is there twice")));
+            return Err(chain.unexpected(format!("tensor `{shown}` appears twice")));
         }
     }
-    // A pickle may name a storage itself: all of its elements.
+    // A pickle may refer to a storage itself, as a tensor of all of its elements.
     for (key, storage) in storages {
         let whole = PersistentTensor {
             shape: vec![storage.len()],
@@ -223,10 +223,11 @@ fn read_tensors(
     Ok(tensors)
 }
 
-/// A pickled number that counts what follows it.
+/// Reads a pickled count.
 fn count(chain: &mut Chain<'_>, what: &str) -> Result<u64> {
     let pickle = chain.pickle(what)?;
-    natural(&pickle.heap, pickle.root).ok_or_else(|| chain.unexpected(format!("{what} is no natural number")))
+    natural(&pickle.heap, pickle.root)
+        .ok_or_else(|| chain.unexpected(format!("{what} is not a natural number")))
 }
 
 fn natural(heap: &Heap<'_>, id: pickle_vm::ObjectId) -> Option<u64> {

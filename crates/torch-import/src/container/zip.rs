@@ -1,7 +1,7 @@
 //! The zip archive that `torch.save` writes since PyTorch 1.6.
 //!
 //! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`,
-//! `consolidated` or anything else; records that are not named here are left alone.
+//! `consolidated` or anything else; records that are not named here are ignored.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use mapped::MappedFile;
 use tensor::ByteOrder;
 use zip_index::{Entry, Index, Method};
 
-use super::{Bytes, Contents, Format, Record, inflate};
+use super::contents::{Bytes, Contents, Format, Record};
+use super::inflate;
 use crate::{Error, Note, Result};
 
 const PICKLE: &str = "data.pkl";
@@ -72,7 +73,7 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     })
 }
 
-/// The constants of a TorchScript archive: the code's own, which no state dict has.
+/// A note about the constants of a TorchScript archive, which belong to its code and are in no state dict.
 fn constants_note(pickle: &[u8], record: String) -> Result<Option<Note>> {
     let constants = pickle_vm::load(pickle).map_err(|reason| Error::Pickle { record, reason })?;
     let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
@@ -95,9 +96,9 @@ fn root(index: &Index) -> Result<&str> {
     }
 }
 
-/// Archives without a `data.pkl` that are known: the end of one of their entries, what they are, what to do.
+/// Known archives without a `data.pkl`: the end of the name of an entry, what the archive is, and a hint.
 const OTHERS: &[(&str, &str, &str)] = &[
-    ("carton.toml", "a carton", "it is converted already; pass the checkpoint that it was made from"),
+    ("carton.toml", "a carton", "it is already converted; pass the checkpoint that it was made from"),
     (
         "MAR-INF/MANIFEST.json",
         "a TorchServe archive (.mar)",
@@ -131,7 +132,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     (".safetensors", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
 ];
 
-/// What an archive without a `data.pkl` is.
+/// The error for an archive without a `data.pkl`.
 fn other(index: &Index) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
     match OTHERS.iter().find(|(end, ..)| has(end)) {
@@ -140,7 +141,7 @@ fn other(index: &Index) -> Error {
     }
 }
 
-/// A record as it is, its checksum compared.
+/// Reads a whole record and compares its checksum.
 fn read_whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Bytes> {
     if entry.method != Method::Stored {
         return Ok(Bytes::Inflated(inflate::whole(file, entry, checksums)?));

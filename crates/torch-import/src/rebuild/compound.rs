@@ -1,4 +1,4 @@
-//! The rebuild functions whose tensors are made of several.
+//! The rebuild functions for tensors that consist of several.
 //!
 //! Facts: `_rebuild_qtensor`, `_rebuild_sparse_tensor`, `_rebuild_nested_tensor`,
 //! `_rebuild_meta_tensor_no_storage` and `_rebuild_wrapper_subclass` in `torch/_utils.py`.
@@ -18,7 +18,7 @@ pub(crate) fn quantized(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[Obj
     let dtype = args.first().map(|storage| StorageRef::read(heap, *storage)).transpose()?;
     let dtype = dtype.and_then(|storage| storage.dtype);
     if let Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)) = dtype {
-        let why = format!("{packed} packs several numbers into a byte, which is not read");
+        let why = format!("{packed} packs several numbers into a byte, which is not supported");
         return Err(rebuilder.bad(id, &why));
     }
     let values = rebuilder.view(id, args, None, None)?;
@@ -27,7 +27,7 @@ pub(crate) fn quantized(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[Obj
         Dtype::QInt8 => Dtype::Int8,
         Dtype::QUInt8 => Dtype::UInt8,
         Dtype::QInt32 => Dtype::Int32,
-        other => return Err(rebuilder.bad(id, &format!("quantized tensors of {other} are not read"))),
+        other => return Err(rebuilder.bad(id, &format!("quantized tensors of {other} are not supported"))),
     };
     let quantizer = args.get(4).and_then(|quantizer| heap.items(*quantizer)).unwrap_or_default();
     let &[scheme, scale, zero_point, ref axis @ ..] = quantizer else {
@@ -77,19 +77,30 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
     Ok(Tensor::new(dtype, Vec::new(), Vec::new(), 0, Storage::owned(bytes.to_vec()))?)
 }
 
-/// Scales or zero points: a tensor, or in old files a list.
+/// Scales or zero points, which are a tensor, or a list in old files.
 fn channel(rebuilder: &mut Rebuilder<'_>, id: ObjectId, values: ObjectId) -> Result<Tensor> {
     let heap = rebuilder.heap;
     let Some(items) = heap.items(values) else { return rebuilder.part(values, id) };
     rebuilder.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
-    let integers: Option<Vec<i64>> = items.iter().map(|item| heap.int(*item)).collect();
-    let floats: Option<Vec<f64>> = items.iter().map(|item| heap.float(*item)).collect();
-    let (dtype, bytes): (Dtype, Vec<u8>) = match (integers, floats) {
-        (Some(integers), _) => (Dtype::Int64, integers.into_iter().flat_map(i64::to_le_bytes).collect()),
-        (None, Some(floats)) => (Dtype::Float64, floats.into_iter().flat_map(f64::to_le_bytes).collect()),
-        (None, None) => return Err(rebuilder.bad(id, "expected numbers to quantize by")),
+    let integers = || items.iter().map(|item| Some(heap.int(*item)?.to_le_bytes()));
+    let floats = || items.iter().map(|item| Some(heap.float(*item)?.to_le_bytes()));
+    let (dtype, bytes) = match gather(integers()) {
+        Some(bytes) => (Dtype::Int64, bytes),
+        None => match gather(floats()) {
+            Some(bytes) => (Dtype::Float64, bytes),
+            None => return Err(rebuilder.bad(id, "expected numbers to quantize by")),
+        },
     };
     Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
+}
+
+/// The bytes of numbers, in no more memory than they need; `None` where one is of another type.
+fn gather(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(numbers.len().saturating_mul(size_of::<u64>()));
+    for number in numbers {
+        bytes.extend(number?);
+    }
+    Some(bytes)
 }
 
 /// `(layout, data)`; `data` ends with the size, and for COO perhaps with whether it is coalesced. In a TorchScript
@@ -108,7 +119,9 @@ pub(crate) fn sparse(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[Object
         "sparse_coo" => &["indices", "values"],
         "sparse_csr" | "sparse_bsr" => &["crow_indices", "col_indices", "values"],
         "sparse_csc" | "sparse_bsc" => &["ccol_indices", "row_indices", "values"],
-        other => return Err(rebuilder.bad(id, &format!("layout `{}` is not read", other.escape_debug()))),
+        other => {
+            return Err(rebuilder.bad(id, &format!("layout `{}` is not supported", other.escape_debug())));
+        }
     };
     let size = size.or_else(|| data.get(names.len()).copied());
     let (Some(data), Some(size)) = (data.get(..names.len()), size) else {
@@ -195,11 +208,11 @@ pub(crate) fn subclass(
     let what = match names {
         Some((_, "DTensor")) => format!(
             "{} (DTensor); gather it first with full_tensor() where it was saved",
-            sharded::text(&compound.shape, shard)
+            sharded::describe(&compound.shape, shard)
         ),
         Some((_, "ShardedTensor")) => format!(
             "{} (ShardedTensor); gather it first with gather() where it was saved",
-            sharded::text(&compound.shape, shard)
+            sharded::describe(&compound.shape, shard)
         ),
         Some((module, name)) => {
             format!(

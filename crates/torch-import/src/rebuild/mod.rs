@@ -1,4 +1,4 @@
-//! What `torch._utils._rebuild_*` and their kin would have returned.
+//! What `torch._utils._rebuild_*` and similar functions would have returned.
 //!
 //! Facts: `torch/_utils.py`, `torch/_tensor.py` of PyTorch 2.15. Offsets, sizes and strides count
 //! elements.
@@ -9,6 +9,7 @@ mod sharded;
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
@@ -23,7 +24,7 @@ use sharded::Sharded;
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
 /// Tensors may share the objects that their sizes, strides, scales and bytes are copied from, so that a few bytes of a
-/// pickle could fill memory: so much is copied for each byte of it, and so much in any case.
+/// pickle could fill memory. These are the bytes that may be copied for each byte of the pickle, and in any case.
 const COPIED_PER_BYTE: usize = 16;
 const COPIED: usize = 64 << 20;
 
@@ -55,19 +56,19 @@ pub(crate) enum Function {
     WrapperSubclass,
     /// A tensor class whose state is `(storage, offset, size, stride)`, before PyTorch 0.2
     SetState,
-    /// `torch.storage._load_from_bytes(bytes)`: a storage in a pickle that is no checkpoint
+    /// `torch.storage._load_from_bytes(bytes)`: a storage in a pickle that is not a checkpoint
     LoadedStorage,
     /// `numpy…_reconstruct(ndarray, (0,), b'b')`, its state the array
     NumpyArray,
     /// `numpy…_frombuffer(buffer, dtype, shape, order)`
     NumpyBuffer,
-    /// Any other of PyTorch's.
+    /// Any other rebuild function of PyTorch, which is not supported.
     Unread,
 }
 
 impl Function {
-    /// The function of this name, when its call makes a tensor.
-    pub(crate) fn named(module: &str, name: &str) -> Option<Self> {
+    /// The function `module.name`, if its call makes a tensor.
+    pub(crate) fn from_names(module: &str, name: &str) -> Option<Self> {
         Some(match (module, name) {
             ("torch._utils", "_rebuild_tensor") => Self::Tensor,
             ("torch._utils", "_rebuild_tensor_v2") => Self::TensorV2,
@@ -100,30 +101,30 @@ impl Function {
         })
     }
 
-    /// The function that an instance calls, when it makes a tensor.
-    pub(crate) fn of(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
+    /// The function that an instance calls, if it makes a tensor.
+    pub(crate) fn called_by(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
         let (module, name) = heap.global(instance.callable)?;
-        Self::named(module, name)
+        Self::from_names(module, name)
     }
 
-    /// Whether the call itself makes a tensor, rather than wrapping one.
+    /// Whether the call makes a tensor rather than wrapping one.
     pub(crate) fn makes_one(self) -> bool {
         !matches!(self, Self::Wrapper | Self::FromType | Self::LoadedStorage | Self::Unread)
     }
 }
 
-/// `FloatTensor` and its like.
+/// Whether `name` is a tensor class such as `FloatTensor`.
 fn is_tensor_class(name: &str) -> bool {
     name.strip_suffix("Tensor")
         .is_some_and(|dtype| Dtype::from_storage_class(&format!("{dtype}Storage")).is_some())
 }
 
-/// What a rebuild made.
+/// The result of a rebuild.
 #[derive(Clone, Debug)]
 pub(crate) enum Rebuilt {
     Strided(Tensor),
-    /// Boxed since it is rare, and large.
-    Compound(Box<Compound>),
+    /// Shared, so that its shape is in memory once however often it is found.
+    Compound(Arc<Compound>),
 }
 
 /// Rebuilds tensors, each once: tensors of one object share it, tensors of one storage key share its
@@ -149,12 +150,12 @@ impl<'h> Rebuilder<'h> {
         Self { container, heap, done, left: Cell::new(limit), limit, storages, loaded: HashMap::new() }
     }
 
-    /// Whether the instance `id` was given its meaning.
+    /// Whether the instance `id` was rebuilt.
     pub(crate) fn is_done(&self, id: ObjectId) -> bool {
         self.done.contains_key(&id)
     }
 
-    /// What the object `id` stands for; `None` when it is no tensor.
+    /// The tensor that the object `id` represents; `None` if it is not a tensor.
     pub(crate) fn rebuild(&mut self, id: ObjectId) -> Result<Option<Rebuilt>> {
         self.at_depth(id, 0)
     }
@@ -165,7 +166,7 @@ impl<'h> Rebuilder<'h> {
             if let Some(done) = self.done.get(&id) {
                 return Ok(Some(done.clone()));
             }
-            let Some(function) = Function::of(heap, instance) else { return Ok(None) };
+            let Some(function) = Function::called_by(heap, instance) else { return Ok(None) };
             if depth >= MAX_DEPTH {
                 return Err(self.bad(id, "too many tensors wrap each other"));
             }
@@ -182,7 +183,7 @@ impl<'h> Rebuilder<'h> {
         })
     }
 
-    /// What `function(*args)` would have returned; `id` is the call.
+    /// What `function(*args)` would have returned. `id` is the call.
     fn call(
         &mut self,
         function: Function,
@@ -192,7 +193,7 @@ impl<'h> Rebuilder<'h> {
     ) -> Result<Option<Rebuilt>> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
-        let made = |compound| Some(Rebuilt::Compound(Box::new(compound)));
+        let made = |compound| Some(Rebuilt::Compound(Arc::new(compound)));
         Ok(match function {
             Function::Tensor => strided(self.view(id, args, None, None)?),
             Function::TensorV2 => strided(self.view(id, args, None, args.get(6))?),
@@ -203,19 +204,21 @@ impl<'h> Rebuilder<'h> {
             Function::SetState => strided(self.set_state(id)?),
             Function::Wrapper => {
                 let state = self.heap.instance(id).and_then(|instance| instance.state().first());
-                let of_state = || self.heap.items(*state?)?.first();
-                let Some(data) = args.first().or_else(of_state) else {
+                let in_state = || self.heap.items(*state?)?.first();
+                let Some(data) = args.first().or_else(in_state) else {
                     return Err(self.bad(id, "expected a tensor"));
                 };
                 let Some(rebuilt) = self.at_depth(*data, inner)? else {
                     return Err(self.bad(id, "expected a tensor"));
                 };
-                // What comes from another device names its dtype, which is the tensor's own.
+                // A tensor from another device has its dtype as an argument, which has to be that of the data.
                 if let (Some(dtype), Rebuilt::Strided(tensor)) = (args.get(1), &rebuilt)
                     && let Ok(dtype) = self.dtype(id, Some(dtype))
                     && dtype != tensor.dtype()
                 {
-                    return Err(self.bad(id, &format!("{} is to become {dtype}", tensor.dtype())));
+                    return Err(
+                        self.bad(id, &format!("its dtype is {dtype}, but its data are {}", tensor.dtype()))
+                    );
                 }
                 Some(rebuilt)
             }
@@ -224,15 +227,16 @@ impl<'h> Rebuilder<'h> {
                     return Err(self.bad(id, "expected a function, a class and arguments"));
                 };
                 let names = self.heap.global(function);
-                let Some(function) = names.and_then(|(module, name)| Function::named(module, name)) else {
-                    return Err(self.bad(id, "its function is not read"));
+                let Some(function) = names.and_then(|(module, name)| Function::from_names(module, name))
+                else {
+                    return Err(self.bad(id, "its function is not supported"));
                 };
                 if inner >= MAX_DEPTH {
                     return Err(self.bad(id, "too many tensors wrap each other"));
                 }
                 let args = self.heap.items(args).unwrap_or_default();
                 if function == Function::WrapperSubclass {
-                    let shard = state.first().and_then(|state| sharded::of(self.heap, class, *state));
+                    let shard = state.first().and_then(|state| Sharded::from_state(self.heap, class, *state));
                     if let Some(Sharded::Copy(local)) = shard {
                         return self.at_depth(local, inner);
                     }
@@ -243,7 +247,7 @@ impl<'h> Rebuilder<'h> {
             Function::Sparse => made(compound::sparse(self, id, args)?),
             Function::Quantized => made(compound::quantized(self, id, args)?),
             Function::Nested => made(compound::nested(self, id, args)?),
-            Function::Jagged => Some(Rebuilt::Compound(Box::new(compound::jagged(self, id, args)?))),
+            Function::Jagged => Some(Rebuilt::Compound(Arc::new(compound::jagged(self, id, args)?))),
             Function::Meta => made(compound::meta(self, id, args)?),
             Function::WrapperSubclass => {
                 made(compound::subclass(self, id, args.first().copied(), args, None)?)
@@ -257,15 +261,15 @@ impl<'h> Rebuilder<'h> {
                 let numel = storage.len().checked_div(dtype.size()).unwrap_or(0);
                 strided(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?)
             }
-            Function::Unread => return Err(self.bad(id, "it is not read")),
+            Function::Unread => return Err(self.bad(id, "this function is not supported")),
         })
     }
 
-    /// The strided tensor that is `id`, for parts of others.
+    /// The strided tensor `id`, which is a part of the tensor `whose`.
     pub(crate) fn part(&mut self, id: ObjectId, whose: ObjectId) -> Result<Tensor> {
         match self.at_depth(id, 1)? {
             Some(Rebuilt::Strided(tensor)) => Ok(tensor),
-            _ => Err(self.bad(whose, "one of its parts is no plain tensor")),
+            _ => Err(self.bad(whose, "one of its parts is not a plain tensor")),
         }
     }
 
@@ -303,14 +307,15 @@ impl<'h> Rebuilder<'h> {
         self.view(id, state, None, None)
     }
 
-    /// The storage of a persistent id, and its dtype where it has one.
+    /// The storage of a persistent id, and its dtype if it has one.
     fn storage(
         &mut self,
         id: ObjectId,
         storage: ObjectId,
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
-        let called = self.heap.instance(storage).and_then(|instance| Function::of(self.heap, instance));
+        let called =
+            self.heap.instance(storage).and_then(|instance| Function::called_by(self.heap, instance));
         if called == Some(Function::LoadedStorage) {
             return self.loaded(storage);
         }
@@ -329,14 +334,14 @@ impl<'h> Rebuilder<'h> {
         };
         let found = legacy::storage(&bytes).map_err(|error| self.bad(id, &error.to_string()));
         let (dtype, range) = found?;
-        let storage = self.storage_of(id, bytes.get(range).unwrap_or_default())?;
+        let storage = self.storage_from_bytes(id, bytes.get(range).unwrap_or_default())?;
         self.loaded.insert(id, (dtype, storage.clone()));
         Ok((dtype, storage))
     }
 
-    /// Bytes of the pickle as a storage: they stay in the file where they stand there as they are.
-    pub(crate) fn storage_of(&self, id: ObjectId, bytes: &[u8]) -> Result<Storage> {
-        if let Some(storage) = self.container.storage_of(bytes) {
+    /// A storage over bytes of the pickle. They are copied only if they are not in the mapped file.
+    pub(crate) fn storage_from_bytes(&self, id: ObjectId, bytes: &[u8]) -> Result<Storage> {
+        if let Some(storage) = self.container.mapped_storage(bytes) {
             return Ok(storage);
         }
         self.copies(id, bytes.len())?;
@@ -349,13 +354,13 @@ impl<'h> Rebuilder<'h> {
         let known = self.storages.get(reference.identity());
         let storage = match known {
             Some((first, storage)) if *first == reference => storage.clone(),
-            // PyTorch refuses to save this; what it would load depends on which comes first.
+            // PyTorch refuses to save this, and what it would load depends on the order.
             Some((first, _)) => {
                 let name = |dtype: Option<Dtype>| dtype.map_or("bytes", Dtype::name);
                 return Err(self.bad(
                     id,
                     &format!(
-                        "storage `{}` is {} of {} here and was {} of {} before",
+                        "storage `{}` is {} of {} here but was {} of {} before",
                         reference.identity().escape_debug(),
                         reference.len(),
                         name(reference.dtype),
@@ -374,8 +379,8 @@ impl<'h> Rebuilder<'h> {
         Ok(storage.with_byte_order(self.container.byte_order(), seen_as.component_size()))
     }
 
-    /// What a persistent id stands for: a tensor of a 0.1 checkpoint; a storage by itself, which is all of
-    /// its elements or its bytes; `None` for a class.
+    /// The tensor that a persistent id represents: a tensor of a 0.1 checkpoint, or all elements (or bytes) of a
+    /// storage; `None` for a class.
     fn persistent(&mut self, id: ObjectId) -> Result<Option<Tensor>> {
         if module_class(self.heap, id).is_some() {
             return Ok(None);
@@ -395,7 +400,7 @@ impl<'h> Rebuilder<'h> {
 
     /// The tensor with the conj and neg bits of its metadata applied to its values.
     fn resolved(&self, id: ObjectId, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
-        // TorchScript writes the dict's type beside it: `torch.jit._pickle.restore_type_tag(dict, type)`.
+        // TorchScript wraps the dict in a call that names its type: `torch.jit._pickle.restore_type_tag(dict, type)`.
         let tagged = self.heap.instance(metadata).filter(|instance| {
             self.heap.global(instance.callable) == Some(("torch.jit._pickle", "restore_type_tag"))
         });
@@ -404,7 +409,7 @@ impl<'h> Rebuilder<'h> {
             return if self.heap.is_none(metadata) {
                 Ok(tensor)
             } else {
-                Err(self.bad(id, "its metadata are no dict"))
+                Err(self.bad(id, "its metadata is not a dict"))
             };
         };
         let (mut conj, mut neg) = (false, false);
@@ -412,7 +417,7 @@ impl<'h> Rebuilder<'h> {
             match (self.heap.text(*key).as_deref(), self.heap.bool(*value)) {
                 (Some("conj"), Some(set)) => conj = set,
                 (Some("neg"), Some(set)) => neg = set,
-                _ => return Err(self.bad(id, "its metadata hold more than conj and neg")),
+                _ => return Err(self.bad(id, "its metadata has keys other than conj and neg")),
             }
         }
         if conj || neg {
@@ -422,12 +427,13 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// A `torch.dtype`, which the pickle names as a global.
+    /// The `torch.dtype` that the pickle names as a global.
     pub(crate) fn dtype(&self, id: ObjectId, name: Option<&ObjectId>) -> Result<Dtype> {
         let names = name.and_then(|name| self.heap.global(*name));
         match names {
-            Some(("torch", name)) => Dtype::from_name(name)
-                .ok_or_else(|| self.bad(id, &format!("dtype `torch.{}` is not read", name.escape_debug()))),
+            Some(("torch", name)) => Dtype::from_name(name).ok_or_else(|| {
+                self.bad(id, &format!("dtype `torch.{}` is not supported", name.escape_debug()))
+            }),
             _ => Err(self.bad(id, "expected a dtype")),
         }
     }
@@ -449,9 +455,14 @@ impl<'h> Rebuilder<'h> {
             Some(&[inner]) => inner,
             _ => list,
         };
-        let items = self.heap.items(list).ok_or_else(|| self.bad(id, &format!("{what} is no tuple")))?;
+        let items = self.heap.items(list).ok_or_else(|| self.bad(id, &format!("{what} is not a tuple")))?;
         self.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
-        items.iter().map(|item| self.number(id, *item, what)).collect()
+        // `collect` would reserve more than is copied.
+        let mut numbers = Vec::with_capacity(items.len());
+        for item in items {
+            numbers.push(self.number(id, *item, what)?);
+        }
+        Ok(numbers)
     }
 
     pub(crate) fn number(&self, id: ObjectId, item: ObjectId, what: &str) -> Result<u64> {

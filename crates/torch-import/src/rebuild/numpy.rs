@@ -1,17 +1,17 @@
-//! NumPy arrays, which checkpoints hold beside their tensors.
+//! NumPy arrays, which checkpoints hold in addition to their tensors.
 //!
 //! Facts: `numpy/core/src/multiarray/methods.c` (`array_reduce`, `array_setstate`) and `descriptor.c`
 //! (`arraydescr_reduce`) of NumPy 1.26 and 2.3.
 
 use pickle_vm::{Heap, ObjectId};
-use tensor::{ByteOrder, Dtype, Tensor};
+use tensor::{ByteOrder, Dtype, Tensor, contiguous_strides};
 
 use super::{Rebuilder, bad};
 use crate::Result;
 use crate::encoded::bytes;
 
-/// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of what is no
-/// number.
+/// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of
+/// anything but numbers.
 pub(crate) fn array(rebuilder: &Rebuilder<'_>, id: ObjectId) -> Result<Option<Tensor>> {
     let heap = rebuilder.heap;
     let state = heap.instance(id).and_then(|instance| instance.state().last().copied());
@@ -44,29 +44,22 @@ fn tensor(rebuilder: &Rebuilder<'_>, id: ObjectId, parts: &Parts) -> Result<Opti
     let shape: Option<Vec<u64>> = heap
         .items(parts.shape)
         .and_then(|shape| shape.iter().map(|size| u64::try_from(heap.int(*size)?).ok()).collect());
-    let Some(shape) = shape else { return Err(bad(heap, id, "its shape is no tuple of natural numbers")) };
-    let Some(data) = bytes(heap, parts.data) else { return Err(bad(heap, id, "its data are no bytes")) };
-    let stride = if parts.fortran {
-        strides(shape.iter())
-    } else {
-        let mut stride = strides(shape.iter().rev());
-        stride.reverse();
-        stride
-    };
-    let storage = rebuilder.storage_of(id, &data)?.with_byte_order(order, dtype.component_size());
+    let Some(shape) = shape else { return Err(bad(heap, id, "its shape is not a tuple of natural numbers")) };
+    let Some(data) = bytes(heap, parts.data) else { return Err(bad(heap, id, "its data is not bytes")) };
+    let stride = if parts.fortran { fortran_strides(&shape) } else { contiguous_strides(&shape) };
+    let storage = rebuilder.storage_from_bytes(id, &data)?.with_byte_order(order, dtype.component_size());
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }
 
-/// Strides of dimensions whose first one is dense.
-fn strides<'s>(sizes: impl Iterator<Item = &'s u64>) -> Vec<u64> {
+/// The strides, in elements, of an array in Fortran order: the first dimension has stride 1.
+fn fortran_strides(shape: &[u64]) -> Vec<u64> {
     let mut stride = 1_u64;
-    sizes
-        .map(|size| {
-            let this = stride;
-            stride = stride.saturating_mul((*size).max(1));
-            this
-        })
-        .collect()
+    let strides = shape.iter().map(|size| {
+        let this = stride;
+        stride = stride.saturating_mul((*size).max(1));
+        this
+    });
+    strides.collect()
 }
 
 /// `numpy.dtype('f4', …)` with the state `(version, byte order, …)`.

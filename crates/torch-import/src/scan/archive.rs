@@ -9,7 +9,7 @@ use zip_index::{Entry, Method, Survey};
 use super::{Item, Place, Scanner, Step, numpy_objects};
 use crate::container::{inflate, sniff, tar};
 
-/// What PyTorch itself unpickles, by the ends of the records' names.
+/// The records that PyTorch itself unpickles, by the ends of their names.
 const PICKLES: [&str; 7] = [
     "data.pkl",
     "constants.pkl",
@@ -19,12 +19,12 @@ const PICKLES: [&str; 7] = [
     "bytecode.pkl",
     "mobile_debug_handles.pkl",
 ];
-/// So many bytes tell what a record is.
+/// How many bytes of a record are read to recognise it.
 const PEEK: u64 = 512;
-/// So many bytes of a damaged record are scanned.
+/// The most bytes of a damaged record that are scanned.
 const DAMAGED_MAX: u64 = 64 << 20;
 
-/// Whether bytes end as a zip archive does: readers look for its directory from there.
+/// Whether bytes end like a zip archive, where readers start to look for its directory.
 pub(super) fn is_archive(bytes: &[u8]) -> bool {
     Survey::ends_as_zip(bytes)
 }
@@ -38,10 +38,10 @@ impl<'a> Scanner<'a> {
                 self.scan.missed.push(format!("{place}{}", oddity.text));
                 continue;
             }
-            self.find(oddity.kind, format!("{place}{}", oddity.text));
+            self.report(oddity.kind, format!("{place}{}", oddity.text));
         }
         if survey.cut {
-            self.scan.missed.push(format!("{place}more entries than are looked at"));
+            self.scan.missed.push(format!("{place}the entries after the limit were not scanned"));
         }
         let roots: Vec<&Entry> =
             survey.entries.iter().filter(|entry| is_named(&entry.name, "data.pkl")).collect();
@@ -49,12 +49,15 @@ impl<'a> Scanner<'a> {
             && first.name != second.name
         {
             let (first, second) = (first.name.escape_debug(), second.name.escape_debug());
-            self.find("roots", format!("{place}`{first}` and `{second}` are both the root of a checkpoint"));
+            self.report(
+                "roots",
+                format!("{place}`{first}` and `{second}` are both the root of a checkpoint"),
+            );
         }
         let is_checkpoint = !roots.is_empty();
         let sums = survey.entries.iter().any(|entry| entry.crc != 0);
         if !sums && !survey.entries.is_empty() {
-            self.scan.notes.push(format!("{place}the archive carries no checksums"));
+            self.scan.notes.push(format!("{place}the archive has no checksums"));
         }
         for entry in &survey.entries {
             let record = record.with(Step::Record(entry.name.clone()));
@@ -72,7 +75,7 @@ impl<'a> Scanner<'a> {
         let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let pickle = read || matches!(extension.as_deref(), Some("pkl" | "pickle"));
         if !matches!(entry.method, Method::Stored | Method::Deflated) {
-            return self.scan.missed.push(format!("{record}: its compression is not read"));
+            return self.scan.missed.push(format!("{record}: its compression method is not supported"));
         }
         if sums && (pickle || self.checksums) {
             self.compare(&record, entry, stored);
@@ -104,18 +107,18 @@ impl<'a> Scanner<'a> {
         self.work.push_back(Item { record, bytes: content, depth: depth.saturating_add(1), expected });
     }
 
-    /// A record inflated into memory, where all that are to be scanned lie together.
+    /// A record inflated into memory; `None` if the records of the file exceed the limit together.
     fn inflated(&mut self, record: &Place, entry: &Entry, stored: &[u8]) -> Option<Vec<u8>> {
         let bytes = (entry.len <= self.room).then(|| {
             inflate::to_memory(stored, entry).unwrap_or_else(|error| {
-                self.find("damaged", error.to_string());
-                // What there is of it is scanned all the same.
+                self.report("damaged", error.to_string());
+                // The part that can be inflated is scanned anyway.
                 start(stored, DAMAGED_MAX)
             })
         });
         let left = bytes.as_ref().and_then(|bytes| self.room.checked_sub(bytes.len() as u64));
         let Some(left) = left else {
-            let why = "the archive inflates to more than is scanned; unpack it and scan what is in it";
+            let why = "the archive inflates to more than the limit; unpack it and scan its files";
             self.scan.missed.push(format!("{record}: {why}"));
             return None;
         };
@@ -127,14 +130,15 @@ impl<'a> Scanner<'a> {
         let found = crc(stored, entry.method);
         if found != entry.crc {
             let expected = entry.crc;
-            self.find(
+            self.report(
                 "checksum",
-                format!("the CRC-32 of {record} is {found:08x}, the archive says {expected:08x}"),
+                format!("the CRC-32 of {record} is {found:08x}, the archive records {expected:08x}"),
             );
         }
     }
 
-    /// A tar archive: its members; what lies between the numbers of a 0.1 checkpoint comes with its container.
+    /// Scans the members of a tar archive. The pickles in the other members of a 0.1 checkpoint are found with its
+    /// container.
     pub(super) fn tar(&mut self, bytes: &'a [u8]) {
         match tar::Members::read(bytes) {
             Ok(members) => {
@@ -169,7 +173,7 @@ fn peek(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
     Cow::Owned(start(stored, PEEK))
 }
 
-/// The CRC-32 of a record's content, or of what a damaged one inflates to.
+/// The CRC-32 of a record's content, or of the part of a damaged record that can be inflated.
 fn crc(stored: &[u8], method: Method) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     if method == Method::Stored {
@@ -184,7 +188,7 @@ fn crc(stored: &[u8], method: Method) -> u32 {
     sum.finalize()
 }
 
-/// The first bytes of what a record inflates to: none where it does not.
+/// The first bytes that a record inflates to; empty if it cannot be inflated.
 fn start(stored: &[u8], most: u64) -> Vec<u8> {
     let mut start = Vec::new();
     let _ = DeflateDecoder::new(stored).take(most).read_to_end(&mut start);

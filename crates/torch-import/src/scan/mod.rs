@@ -1,8 +1,8 @@
-//! What a file would do to whoever loads it with Python's own unpickler: every pickle in it, and what they name
-//! and call.
+//! What a file would execute if Python's own unpickler loaded it: every pickle in the file, and what it names and
+//! calls.
 //!
-//! Unlike the readers of checkpoints, this does not stop at what is wrong: damage and ambiguity are what a scan
-//! looks for. What it cannot read to the end it says.
+//! Unlike the checkpoint readers, a scan does not stop at an error: it looks for damage and ambiguity. What it cannot
+//! read to the end is reported.
 //!
 //! Facts: `torch/serialization.py` of PyTorch 2.15, `caffe2/serialize/inline_container.cc`, `Lib/pickle.py`.
 
@@ -19,60 +19,60 @@ use mapped::MappedFile;
 use crate::container::{legacy, sniff};
 use crate::{Container, Error, Format, Global, Note, Result, Risk};
 
-/// Pickles that lie in pickles, and archives in archives, are scanned down to here.
+/// The deepest level of pickles within pickles, and archives within archives, that is scanned.
 const MAX_DEPTH: usize = 8;
-/// Pickles that follow one another in one record.
+/// The most pickles in one record.
 const PICKLES_MAX: usize = 1 << 16;
-/// Findings of one file that are kept.
+/// The most findings that are kept for a file.
 const FINDINGS_MAX: usize = 1 << 12;
-/// Records may share bytes: so many times the file's bytes are read, and this many more.
+/// Records may share bytes. These limit the bytes that are read: a multiple of the file's length, plus a constant.
 const TIMES: u64 = 8;
 const BYTES: u64 = 16 << 20;
-/// Bytes that the deflated records of one file have together.
+/// The most bytes to which the records of one file may inflate together.
 const INFLATED_MAX: u64 = 1 << 30;
 
-/// What was found in a file.
+/// The findings in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     /// What the file is, such as `zip`.
     pub format: &'static str,
     /// How many pickles were read.
     pub count: usize,
-    /// Those that name globals or could not be read to their end.
+    /// The pickles that name globals or could not be read to their end.
     pub pickles: Vec<ScannedPickle>,
     /// What is irregular about the file.
     pub findings: Vec<Finding>,
-    /// What was not scanned, and why, as clauses.
+    /// What was not scanned, and why; each a clause.
     pub missed: Vec<String>,
-    /// What is worth saying and harmless, as sentences.
+    /// Harmless remarks; each a sentence.
     pub notes: Vec<String>,
 }
 
 /// One pickle of a file.
 #[derive(Clone, Debug)]
 pub struct ScannedPickle {
-    /// What holds it.
+    /// Where it is.
     pub place: Place,
     /// Where it starts, in bytes from the start of its place.
     pub offset: u64,
-    /// What it names.
+    /// The globals that it names.
     pub uses: Vec<Use>,
     /// Why it could not be read to its end.
     pub error: Option<pickle_vm::Error>,
 }
 
-/// What holds a pickle: the way down to it from the file. As text it is for people.
+/// Where a pickle is: the path to it from the file. Its `Display` form is for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place(pub Vec<Step>);
 
-/// A step on the way down to a pickle.
+/// A step of a [`Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A part of the file that this crate has named, such as `pickle`.
     Part(&'static str),
     /// A record of an archive, by its name there.
     Record(String),
-    /// A byte string in pickles, by its offset from the start of what holds them.
+    /// A byte string in a pickle, by its offset from the start of the enclosing place.
     Bytes(u64),
 }
 
@@ -96,29 +96,29 @@ impl fmt::Display for Place {
     }
 }
 
-/// A global, and what is done with it.
+/// A global, and how it is used.
 #[derive(Clone, Debug)]
 pub struct Use {
-    /// The global, with the place in the pickle that names it first.
+    /// The global, with the offset in the pickle that names it first.
     pub global: Global,
     /// Its risk.
     pub risk: Risk,
-    /// What calls it or is given it, the first few; none of known globals.
+    /// The first few instructions that call it or pass it on; empty for known globals.
     pub calls: Vec<Call>,
     /// How many more there are.
     pub more: usize,
-    /// Whether it stands behind the error that ends the pickle, where Python would not come.
-    pub behind: bool,
+    /// Whether it comes after the error that ends the pickle, which Python would not reach.
+    pub after_error: bool,
 }
 
-/// An instruction that calls a global, or hands it to something else.
+/// An instruction that calls a global, or passes it to something else.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The name of the opcode, such as `REDUCE`.
     pub opcode: &'static str,
-    /// Where it stands in the pickle.
+    /// Its offset in the pickle.
     pub offset: u64,
-    /// The call in Python's notation, cut short.
+    /// The call in Python's notation, truncated.
     pub text: String,
     /// Whether the global, or what it returned, is itself called here, with arguments.
     pub has_arguments: bool,
@@ -127,9 +127,9 @@ pub struct Call {
 /// An irregularity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The kind, in one word for programs.
+    /// The kind, one word for programs.
     pub kind: &'static str,
-    /// What it is, as a clause.
+    /// A description, as a clause.
     pub text: String,
 }
 
@@ -147,7 +147,7 @@ impl Scan {
             None if bytes.starts_with(b"PK") || archive::is_archive(bytes) => "zip",
             None if is_numpy(bytes) => "npy",
             None => {
-                sniff::refuse_others(bytes)?;
+                sniff::reject_others(bytes)?;
                 return Err(sniff::unknown(bytes));
             }
         };
@@ -160,13 +160,13 @@ impl Scan {
         }
         let mut scan = scanner.scan;
         if matches!(sniff::format(bytes), Some(Format::Legacy | Format::Tar | Format::Safetensors)) {
-            scan.around(&file, path);
+            scan.read_container(&file, path);
         }
         Ok(scan)
     }
 
-    /// What the reader of checkpoints says of the file around its pickles.
-    fn around(&mut self, file: &MappedFile, path: &Path) {
+    /// Adds what the checkpoint reader finds in the rest of the file.
+    fn read_container(&mut self, file: &MappedFile, path: &Path) {
         match Container::open(path) {
             Ok(container) => {
                 for (record, range) in container.more_pickles() {
@@ -181,7 +181,7 @@ impl Scan {
                 let found = trailing.map(|note| Finding { kind: "trailing", text: note.to_string() });
                 self.findings.extend(found);
             }
-            // Its members were looked at, each by itself.
+            // Its members were scanned one by one.
             Err(Error::Format { .. }) => {}
             Err(error) => {
                 let text = error.to_string();
@@ -209,12 +209,12 @@ impl Scan {
     }
 }
 
-/// Bytes that are to be scanned, and what they are called.
+/// Bytes to scan, and where they are.
 struct Item<'a> {
     record: Place,
     bytes: Cow<'a, [u8]>,
     depth: usize,
-    /// Whether a pickle is what belongs there.
+    /// Whether a pickle is expected there.
     expected: bool,
 }
 
@@ -229,12 +229,12 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// The file itself: it may be two things at once.
+    /// Scans the file itself, which may be two formats at once.
     fn root(&mut self, bytes: &'a [u8]) {
         let format = sniff::format(bytes);
         let ends_as_zip = archive::is_archive(bytes) && !bytes.starts_with(b"PK");
         if ends_as_zip {
-            self.find("polyglot", "the file ends as a zip archive and starts as something else".to_owned());
+            self.report("polyglot", "the file ends as a zip archive and starts as something else".to_owned());
         }
         let pickle = |part: &'static str, bytes: &'a [u8]| Item {
             record: Place(vec![Step::Part(part)]),
@@ -243,7 +243,7 @@ impl<'a> Scanner<'a> {
             expected: true,
         };
         match format {
-            // An archive behind a pickle is looked at with the pickle.
+            // An archive after a pickle is scanned with the pickle.
             Some(Format::Pickle | Format::Legacy) => return self.work.push_back(pickle("pickle", bytes)),
             Some(Format::Tar) => self.tar(bytes),
             _ => self.work.extend(numpy_objects(bytes).map(|objects| pickle("objects", objects))),
@@ -256,7 +256,7 @@ impl<'a> Scanner<'a> {
     fn item(&mut self, item: Item<'a>) {
         let Item { record, bytes, depth, expected } = item;
         if depth > MAX_DEPTH {
-            return self.scan.missed.push(format!("{record}: it lies deeper than {MAX_DEPTH} levels"));
+            return self.scan.missed.push(format!("{record}: it is nested deeper than {MAX_DEPTH} levels"));
         }
         match bytes {
             Cow::Borrowed(bytes) => {
@@ -291,14 +291,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn find(&mut self, kind: &'static str, text: String) {
+    fn report(&mut self, kind: &'static str, text: String) {
         if self.scan.findings.len() < FINDINGS_MAX {
             self.scan.findings.push(Finding { kind, text });
         }
     }
 
-    /// Reads the pickles that follow one another in `bytes`; hands back the byte strings in them that look like
-    /// pickles themselves.
+    /// Reads the sequence of pickles in `bytes`, and returns the byte strings in them that look like pickles.
     fn stream<'b>(&mut self, record: &Place, bytes: &'b [u8], expected: bool) -> Vec<(u64, Cow<'b, [u8]>)> {
         let mut nested = Vec::new();
         let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
@@ -308,32 +307,32 @@ impl<'a> Scanner<'a> {
                 break;
             }
             let found = pickle::run(rest);
-            // Behind an error the rest is read once more.
+            // After an error the rest is read once more.
             let cost = if found.error.is_some() { rest.len() as u64 } else { found.read };
             let Some(budget) = self.budget.checked_sub(cost) else {
-                self.scan
-                    .missed
-                    .push(format!("{record}: records that share bytes were read too often already"));
+                self.scan.missed.push(format!(
+                    "{record}: records share bytes, and the limit on reading them again was reached"
+                ));
                 break;
             };
             self.budget = budget;
-            // What follows a pickle, and what stands where none belongs, is one when it names something.
-            let is_one = found.uses.iter().any(|found| !found.behind)
+            // Bytes after a pickle, or where none is expected, are a pickle if they name something.
+            let is_one = found.uses.iter().any(|found| !found.after_error)
                 || (found.error.is_none() && (expected || index > 0));
             let expected_here = expected && (index == 0 || legacy);
             if !(is_one || expected_here) {
                 if index > 0 {
                     let left = rest.len();
-                    self.find(
+                    self.report(
                         "trailing",
-                        format!("{left} bytes that are no pickle follow the pickles of {record}"),
+                        format!("{left} bytes that are not a pickle follow the pickles of {record}"),
                     );
                 }
                 break;
             }
             let offset = at as u64;
             for text in found.oddities {
-                self.find("pickle", format!("{record}: {text}"));
+                self.report("pickle", format!("{record}: {text}"));
             }
             nested.extend(
                 found.nested.into_iter().map(|(within, bytes)| (offset.saturating_add(within), bytes)),
@@ -342,7 +341,7 @@ impl<'a> Scanner<'a> {
             self.scan.count = self.scan.count.saturating_add(1);
             self.scan.keep(record, offset, found.uses, found.error);
             if index == 0 && !expected && matches!(record.0.last(), Some(Step::Record(_))) {
-                self.find("pickle", format!("{record} is a pickle where none belongs"));
+                self.report("pickle", format!("{record} is a pickle where none is expected"));
             }
             if failed {
                 break;
@@ -363,7 +362,7 @@ fn is_numpy(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x93NUMPY")
 }
 
-/// The pickle behind the header of a `.npy` file of Python objects; `None` for arrays of numbers.
+/// The pickle after the header of a `.npy` file of Python objects; `None` for arrays of numbers.
 fn numpy_objects(bytes: &[u8]) -> Option<&[u8]> {
     let (version, rest) = bytes.strip_prefix(b"\x93NUMPY")?.split_first()?;
     let rest = rest.get(1..)?;

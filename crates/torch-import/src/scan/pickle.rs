@@ -1,4 +1,4 @@
-//! One pickle: what it names, what it would call, and which byte strings in it are pickles again.
+//! One pickle: what it names, what it would call, and which byte strings in it are pickles.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,27 +10,27 @@ use crate::container::legacy;
 use crate::globals::{LOADS, Uses};
 use crate::{Global, Risk, encoded};
 
-/// Calls of one global that are kept.
+/// The most calls of one global that are kept.
 const CALLS_MAX: usize = 8;
-/// Findings of one pickle that are kept.
+/// The most findings of one pickle that are kept.
 const ODDITIES_MAX: usize = 16;
-/// A call of the result of a call of a global: followed so far.
+/// How many levels of calls of the results of calls are followed.
 const CALLS_OF_CALLS: usize = 8;
 
 /// What a pickle holds.
 pub(super) struct Found<'p> {
     pub(super) uses: Vec<Use>,
     pub(super) nested: Vec<(u64, Cow<'p, [u8]>)>,
-    /// What is irregular, as clauses.
+    /// Irregularities, as clauses.
     pub(super) oddities: Vec<String>,
     pub(super) error: Option<Error>,
-    /// Bytes that were read: up to and with STOP, or up to the error.
+    /// The bytes that were read, up to and including STOP, or up to the error.
     pub(super) read: u64,
     /// Whether the object is the number that a legacy checkpoint starts with.
     pub(super) is_magic: bool,
 }
 
-/// A BUILD: where it stands, what it builds, and the state.
+/// A BUILD instruction: its offset, the object that it builds, and the state.
 struct Build {
     offset: u64,
     target: ObjectId,
@@ -69,12 +69,12 @@ pub(super) fn run(bytes: &[u8]) -> Found<'_> {
     }
     let read = reader.offset();
     let heap = machine.heap();
-    let mut names = Names::of(heap);
+    let mut names = Names::in_heap(heap);
     let mut oddities = Vec::new();
     names.uses_of_instances(heap, &mut oddities);
     names.uses_of_builds(heap, &builds, &mut oddities);
     if error.is_some() {
-        names.behind(reader);
+        names.uses_after_error(reader);
     }
     oddities.truncate(ODDITIES_MAX);
     Found {
@@ -91,14 +91,14 @@ pub(super) fn run(bytes: &[u8]) -> Found<'_> {
 struct Names {
     uses: Vec<Use>,
     places: HashMap<(String, String), usize>,
-    /// The objects that are globals of some risk.
+    /// The objects that are globals and not known to be harmless.
     risky: HashMap<ObjectId, usize>,
     how: Uses,
 }
 
 impl Names {
-    fn of(heap: &Heap<'_>) -> Self {
-        let how = Uses::of(heap);
+    fn in_heap(heap: &Heap<'_>) -> Self {
+        let how = Uses::in_heap(heap);
         let mut names = Self { uses: Vec::new(), places: HashMap::new(), risky: HashMap::new(), how };
         let mut known: HashMap<(&str, &str), usize> = HashMap::new();
         for id in heap.ids() {
@@ -113,13 +113,13 @@ impl Names {
         names
     }
 
-    fn place(&mut self, module: &str, name: &str, offset: u64, behind: bool) -> usize {
+    fn place(&mut self, module: &str, name: &str, offset: u64, after_error: bool) -> usize {
         let next = self.uses.len();
         let place = *self.places.entry((module.to_owned(), name.to_owned())).or_insert(next);
         if place == next {
             let global = Global::new(module, name, offset, self.how);
             let risk = global.risk();
-            self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, behind });
+            self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, after_error });
         }
         place
     }
@@ -132,7 +132,7 @@ impl Names {
         text: impl FnOnce() -> String,
     ) {
         let Some(found) = self.uses.get_mut(place) else { return };
-        // Many calls that are given nothing do not hide one that is.
+        // A call with arguments replaces one without.
         let first = found.calls.iter().position(|call| !call.has_arguments);
         if let Some(first) = first.filter(|_| has_arguments && found.calls.len() >= CALLS_MAX) {
             found.calls.remove(first);
@@ -173,7 +173,7 @@ impl Names {
                 }
                 Object::Extension(code) => {
                     oddities.push(format!(
-                        "extension {code} at 0x{offset:x} stands for a global that only the program knows"
+                        "extension {code} at 0x{offset:x} refers to a global that only the program knows"
                     ));
                 }
                 _ => {}
@@ -184,7 +184,7 @@ impl Names {
         }
     }
 
-    /// What an instance calls: a global, or the result of a call of one.
+    /// The global that an instance calls, directly or as the result of a call.
     fn called(&self, heap: &Heap<'_>, instance: &Instance) -> Option<ObjectId> {
         let mut callable = instance.callable;
         for _ in 0..CALLS_OF_CALLS {
@@ -211,7 +211,7 @@ impl Names {
                 if let Some(place) = self.risky.get(&part) {
                     self.call(*place, (Opcode::Build, *offset), false, || match heap.global(*target) {
                         Some(_) => format!("{} with state {}", heap.display(*target), heap.display(*state)),
-                        // What is recorded of an instance has its states.
+                        // The text of an instance includes its states.
                         None => heap.display(*target).to_string(),
                     });
                 }
@@ -219,9 +219,8 @@ impl Names {
         }
     }
 
-    /// What stands behind an error is read as it stands, without the machine: Python does not come there, other
-    /// readers may.
-    fn behind(&mut self, reader: Reader<'_>) {
+    /// Finds the globals after an error without running the machine. Python does not reach them, but other readers may.
+    fn uses_after_error(&mut self, reader: Reader<'_>) {
         let mut texts: [Option<String>; 2] = [None, None];
         for instruction in reader {
             let Ok(instruction) = instruction else { break };
@@ -248,14 +247,14 @@ impl Names {
     }
 }
 
-/// The byte strings that are pickles or archives, and where they stand.
+/// The byte strings that are pickles or archives, and their offsets.
 fn nested<'p>(heap: &Heap<'p>) -> Vec<(u64, Cow<'p, [u8]>)> {
     let mut found = Vec::new();
     for id in heap.ids() {
         let bytes = match heap.get(id) {
             Object::Bytes(bytes) | Object::ByteArray(bytes) => Cow::Borrowed(*bytes),
             Object::String(bytes) if is_pickle(bytes) => Cow::Owned(bytes.to_vec()),
-            // Whatever it loads is looked into.
+            // The bytes that it loads are scanned.
             Object::Instance(instance) if heap.global(instance.callable) == Some(LOADS) => {
                 let arg = heap.items(instance.args).and_then(|args| args.first());
                 let bytes = arg.and_then(|arg| encoded::bytes(heap, *arg)).filter(|bytes| !is_pickle(bytes));

@@ -1,5 +1,5 @@
-//! Several files that hold one checkpoint: Meta's model-parallel shards, and sets that hold each tensor
-//! whole in one of the files.
+//! Checkpoints that are split over several files: Meta's model-parallel shards, and sets in which each tensor is whole
+//! in one of the files.
 //!
 //! Facts: the index files of Hugging Face's `transformers`.
 
@@ -36,7 +36,7 @@ impl Index {
     /// Reads the text of a `*.index.json`; `name` is its file name.
     ///
     /// # Errors
-    /// When it is no JSON, has no `weight_map`, or names a file that is not beside it.
+    /// When it is not JSON, has no `weight_map`, or names a file in another folder.
     pub fn from_json(name: &str, text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Document {
@@ -52,7 +52,7 @@ impl Index {
             if file.is_empty() || file == "." || file == ".." || file.contains(['/', '\\', '\0']) {
                 let (tensor, file) = (tensor.escape_debug(), file.escape_debug());
                 return Err(wrong(format!(
-                    "`{tensor}` lies in `{file}`, which is no name of a file beside it"
+                    "`{tensor}` is in `{file}`, which is not the name of a file in this folder"
                 )));
             }
             files.insert(tensor, file);
@@ -72,7 +72,7 @@ impl Index {
     }
 }
 
-/// A checkpoint that was put together.
+/// A checkpoint that was merged from several files.
 #[derive(Debug)]
 pub struct Merged {
     /// The tensors of all files, and the values of the first.
@@ -87,8 +87,8 @@ impl Merged {
         Self { checkpoint, notes: Vec::new() }
     }
 
-    /// Takes along what another file holds beside its tensors.
-    fn take(&mut self, file: &str, other: Checkpoint) {
+    /// Adds the tensors of another file, and a note about its values.
+    fn add(&mut self, file: &str, other: Checkpoint) {
         let merged = &mut self.checkpoint;
         let known: HashSet<(String, String)> =
             merged.globals.iter().map(|global| (global.module.clone(), global.name.clone())).collect();
@@ -106,13 +106,13 @@ impl Merged {
     }
 }
 
-/// The checkpoint whose tensors lie whole in one file each.
+/// The checkpoint whose tensors are each whole in one of the files.
 ///
 /// # Errors
-/// When two files hold one tensor, or the index says something else than the files.
+/// When two files hold a tensor of the same name, or the index disagrees with the files.
 pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
     if index.is_none() && shards.len() == 1 {
-        // The tensors of one file differ in name already.
+        // The names in one file are known to differ.
         return shards.pop().map(|shard| Merged::new(shard.checkpoint)).ok_or_else(empty);
     }
     let mut holder: HashMap<String, String> = HashMap::new();
@@ -130,7 +130,7 @@ pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
             merged = Some(Merged::new(checkpoint));
             continue;
         };
-        merged.take(&file, checkpoint);
+        merged.add(&file, checkpoint);
     }
     if let Some(index) = index {
         let mut missing: Vec<_> =
@@ -141,14 +141,14 @@ pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
                 index: index.name.clone(),
                 tensor: (*tensor).clone(),
                 file: (*file).clone(),
-                found: "it is not there".to_owned(),
+                found: "the file does not have it".to_owned(),
             });
         }
     }
     merged.ok_or_else(empty)
 }
 
-/// The names of the tensors: of one that is made of several, its own instead of theirs.
+/// The names of the tensors; a compound tensor counts as one.
 fn names(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
     let tensors = checkpoint.items.iter().filter(|item| !matches!(item.content, Content::Value(_)));
     tensors.map(|item| item.name.as_str())
@@ -160,7 +160,7 @@ impl Index {
         match self.files.get(&tensor) {
             None => Err(Error::Unlisted { file: file.to_owned(), tensor, index }),
             Some(listed) if listed != file => {
-                let found = format!("{file} holds it");
+                let found = format!("it is in {file}");
                 Err(Error::IndexDisagrees { index, tensor, file: listed.clone(), found })
             }
             Some(_) => Ok(()),
@@ -168,9 +168,9 @@ impl Index {
     }
 }
 
-/// What there is to say of a set without files.
+/// The error for a set without files.
 fn empty() -> Error {
-    Error::Document { file: "the set".to_owned(), reason: "there is no file in it".to_owned() }
+    Error::Document { file: "the set".to_owned(), reason: "it has no files".to_owned() }
 }
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
         let error = |text: &str| read(text).expect_err("wrong");
         assert_eq!(
             error(r#"{"weight_map": {"a": "../x.bin"}}"#),
-            "i.json: `a` lies in `../x.bin`, which is no name of a file beside it"
+            "i.json: `a` is in `../x.bin`, which is not the name of a file in this folder"
         );
         assert_eq!(error(r#"{"weight_map": {"a": 7}}"#), "i.json: `weight_map` has no file name for `a`");
         assert_eq!(error(r#"{"weight_map": {}}"#), "i.json: `weight_map` is empty");

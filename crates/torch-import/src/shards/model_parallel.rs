@@ -1,4 +1,4 @@
-//! Meta's model-parallel shards, put together again.
+//! Merges Meta's model-parallel shards.
 //!
 //! Facts: `ColumnParallelLinear`, `RowParallelLinear` and `VocabParallelEmbedding` in fairscale, as Meta's
 //! `llama-models` uses them. Nothing is copied: a tensor that was split is a view of its parts.
@@ -12,7 +12,7 @@ use tensor::{StorageId, Tensor};
 use super::{Merged, Shard, empty};
 use crate::{Content, Error, Item, Result};
 
-/// What `params.json` says of a model's sizes, in elements; what it leaves open, the shapes tell.
+/// The sizes of a model in `params.json`, in elements. Missing ones are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ModelSizes {
     dim: Option<u64>,
@@ -25,7 +25,7 @@ impl ModelSizes {
     /// Reads the text of a `params.json`.
     ///
     /// # Errors
-    /// When it is no JSON, or a size is no natural number.
+    /// When it is not JSON, or a size is not a natural number.
     pub fn from_json(text: &str) -> Result<Self> {
         let wrong = |error: serde_json::Error| Error::Document {
             file: "params.json".to_owned(),
@@ -68,7 +68,7 @@ enum Split {
 }
 
 impl Split {
-    fn of(tensor: &str) -> Option<Self> {
+    fn from_name(tensor: &str) -> Option<Self> {
         if tensor == "rope.freqs" || tensor == "freqs_cis" {
             return Some(Self::Copies);
         }
@@ -86,11 +86,11 @@ impl Split {
     }
 }
 
-/// The checkpoint that Meta's code split over `shards`, which stand in the order of their numbers.
+/// The checkpoint that Meta's code split over `shards`, which are in the order of their numbers.
 ///
 /// # Errors
-/// When a shard is missing, too many, or disagrees with the others or with `sizes`; when a tensor is
-/// none of LLaMA's.
+/// When there are too few or too many shards, they disagree with each other or with `sizes`, or a tensor is not one of
+/// LLaMA's.
 pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> {
     let merge = Merge::new(&shards, sizes)?;
     let mut joined: HashMap<(usize, Vec<View>), Tensor> = HashMap::new();
@@ -105,7 +105,7 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> 
         let tensor = match parts.as_slice() {
             [one] => one.clone(),
             parts => {
-                // Tensors that were one in each shard are one again.
+                // Tensors that share their parts in each shard share the result.
                 let key = (dim, parts.iter().map(view).collect());
                 let known = joined.get(&key).cloned();
                 let tensor = known.map_or_else(|| Tensor::concat(dim, parts), Ok);
@@ -122,31 +122,31 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> 
     shards.for_each(|mut shard| {
         // They were joined with those of the first.
         shard.checkpoint.items.retain(|item| matches!(item.content, Content::Value(_)));
-        merged.take(&shard.file, shard.checkpoint);
+        merged.add(&shard.file, shard.checkpoint);
     });
     Ok(merged)
 }
 
-/// What makes two tensors of one file the same.
+/// Two tensors of a file are the same if this is equal.
 type View = (StorageId, u64, Vec<u64>, Vec<u64>);
 
 fn view(tensor: &Tensor) -> View {
     (tensor.storage().id(), tensor.storage_offset(), tensor.shape().to_vec(), tensor.stride().to_vec())
 }
 
-/// The shards, and what is needed to put them together.
+/// The shards, and what is needed to merge them.
 struct Merge<'s> {
     sizes: &'s ModelSizes,
     shards: &'s [Shard],
     first: &'s Shard,
     names: Vec<HashMap<&'s str, &'s Tensor>>,
-    of: u64,
+    count: u64,
     /// The width of the model, in elements.
     dim: Option<u64>,
 }
 
 impl<'s> Merge<'s> {
-    /// Compares the names in the shards, and their number with the shapes.
+    /// Compares the names in the shards, and the number of shards with the shapes.
     fn new(shards: &'s [Shard], sizes: &'s ModelSizes) -> Result<Self> {
         let first = shards.first().ok_or_else(empty)?;
         let names: Vec<HashMap<&str, &Tensor>> = shards
@@ -162,17 +162,17 @@ impl<'s> Merge<'s> {
                 item.tensor().is_some() && !known
             };
             if let Some(item) = shard.checkpoint.items.iter().find(is_new) {
-                return Err(Error::LacksTensor {
+                return Err(Error::MissingTensor {
                     file: first.file.clone(),
                     tensor: item.name.clone(),
                     other: shard.file.clone(),
                 });
             }
         }
-        let of = shards.len() as u64;
+        let count = shards.len() as u64;
         let mut compounds = shards.iter().flat_map(|shard| shard.checkpoint.compounds());
-        if let Some((name, _)) = compounds.next().filter(|_| of > 1) {
-            return Err(Error::UnknownSplit { tensor: name.to_owned(), of });
+        if let Some((name, _)) = compounds.next().filter(|_| count > 1) {
+            return Err(Error::UnknownSplit { tensor: name.to_owned(), shards: count });
         }
         let norm = |name: &str| match names.first()?.get(name)?.shape() {
             [dim] => Some(*dim),
@@ -180,51 +180,51 @@ impl<'s> Merge<'s> {
         };
         let dim =
             sizes.dim.or_else(|| norm("norm.weight")).or_else(|| norm("layers.0.attention_norm.weight"));
-        let merge = Self { sizes, shards, first, names, of, dim };
-        merge.count()?;
+        let merge = Self { sizes, shards, first, names, count, dim };
+        merge.compare_count()?;
         Ok(merge)
     }
 
-    /// Whether there are as many shards as the first layer's queries were split into.
-    fn count(&self) -> Result<()> {
+    /// Compares the number of shards with the shape of the first layer's queries.
+    fn compare_count(&self) -> Result<()> {
         const TENSOR: &str = "layers.0.attention.wq.weight";
         let first = self.names.first().and_then(|names| names.get(TENSOR));
         let whole = self.dim.and_then(|dim| self.sizes.attention(dim));
         let (Some(first), Some(whole)) = (first, whole) else { return Ok(()) };
         let parts = self.parts(TENSOR, first)?;
-        let Some(of) = parts.first().and_then(|part| whole.checked_div(*part.shape().first()?)) else {
+        let Some(shards) = parts.first().and_then(|part| whole.checked_div(*part.shape().first()?)) else {
             return Ok(());
         };
         let tensor = TENSOR.to_owned();
-        if of > self.of {
-            let file = numbered(&self.first.file, self.of);
-            return Err(Error::MissingShard { file, tensor, of, found: self.of });
+        if shards > self.count {
+            let file = numbered(&self.first.file, self.count);
+            return Err(Error::MissingShard { file, tensor, shards, found: self.count });
         }
-        let extra = usize::try_from(of).ok().and_then(|of| self.shards.get(of));
+        let extra = usize::try_from(shards).ok().and_then(|shards| self.shards.get(shards));
         match extra {
-            Some(extra) => Err(Error::ExtraShard { file: extra.file.clone(), tensor, of }),
+            Some(extra) => Err(Error::ExtraShard { file: extra.file.clone(), tensor, shards }),
             None => Ok(()),
         }
     }
 
-    /// The parts of a tensor, which are all alike.
+    /// The parts of a tensor, which all have the same shape and dtype.
     fn parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
         let part = |(shard, names): (&Shard, &HashMap<&str, &Tensor>)| {
             let Some(part) = names.get(name) else {
-                return Err(Error::LacksTensor {
+                return Err(Error::MissingTensor {
                     file: shard.file.clone(),
                     tensor: name.to_owned(),
                     other: self.first.file.clone(),
                 });
             };
             if part.shape() != first.shape() || part.dtype() != first.dtype() {
-                let said = |tensor: &Tensor| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
+                let described = |tensor: &Tensor| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
                 return Err(Error::PartsDisagree {
                     tensor: name.to_owned(),
                     file: shard.file.clone(),
-                    found: said(part),
+                    found: described(part),
                     other: self.first.file.clone(),
-                    expected: said(first),
+                    expected: described(first),
                 });
             }
             Ok((*part).clone())
@@ -232,22 +232,22 @@ impl<'s> Merge<'s> {
         self.shards.iter().zip(&self.names).map(part).collect()
     }
 
-    /// Along which dimension which of the parts are to be joined; one part is the tensor itself.
+    /// The dimension along which to join the parts, and the parts without copies. A single part is the tensor itself.
     fn split(&self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
-        if self.of == 1 {
+        if self.count == 1 {
             return Ok((0, parts));
         }
-        let split =
-            Split::of(name).ok_or_else(|| Error::UnknownSplit { tensor: name.to_owned(), of: self.of })?;
+        let split = Split::from_name(name)
+            .ok_or_else(|| Error::UnknownSplit { tensor: name.to_owned(), shards: self.count })?;
         let shape = parts.first().map_or_else(Vec::new, |part| part.shape().to_vec());
         let wrong = |reason: String| Error::WrongSplit {
             tensor: name.to_owned(),
             shape: shape.clone(),
-            of: self.of,
+            shards: self.count,
             reason,
         };
         let dim = self.dim.ok_or_else(|| {
-            wrong("nothing says how wide the model is; put its params.json beside the shards".to_owned())
+            wrong("the width of the model is unknown; put its params.json next to the shards".to_owned())
         })?;
         match (split, shape.as_slice()) {
             (Split::Copies, _) => {
@@ -259,12 +259,12 @@ impl<'s> Merge<'s> {
             (Split::Rows, &[_, columns]) if columns == dim => Ok((0, parts)),
             (Split::Columns, &[rows, _]) if rows == dim => Ok((1, parts)),
             (Split::KeyValue, &[rows, ref rest @ ..]) if rest.iter().all(|columns| *columns == dim) => {
-                let all = rows.saturating_mul(self.of);
+                let all = rows.saturating_mul(self.count);
                 let whole = self.sizes.key_value(dim).unwrap_or(all);
                 let copies = all.checked_div(whole).filter(|copies| copies.checked_mul(whole) == Some(all));
-                let copies = copies.filter(|copies| *copies > 0 && self.of.is_multiple_of(*copies));
+                let copies = copies.filter(|copies| *copies > 0 && self.count.is_multiple_of(*copies));
                 let Some(copies) = copies.and_then(|copies| usize::try_from(copies).ok()) else {
-                    return Err(wrong(format!("params.json has {whole} rows of it")));
+                    return Err(wrong(format!("params.json implies {whole} rows")));
                 };
                 for start in (0..parts.len()).step_by(copies) {
                     self.compare(name, &parts, start..start.saturating_add(copies))?;
@@ -272,8 +272,10 @@ impl<'s> Merge<'s> {
                 Ok((0, parts.into_iter().step_by(copies).collect()))
             }
             (Split::Embeddings, &[_, columns]) if columns == dim => Ok((0, parts)),
-            (Split::Embeddings, &[_, columns]) if columns.checked_mul(self.of) == Some(dim) => Ok((1, parts)),
-            _ => Err(wrong(format!("this is no part of a model of width {dim}"))),
+            (Split::Embeddings, &[_, columns]) if columns.checked_mul(self.count) == Some(dim) => {
+                Ok((1, parts))
+            }
+            _ => Err(wrong(format!("this is not a part of a model of width {dim}"))),
         }
     }
 
@@ -312,14 +314,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_how_a_tensor_was_split() {
-        assert_eq!(Split::of("layers.3.attention.wq.weight"), Some(Split::Rows));
-        assert_eq!(Split::of("layers.3.feed_forward.w2.weight"), Some(Split::Columns));
-        assert_eq!(Split::of("layers.3.ffn_norm.weight"), Some(Split::Copies));
-        assert_eq!(Split::of("output.weight"), Some(Split::Rows));
-        assert_eq!(Split::of("rope.freqs"), Some(Split::Copies));
-        assert_eq!(Split::of("vision.wx.weight"), None);
-        assert_eq!(Split::of("weight"), None);
+    fn names_determine_the_split() {
+        assert_eq!(Split::from_name("layers.3.attention.wq.weight"), Some(Split::Rows));
+        assert_eq!(Split::from_name("layers.3.feed_forward.w2.weight"), Some(Split::Columns));
+        assert_eq!(Split::from_name("layers.3.ffn_norm.weight"), Some(Split::Copies));
+        assert_eq!(Split::from_name("output.weight"), Some(Split::Rows));
+        assert_eq!(Split::from_name("rope.freqs"), Some(Split::Copies));
+        assert_eq!(Split::from_name("vision.wx.weight"), None);
+        assert_eq!(Split::from_name("weight"), None);
     }
 
     #[test]

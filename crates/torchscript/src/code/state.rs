@@ -1,6 +1,6 @@
 //! A checkpoint's tensors in nested modules, so that `state_dict()` names them as the checkpoint does.
 //!
-//! Names that no tree of modules can hold make the module flat: one class whose attributes have dots in
+//! Names that a tree of modules cannot hold make the module flat: one class whose attributes have dots in
 //! their names. Which names those are was found by trying all attributes of `nn.Module` and `ScriptModule`,
 //! and Python's and TorchScript's words, in PyTorch 2.0.1 and 2.15, as tensors and as submodules, at the
 //! root and below.
@@ -134,7 +134,7 @@ struct Nested<'n> {
 }
 
 /// The tensors in a tree of modules, or why their names do not make one.
-fn arrange<'n>(tensors: &'n [(String, Tensor)]) -> Result<Arrangement<'n>> {
+fn arrange(tensors: &[(String, Tensor)]) -> Result<Arrangement<'_>> {
     let mut all = HashSet::with_capacity(tensors.len());
     let twice = tensors.iter().find(|(name, _)| !all.insert(name.as_str()));
     if let Some((name, _)) = twice {

@@ -128,7 +128,7 @@ class Weights(Module):
     }
 
     #[test]
-    fn what_no_tree_holds_is_flat_and_says_why() {
+    fn names_that_do_not_make_a_tree_are_flat_with_a_reason() {
         let deep = "a.".repeat(100_000) + "w";
         for (names, why) in [
             (vec!["a.b", "a"], "`a` is both a tensor and the prefix of `a.b`"),
@@ -147,7 +147,7 @@ class Weights(Module):
     }
 
     #[test]
-    fn reserved_names_are_refused_and_harmless_ones_are_not() {
+    fn reserved_names_are_rejected_and_harmless_ones_are_not() {
         for name in ["forward", "_modules", "__parameters__"] {
             let error = weights(&named(&["a.b", name])).expect_err("reserved").to_string();
             assert_eq!(error, format!("tensor `{name}`: TorchScript or PyTorch's modules reserve this name"));
@@ -168,7 +168,7 @@ class Weights(Module):
     #[test]
     fn what_torchscript_cannot_express_is_an_error() {
         let error = |tensors: &[(String, Tensor)]| weights(tensors).expect_err("wrong").to_string();
-        assert_eq!(error(&named(&["a", "b", "a"])), "two tensors are called `a`");
+        assert_eq!(error(&named(&["a", "b", "a"])), "two tensors have the name `a`");
         let storage = Storage::owned(vec![0; 8]);
         let view = |dtype, shape: u64, offset| {
             Tensor::new(dtype, vec![shape], vec![1], offset, storage.clone()).expect("8 bytes are enough")
@@ -204,14 +204,14 @@ class Weights(Module):
             let converted = weights(&[("a".to_owned(), tensor)]).expect("a dtype of 2.15");
             converted.outputs.into_iter().next().map(|port| (port.dtype, port.shape.len(), port.description))
         };
-        let said = |text: &str| Some(text.to_owned());
+        let text = |text: &str| Some(text.to_owned());
         assert_eq!(port(Dtype::Float64), Some((Dtype::Float64, 1, None)));
-        assert_eq!(port(Dtype::BFloat16), Some((Dtype::Float32, 1, said("bfloat16 in the checkpoint"))));
+        assert_eq!(port(Dtype::BFloat16), Some((Dtype::Float32, 1, text("bfloat16 in the checkpoint"))));
         assert_eq!(port(Dtype::UInt32), Some((Dtype::UInt32, 1, None)));
-        let bytes = said("float4_e2m1fn_x2 in the checkpoint");
+        let bytes = text("float4_e2m1fn_x2 in the checkpoint");
         assert_eq!(port(Dtype::Float4E2M1FnX2), Some((Dtype::UInt8, 1, bytes)));
-        assert_eq!(port(Dtype::Bool), Some((Dtype::UInt8, 1, said("bool in the checkpoint"))));
-        let pairs = said("complex128 in the checkpoint, as real and imaginary parts");
+        assert_eq!(port(Dtype::Bool), Some((Dtype::UInt8, 1, text("bool in the checkpoint"))));
+        let pairs = text("complex128 in the checkpoint, as real and imaginary parts");
         assert_eq!(port(Dtype::Complex128), Some((Dtype::Float64, 2, pairs)));
     }
 }

@@ -54,7 +54,7 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
         [port("logits", 3, false), port("present_key", 5, true), port("present_value", 5, true)]
     );
     let code = code(&converted);
-    // The templates leave nothing behind, and the text does not depend on the number of layers.
+    // No template marker is left, and the text does not depend on the number of layers.
     for rest in ["Self", "{ns}", "{_}", "{linear", "{split}", "{dim}"] {
         assert!(!code.contains(rest), "{rest}: {code}");
     }

@@ -1,0 +1,123 @@
+//! What can be wrong with a safetensors file.
+//!
+//! The texts are whole: a cause is printed within its error, so errors here have no `source`.
+
+use crate::MAX_HEADER;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What is wrong with a safetensors file, and where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The header is longer than the format allows.
+    #[error("the header is damaged: it has {len} bytes, more than the {MAX_HEADER} that the format allows")]
+    TooLong {
+        /// Its length in bytes, as the file gives it.
+        len: u64,
+    },
+    /// The file ends before its header does.
+    #[error("it ends within its header of {len} bytes and {missing} of them are missing")]
+    CutHeader {
+        /// The header's length in bytes, as the file gives it.
+        len: u64,
+        /// How many of them are missing.
+        missing: u64,
+    },
+    /// The header is not the JSON object that the format describes.
+    #[error("the header is damaged: {0}")]
+    Json(serde_json::Error),
+    /// The header's entry of a tensor is wrong.
+    #[error("tensor `{}`: its entry in the header is damaged: {reason}", name.escape_debug())]
+    Entry {
+        /// The tensor.
+        name: String,
+        /// What is wrong.
+        reason: EntryError,
+    },
+    /// The file ends before its tensors do.
+    #[error(
+        "its header describes {described} bytes of tensors and {missing} of them are missing, from tensor `{}` on",
+        first.escape_debug()
+    )]
+    CutTensors {
+        /// Bytes of all tensors.
+        described: u64,
+        /// How many of them are missing.
+        missing: u64,
+        /// The first tensor that is not whole.
+        first: String,
+    },
+    /// The file goes on after its last tensor.
+    #[error("the file is damaged: {bytes} bytes follow the last tensor")]
+    Trailing {
+        /// How many bytes follow.
+        bytes: u64,
+    },
+}
+
+impl Error {
+    /// Whether the file ends too early, as an unfinished download does.
+    pub fn is_cut(&self) -> bool {
+        matches!(self, Self::CutHeader { .. } | Self::CutTensors { .. })
+    }
+}
+
+/// What is wrong with the header's entry of a tensor. Offsets are bytes from the end of the header.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntryError {
+    /// The tensor ends before it starts.
+    #[error("it ends at byte {end}, before its start at byte {start}")]
+    Backwards {
+        /// Where it starts.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+    },
+    /// The tensor does not start where the one before it, or the header, ends.
+    #[error("it starts at byte {start} and {}, which ends at byte {end}", gap_text(*start, *end, before.as_deref()))]
+    Gap {
+        /// Where it starts.
+        start: u64,
+        /// Where it should start.
+        end: u64,
+        /// The tensor before it; `None` for the first one, which follows the header.
+        before: Option<String>,
+    },
+    /// The dtype is unknown.
+    #[error("its dtype `{}` is not one of PyTorch's", dtype.escape_debug())]
+    Dtype {
+        /// The dtype, as the header has it.
+        dtype: String,
+    },
+    /// Elements smaller than a byte do not fill their last byte.
+    #[error("shape {shape:?} of {dtype} does not end in whole bytes")]
+    HalfByte {
+        /// The shape, in elements of the format's dtype.
+        shape: Vec<u64>,
+        /// The dtype, as the header has it.
+        dtype: String,
+    },
+    /// The shape needs another number of bytes than the tensor has.
+    #[error("shape {shape:?} of {dtype} needs {} bytes, it has {found}", needed.map_or_else(|| "more than 2^64".to_owned(), |n| n.to_string()))]
+    Size {
+        /// The shape, in elements of the format's dtype.
+        shape: Vec<u64>,
+        /// The dtype, as the header has it.
+        dtype: String,
+        /// Bytes that the shape needs; `None` for more than 2^64.
+        needed: Option<u64>,
+        /// Bytes that the tensor has.
+        found: u64,
+    },
+}
+
+fn gap_text(start: u64, end: u64, before: Option<&str>) -> String {
+    let what = if start < end { "overlaps" } else { "leaves a hole after" };
+    match before {
+        Some(before) => format!("{what} tensor `{}`", before.escape_debug()),
+        None => "leaves a hole after the header".to_owned(),
+    }
+}

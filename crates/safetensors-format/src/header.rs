@@ -1,0 +1,301 @@
+//! Reads the header and checks it against the file's length.
+//!
+//! Facts: the format section of the safetensors README and `safetensors/src/tensor.rs` 0.8. Tensors are contiguous and
+//! little-endian, and cover the bytes after the header without holes or overlaps. `F4` counts single values in its
+//! shape, PyTorch's `float4_e2m1fn_x2` counts pairs.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use tensor::Dtype;
+
+use crate::{EntryError, Error, Result};
+
+/// The longest header, in bytes, that the format allows.
+pub const MAX_HEADER: u64 = 100_000_000;
+/// The header's key whose value is not a tensor.
+pub const METADATA: &str = "__metadata__";
+/// Bytes of the header's length.
+const LENGTH: usize = 8;
+
+/// The format's names of the dtypes, and how many of its elements are one of PyTorch's.
+const DTYPES: &[(&str, Dtype, u64)] = &[
+    ("F64", Dtype::Float64, 1),
+    ("F32", Dtype::Float32, 1),
+    ("F16", Dtype::Float16, 1),
+    ("BF16", Dtype::BFloat16, 1),
+    ("I64", Dtype::Int64, 1),
+    ("I32", Dtype::Int32, 1),
+    ("I16", Dtype::Int16, 1),
+    ("I8", Dtype::Int8, 1),
+    ("U64", Dtype::UInt64, 1),
+    ("U32", Dtype::UInt32, 1),
+    ("U16", Dtype::UInt16, 1),
+    ("U8", Dtype::UInt8, 1),
+    ("BOOL", Dtype::Bool, 1),
+    ("C64", Dtype::Complex64, 1),
+    ("F8_E4M3", Dtype::Float8E4M3Fn, 1),
+    ("F8_E4M3FNUZ", Dtype::Float8E4M3FnUz, 1),
+    ("F8_E5M2", Dtype::Float8E5M2, 1),
+    ("F8_E5M2FNUZ", Dtype::Float8E5M2FnUz, 1),
+    ("F8_E8M0", Dtype::Float8E8M0FnU, 1),
+    ("F4", Dtype::Float4E2M1FnX2, 2),
+];
+
+/// The header of a safetensors file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The texts of `__metadata__`, in the file's order.
+    pub metadata: Vec<(String, String)>,
+    /// The tensors and their names, in the file's order.
+    pub tensors: Vec<(String, View)>,
+}
+
+/// Where a tensor is in the file. Its elements are in C order and little-endian.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// PyTorch's dtype.
+    pub dtype: Dtype,
+    /// Elements of `dtype` along each dimension.
+    pub shape: Vec<u64>,
+    /// Its bytes, from the start of the file.
+    pub range: Range<usize>,
+}
+
+impl Header {
+    /// Reads the header of the file whose bytes are `file`.
+    ///
+    /// # Errors
+    /// When the header is longer than [`MAX_HEADER`] or is not the JSON that the format describes; when a tensor's dtype,
+    /// shape and bytes disagree; when the tensors overlap, leave holes, or do not end where the file ends.
+    pub fn read(file: &[u8]) -> Result<Self> {
+        let len = header_len(file).unwrap_or_default();
+        if len > MAX_HEADER {
+            return Err(Error::TooLong { len });
+        }
+        // At most MAX_HEADER.
+        let start = LENGTH.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+        let Some(text) = file.get(LENGTH..start) else {
+            let missing = start.saturating_sub(file.len()) as u64;
+            return Err(Error::CutHeader { len, missing });
+        };
+        let Entries { metadata, tensors } = serde_json::from_slice(text).map_err(Error::Json)?;
+        check_layout(&tensors, file.len().saturating_sub(start) as u64)?;
+        let views = tensors.into_iter().map(|(name, info)| match view(info, start) {
+            Ok(view) => Ok((name, view)),
+            Err(reason) => Err(Error::Entry { name, reason }),
+        });
+        Ok(Self { metadata, tensors: views.collect::<Result<_>>()? })
+    }
+}
+
+/// Whether a file starts with the length of a header and a header. The header itself is not checked.
+pub fn is_safetensors(file: &[u8]) -> bool {
+    // The text of another format, read as a length, is longer than any file.
+    header_len(file).is_some_and(|len| len < 1 << 40) && file.get(LENGTH) == Some(&b'{')
+}
+
+fn header_len(file: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*file.first_chunk()?))
+}
+
+/// Rejects holes, overlaps, and bytes past the end of the file. `available` is how many follow the header.
+fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
+    let mut in_order: Vec<&(String, Info)> = tensors.iter().collect();
+    in_order.sort_by_key(|(_, info)| info.data_offsets);
+    let mut end = 0;
+    let mut before: Option<&str> = None;
+    for (name, Info { data_offsets: (first, last), .. }) in &in_order {
+        let wrong = |reason| Err(Error::Entry { name: name.clone(), reason });
+        if last < first {
+            return wrong(EntryError::Backwards { start: *first, end: *last });
+        }
+        if *first != end {
+            return wrong(EntryError::Gap { start: *first, end, before: before.map(str::to_owned) });
+        }
+        (end, before) = (*last, Some(name.as_str()));
+    }
+    if end > available {
+        let first = in_order.iter().find(|(_, info)| info.data_offsets.1 > available);
+        return Err(Error::CutTensors {
+            described: end,
+            missing: end.saturating_sub(available),
+            first: first.map_or_else(String::new, |(name, _)| name.clone()),
+        });
+    }
+    match available.saturating_sub(end) {
+        0 => Ok(()),
+        bytes => Err(Error::Trailing { bytes }),
+    }
+}
+
+/// Compares a tensor's dtype, shape and bytes. `start` is where the header ends.
+fn view(info: Info, start: usize) -> Result<View, EntryError> {
+    let Info { dtype, shape, data_offsets: (first, last) } = info;
+    let Some((_, torch, packed)) = DTYPES.iter().find(|(name, ..)| *name == dtype) else {
+        return Err(EntryError::Dtype { dtype });
+    };
+    let mut elements = shape.clone();
+    if *packed > 1 {
+        match elements.last_mut() {
+            Some(last) if last.is_multiple_of(*packed) => {
+                *last = last.checked_div(*packed).unwrap_or_default();
+            }
+            _ => return Err(EntryError::HalfByte { shape, dtype }),
+        }
+    }
+    let needed = elements.iter().try_fold(torch.size(), |product, size| product.checked_mul(*size));
+    let found = last.saturating_sub(first);
+    if needed != Some(found) {
+        return Err(EntryError::Size { shape, dtype, needed, found });
+    }
+    // `check_layout` proved that both are inside the file.
+    let at = |n: u64| start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
+    Ok(View { dtype: *torch, shape: elements, range: at(first)..at(last) })
+}
+
+/// The header's entries, in the file's order.
+struct Entries {
+    metadata: Vec<(String, String)>,
+    tensors: Vec<(String, Info)>,
+}
+
+/// The header's entry of a tensor.
+#[derive(serde::Deserialize)]
+struct Info {
+    dtype: String,
+    /// In elements.
+    shape: Vec<u64>,
+    /// The first byte and the one after the last, from the end of the header.
+    data_offsets: (u64, u64),
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Entries, A::Error> {
+                let mut seen = std::collections::HashSet::new();
+                let mut header = Entries { metadata: Vec::new(), tensors: Vec::new() };
+                while let Some(name) = map.next_key::<String>()? {
+                    if !seen.insert(name.clone()) {
+                        let text = format!("tensor `{}` appears twice", name.escape_debug());
+                        return Err(serde::de::Error::custom(text));
+                    }
+                    if name == METADATA {
+                        header.metadata = map.next_value::<Metadata>()?.0;
+                    } else {
+                        header.tensors.push((name, map.next_value()?));
+                    }
+                }
+                Ok(header)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// `__metadata__`, in the file's order; it may be `null`.
+struct Metadata(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Metadata;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of texts")
+            }
+
+            fn visit_unit<E>(self) -> std::result::Result<Metadata, E> {
+                Ok(Metadata(Vec::new()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Metadata, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Metadata(entries))
+            }
+        }
+        deserializer.deserialize_any(Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(json: &str, data: usize) -> Vec<u8> {
+        let mut file = (json.len() as u64).to_le_bytes().to_vec();
+        file.extend(json.as_bytes());
+        file.extend(vec![0; data]);
+        file
+    }
+
+    fn error(json: &str, data: usize) -> String {
+        Header::read(&file(json, data)).expect_err("the header is wrong").to_string()
+    }
+
+    #[test]
+    fn entries_are_checked_against_each_other_and_the_file() {
+        let entry = |name: &str, dtype: &str, shape: &str, offsets: &str| {
+            format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}"#)
+        };
+        let one =
+            |dtype: &str, shape: &str, offsets: &str| format!("{{{}}}", entry("w", dtype, shape, offsets));
+        let entry_is_damaged = "tensor `w`: its entry in the header is damaged: ";
+        for (json, data, expected) in [
+            (one("F32", "[1]", "[4,0]"), 4, "it ends at byte 0, before its start at byte 4"),
+            (
+                one("F32", "[1]", "[4,8]"),
+                8,
+                "it starts at byte 4 and leaves a hole after the header, which ends at byte 0",
+            ),
+            (one("F7", "[1]", "[0,4]"), 4, "its dtype `F7` is not one of PyTorch's"),
+            (one("F4", "[2,3]", "[0,3]"), 3, "shape [2, 3] of F4 does not end in whole bytes"),
+            (one("F32", "[2]", "[0,4]"), 4, "shape [2] of F32 needs 8 bytes, it has 4"),
+            (
+                one("F32", "[9223372036854775807]", "[0,4]"),
+                4,
+                "shape [9223372036854775807] of F32 needs more than 2^64 bytes, it has 4",
+            ),
+        ] {
+            assert_eq!(error(&json, data), format!("{entry_is_damaged}{expected}"));
+        }
+        let (a, b) = (entry("a", "U8", "[4]", "[0,4]"), entry("w", "U8", "[4]", "[3,7]"));
+        assert_eq!(
+            error(&format!("{{{b},{a}}}"), 7),
+            format!("{entry_is_damaged}it starts at byte 3 and overlaps tensor `a`, which ends at byte 4")
+        );
+        assert_eq!(error(&format!("{{{a}}}"), 5), "the file is damaged: 1 bytes follow the last tensor");
+        let cut = Header::read(&file(&format!("{{{a}}}"), 3)).expect_err("a byte is missing");
+        assert!(cut.is_cut(), "{cut}");
+    }
+
+    #[test]
+    fn four_bit_floats_count_pairs() {
+        let json = r#"{"w":{"dtype":"F4","shape":[2,4],"data_offsets":[0,4]}}"#;
+        let header = Header::read(&file(json, 4)).expect("four bytes hold eight values");
+        let shapes: Vec<_> = header.tensors.iter().map(|(_, view)| (view.dtype, &*view.shape)).collect();
+        assert_eq!(shapes, [(Dtype::Float4E2M1FnX2, [2, 2].as_slice())]);
+    }
+
+    #[test]
+    fn a_long_header_is_rejected_before_it_is_read() {
+        let mut file = (MAX_HEADER + 1).to_le_bytes().to_vec();
+        file.push(b'{');
+        assert!(is_safetensors(&file));
+        let error = Header::read(&file).expect_err("too long");
+        assert!(matches!(error, Error::TooLong { len: 100_000_001 }), "{error}");
+    }
+}

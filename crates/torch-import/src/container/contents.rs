@@ -1,0 +1,125 @@
+//! What the reader of a format finds in a file; each format makes one of these, and a [`Container`](super::Container)
+//! answers from it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use mapped::MappedFile;
+use pickle_vm::Pickle;
+use safetensors_format::View;
+use tensor::ByteOrder;
+
+use super::inflate::Inflated;
+use crate::persistent::PersistentTensor;
+use crate::{Error, Note, Result};
+
+/// The container formats that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// A zip archive with `data.pkl` and one record a storage: `torch.save` since PyTorch 1.6.
+    Zip,
+    /// The same with code: `torch.jit.save`.
+    TorchScript,
+    /// A sequence of pickles followed by the storages: `torch.save` before PyTorch 1.6.
+    Legacy,
+    /// A tar archive: `torch.save` in PyTorch 0.1.
+    Tar,
+    /// A bare pickle.
+    Pickle,
+    /// A JSON header followed by the tensors.
+    Safetensors,
+}
+
+impl Format {
+    /// The name in listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zip => "zip",
+            Self::TorchScript => "torchscript",
+            Self::Legacy => "legacy",
+            Self::Tar => "tar",
+            Self::Pickle => "pickle",
+            Self::Safetensors => "safetensors",
+        }
+    }
+}
+
+/// What the reader of a format found in a file.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(super) file: Arc<MappedFile>,
+    /// Deflated storages, inflated once.
+    pub(super) inflated: Option<Arc<MappedFile>>,
+    pub(super) format: Format,
+    pub(super) pickle: Bytes,
+    pub(super) pickle_record: String,
+    /// The part of a record's name before the storage's key.
+    pub(super) prefix: String,
+    /// By the records' names.
+    pub(super) storages: HashMap<Arc<str>, Record>,
+    /// The tensors of a 0.1 checkpoint, by their persistent ids.
+    pub(super) described: HashMap<String, PersistentTensor>,
+    /// All pickles but the one that holds the root object, and the record of each.
+    pub(super) more_pickles: Vec<(&'static str, Range<usize>)>,
+    /// The tensors of a safetensors file, in the header's order.
+    pub(super) direct: Vec<(String, View)>,
+    pub(super) byte_order: ByteOrder,
+    pub(super) notes: Vec<Note>,
+}
+
+/// Bytes of the file, or bytes that were made from it.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Mapped(Range<usize>),
+    Inflated(Inflated),
+}
+
+/// Where a storage's bytes are.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// Whether `range` counts in the inflated file.
+    pub(super) inflated: bool,
+    pub(super) range: Range<usize>,
+    /// The CRC-32 of the bytes; `None` if the archive has none, or it was already checked.
+    pub(super) crc: Option<u32>,
+}
+
+impl Contents {
+    /// A container without storages, for the formats to complete.
+    pub(super) fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
+        Self {
+            file: Arc::new(file),
+            inflated: None,
+            format,
+            pickle,
+            pickle_record: String::new(),
+            prefix: String::new(),
+            storages: HashMap::new(),
+            described: HashMap::new(),
+            more_pickles: Vec::new(),
+            direct: Vec::new(),
+            byte_order: ByteOrder::Little,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The pickle that holds the root object.
+    pub(crate) fn pickle(&self) -> &[u8] {
+        match &self.pickle {
+            // The format that made the range proved that it is inside the file.
+            Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
+            Bytes::Inflated(bytes) => bytes,
+        }
+    }
+
+    /// Reads the pickle into inert objects.
+    ///
+    /// # Errors
+    /// When the pickle is damaged.
+    pub(crate) fn load(&self) -> Result<Pickle<'_>> {
+        pickle_vm::load(self.pickle())
+            .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
+    }
+}
