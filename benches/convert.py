@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Converting a checkpoint, beside what reads or writes as many bytes: hashing it, copying it, PyTorch and a script.
+"""Compares converting a checkpoint with hashing it, copying it, and a PyTorch script that saves it.
 
     convert.py FILE [--binary target/release/torch2carton] [--torch PYTHON] [--rounds 5] [--output DIR]
 
-All take turns, so that what else the machine does meets all of them. Compare the ratios: the seconds are this machine's.
-PYTHON is one that has PyTorch; its script loads the file mapped, and saves its tensors as a TorchScript archive, without
-the SHA-256 and the zip around it that make a carton. Needs Python's standard library, and openssl.
+All commands take turns, so that other load on the machine affects them equally. Compare the ratios, because the seconds depend
+on the machine. PYTHON must have PyTorch. Its script maps the file and saves the tensors as a TorchScript archive, without the
+SHA-256 and the outer zip file of a carton. Needs Python's standard library and openssl.
 """
 
 import argparse
@@ -28,7 +28,7 @@ torch.jit.save(torch.jit.script(module), sys.argv[2])
 
 
 def run(command):
-    """Seconds, seconds of processor, and bytes of memory at the peak."""
+    """Seconds, CPU seconds, and peak memory in bytes."""
     start = time.monotonic()
     child = os.posix_spawnp(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
     _, status, used = os.wait4(child, 0)
@@ -43,7 +43,7 @@ def main():
     arguments.add_argument("--binary", default=TREE / "target/release/torch2carton", type=Path)
     arguments.add_argument("--torch", metavar="PYTHON")
     arguments.add_argument("--rounds", default=5, type=int)
-    arguments.add_argument("--output", metavar="DIR", help="where to write [default: beside FILE]")
+    arguments.add_argument("--output", metavar="DIR", help="where to write [default: the folder of FILE]")
     options = arguments.parse_args()
 
     with tempfile.TemporaryDirectory(dir=options.output or Path(options.file).resolve().parent) as folder:

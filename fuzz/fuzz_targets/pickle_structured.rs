@@ -1,4 +1,4 @@
-//! Programs of any opcodes with arguments that suit them: they decode to what was put together, and execute or err.
+//! Programs of arbitrary opcodes with suitable arguments decode to the same opcodes, and execute or return an error.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
     for (expected, instruction) in opcodes.iter().zip(reader.by_ref()) {
         match instruction {
             Ok(instruction) => assert_eq!(instruction.opcode, *expected),
-            // Texts are any bytes, so that some are no literals.
+            // Text arguments are arbitrary bytes, so some are not valid literals.
             Err(error) => assert_eq!(error.opcode, Some(*expected)),
         }
     }
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
     Corpus::Keep
 });
 
-/// Opcodes, and their bytes with arguments; STOP comes last.
+/// The opcodes, and their bytes with arguments; the last is STOP.
 fn program(u: &mut Unstructured<'_>) -> Result<(Vec<Opcode>, Vec<u8>)> {
     let mut opcodes = Vec::new();
     let mut program = Vec::new();
@@ -39,7 +39,7 @@ fn program(u: &mut Unstructured<'_>) -> Result<(Vec<Opcode>, Vec<u8>)> {
 }
 
 fn argument(u: &mut Unstructured<'_>, kind: ArgKind, out: &mut Vec<u8>) -> Result<()> {
-    // Small, so that memo keys meet and text stays short.
+    // Small, so that memo keys coincide and text stays short.
     let small: u8 = u.int_in_range(0..=5)?;
     let counted = |width: usize, u: &mut Unstructured<'_>, out: &mut Vec<u8>| -> Result<()> {
         out.push(small);

@@ -1,15 +1,15 @@
-//! What must hold for any bytes that may be a pickle.
+//! The properties that hold for any bytes, pickles or not.
 
 use std::io;
 
 use pickle_vm::trace::{self, Options, Summary, View};
 use pickle_vm::{Heap, Limits, Object, load_with};
 
-/// Enough for every program a fuzzer writes, and little enough that a bug in counting shows.
+/// Enough for every program that a fuzzer writes, and small enough to reveal a bug in counting.
 pub const LIMITS: Limits =
     Limits { opcodes: 1 << 20, objects: 1 << 20, memo: 1 << 20, text: 1 << 24, depth: 50 };
 
-/// Takes a listing and looks for what must not reach a terminal; refuses listings that grow too long.
+/// Accepts a listing, asserts that it has no control characters, and fails if it becomes too long.
 struct Terminal {
     left: usize,
 }
@@ -18,7 +18,7 @@ impl io::Write for Terminal {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         assert!(
             bytes.iter().all(|&byte| byte == b'\n' || byte >= b' ' && byte != 0x7f),
-            "a control character came through"
+            "the listing has a control character"
         );
         self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
         Ok(bytes.len())
@@ -29,7 +29,7 @@ impl io::Write for Terminal {
     }
 }
 
-/// Reads, lists, traces and summarises, and compares what they say.
+/// Reads, lists, traces and summarises the bytes, and compares the results.
 pub fn check(bytes: &[u8]) {
     let loaded = load_with(bytes, &LIMITS);
     let summary = Summary::read(bytes, &LIMITS);
@@ -57,7 +57,7 @@ pub fn check(bytes: &[u8]) {
     trace::dis(bytes, &mut Terminal { left: 1 << 22 }).ok();
 }
 
-/// Every id leads to an object.
+/// Every id refers to an object.
 fn check_heap(heap: &Heap<'_>) {
     for id in heap.ids() {
         let parts = heap.items(id).unwrap_or_default().iter();

@@ -1,4 +1,4 @@
-//! torch2carton beside other readers of PyTorch's files: candle's `pickle` module, burn's `pytorch-reader`, CPython.
+//! Compares torch2carton with other readers of PyTorch's files: candle's `pickle` module, burn's `pytorch-reader`, CPython.
 
 mod python;
 mod read;
@@ -37,11 +37,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was asked for.
+/// The command line.
 enum Command {
     Speed(speed::Speed),
     Read(read::Read),
-    /// One peer on one file: what `read` starts for each.
+    /// One peer on one file; `read` starts this for each pair.
     One(String, PathBuf),
 }
 

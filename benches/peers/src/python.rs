@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Answers each line with the seconds that `load()` took; what it returned is dropped outside of that. Classes are
-/// dicts for what is filled and functions of nothing for all else; storages are None. Both are the cheapest that
-/// a checkpoint can be read with.
+/// Answers each line with the seconds that `load()` took, without dropping the result. Classes whose objects are filled
+/// are dicts, other classes are functions that do nothing, and storages are None. These are the cheapest stand-ins with
+/// which a checkpoint can be read.
 const PROGRAM: &str = "
 import gc, io, pickle, sys, time
 class Unpickler(pickle.Unpickler):
@@ -53,7 +53,7 @@ impl Python {
         Ok(python)
     }
 
-    /// How long `load()` takes, with or without the collector that looks for cycles.
+    /// How long `load()` takes, with or without the garbage collector.
     pub(crate) fn load(&mut self, collector: bool) -> Result<Duration, Box<dyn Error>> {
         self.questions.write_all(if collector { b"gc\n" } else { b"no gc\n" })?;
         Ok(Duration::try_from_secs_f64(self.line()?.parse()?)?)
@@ -70,7 +70,7 @@ impl Python {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

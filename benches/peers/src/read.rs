@@ -1,5 +1,5 @@
-//! What candle and pytorch-reader make of files. Each reads each file in a process of its own, so that a panic, an
-//! endless loop or an abort is an outcome and not the end.
+//! What candle and pytorch-reader read from files. Each reads each file in a separate process, so that a panic, an
+//! endless loop or an abort is one outcome and does not end the run.
 
 use std::error::Error;
 use std::fs;
@@ -82,7 +82,7 @@ impl Read {
     }
 }
 
-/// A line for people: how many tensors, and a hash of their names, dtypes, shapes and bytes.
+/// A line for people: the number of tensors, and a hash of their names, dtypes, shapes and bytes.
 fn summary(outcome: &Value) -> String {
     let Some(tensors) = outcome["tensors"].as_array() else {
         let text = outcome.to_string();
@@ -92,7 +92,7 @@ fn summary(outcome: &Value) -> String {
     format!("{:>6} tensors  {}", tensors.len(), &hash[..16])
 }
 
-/// `peers read-one PEER FILE`: prints what this peer says.
+/// `peers read-one PEER FILE`: prints the outcome of this peer.
 pub(crate) fn one(peer: &str, file: &Path) -> Result<()> {
     let tensors = match peer {
         "candle" => candle(file),
@@ -144,7 +144,7 @@ fn pytorch_reader(file: &Path) -> Result<Vec<Value>> {
     rows.collect()
 }
 
-/// The module that a program would take for the file: `safetensors` for a safetensors file, `pickle` for all others.
+/// Reads with the module for the format: `safetensors` for a safetensors file, `pickle` for all others.
 fn candle(file: &Path) -> Result<Vec<Value>> {
     let mut head = [0; 9];
     let is_safetensors = fs::File::open(file)?.read_exact(&mut head).is_ok()

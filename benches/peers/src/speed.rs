@@ -1,4 +1,4 @@
-//! How long each reader takes on one checkpoint: in turns, so that what disturbs the machine disturbs all.
+//! How long each reader takes for one checkpoint. They take turns, so that other load on the machine affects all of them.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -24,14 +24,14 @@ pub(crate) struct Speed {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Something that is timed.
+/// A reader to be timed.
 struct Contender<'f> {
     name: String,
     run: Box<dyn FnMut() -> Result<Duration> + 'f>,
     times: Vec<Duration>,
-    /// Why it does not read this checkpoint.
+    /// Why the reader does not read this checkpoint.
     refusal: Option<String>,
-    /// What the others of its group are compared with.
+    /// The reader with which the others of its group are compared.
     is_ours: bool,
 }
 
@@ -84,7 +84,7 @@ impl Speed {
         ];
         if let Some(binary) = &self.binary {
             groups.push((
-                "a whole process, beside load() alone",
+                "a whole process, compared with load() alone",
                 vec![
                     ours("torch2carton inspect --json", || process(binary, path)),
                     cpython(true),
@@ -123,7 +123,7 @@ fn ours<'f>(name: &str, run: impl FnMut() -> Result<Duration> + 'f) -> Contender
     Contender { is_ours: true, ..contender(name, run) }
 }
 
-/// The time until the result is there; dropping it counts for nobody.
+/// The time until the result is ready, without the time to drop it.
 fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<Duration> {
     let start = Instant::now();
     let result = black_box(run()?);
