@@ -445,32 +445,32 @@ fn a_model_is_compared_with_its_checkpoint() {
     ok(root, &["m", "-o", "all.carton", "-q"]);
     ok(root, &["m", "-o", "x.carton", "--key", "x", "--exclude", "b", "-q"]);
     ok(root, &[a, "-o", "one.carton", "--single", "-q"]);
-    let mut said = |what: &str, args: &[&str]| {
+    let mut compare = |what: &str, args: &[&str]| {
         let (status, text) = run(root, &[&["verify"], args].concat());
         texts.extend(["--- ", what, "\n", &text]);
         status
     };
-    assert_eq!(said("a folder", &["all.carton", "--against", "m"]), Some(0));
-    assert_eq!(said("its files", &["all.carton", "--against", b, "--against", a]), Some(0));
-    assert_eq!(said("one of them", &["all.carton", "--against", a]), Some(1));
-    assert_eq!(said("one of them alone", &["one.carton", "--against", a, "--single"]), Some(0));
+    assert_eq!(compare("a folder", &["all.carton", "--against", "m"]), Some(0));
+    assert_eq!(compare("its files", &["all.carton", "--against", b, "--against", a]), Some(0));
+    assert_eq!(compare("one of them", &["all.carton", "--against", a]), Some(1));
+    assert_eq!(compare("one of them alone", &["one.carton", "--against", a, "--single"]), Some(0));
     assert_eq!(
-        said("what was chosen", &["x.carton", "--against", "m", "--key", "x", "--exclude", "b"]),
+        compare("what was chosen", &["x.carton", "--against", "m", "--key", "x", "--exclude", "b"]),
         Some(0)
     );
-    assert_eq!(said("something else", &["x.carton", "--against", "m", "--key", "x"]), Some(1));
-    assert_eq!(said("everything, but part was chosen", &["one.carton", "--against", "m"]), Some(1));
-    assert_eq!(said("chosen of nothing", &["x.carton", "--key", "x"]), Some(2));
-    assert_eq!(said("no checkpoint", &["x.carton", "--against", "x.carton"]), Some(1));
+    assert_eq!(compare("something else", &["x.carton", "--against", "m", "--key", "x"]), Some(1));
+    assert_eq!(compare("everything, but part was chosen", &["one.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("chosen of nothing", &["x.carton", "--key", "x"]), Some(2));
+    assert_eq!(compare("no checkpoint", &["x.carton", "--against", "x.carton"]), Some(1));
     write(root.join(b), file(&[("x.b", "I8", "[2]", b"57")]));
-    assert_eq!(said("another byte", &["all.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another byte", &["all.carton", "--against", "m"]), Some(1));
     write(root.join(b), file(&[("x.b", "U8", "[2]", b"56")]));
-    assert_eq!(said("another dtype", &["all.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another dtype", &["all.carton", "--against", "m"]), Some(1));
     write(root.join(b), file(&[("x.b", "I8", "[1, 2]", b"56"), ("x.c", "I8", "[1]", b"7")]));
-    assert_eq!(said("another shape, one more", &["all.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another shape, one more", &["all.carton", "--against", "m"]), Some(1));
     model(root);
     ok(root, &["pack", "everything", "-q"]);
-    assert_eq!(said("another runner's model", &["everything.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another runner's model", &["everything.carton", "--against", "m"]), Some(1));
     insta::assert_snapshot!(texts);
 }
 

@@ -146,8 +146,8 @@ def checkpoint(*entries, **end):
     return archive([*entries, Entry("archive/version", b"3\n"), Entry("archive/data/0", W)], **end)
 
 
-def pkl(data, **lies):
-    return Entry("archive/data.pkl", data, **lies)
+def pkl(data, **wrong):
+    return Entry("archive/data.pkl", data, **wrong)
 
 
 def unlisted():

@@ -13,10 +13,10 @@ const USAGE: &str = "\
 usage: peers speed [--rounds N] [--tensors N] [--binary TORCH2CARTON] [FILE]
        peers read [--json] [--seconds N] FILE…
 
-speed  the times of all readers on one checkpoint, round by round. Without FILE it makes one of 100,000 tensors (or
-       --tensors). --binary adds whole processes of that torch2carton.
-read   what candle and pytorch-reader say of each file, each in a process of its own that may take 20 seconds (or
-       --seconds). --json prints an object a line, with every tensor.";
+speed  times all readers on one checkpoint. Without FILE it makes one with 100,000 tensors (or --tensors). --binary also
+       times whole processes of that torch2carton.
+read   prints what candle and pytorch-reader read from each file. Each runs in a separate process for at most 20 seconds
+       (or --seconds). --json prints one object per line, with every tensor.";
 
 fn main() -> ExitCode {
     let done = match Command::parse(std::env::args().skip(1)) {
