@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the commands of README.md's section "Two commands", exactly as they are printed there.
+"""Runs the commands in the section "Two commands" of README.md, exactly as they are printed there.
 
-    readme_commands.py [--print] [NUMBER]    all of them in order, or one, counted from 1
+    readme_commands.py [--print] [NUMBER]    runs all in order, or number NUMBER, counted from 1
 """
 
 import re

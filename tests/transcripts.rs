@@ -1,9 +1,9 @@
-//! Every `console` block of README.md and docs/*.md is run, and must print what the block shows.
+//! Runs every `console` block of README.md and docs/*.md, and compares the output with the block.
 //!
-//! A line that starts with `$ ` is given to `sh` in a scratch folder that holds `demo/tiny-llama` and a link to `tests`, with
-//! `torch2carton` on the PATH. The lines after it are its output, standard error included. `⋮` stands for any number of lines;
-//! times and rates may differ. `TRANSCRIPTS=overwrite cargo test --test transcripts` writes what was printed into the
-//! documents; outputs that contain `⋮` are kept where they still match, and otherwise are written whole, to be shortened again.
+//! A line that starts with `$ ` runs in `sh`, in a scratch folder with `demo/tiny-llama` and a link to `tests`, and with
+//! `torch2carton` on the PATH. The lines after it are its output, including standard error. `⋮` matches any number of lines,
+//! and times and rates may differ. `TRANSCRIPTS=overwrite cargo test --test transcripts` writes the output into the
+//! documents. It keeps a block with `⋮` that still matches, and writes any other block in full.
 
 #![cfg(unix)]
 #![expect(clippy::arithmetic_side_effects, reason = "an overflow is a failed test")]
@@ -16,10 +16,10 @@ use std::process::{Command, Stdio};
 
 const ANY: &str = "⋮";
 
-/// Units of what differs from run to run.
+/// Units of figures that differ between runs.
 const MEASURED: [&str; 6] = ["s", "ms", "kB/s", "MB/s", "GB/s", "min"];
 
-/// A command of a block: the line of the document that it is in, and the lines that are shown after it.
+/// A command of a block: its line in the document, and the lines shown after it.
 struct Shown {
     at: usize,
     command: String,
@@ -41,7 +41,7 @@ fn commands(document: &str) -> Vec<Shown> {
     found
 }
 
-/// The line with `N` in place of each number that a unit of time or speed follows.
+/// The line with `N` in place of each number before a unit of time or speed.
 fn without_times(line: &str) -> String {
     let mut words: Vec<&str> = line.split(' ').collect();
     for at in 1..words.len() {
@@ -66,7 +66,7 @@ fn matches(shown: &[String], printed: &[String]) -> bool {
     }
 }
 
-/// A folder in which the documents' commands can be typed.
+/// A folder in which the documents' commands work.
 fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -103,13 +103,13 @@ fn documents() -> Vec<PathBuf> {
 }
 
 #[test]
-fn documents_show_what_is_printed() {
+fn documents_show_the_real_output() {
     let overwrite = std::env::var_os("TRANSCRIPTS").is_some_and(|how| how == "overwrite");
     let (mut count, mut differences) = (0, String::new());
     for path in documents() {
         let text = fs::read_to_string(&path).expect("it is text");
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        let folder = scratch(); // one for a document, since its commands may build on each other
+        let folder = scratch(); // one for each document, since its commands may depend on each other
         let mut found: Vec<(Shown, Vec<String>)> = Vec::new();
         for shown in commands(&text) {
             let printed = run(&shown.command, folder.path());
@@ -135,14 +135,14 @@ fn documents_show_what_is_printed() {
             );
         }
     }
-    assert!(count >= 6, "only {count} commands were found: the documents' blocks are not what they were");
+    assert!(count >= 6, "only {count} commands were found; the documents had more blocks");
     assert!(
         differences.is_empty(),
-        "{differences}TRANSCRIPTS=overwrite writes what was printed into the documents"
+        "{differences}TRANSCRIPTS=overwrite writes the output into the documents"
     );
 }
 
-/// The text of `--help` of each subcommand, without a subcommand first.
+/// The `--help` text of the program and of each subcommand, in this order.
 fn help() -> Vec<(String, String)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let main = run("torch2carton --help", folder.path());
@@ -157,7 +157,7 @@ fn help() -> Vec<(String, String)> {
     names.iter().map(|name| (name.clone(), text(name))).collect()
 }
 
-/// The commands that stand in running text and tables, and in `sh` blocks, are not run; their flags must exist.
+/// Commands in text, tables and `sh` blocks do not run, but their flags must exist.
 #[test]
 fn documents_name_flags_that_exist() {
     let help = help();

@@ -1,4 +1,4 @@
-//! Any bytes are a pickle or an error, whichever way they are read.
+//! Any bytes give a pickle or an error, whichever way they are read.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-"""A carton read with Python's own zipfile, hashlib and tomllib: no line of ours between the file and the check."""
+"""A carton read with Python's own zipfile, hashlib and tomllib, so the checks do not depend on our code."""
 
 import hashlib
 import io
@@ -14,7 +14,7 @@ except ImportError:
 
 
 class Zip:
-    """A zip file in `data`, with what zipfile keeps to itself: where each payload begins."""
+    """A zip file in `data`, and where each payload begins, which zipfile does not expose."""
 
     def __init__(self, data):
         self.data, self.file = data, zipfile.ZipFile(io.BytesIO(data))
@@ -27,7 +27,7 @@ class Zip:
         return self.file.read(name)
 
     def payload_offset(self, name):
-        """From the local header: its name and extra field may have other lengths than the central directory's."""
+        """From the local header, because its name and extra field may differ in length from those in the central directory."""
         at = self.info(name).header_offset
         assert self.data[at : at + 4] == b"PK\x03\x04", f"no local header for {name} at {at}"
         name_length, extra_length = struct.unpack_from("<HH", self.data, at + 26)
@@ -49,7 +49,7 @@ class Carton(Zip):
         return self.read("MANIFEST")
 
     def true_manifest(self):
-        """MANIFEST recomputed from the other entries: `path=sha256`, sorted bytewise, each line ended."""
+        """MANIFEST recomputed from the other entries: `path=sha256`, sorted by bytes, each line with a newline at its end."""
         others = [n for n in self.names if n not in ("MANIFEST", "LINKS")]
         lines = [f"{n}={hashlib.sha256(self.read(n)).hexdigest()}\n".encode() for n in others]
         return b"".join(sorted(lines, key=lambda line: line.rsplit(b"=", 1)[0]))
@@ -61,7 +61,7 @@ class Carton(Zip):
         return {n.removeprefix("misc/"): hashlib.sha256(self.read(n)).hexdigest() for n in self.names if n.startswith("misc/")}
 
     def is_llama(self):
-        """Whether the module takes tokens, by the carton's own description."""
+        """Whether the module takes tokens, according to the carton's description."""
         return [i["name"] for i in self.toml.get("input", [])][:1] == ["tokens"]
 
 

@@ -16,7 +16,7 @@ def random(*shape, scale=1.0, seed=0):
 
 
 def llama(dtype, n_kv_heads=4, rope_freqs=True):
-    """Meta's names in Meta's order; weights of a size that keeps activations near 1."""
+    """Meta's names in Meta's order; weights scaled to keep activations near 1."""
     dim, head = LLAMA_PARAMS["dim"], LLAMA_PARAMS["dim"] // LLAMA_PARAMS["n_heads"]
     shapes = {"tok_embeddings.weight": (VOCAB, dim), "norm.weight": (dim,), "output.weight": (VOCAB, dim)}
     for i in range(LLAMA_PARAMS["n_layers"]):
@@ -59,7 +59,7 @@ def dtypes():
 
 
 def bit_patterns():
-    """NaN payloads, signalling NaNs, negative zeros, infinities, subnormals: bits that arithmetic would change."""
+    """NaN payloads, signalling NaNs, negative zeros, infinities, subnormals: bit patterns that arithmetic would change."""
     every_16_bits = torch.arange(-(2**15), 2**15, dtype=torch.int16).reshape(256, 256)
     f32 = [0, -0x80000000, 0x7F800000, -0x800000, 0x7FC00000, 0x7FC12345, 0x7F800001, 0x7FBFFFFF, -1, 1, 0x7FFFFF]
     f64 = [0, -(2**63), 0x7FF << 52, -(1 << 52), (0x7FF << 52) + 1, (0x7FF8 << 48) + 0x123456789, -1, 1, (1 << 52) - 1]
@@ -98,7 +98,7 @@ def views():
 
 
 def sharing():
-    """Tied weights in each way that checkpoints tie them."""
+    """Tied weights, in every way in which checkpoints tie them."""
     weight, other = random(4, 3).float(), random(4, 3, seed=1).float()
     return {
         "embed.weight": weight,
@@ -113,7 +113,7 @@ def sharing():
 
 
 def grouped():
-    """Names whose order in the file is not a module's: tensors after submodules, groups torn apart, deep paths."""
+    """Names in an order that a module would not give: tensors after submodules, split groups, deep paths."""
     names = "b.weight a.x.w b.bias top z.0.w a.y a.x.v z.1.w z.0.b last a.x.deep.er.w b.weight2 z.10.w z.2.w".split()
     return {name: torch.tensor([float(i)]) for i, name in enumerate(names)}
 
@@ -133,12 +133,12 @@ RESERVED = "forward training __tensors__ __parameters__ __buffers__ __annotation
 
 
 def reserved(name):
-    """A tensor whose name TorchScript or PyTorch's modules reserve; no submodule can hide it."""
+    """A tensor at the top level whose name TorchScript or PyTorch's modules reserve."""
     return {"before": torch.ones(2), name: torch.tensor([3.0]), "after": torch.zeros(1)}
 
 
 def harmless_names():
-    """The awkward names that are no reserved words and no empty components: those that need no flat archive."""
+    """Awkward names without reserved words and empty components, which do not need a flat archive."""
     odd = [
         "0", "1.weight", "10.2.bias", "class", "def.weight", "None", "with space", "dash-ed.a-b", 'double"quote', "back\\slash",
         "new\nline", "größe.ß", "重み.0", "\U0001f999",
@@ -147,7 +147,7 @@ def harmless_names():
 
 
 def prefixes():
-    """`a` is both a tensor and the prefix of `a.b`: no tree of modules holds both."""
+    """`a` is both a tensor and the prefix of `a.b`, so no tree of modules can hold both."""
     return {"m.z": torch.ones(1), "a.b": torch.ones(2), "top": torch.ones(3), "a": torch.ones(4), "m.y": torch.ones(5)}
 
 
@@ -171,7 +171,7 @@ class Block(torch.nn.Module):
 
 
 def module_state():
-    """state_dict() of a real module: an OrderedDict with `_metadata`, buffers beside parameters."""
+    """state_dict() of a real module: an OrderedDict with `_metadata`, and buffers as well as parameters."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(collections.OrderedDict(first=Block(), second=Block(), head=torch.nn.Linear(3, 2)))
     model.head.weight = torch.nn.Parameter(random(2, 3).float())
@@ -200,7 +200,7 @@ def windows():
 
 
 def many(count=2500):
-    """More tensors than one batch of SETITEMS holds, and more memo entries than one byte counts."""
+    """More tensors than fit into one batch of SETITEMS, and more memo entries than fit into one byte."""
     return {f"layers.{i}.weight": torch.tensor([i], dtype=torch.int16) for i in range(count)}
 
 
@@ -230,7 +230,7 @@ def same_name_twice():
 
 
 def lazy_bits():
-    """Tensors whose bytes are not their values: a conjugate and a negative that were never computed."""
+    """Tensors whose bytes differ from their values: a conjugate and a negative that are marked but not computed."""
     z, other = (torch.complex(random(3, seed=s), random(3, seed=s + 1)) for s in (0, 2))
     return {"plain": z, "conjugate": z.conj(), "negative": other.conj().imag}
 
@@ -258,7 +258,7 @@ def default_dict():
 def newer_dtypes():
     """Saved with `_rebuild_tensor_v3`, which torch 2.0.1 does not know."""
     wide = {name: torch.tensor([0, 1, 77]).to(getattr(torch, name)) for name in ("uint16", "uint32", "uint64")}
-    every = torch.arange(256, dtype=torch.uint8)  # all bit patterns, NaN among them
+    every = torch.arange(256, dtype=torch.uint8)  # all bit patterns, including NaN
     names = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2")
     small = {name: every.clone().view(getattr(torch, name)) for name in names}
     return wide | small | {"part": small["float8_e5m2"][16:32], "float32": torch.ones(2)}

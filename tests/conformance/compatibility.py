@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes docs/compatibility.md: what torch2carton, candle, pytorch-reader and torch.load(weights_only=True) read, measured.
+"""Writes docs/compatibility.md: which files torch2carton, candle, pytorch-reader and torch.load(weights_only=True) read.
 
     cargo build --release && cargo build --release --manifest-path benches/peers/Cargo.toml
     python3 tests/conformance/compatibility.py
 
-The files are those of matrix.py, and of ../shared/corpus where it is there. What `torch.load(weights_only=False)` reads
-(`pickle.load`, `torch.jit.load` and safetensors for their own files) is right. Needs what run.py needs.
+The files are those of matrix.py and, if it exists, of ../shared/corpus. The reference is `torch.load(weights_only=False)`, or
+`pickle.load`, `torch.jit.load` and safetensors for their own formats. Needs the same environment as run.py.
 """
 
 import argparse
@@ -44,9 +44,9 @@ def main():
     options = arguments.parse_args()
     for program in (options.binary, options.peers):
         if not program.is_file():
-            arguments.error(f"there is no {program}; the commands that build it are above")
+            arguments.error(f"{program} does not exist; the commands that build it are above")
     python = environments.make(environments.NEWEST)
-    if os.environ.get("T2C_NEWEST") != str(python):  # this file needs torch: it goes on inside of the environment
+    if os.environ.get("T2C_NEWEST") != str(python):  # this file needs torch, so it continues inside the environment
         setting = os.environ | {"T2C_NEWEST": str(python), "T2C_BINARY": str(options.binary.resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
         os.execve(python, [str(python), *sys.argv], setting)
 
@@ -60,10 +60,10 @@ def main():
     text = document(torch.ask("version"), files, found, collected, in_corpus)
     torch.close()
     DOCUMENT.write_text(text)
-    print(f"wrote {DOCUMENT.relative_to(TREE)}: {len(files)} made files, {len(collected)} collected ones")
+    print(f"wrote {DOCUMENT.relative_to(TREE)}: {len(files)} generated files, {len(collected)} collected files")
 
 
-# --- The files: {"group", "name", "path", "right": rows, "weights_only": rows or words} ----------------------------------
+# --- The files: {"group", "name", "path", "right": rows, "weights_only": rows or error} ----------------------------------
 
 
 def generated(torch, folder):
@@ -102,11 +102,11 @@ def corpus(torch):
     return files
 
 
-# --- What each reader says: rows or words ---------------------------------------------------------------------------------
+# --- What each reader returns: rows or an error ---------------------------------------------------------------------------------
 
 
 def read_all(peers, files):
-    """For each file a dict of column → rows or words."""
+    """For each file, a dict of column → rows or error text."""
     from test_matrix import ours
 
     answers = [{"torch2carton": ours(file["path"]), "weights_only": file["weights_only"]} for file in files]
@@ -114,24 +114,24 @@ def read_all(peers, files):
         command = [peers, "read", "--json", *(file["path"] for file in files)]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         for line, answer in zip(lines, (answer for answer in answers for _ in range(2))):
-            said = json.loads(line)
-            kind, words = next((k, said[k]) for k in ("tensors", "error", "panic", "killed") if k in said)
-            answer[said["peer"]] = words if kind in ("tensors", "error") else f"{kind}: {words}"
+            result = json.loads(line)
+            kind, content = next((k, result[k]) for k in ("tensors", "error", "panic", "killed") if k in result)
+            answer[result["peer"]] = content if kind in ("tensors", "error") else f"{kind}: {content}"
     return answers
 
 
 def verdict(file, rows):
-    """right, refused, panics, `leaves out 1 of 2`, or what is wrong."""
+    """`right`, `refused`, `panics`, `leaves out 1 of 2`, or a text that starts with `wrong`."""
     if isinstance(rows, str):
         return "panics" if rows.startswith(("panic: ", "killed: ")) else "refused"
     right = {row["name"]: row for row in file["right"]}
     for row in rows:
         wanted = right.get(row["name"])
         if wanted is None:
-            # An array or an attribute that the corpus' expectations do not count among the tensors is no mistake.
+            # The corpus' expectations do not list arrays and attributes as tensors, so an additional one is not an error.
             if file["group"] in ("tensors", "values", "unread"):
                 continue
-            return f"wrong: `{row['name']}` is not its name" if row["name"] else "wrong: a tensor without a name"
+            return f"wrong: `{row['name']}` is not the name of a tensor" if row["name"] else "wrong: a tensor without a name"
         for fact in ("dtype", "shape", "sha256"):
             if fact in wanted and row.get(fact) != wanted[fact]:
                 return f"wrong {'values' if fact == 'sha256' else fact}"
@@ -144,22 +144,22 @@ def verdict(file, rows):
 
 def document(version, files, found, collected, in_corpus):
     manifest = (TREE / "benches/peers/Cargo.toml").read_text()
-    of = lambda crate: re.search(rf'^{crate} = .*?"=([^"]+)"', manifest, re.M)[1]
+    release = lambda crate: re.search(rf'^{crate} = .*?"=([^"]+)"', manifest, re.M)[1]
     title = {
-        "torch2carton": "torch2carton", "candle": f"candle {of('candle-core')}", "pytorch-reader": f"pytorch-reader {of('pytorch-reader')}",
+        "torch2carton": "torch2carton", "candle": f"candle {release('candle-core')}", "pytorch-reader": f"pytorch-reader {release('pytorch-reader')}",
         "weights_only": f"PyTorch {version.split('+')[0]}, `weights_only=True`"}
     heads = [title[column] for column in COLUMNS]
     out = [INTRODUCTION.format(torch=version.split("+")[0])]
 
-    out += ["## In sum\n", *table(["", "files", *heads])]
+    out += ["## Summary\n", *table(["", "files", *heads])]
     for group, name in GROUPS.items():
         mine = [(file, answer) for file, answer in zip(files, found) if file["group"] == group]
         out.append(line([name, str(len(mine)), *(sums(mine, column) for column in COLUMNS)]))
     out.append(line(["**All**", str(len(files)), *(sums(list(zip(files, found)), column) for column in COLUMNS)]))
 
     if collected:
-        out += ["\n## Real files\n", "The corpus of [corpus.md](corpus.md), with the expectations collected there.\n", *table(["", "files", *heads])]
-        for group, name in (("tensors", "with tensors"), ("values", "with other values alone"), ("unread", "that no loader reads")):
+        out += ["\n## Real files\n", "The corpus of [corpus.md](corpus.md), compared with the expectations collected there.\n", *table(["", "files", *heads])]
+        for group, name in (("tensors", "with tensors"), ("values", "with other values only"), ("unread", "not read by any loader")):
             mine = [(file, answer) for file, answer in zip(collected, in_corpus) if file["group"] == group]
             out.append(line([name, str(len(mine)), *(sums(mine, column, group == "unread") for column in COLUMNS)]))
 
@@ -184,39 +184,40 @@ def line(cells):
     return "| " + " | ".join(cells) + " |"
 
 
-def shown(said):
-    return said if said != "right" else "✓"
+def shown(text):
+    return text if text != "right" else "✓"
 
 
 def sums(mine, column, unjudged=False):
     counts = collections.Counter()
     for file, answer in mine:
-        said = verdict(file, answer[column])
-        kind = said if said in ("right", "refused", "panics") else "incomplete" if said.startswith("leaves") else "wrong"
+        text = verdict(file, answer[column])
+        kind = text if text in ("right", "refused", "panics") else "incomplete" if text.startswith("leaves") else "wrong"
         counts["read" if unjudged and kind == "right" else kind] += 1
     return ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "read", "incomplete", "wrong", "refused", "panics") if counts[kind])
 
 
 INTRODUCTION = """\
-# What is read
+# Which files are read
 
-Written by `python3 tests/conformance/compatibility.py`, which makes every file below with PyTorch {torch}, has all four
-readers read it in one run, and compares. (Before that: `cargo build --release`, and the same with
-`--manifest-path benches/peers/Cargo.toml`.)
+`python3 tests/conformance/compatibility.py` writes this document. It makes every file below with PyTorch {torch}, lets all
+four readers read it in the same run, and compares the results. First run `cargo build --release`, and once more with
+`--manifest-path benches/peers/Cargo.toml`.
 
-- ✓, right: names, dtypes, shapes and bytes of all tensors are those that `torch.load(weights_only=False)` gives; for their own
-  files `pickle.load`, `torch.jit.load` and safetensors are asked. NumPy arrays and storages by themselves count as tensors.
-- refused: a clear error.
-- leaves out, incomplete: what is listed is right, the rest is missing without an error.
-- wrong: a name, dtype, shape or value is another one, without an error.
-- panics: the reader ends in a panic.
+- ✓, right: the names, dtypes, shapes and bytes of all tensors equal those that `torch.load(weights_only=False)` returns. For
+  formats that `torch.load` does not read, `pickle.load`, `torch.jit.load` or safetensors is the reference. NumPy arrays and
+  standalone storages count as tensors.
+- refused: the reader returns a clear error.
+- leaves out, incomplete: the listed tensors are right, but others are missing without an error.
+- wrong: a name, dtype, shape or value differs without an error.
+- panics: the reader panics.
 
-candle is asked for `pickle::read_all`, and for `safetensors::load` of a safetensors file; pytorch-reader for
-`PytorchReader::new` and all its tensors. candle looks in the dict at the root, or in the one under a key that the caller
-names, and prints some of what it skips; burn reads safetensors with another crate than pytorch-reader; a NumPy array and a
-storage by itself are no tensors to either. PyTorch's `weights_only=True` is the default of `torch.load`, and refuses classes
-that were not allowed first. Values that are no tensors are not compared here. Each object below stands in a zip file of protocol 2,
-as `torch.save` writes it, or in the container that the row names.
+The candle column shows `pickle::read_all`, and `safetensors::load` for a safetensors file. candle looks only in the dict at
+the root, or in a dict whose key the caller names, and prints some of the entries that it skips. The pytorch-reader column
+shows `PytorchReader::new` and all its tensors. burn, which uses pytorch-reader, reads safetensors with a different crate.
+Neither treats a NumPy array or a standalone storage as a tensor. `weights_only=True` is the default of `torch.load` in
+PyTorch and refuses classes that the caller did not allow. Values that are not tensors are not compared here. Unless the row
+names another container, each object below is in a zip file with protocol 2, which is what `torch.save` writes.
 """
 
 if __name__ == "__main__":

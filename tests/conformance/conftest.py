@@ -1,4 +1,4 @@
-"""Fixtures: the three programs to check against, and checkpoints with the cartons made of them."""
+"""Fixtures: the three programs to check against, and checkpoints with the cartons made from them."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from program import succeed  # noqa: E402
 from worker_client import Worker  # noqa: E402
 
 GOLDEN = HERE.parent / "golden"
-SHARED = HERE.parent.parent.parent / "shared"  # beside the checkout, where there is one: real files, and tools
+SHARED = HERE.parent.parent.parent / "shared"  # next to the checkout, if it exists: real files and tools
 TABLES = []  # lines for the end of the run
 
 
@@ -53,13 +53,13 @@ def torch(request):
 
 
 class Case:
-    """A checkpoint, the carton made of it, and the archive inside of that, each in a file."""
+    """A checkpoint, the carton made from it, and the archive in the carton, each in a file."""
 
     def __init__(self, folder, checkpoint, *flags):
         self.folder, self.checkpoint = folder, checkpoint
         self.carton_path = checkpoint.with_suffix(".carton")
         self.outcome = succeed(checkpoint, *flags)
-        assert self.carton_path.is_file(), f"no {self.carton_path.name} beside the checkpoint: {self.outcome}"
+        assert self.carton_path.is_file(), f"no {self.carton_path.name} next to the checkpoint: {self.outcome}"
         self.carton = Carton(self.carton_path)
         self.archive = folder / "extracted-model.pt"
         self.archive.write_bytes(self.carton.read("model/model.pt"))
@@ -67,7 +67,7 @@ class Case:
 
 @pytest.fixture(scope="session")
 def case(tmp_path_factory, newest):
-    """`case(kind)` converts the checkpoint of that kind, once; `params` (a dict) is written beside it as params.json."""
+    """`case(kind)` converts the checkpoint of that kind, once; `params` (a dict) is written next to it as params.json."""
     made = {}
 
     def get(kind, saver=None, params=None, name=None):
@@ -104,7 +104,7 @@ def saved(tmp_path, newest):
 
 @pytest.fixture
 def table():
-    """Lines that are printed at the end of the run, whether the check passed or not."""
+    """Lines that are printed at the end of the run, whether or not the check passed."""
     return TABLES.append
 
 

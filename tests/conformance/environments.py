@@ -1,8 +1,8 @@
-"""The three virtual environments of the suite: what is in each, and how one is made, stamped and found again.
+"""The three virtual environments of the suite: what each contains, and how one is made, stamped and found again.
 
-They lie outside the tree, in $TORCH2CARTON_CONFORMANCE or ${XDG_CACHE_HOME:-~/.cache}/torch2carton/conformance. An
-environment's folder is named after a hash of its recipe, so another recipe makes another folder; the stamp is written
-last, so a folder without one is the rest of an attempt that was cut short, and is made anew.
+They are outside the tree, in $TORCH2CARTON_CONFORMANCE or ${XDG_CACHE_HOME:-~/.cache}/torch2carton/conformance. An
+environment's folder is named after a hash of its recipe, so another recipe gets another folder. The stamp is written
+last. A folder without a stamp is left over from an interrupted attempt and is made again.
 """
 
 import fcntl
@@ -22,12 +22,12 @@ TRANSFORMERS = "transformers==5.23.0"  # Hugging Face's models; the newest when 
 
 @dataclass(frozen=True)
 class Recipe:
-    name: str  # what messages call it
-    pythons: tuple[str, ...]  # versions it can live in, best first; empty: the Python that runs this
+    name: str  # its name in messages
+    pythons: tuple[str, ...]  # versions that it works with, best first; empty: the Python that runs this
     steps: tuple[tuple[str, ...], ...]  # arguments of `pip install`, one call each
-    fallback: tuple[tuple[str, ...], ...] = ()  # the steps to try where the pinned ones have no package for this Python
+    fallback: tuple[tuple[str, ...], ...] = ()  # the steps to try if the pinned ones have no package for this Python
     imports: str = ""  # must run in the finished environment
-    gigabytes: float = 1.0  # free space to ask for
+    gigabytes: float = 1.0  # free space to require
 
 
 TORCH = "torch==2.15.0"  # the newest when this was written
@@ -70,7 +70,7 @@ def root():
 
 
 def make(recipe):
-    """Path of the environment's Python; makes the environment where it is not there yet."""
+    """Path of the environment's Python; makes the environment if it does not exist."""
     python, version = interpreter(recipe)
     key = hashlib.sha256(repr((recipe, version)).encode()).hexdigest()[:10]
     folder = root() / f"{recipe.name.replace(' ', '-')}-py{version}-{key}"
@@ -90,7 +90,7 @@ def make(recipe):
         try:
             install(recipe, python, folder, inner)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)  # gigabytes, of no use to anyone
+            shutil.rmtree(folder, ignore_errors=True)  # it takes gigabytes and cannot be used
             raise
     return inner
 
@@ -132,8 +132,8 @@ def interpreter(recipe):
 
 
 def command(arguments):
-    """Standard output of a command; CannotMake with the line that tells most when it fails."""
-    # An outer environment's settings must not leak in: PYTHONPATH would shadow what is installed.
+    """Standard output of a command; if it fails, raises CannotMake with the most informative line."""
+    # Settings of an outer environment must not leak in: PYTHONPATH would shadow the installed packages.
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_REQUIRE_VIRTUALENV")}
     try:
         done = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, env=clean, stdin=subprocess.DEVNULL)

@@ -30,11 +30,11 @@ import torch
 
 warnings.simplefilter("ignore")
 
-# --- What pickles need: classes that can be found again -------------------------------------------------------------
+# --- Classes, which pickles must be able to import -------------------------------------------------------------
 
 
 class Call:
-    """Pickles as a call: for functions that nothing in this torch calls any more, or that need a device."""
+    """An object that is pickled as a call: for functions that this torch no longer calls, or that need a device."""
 
     def __init__(self, function, *arguments, state=None):
         self.reduced = (function, arguments) if state is None else (function, arguments, state)
@@ -65,11 +65,11 @@ class Slots:
 
 
 class Attributes(dict):
-    """A dict that has attributes too, as Lightning's and DeepSpeed's configurations do."""
+    """A dict with attributes, like the configurations of Lightning and DeepSpeed."""
 
 
 class Tagged(torch.Tensor):
-    """A subclass without data of its own."""
+    """A subclass that adds no data."""
 
 
 class Net(torch.nn.Module):
@@ -82,14 +82,14 @@ class Net(torch.nn.Module):
         self.register_parameter("missing", None)
         self.shared = self.inner[0]
         self.note = "an attribute"
-        self.loose = torch.zeros(5)  # no parameter and no buffer: state_dict() leaves it out
+        self.loose = torch.zeros(5)  # neither a parameter nor a buffer: state_dict() omits it
 
     def forward(self, x: torch.Tensor):
         return self.inner(x) * self.scale
 
 
 class Scripted(torch.nn.Module):
-    """What torch.jit.script takes: parameters, buffers, a plain tensor attribute, a list of tensors."""
+    """A module for torch.jit.script: parameters, buffers, a plain tensor attribute, a list of tensors."""
 
     def __init__(self):
         super().__init__()
@@ -109,13 +109,13 @@ class Scripted(torch.nn.Module):
 
 
 def numbers(*shape):
-    """Values that no two orders of the elements have alike."""
+    """Values that differ for every order of the elements."""
     count = int(numpy.prod(shape, dtype=int))
     return (torch.arange(count, dtype=torch.float32) / 8 - 1).reshape(shape)
 
 
 def raw(dtype, shape=(2, 3)):
-    """A tensor of any dtype, from bytes: not all of them can be computed with."""
+    """A tensor of any dtype, made from bytes, because torch cannot compute with all dtypes."""
     probe = torch.empty(1, dtype=dtype)
     size, count = probe.element_size(), int(numpy.prod(shape, dtype=int))
     data = torch.arange(count * size, dtype=torch.uint8).reshape(count, size) % (2 if dtype == torch.bool else 120)
@@ -127,7 +127,7 @@ def plain():
 
 
 def every_dtype():
-    """All that this torch has, but those of quantized tensors, and integers of less than 8 bits, which nothing saves."""
+    """All dtypes of this torch, except those of quantized tensors, and integers of less than 8 bits, which cannot be saved."""
     found = {}
     for name, dtype in vars(torch).items():
         if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}" and not re.search(r"^q|int[1-7]$", name):
@@ -207,7 +207,7 @@ def with_metadata():
 
 
 def training():
-    """As most training loops save: weights, optimizer, plain values."""
+    """What most training loops save: weights, optimizer state, plain values."""
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.ones(1, 3)).sum().backward()
@@ -216,7 +216,7 @@ def training():
 
 
 def lightning():
-    """As pytorch_lightning's Trainer.save_checkpoint lays it out."""
+    """The layout of pytorch_lightning's Trainer.save_checkpoint."""
     weight = numbers(2, 3)
     return {
         "epoch": 2, "global_step": 30, "pytorch-lightning_version": "2.5.0",
@@ -306,7 +306,7 @@ ROOTS = {
     "nested dicts": lambda: {"a": {"b": {"w": numbers(2)}, "w": numbers(3)}, "w": numbers(4)},
     "nested lists": lambda: {"a": [[numbers(2)], (numbers(3), {"w": numbers(4)})]},
     "training checkpoint": training,
-    "Lightning checkpoint with classes of its own": lightning,
+    "Lightning checkpoint with custom classes": lightning,
     "keys: int": lambda: {0: numbers(2), -7: numbers(3), 2**40: numbers(4)},
     "keys: float, bool, None": lambda: {1.5: numbers(2), True: numbers(3), None: numbers(4), float("inf"): numbers(1), 1e300: numbers(5)},
     "keys: tuple": lambda: {(1, "a"): numbers(2), (): numbers(3), (2.5,): numbers(4)},
@@ -327,7 +327,7 @@ ROOTS = {
     "argparse.Namespace": lambda: argparse.Namespace(weight=numbers(2), lr=1e-3),
     "SimpleNamespace": lambda: types.SimpleNamespace(weight=numbers(2)),
     "nn.Linear": lambda: torch.nn.Linear(3, 2),
-    "module of one's own": Net,
+    "custom module": Net,
     "modules in a dict": lambda: {"net": Net(), "epoch": 3},
     "optimizer": lambda: torch.optim.Adam(torch.nn.Linear(3, 2).parameters()).state_dict(),
     "storage": lambda: torch.FloatStorage([1.0, 2.0, 3.0]),
@@ -368,15 +368,15 @@ def array(code, order="C"):
     return numpy.asarray(numpy.frombuffer(data, dtype).reshape(2, 3), order=order)
 
 
-CODES = "?bBhHiIlLqQefdFD"  # NumPy's letters of all dtypes that torch has too
+CODES = "?bBhHiIlLqQefdFD"  # NumPy's letters for all dtypes that torch has too
 ARRAYS = {
     **{f"array of {numpy.dtype(code).name}": lambda code=code: {"a": array(code)} for code in CODES},
     **{f"array of {numpy.dtype(code).name}, big-endian": lambda code=code: {"a": array(code)} for code in (">f4", ">i2", ">u8", ">c16", ">f2")},
     "array in Fortran order": lambda: {"a": array("f4", "F")},
     "array of 0 dimensions": lambda: {"a": numpy.array(1.5)},
     "array without elements": lambda: {"a": numpy.zeros((0, 3), "i4")},
-    "array of every second": lambda: {"a": array("f4")[:, ::2]},
-    "one array twice": lambda: (lambda a: {"a": a, "b": a})(array("f4")),
+    "array of every second column": lambda: {"a": array("f4")[:, ::2]},
+    "the same array twice": lambda: (lambda a: {"a": a, "b": a})(array("f4")),
     "array of text": lambda: {"a": numpy.array(["ab", "c"])},
     "array of bytes": lambda: {"a": numpy.array([b"ab", b"c"])},
     "array of objects": lambda: {"a": numpy.array([{"x": 1}, None], dtype=object)},
@@ -398,9 +398,9 @@ OBJECTS = {
     "numpy": ARRAYS,
 }
 
-# What we refuse that torch reads, and the words that say why.
+# Objects that torch reads and we refuse, with a part of the error.
 REFUSED = {"_rebuild_qtensor, float parameters, quint4x2": "packs several numbers into a byte"}
-# What torch itself reads wrongly: sizes and strides before the bytes of their storages are there.
+# Objects that torch itself reads wrongly, because it uses sizes and strides before it has read the bytes of their storages.
 MISREAD = {("_rebuild_nested_tensor", f"legacy, protocol {n}") for n in range(6)}
 
 # --- Writers -----------------------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def dump(protocol):
 
 
 def rezip(compression=zipfile.ZIP_STORED, zip64=False, root=None, change=None):
-    """torch.save's own records, written again by zipfile."""
+    """The records of torch.save, written again with zipfile."""
 
     def write(value, path):
         data = io.BytesIO()
@@ -439,7 +439,7 @@ def rezip(compression=zipfile.ZIP_STORED, zip64=False, root=None, change=None):
 
 
 def big_endian(record, body):
-    """A file of a big-endian machine, of `plain()`: data/0 are float32, data/1 int64."""
+    """The file that a big-endian machine writes for `plain()`: data/0 is float32, data/1 is int64."""
     if record.endswith("byteorder"):
         return b"big"
     if "/data/" in record:
@@ -457,7 +457,7 @@ def without_checksums(value, path):
 
 
 class Holder(torch.nn.Module):
-    """Something for TorchScript to keep a tensor in."""
+    """A module in which TorchScript keeps a tensor."""
 
     def __init__(self, tensor):
         super().__init__()
@@ -468,7 +468,7 @@ class Holder(torch.nn.Module):
 
 
 def script(value, path):
-    """A module; of a dict the tensor `x`."""
+    """A module as it is; for a dict, its tensor `x` in a module."""
     torch.jit.save(torch.jit.script(value if isinstance(value, torch.nn.Module) else Holder(value["x"])), path)
 
 
@@ -478,7 +478,7 @@ def safetensors(value, path):
 
 
 def tar(value, path):
-    """As torch 0.1 wrote it: storages and tensors apart from the pickle, each under a number."""
+    """The format of torch 0.1: storages and tensors outside the pickle, each with a number."""
     tensors, storages, views = io.BytesIO(), io.BytesIO(), []
     kinds = {torch.float32: torch.FloatTensor, torch.int64: torch.LongTensor}
     pickle.dump(len(value), tensors, 2)
@@ -523,13 +523,13 @@ CONTAINERS = {
     "safetensors": (safetensors, "safetensors"),
     "TorchScript": (script, "jit"),
 }
-# The objects that TorchScript archives hold too.
+# The objects that are written as TorchScript archives too.
 SCRIPTED = {"dtype": set(OBJECTS["dtype"]), "layout": set(LAYOUTS), "rebuild function": {
     name for name in REBUILDS if name.startswith(("_rebuild_sparse", "_rebuild_qtensor"))}, "special": {"one conj bit"}}
 ALL_WRITERS = WRITERS | CONTAINERS
 SAVED = [name for name in WRITERS if not name.startswith("pickle")]
 
-# --- What the program that such a file is for reads from it ----------------------------------------------------------------
+# --- What the program that such a file is for reads ----------------------------------------------------------------
 
 
 def c_order_bytes(tensor):
@@ -538,7 +538,7 @@ def c_order_bytes(tensor):
 
 
 def read(path, reader, weights_only=False):
-    """A row for each tensor: its name, and every fact of it that is to be the same."""
+    """A row for each tensor: its name, and every fact that must be the same."""
     if reader == "pickle":
         with open(path, "rb") as file:
             root = pickle.load(file)
@@ -574,7 +574,7 @@ def children(value):
     if isinstance(value, torch.nn.Module):
         yield from value.state_dict().items()
         return
-    if not isinstance(value, collections.OrderedDict):  # whose attributes are no checkpoint's
+    if not isinstance(value, collections.OrderedDict):  # its attributes are not part of a checkpoint
         yield from getattr(value, "__dict__", {}).items()
     for name in getattr(type(value), "__slots__", ()):
         if hasattr(value, name) and isinstance(name, str):
@@ -588,14 +588,14 @@ def children(value):
 
 
 def spelled(key):
-    """A dict's key in a name: text as it is, else its repr; an enum's is in no pickle, the call that makes it is."""
+    """A dict's key in a name: a string as it is, otherwise its repr. The repr of an enum is not in a pickle, but the call that makes it is."""
     if isinstance(key, enum.Enum):
         return f"{type(key).__module__}.{type(key).__qualname__}({key.value!r})"
     return key if type(key) is str else repr(key)
 
 
 def facts(leaf, storages):
-    """(what is added to the name, facts) of a leaf and of the parts that it is made of."""
+    """(suffix of the name, facts) of a leaf, and of each of its parts."""
     if isinstance(leaf, numpy.ndarray):
         kind = leaf.dtype.newbyteorder("<")
         if kind.kind + str(kind.itemsize) not in {numpy.dtype(c).str[1:] for c in CODES} or type(leaf) is not numpy.ndarray:
@@ -636,7 +636,7 @@ def facts(leaf, storages):
 def strided(tensor, storages):
     storage = tensor.untyped_storage()._cdata
     if tensor.is_conj() or tensor.is_neg():
-        storage = id(tensor)  # the bytes that it stands for are nowhere yet
+        storage = id(tensor)  # its bytes are not in any storage yet
     row = {
         "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape), "stride": list(tensor.stride()),
         "storage_offset": tensor.storage_offset(), "storage": storages.setdefault(storage, len(storages))}

@@ -1,4 +1,4 @@
-"""The kinds of models that the suite converts and runs: tiny, random, one of each thing that changes the arithmetic."""
+"""The kinds of models that the suite converts and runs: tiny, random, one for each option that changes the arithmetic."""
 
 VOCAB, WINDOW = 96, 16
 SIZES = {"vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2,
@@ -11,7 +11,7 @@ def llama3(factor):
             "original_max_position_embeddings": 64}
 
 
-# Meta's names: what params.json says beside PARAMS. `None` takes a key away.
+# Meta's names: the keys of params.json in addition to PARAMS. `None` removes a key.
 META = {
     "meta mha": {"n_kv_heads": None},
     "meta gqa": {},
@@ -22,10 +22,10 @@ META = {
     "meta head_dim": {"head_dim": 24},
     "meta norm_eps": {"norm_eps": 1e-2},
 }
-# Meta's code divides dim by n_heads and scales by 8: the others are compared with transformers, their rows permuted.
+# Meta's code only divides dim by n_heads and scales by 8, so other kinds are compared with transformers, with their rows permuted.
 NOT_METAS = ["meta rope x32", "meta head_dim"]
 
-# Hugging Face's names: model_type, and what config.json says beside SIZES.
+# Hugging Face's names: model_type, and the keys of config.json in addition to SIZES.
 HUGGING_FACE = {
     "llama mha": ("llama", {"num_key_value_heads": 4}),
     "llama gqa": ("llama", {}),
@@ -43,14 +43,14 @@ HUGGING_FACE = {
     "qwen2 layer_types": ("qwen2", {"use_sliding_window": True, "sliding_window": WINDOW,
                                     "layer_types": ["sliding_attention", "full_attention"]}),
 }
-# Frequencies of positions that lie in older checkpoints: nobody reads them, and they stay.
+# RoPE frequencies that older checkpoints contain: no program reads them, and they are kept.
 FREQUENCIES = {
     "meta mha": ["rope.freqs"],
     "llama mha": [f"model.layers.{layer}.self_attn.rotary_emb.inv_freq" for layer in range(2)],
 }
 KINDS = [*META, *HUGGING_FACE]
 DTYPES = ["float32", "bfloat16", "float16", "float64"]
-# Batches that are run in one call, and how much of the first is read before single tokens follow.
+# Batches that are run in one call, and the length of the first part when the rest follows token by token.
 BATCHES = {"3x60": (3, 60), "1x1": (1, 1), "2x7": (2, 7)}
 PREFILL = 40
 

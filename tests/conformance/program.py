@@ -1,4 +1,4 @@
-"""Running torch2carton: its three outcomes, and nothing of this machine's settings leaking into it."""
+"""Runs torch2carton without this machine's settings, and checks which of its three outcomes it has."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class Outcome:
 
 
 def torch2carton(*arguments, cwd=None, env=None, timeout=120):
-    """Run it to its end. Never raises for a status, but always for a panic: no input may cause one."""
+    """Run it to its end. Raises if it panics, which no input may cause, but not for an exit status."""
     done = subprocess.run([BINARY, *map(str, arguments)], cwd=cwd, env=CLEAN | (env or {}), stdin=subprocess.DEVNULL,
                           capture_output=True, timeout=timeout)
     outcome = Outcome(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
@@ -38,15 +38,15 @@ def succeed(*arguments, **settings):
 
 
 def refuse(*arguments, status=(1,), **settings):
-    """It must fail with one of these statuses, in words, and leave standard output alone."""
+    """It must fail with one of these statuses, print an error, and print nothing to standard output."""
     outcome = torch2carton(*arguments, **settings)
-    assert outcome.status in status, f"{' '.join(map(str, arguments))}: wanted exit status {status}: {outcome}"
-    assert outcome.stderr.strip(), f"{arguments}: refused without a word"
+    assert outcome.status in status, f"{' '.join(map(str, arguments))}: expected exit status {status}: {outcome}"
+    assert outcome.stderr.strip(), f"{arguments}: refused without an error text"
     return outcome
 
 
 def measured(*arguments):
-    """Run it with its peak of resident memory: .status .peak (bytes) .seconds .stderr"""
+    """Run it and measure its peak of resident memory: .status .peak (bytes) .seconds .stderr"""
     launcher = [sys.executable, "-S", "-E", "-B", Path(__file__).parent / "workers/measured.py", BINARY, *arguments]
     answer = subprocess.run([str(a) for a in launcher], env=CLEAN, capture_output=True, check=True, timeout=300).stdout
     outcome = SimpleNamespace(**json.loads(answer))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Checks what torch2carton writes in the programs that will read it: PyTorch 2.0.1, the newest PyTorch, the Carton client.
+"""Checks the output of torch2carton with the programs that read it: PyTorch 2.0.1, the newest PyTorch, the Carton client.
 
     run.py [--fast] [--binary target/release/torch2carton] [FILE…] [-k EXPR] [-x] [any other argument of pytest …]
 
-Needs only Python's standard library; everything else is installed into three virtual environments outside the tree
-(README.md in this folder). If one of them can't be made, its checks are skipped and the reason is printed. --fast makes only
-the environment with the newest torch and runs the checks that need no other: minutes, not gigabytes.
+Needs only Python's standard library. Everything else is installed into three virtual environments outside the tree (README.md
+in this folder). If an environment can't be made, its checks are skipped and the reason is printed. --fast makes only the
+environment with the newest torch and runs the checks that need no other, which takes minutes.
 
-Exit status 0 if at least one check ran, none failed, and no file of the tree was changed; else not 0.
+The exit status is 0 if at least one check ran, none failed, and no file of the tree was changed.
 """
 
 import argparse
@@ -28,7 +28,7 @@ FAST = [HERE / f"test_{name}.py" for name in (
 
 
 def fingerprint():
-    """The path and hash of every file of the tree, except for what builds leave."""
+    """The path and hash of every file of the tree, except for build outputs."""
     found = {}
     for folder, below, files in os.walk(TREE):
         below[:] = [name for name in below if name not in (".git", "target", "__pycache__")]
@@ -67,7 +67,7 @@ def main():
         print("error: nothing was checked: the suite runs in the newest torch environment, which could not be made", file=sys.stderr)
         return 1
     if not options.binary.is_file():
-        print(f"there is no {options.binary}: run `cargo build --release` first, or give --binary", file=sys.stderr)
+        print(f"{options.binary} does not exist: run `cargo build --release` first, or give --binary", file=sys.stderr)
         return 2
 
     setting = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whether Python runs something when it loads a file: the "runs" column of docs/scan.md.
+"""Finds out whether Python runs something when it loads a file, for the "runs" column of docs/scan.md.
 
     runs.py FILE…     with a Python that has torch and numpy
 
 Each file is loaded in an empty folder, under an audit hook that stops it at the first attempt to start a program, to write,
-to read what is not its own, or to reach the network (workers/guard.py). "Runs" means that there was such an attempt.
+to read a file that is not Python's own, or to reach the network (workers/guard.py). "Runs" means that there was such an attempt.
 """
 
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What torch2carton, picklescan and fickling say of the same files, as the table in docs/scan.md.
+"""Prints the table of docs/scan.md: the results of torch2carton, picklescan and fickling on the same files.
 
     scanners.py PROGRAM [FOLDER]
 
-needs Python with `pip install torch numpy picklescan fickling`. The column "runs" comes from runs.py: each file is loaded
-under an audit hook that reports and stops what it tries to do. fickling and picklescan do not load files.
+Needs a Python with `pip install torch numpy picklescan fickling`. The column "runs" comes from runs.py, which loads each file
+under an audit hook that reports and stops what the file tries to do. fickling and picklescan do not load files.
 """
 
 import os

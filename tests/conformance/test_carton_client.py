@@ -1,4 +1,4 @@
-"""The real Carton client opens the carton and reads what the command line said."""
+"""The real Carton client opens the carton and reads what the command line specified."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ DESCRIPTION = "A *small* model.\n\nWith \"quotes\", a back\\slash, ünïcode and
 def test_llama(case, carton_client):
     made = case("llama_float32", params=LLAMA_PARAMS)
     info = carton_client.ask("info", path=str(made.carton_path))
-    assert info["model_name"] == made.folder.name  # a generic stem: the folder names the model
+    assert info["model_name"] == made.folder.name  # the file name is generic, so the model is named after the folder
     cache = lambda name, tokens: {"name": name, "dtype": "float32", "shape": [2, "batch", tokens, 4, 16]}
     scalar = lambda name: {"name": name, "dtype": "int64", "shape": []}
     assert info["inputs"] == [
@@ -53,15 +53,15 @@ def test_fields_that_were_not_given_are_absent(case, carton_client):
     assert [info[f] for f in absent] == [None] * len(absent)
 
 
-BESIDE = [
+COMPANIONS = [
     "params.json", "config.json", "generation_config.json", "tokenizer.model", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "vocab.json", "merges.txt", "chat_template.jinja", "LICENSE", "LICENSE.txt",
 ]
 
 
-def test_misc_files_beside_the_checkpoint_are_taken_and_listed(saved, tmp_path, carton_client):
+def test_misc_files_next_to_the_checkpoint_are_included_and_listed(saved, tmp_path, carton_client):
     path = saved("dtypes", "weights.pth")
-    for name in BESIDE:
+    for name in COMPANIONS:
         (tmp_path / name).write_text(json.dumps({"this is": name}) if name.endswith("json") else f"this is {name}\n")
     (tmp_path / "notes.txt").write_text("not taken")
     (tmp_path / "secret.json").write_text("{}")
@@ -70,7 +70,7 @@ def test_misc_files_beside_the_checkpoint_are_taken_and_listed(saved, tmp_path, 
     extra.write_text("# card\n")
     outcome = succeed(path, "--misc", extra)
     carton = Carton(path.with_suffix(".carton"))
-    wanted = {n: hashlib.sha256((tmp_path / n).read_bytes()).hexdigest() for n in BESIDE}
+    wanted = {n: hashlib.sha256((tmp_path / n).read_bytes()).hexdigest() for n in COMPANIONS}
     wanted["card.md"] = hashlib.sha256(extra.read_bytes()).hexdigest()
     assert carton.misc() == wanted
     assert carton_client.ask("info", path=str(path.with_suffix(".carton")))["misc"] == wanted
@@ -78,7 +78,7 @@ def test_misc_files_beside_the_checkpoint_are_taken_and_listed(saved, tmp_path, 
     assert not unlisted, f"the summary does not list {unlisted}: {outcome}"
 
 
-def test_the_tokenizer_is_sought_in_the_parent_too(saved, tmp_path):
+def test_the_tokenizer_is_found_in_the_parent_folder_too(saved, tmp_path):
     path = saved("dtypes", "7B/weights.pth")
     (tmp_path / "tokenizer.model").write_bytes(b"in the parent")
     (tmp_path / "config.json").write_text("{}")
@@ -86,9 +86,9 @@ def test_the_tokenizer_is_sought_in_the_parent_too(saved, tmp_path):
     assert Carton(path.with_suffix(".carton")).misc() == {"tokenizer.model": hashlib.sha256(b"in the parent").hexdigest()}
 
 
-def test_the_summary_says_when_there_is_no_tokenizer(case):
+def test_the_summary_reports_a_missing_tokenizer(case):
     assert "no tokenizer found" in case("llama_float32", params=LLAMA_PARAMS).outcome.stderr
-    assert "tokenizer" not in case("dtypes").outcome.stderr, "weights take no tokens"
+    assert "tokenizer" not in case("dtypes").outcome.stderr, "a weights module does not take tokens"
 
 
 @pytest.mark.parametrize("file, name", [

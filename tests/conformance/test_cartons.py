@@ -1,4 +1,4 @@
-"""Cartons that were packed: the real client agrees, and size costs nothing where nothing is read."""
+"""Packed cartons: the real client reads them identically, and a large carton is listed without reading it."""
 
 import hashlib
 import http.server
@@ -19,7 +19,7 @@ from program import refuse, succeed, torch2carton
 TOML = """
 spec_version = 1
 model_name = "everything"
-short_description = "All that the format knows."
+short_description = "Everything in the format."
 model_description = "With a picture: ![cat](@misc/cat.png)"
 required_platforms = ["x86_64-unknown-linux-gnu", "aarch64-apple-darwin"]
 license = "MIT OR Apache-2.0"
@@ -91,7 +91,7 @@ mode = "x"
 fast = true
 """
 
-# What --tensor cannot make: parts of a ragged tensor, which is there and referred to by nothing: the client reads none.
+# --tensor cannot make the parts of a ragged tensor. Nothing refers to this one, because the client does not read any.
 RAGGED = """
 [[tensor]]
 name = "long"
@@ -113,7 +113,7 @@ dtype = "nested"
 inner = ["long", "short"]
 """
 
-TENSORS = {  # descr and shape of the .npy file, its bytes, what the client reads
+TENSORS = {  # descr and shape of the .npy file, its bytes, the value that the client reads
     "x": ("<f4", "(2, 3)", struct.pack("<6f", *range(6)), ["f", [[0, 1, 2], [3, 4, 5]]]),
     "y": (">f8", "(2, 2)", struct.pack(">4d", 1.5, 2, 3, 4), ["f", [[1.5, 2], [3, 4]]]),
     "scalar": ("<u8", "()", struct.pack("<Q", 2**63), ["u", 2**63]),
@@ -148,17 +148,17 @@ def pack(folder, compression):
 def test_the_client_reads_everything(compression, folder, carton_client):
     path = pack(folder, compression)
     carton = Carton(path)
-    if compression != "zstd":  # Python has no zstd in zip files
-        # A link's line has the hash of the file that it leads to.
+    if compression != "zstd":  # Python's zipfile does not support zstd
+        # The line of a link has the hash of its target.
         link, leads_to = (hashlib.sha256(text).hexdigest().encode() for text in (b"model.pt", b"weights" * 20_000))
         assert carton.manifest == carton.true_manifest().replace(link, leads_to)
     info = carton_client.ask("info", path=str(path))
     assert info["model_name"] == "everything" and info["license"] == "MIT OR Apache-2.0"
-    assert info["short_description"] == "All that the format knows."
+    assert info["short_description"] == "Everything in the format."
     assert info["model_description"] == "With a picture: ![cat](@misc/cat.png)"
     assert (info["repository"], info["homepage"]) == ("https://example.org/repository", "https://example.org/")
     assert info["inputs"][0] == {"name": "x", "dtype": "float32", "shape": ["batch", 3]}
-    assert info["inputs"][1] == {"name": "words", "dtype": "string", "shape": None}  # what it makes of "*"
+    assert info["inputs"][1] == {"name": "words", "dtype": "string", "shape": None}  # the client's value for "*"
     assert [(o["name"], o["dtype"], o["shape"]) for o in info["outputs"]] == [
         ("y", "float64", ["batch", 2]), ("scalar", "uint64", []), ("ragged", "int16", ["batch", None]), ("same", "float32", "x_shape")]
     assert info["required_platforms"] == ["x86_64-unknown-linux-gnu", "aarch64-apple-darwin"]
@@ -177,7 +177,7 @@ def test_the_client_reads_everything(compression, folder, carton_client):
     assert whole["opts"] == {"threads": 4, "scale": 0.5, "mode": "x", "fast": True}
 
 
-def test_each_compression_is_the_same_model(folder):
+def test_the_manifest_hash_does_not_depend_on_the_compression(folder):
     hashes = set()
     for compression in ("stored", "deflate", "zstd", "auto"):
         path = pack(folder, compression)
@@ -193,7 +193,7 @@ def test_each_compression_is_the_same_model(folder):
 
 
 class Blobs(http.server.BaseHTTPRequestHandler):
-    """Serves the folder of blobs."""
+    """Serves a folder of blobs."""
 
     def do_GET(self):
         data = (self.server.folder / self.path.rsplit("/", 1)[1]).read_bytes()
@@ -222,12 +222,12 @@ def test_links_work_both_ways(folder, blobs, carton_client):
     pack(folder, "stored")
     succeed("shrink", whole, "--base", url, "--blobs", blob_folder, "--min-size", "0", "-o", ours)
     report = json.loads(succeed("verify", "--json", ours).stdout)
-    # The client fetches what we left out ...
+    # The client fetches the files that we left out ...
     misc = {str(f.relative_to(folder / "misc")): hashlib.sha256(f.read_bytes()).hexdigest()
             for f in (folder / "misc").rglob("*") if f.is_file()}
     assert carton_client.ask("info", path=str(ours))["misc"] == misc
     assert carton_client.ask("whole", path=str(ours)) == carton_client.ask("whole", path=str(whole))
-    # ... and we what the client leaves out.
+    # ... and we fetch those that the client leaves out.
     urls = {path.name: [f"{url}/{path.name}"] for path in blob_folder.iterdir()}
     shutil.copy(carton_client.ask("shrink", path=str(whole), urls=urls), theirs)
     for small in (ours, theirs):
@@ -241,7 +241,7 @@ def test_links_work_both_ways(folder, blobs, carton_client):
 
 
 class Stalls(http.server.BaseHTTPRequestHandler):
-    """Promises more than it sends."""
+    """Sends fewer bytes than it announces."""
 
     def do_GET(self):
         self.send_response(200)
@@ -257,7 +257,7 @@ class Stalls(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("cache, left", [(None, []), ("cache", [".partial"])])
-def test_a_download_that_is_interrupted_leaves_what_a_later_one_goes_on_from(cache, left, folder, tmp_path):
+def test_an_interrupted_download_leaves_a_partial_file_only_in_the_cache(cache, left, folder, tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalls)
     server.asked, server.ended = threading.Event(), threading.Event()
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -277,7 +277,7 @@ def test_a_download_that_is_interrupted_leaves_what_a_later_one_goes_on_from(cac
     assert [file.suffix for file in (tmp_path / cache).iterdir()] == left if cache else True
 
 
-def test_what_the_client_writes_is_right(folder, carton_client):
+def test_verify_accepts_what_the_client_writes(folder, carton_client):
     report = json.loads(succeed("verify", "--json", carton_client.ask("shrink", path=str(pack(folder, "zstd")), urls={})).stdout)
     assert report["ok"] and report["findings"] == []
 
@@ -290,7 +290,7 @@ def test_conversions_verify_against_their_checkpoint(case):
 
 
 def sparse_carton(path, checkpoint):
-    """A carton around a sparse checkpoint, its holes kept, its hash in MANIFEST none of it."""
+    """A carton around a sparse checkpoint that keeps the holes. Its hash in MANIFEST is a placeholder."""
     files = {"carton.toml": b'[runner]\nrunner_name = "torchscript"\nrequired_framework_version = "=2.0"\n'}
     hashes = {"carton.toml": hashlib.sha256(files["carton.toml"]).hexdigest(), "model/model.pt": "0" * 64}
     files["MANIFEST"] = "".join(f"{name}={value}\n" for name, value in hashes.items()).encode()
@@ -324,11 +324,11 @@ def sparse_carton(path, checkpoint):
         out.write(struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 3, 3, len(central), 2**32 - 1, 0))
 
 
-def test_the_tensors_of_139_gb_are_mapped_in_place(tmp_path, table):
+def test_the_tensors_of_a_139_gb_carton_are_listed(tmp_path, table):
     from conftest import SHARED
     tool = SHARED / "tools/make_sparse_pth.py"
     if not tool.is_file():
-        pytest.skip("there is no maker of sparse checkpoints beside the checkout")
+        pytest.skip("../shared/tools/make_sparse_pth.py does not exist")
     import sys
     checkpoint, path = tmp_path / "big.pth", tmp_path / "big.carton"
     subprocess.run([sys.executable, tool, checkpoint, "--llama", "--size", "139G"], check=True, capture_output=True)

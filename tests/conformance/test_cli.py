@@ -1,4 +1,4 @@
-"""The command line: refusals, exit statuses, signals, what reaches a terminal."""
+"""The command line: refusals, exit statuses, signals, terminal output."""
 
 import hashlib
 import os
@@ -28,14 +28,14 @@ def test_convert_is_the_short_form(saved, tmp_path):
     assert (tmp_path / "short.carton").read_bytes() == (tmp_path / "long.carton").read_bytes()
 
 
-def test_output_lies_beside_the_checkpoint(saved, tmp_path):
+def test_the_output_is_next_to_the_checkpoint(saved, tmp_path):
     saved(name="sub/consolidated.00.pth")
     succeed("sub/consolidated.00.pth", cwd=tmp_path)
     assert listing(tmp_path) == ["sub", "sub/consolidated.00.carton", "sub/consolidated.00.pth"]
 
 
-def test_siblings_and_output_follow_the_path_as_typed(saved, tmp_path):
-    """A checkpoint that is a link into a store, as download caches lay them out."""
+def test_companions_and_output_are_next_to_the_path_as_typed(saved, tmp_path):
+    """The checkpoint is a link into a store, as in download caches."""
     blob = saved(name="store/3f2a9c")
     snapshot = tmp_path / "snapshot"
     snapshot.mkdir()
@@ -47,21 +47,21 @@ def test_siblings_and_output_follow_the_path_as_typed(saved, tmp_path):
     assert listing(tmp_path / "store") == ["3f2a9c"]
 
 
-def test_the_folder_is_found_from_inside_of_it(saved, tmp_path):
+def test_the_model_is_named_after_the_current_folder(saved, tmp_path):
     saved(name="my-llama/consolidated.00.pth")
     succeed("consolidated.00.pth", cwd=tmp_path / "my-llama")
     assert Carton(tmp_path / "my-llama/consolidated.00.carton").toml["model_name"] == "my-llama"
 
 
 def test_the_output_has_the_mode_of_any_new_file(saved, tmp_path):
-    """Not that of a temporary file: others may read it where the umask says so."""
+    """Not the mode of a temporary file: other users may read it if the umask allows."""
     succeed(saved())
     (tmp_path / "plain").touch()
     assert (tmp_path / "model.carton").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 @pytest.mark.parametrize("what", ["/dev/zero", "/dev/null", "pipe", "folder"])
-def test_what_is_no_file_is_refused_at_once(what, tmp_path):
+def test_paths_that_are_not_files_are_refused_immediately(what, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     refuse(what, "-o", "out.carton", cwd=tmp_path, timeout=5)
@@ -70,7 +70,7 @@ def test_what_is_no_file_is_refused_at_once(what, tmp_path):
 
 
 @pytest.mark.parametrize("output", ["folder", "missing/out.carton", "file/out.carton"])
-def test_where_nothing_can_be_written_is_refused(output, saved, tmp_path):
+def test_an_output_that_cannot_be_written_is_refused(output, saved, tmp_path):
     path = saved()
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
@@ -78,14 +78,14 @@ def test_where_nothing_can_be_written_is_refused(output, saved, tmp_path):
     assert listing(tmp_path) == ["file", "folder", "model.pth"]
 
 
-def test_words_go_to_stderr_and_q_silences_them(saved, tmp_path):
+def test_the_summary_goes_to_stderr_and_q_suppresses_it(saved, tmp_path):
     loud = succeed(saved(), "-o", tmp_path / "a.carton")
     assert loud.stdout == "" and loud.stderr
     quiet = succeed("-q", tmp_path / "model.pth", "-o", tmp_path / "b.carton")
     assert (quiet.stdout, quiet.stderr) == ("", "")
 
 
-def test_the_summary(saved, tmp_path):
+def test_the_summary_has_the_facts(saved, tmp_path):
     path = saved("dtypes", "weights.pth")
     words = succeed(path).stderr
     digest = hashlib.sha256(Carton(tmp_path / "weights.carton").manifest).hexdigest()
@@ -94,7 +94,7 @@ def test_the_summary(saved, tmp_path):
     assert re.search(r"[\d.]+ ?[kKMG]?i?B/s", words) and re.search(r"[\d.]+ ?m?s\b", words)
 
 
-def test_a_line_now_and_then_but_no_bar_off_a_terminal(saved):
+def test_progress_without_a_terminal_is_lines_and_not_a_bar(saved):
     words = succeed(saved()).stderr
     assert "\r" not in words and "\x1b" not in words
 
@@ -129,7 +129,7 @@ def test_a_lone_shard_of_hugging_face_is_refused(saved, tmp_path):
     assert "pytorch_model-00002-of-00003.bin is shard 2 of 3: " in words and "--single" in words
 
 
-def test_one_file_is_no_shard(saved, tmp_path):
+def test_one_numbered_file_is_not_a_shard(saved, tmp_path):
     succeed(saved(name="consolidated.00.pth"))
 
 
@@ -167,17 +167,17 @@ def test_no_clobber(flag, saved, tmp_path):
     succeed(flag, path, "-o", tmp_path / "new.carton")
 
 
-def test_an_existing_output_is_replaced_by_a_whole_new_one(saved, tmp_path):
+def test_an_existing_output_is_replaced_atomically(saved, tmp_path):
     path, output = saved(), tmp_path / "model.carton"
     output.write_bytes(b"x" * 10_000_000)
-    before = open(output, "rb")  # a reader of the old one keeps it
+    before = open(output, "rb")  # an open reader keeps the old file
     succeed(path)
     assert os.fstat(before.fileno()).st_ino != output.stat().st_ino and os.fstat(before.fileno()).st_size == 10_000_000
     assert Carton(output).file.testzip() is None
     assert listing(tmp_path) == ["model.carton", "model.pth"]
 
 
-def test_a_failure_leaves_the_existing_output_and_nothing_else(tmp_path):
+def test_a_failure_keeps_the_existing_output_and_leaves_nothing_else(tmp_path):
     shutil.copy(GOLDEN / "hostile/bad_crc_storage.pth", tmp_path / "model.pth")
     (tmp_path / "model.carton").write_text("precious")
     refuse(tmp_path / "model.pth")
@@ -199,14 +199,14 @@ def test_free_space_is_checked_first(tmp_path):
 
 
 def interrupted(folder, number):
-    """Converts 6 GB in `folder` and sends the signal once the output has begun; (exit status, words)."""
+    """Converts 6 GB in `folder` and sends the signal once the output grows. Returns (exit status, stderr)."""
     path = sparse(folder / "large.pth", "--tensors", "64", "--size", "6G")
     process = subprocess.Popen([BINARY, path], env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 30
         while not any(p.stat().st_blocks > 2048 for p in folder.iterdir() if p != path):
             assert process.poll() is None, f"ended before it was interrupted: {process.stderr.read().decode()}"
-            assert time.monotonic() < deadline, "no output file grows beside the target"
+            assert time.monotonic() < deadline, "no output file grows next to the target"
             time.sleep(0.01)
         process.send_signal(number)
         status = process.wait(timeout=30)
@@ -229,7 +229,7 @@ def test_kill_leaves_one_recognisable_temporary_file(tmp_path):
     interrupted(tmp_path, signal.SIGKILL)
     left = [n for n in listing(tmp_path) if n != "large.pth"]
     assert len(left) <= 1 and "large.carton" not in left
-    assert all("carton" in n for n in left), f"whose is {left}?"
+    assert all("carton" in n for n in left), f"not recognisable: {left}"
 
 
 # --- usage ----------------------------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def test_bad_usage_is_status_2(arguments, tmp_path):
     assert listing(tmp_path) == ["x.pth"]
 
 
-def test_a_short_description_of_100_characters_is_taken(saved, tmp_path):
-    """Characters, not bytes."""
+def test_a_short_description_of_100_characters_is_accepted(saved, tmp_path):
+    """The limit counts characters, not bytes."""
     succeed(saved(), "--short-description", "ü" * 100)
     assert Carton(tmp_path / "model.carton").toml["short_description"] == "ü" * 100
 
@@ -261,12 +261,12 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("typed, meant", [("inspct", "inspect"), ("comvert", "convert"), ("traces", "trace")])
-def test_did_you_mean(typed, meant, tmp_path):
+def test_a_typing_error_gets_a_suggestion(typed, meant, tmp_path):
     words = without_colour(refuse(typed, cwd=tmp_path, status=(1, 2)).stderr)
     assert "did you mean" in words and meant in words
 
 
-def test_a_file_that_is_called_like_a_subcommand_can_still_be_converted(saved, tmp_path):
+def test_a_file_with_the_name_of_a_subcommand_can_be_converted(saved, tmp_path):
     saved(name="inspct")
     succeed("inspct", cwd=tmp_path)
     saved(name="inspect")
@@ -274,10 +274,10 @@ def test_a_file_that_is_called_like_a_subcommand_can_still_be_converted(saved, t
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completions(shell):
+def test_completions_include_values(shell):
     script = succeed("completions", shell).stdout
     assert "torch2carton" in script and "inspect" in script
-    assert re.search(r"auto\W.*llama\W.*mistral\W.*qwen2\W.*weights", script.replace("\n", " ")), "what --arch takes"
+    assert re.search(r"auto\W.*llama\W.*mistral\W.*qwen2\W.*weights", script.replace("\n", " ")), "the values of --arch"
 
 
 def test_help_and_version():
@@ -291,7 +291,7 @@ def test_help_and_version():
 
 
 def on_a_terminal(*arguments, env=None, cwd=None):
-    """Everything the program prints when its three streams are a terminal."""
+    """Everything that the program prints if its three streams are a terminal."""
     near, far = pty.openpty()
     process = subprocess.Popen([BINARY, *map(str, arguments)], stdin=far, stdout=far, stderr=far, close_fds=True, cwd=cwd,
                                env=CLEAN | {"TERM": "xterm-256color"} | (env or {}))
@@ -300,7 +300,7 @@ def on_a_terminal(*arguments, env=None, cwd=None):
     while True:
         try:
             block = os.read(near, 65536)
-        except OSError:  # Linux: the other end is closed
+        except OSError:  # Linux raises this if the other end is closed
             break
         if not block:
             break
@@ -322,25 +322,25 @@ def test_colours_on_a_terminal_only(tmp_path):
 
 
 @needs_sparse
-def test_a_progress_bar_on_a_terminal(tmp_path):
+def test_a_terminal_shows_a_progress_bar(tmp_path):
     path = sparse(tmp_path / "large.pth", "--tensors", "64", "--size", "1G")
     assert re.search(r"\d ?%|[kMG]i?B", without_colour(on_a_terminal(path)).split("\r")[1])
     assert on_a_terminal("-q", path) == ""
 
 
 @pytest.mark.parametrize("arguments", [["convert"], ["inspect"], ["trace"]], ids=" ".join)
-def test_no_color_everywhere(arguments, saved, tmp_path):
+def test_every_command_obeys_no_color(arguments, saved, tmp_path):
     path = saved("names")
     assert not COLOUR.search(on_a_terminal(*arguments, path, env={"NO_COLOR": "1"}))
 
 
 def raw_controls(text):
-    """Control characters other than those a terminal needs for lines and columns."""
+    """Control characters other than newline and tab."""
     return sorted({repr(c) for c in text if unicodedata.category(c) == "Cc" and c not in "\n\t"})
 
 
 @pytest.mark.parametrize("arguments", [["convert"], ["inspect"], ["trace"], ["inspect", "--json"]], ids=" ".join)
-def test_control_characters_of_a_file_never_arrive_raw(arguments, saved, tmp_path):
+def test_control_characters_in_a_file_are_escaped(arguments, saved, tmp_path):
     outcome = torch2carton(*arguments, saved("names"))
     assert raw_controls(outcome.stdout) == [] and raw_controls(outcome.stderr) == []
     if arguments == ["inspect"]:
@@ -350,8 +350,8 @@ def test_control_characters_of_a_file_never_arrive_raw(arguments, saved, tmp_pat
 
 
 @pytest.mark.parametrize("arguments", [["convert"], ["inspect"], ["trace"]], ids=" ".join)
-def test_control_characters_of_a_terminals_user_never_arrive_raw(arguments, saved, tmp_path):
-    """A file's name is input too."""
+def test_control_characters_in_a_path_are_escaped(arguments, saved, tmp_path):
+    """The name of a file is input too."""
     outcome = torch2carton(*arguments, "evil\x1b]0;title\x07\nname.pth", cwd=tmp_path)
     assert outcome.status == 1 and raw_controls(outcome.stderr) == []
     saved(name="evil\x1b[31m\x07.pth")
@@ -373,7 +373,7 @@ def test_a_broken_pipe_ends_quietly(arguments, saved):
 
 @pytest.mark.parametrize("kind", ["dtypes", "module_state", "training_run", "parameters"])
 def test_trace_lists_what_pickletools_lists(kind, saved):
-    """One line an instruction: the same opcodes at the same offsets, in the same order."""
+    """One line for each instruction: the same opcodes in the same order."""
     path = saved(kind)
     with zipfile.ZipFile(path) as z:
         pickle = z.read(next(n for n in z.namelist() if n.endswith("/data.pkl")))

@@ -22,14 +22,14 @@ def test_manifest_is_exact(made):
     assert made.carton.manifest == made.carton.true_manifest()
 
 
-def test_entries(made):
+def test_entries_are_unique_and_complete(made):
     names = made.carton.names
     assert len(names) == len(set(names))
     assert {"carton.toml", "MANIFEST", "model/model.pt", "tensor_data/index.toml"} <= set(names)
     assert not [n for n in names if n.endswith("/") or n.startswith(("/", "./")) or ".." in n.split("/")]
 
 
-def test_documents(made):
+def test_the_documents_are_valid(made):
     assert made.carton.toml["spec_version"] == 1
     assert tomllib.loads(made.carton.read("tensor_data/index.toml").decode()) == {"tensor": []}
 
@@ -46,7 +46,7 @@ def test_model_is_stored_and_its_storages_are_aligned_in_the_carton_file(made):
     assert storages
     for name in storages:
         assert model.info(name).compress_type == zipfile.ZIP_STORED, name
-        assert (base + model.payload_offset(name)) % 64 == 0, f"{name} lies at {base + model.payload_offset(name)} of the carton"
+        assert (base + model.payload_offset(name)) % 64 == 0, f"{name} starts at byte {base + model.payload_offset(name)} of the carton"
 
 
 def test_the_archive_has_what_torchscript_needs(made):
@@ -57,7 +57,7 @@ def test_the_archive_has_what_torchscript_needs(made):
 
 
 def test_same_input_and_flags_give_the_same_bytes(made, tmp_path):
-    """In another folder, with another clock, time zone, language, user and name of the output."""
+    """Even in another folder, with another clock, time zone, language, user and output name."""
     copy = tmp_path / made.folder.name / made.checkpoint.name
     shutil.copytree(made.folder, copy.parent, ignore=lambda _, names: [n for n in names if n.endswith((".carton", "-model.pt"))])
     os.utime(copy, (10**9, 10**9))

@@ -1,7 +1,7 @@
-"""Real files of other projects: `inspect --json` says what their loaders said when the files were collected.
+"""Real files of other projects: `inspect --json` lists what their loaders returned when the files were collected.
 
-docs/corpus.md has a row for every file where the two differ, or that no loader reads. A difference that is not in it
-fails, and so does a row that is no difference any more.
+docs/corpus.md has a row for every file where the two differ, and for every file that no loader reads. A difference that is not
+in the table fails, and so does a row whose difference no longer exists.
 """
 
 import csv
@@ -34,7 +34,7 @@ def corpus():
 
 
 def table():
-    """file → what docs/corpus.md says of it."""
+    """file → its second column in docs/corpus.md."""
     cells = [line.strip("|\n ").split(" | ") for line in open(TABLE, encoding="utf-8") if line.startswith("| `")]
     return {cell[0].strip("` "): cell[1].strip() for cell in cells}
 
@@ -44,13 +44,13 @@ def expectation(file):
 
 
 def is_read(expected):
-    """Whether a loader read it: torch in some way, pickle, or safetensors, which has no field of its own."""
+    """Whether a loader read the file: torch in some way, pickle, or safetensors, which does not have a separate field."""
     return "ok" in expected.values() or (expected["container"] == "safetensors" and bool(expected["tensors"]))
 
 
 def outcome(path, expected):
-    """What is to be said of a file in docs/corpus.md; None where there is nothing to say."""
-    answer = torch2carton("inspect", "--json", "--sha256", "--all", path)  # asserts that nothing panicked
+    """The text that docs/corpus.md needs for a file, or None if it needs no row."""
+    answer = torch2carton("inspect", "--json", "--sha256", "--all", path)  # asserts that the program did not panic
     if answer.status != 0:
         assert answer.status == 1, answer
         return "refused: " + answer.stderr.strip().removeprefix(f"error: {path}: ")
@@ -58,7 +58,7 @@ def outcome(path, expected):
     tensors = {t["name"]: t for t in found["tensors"]}
     if not is_read(expected):
         return f"lists {len(tensors)} tensors, {len(found['values'])} values"
-    said = [
+    text = [
         *differences(tensors, expected["tensors"]),
         *arrays(tensors, expected["leaves"]),
         *values(found["values"], expected["leaves"]),
@@ -66,8 +66,8 @@ def outcome(path, expected):
     ]
     more = [n for n in tensors if n not in expected["tensors"] and n not in expected["leaves"]]
     if more:
-        said.append("also lists " + ", ".join(f"`{n}`" for n in more))
-    return "; ".join(said) or None
+        text.append("also lists " + ", ".join(f"`{n}`" for n in more))
+    return "; ".join(text) or None
 
 
 def differences(tensors, wanted):
@@ -102,10 +102,10 @@ def values(found, leaves):
 
 
 def sharing(tensors, wanted):
-    """Two tensors share a storage here exactly where they do there."""
+    """Two tensors must share a storage in one listing exactly if they do in the other."""
     pairs = {(tensors[n]["storage"], t["storage_group"]) for n, t in wanted.items() if n in tensors and "storage_group" in t}
     if len({ours for ours, _ in pairs}) != len(pairs) or len({theirs for _, theirs in pairs}) != len(pairs):
-        yield "other storages are shared"
+        yield "different tensors share storage"
 
 
 needs_corpus = pytest.mark.skipif(not corpus(), reason="there is no ../shared/corpus")
@@ -116,26 +116,26 @@ needs_corpus = pytest.mark.skipif(not corpus(), reason="there is no ../shared/co
 def test_real_files(row, newest):
     path, expected = CORPUS / row["file"], expectation(row["file"])
     assert outcome(path, expected) == table().get(row["file"])
-    if expected.get("weights_only_true") == "ok":  # torch loads these without running anything: it is asked again
+    if expected.get("weights_only_true") == "ok":  # torch loads these without executing them, so the check asks it again
         assert_agrees(path, newest)
 
 
 @needs_corpus
-def test_the_table_has_no_other_files():
+def test_the_table_lists_only_files_of_the_corpus():
     assert set(table()) <= {row["file"] for row in corpus()}
 
 
 @needs_corpus
-def test_the_counts_stand_in_the_text():
+def test_the_counts_in_the_text_are_right():
     read = [row["file"] for row in corpus() if is_read(expectation(row["file"]))]
     equal = [file for file in read if file not in table()]
     text = re.sub(r"\s+", " ", TABLE.read_text())
     assert f"{len(corpus())} files" in text
-    assert f"{len(equal)} of the {len(read)} that a loader reads are equal" in text
-    assert f"{len(corpus()) - len(read)} that none reads" in text
+    assert f"{len(equal)} of the {len(read)} files that a loader reads are equal" in text
+    assert f"{len(corpus()) - len(read)} files that no loader reads" in text
 
 
 if __name__ == "__main__":  # the rows that docs/corpus.md needs; T2C_BINARY names the program
     for row in corpus():
-        if said := outcome(CORPUS / row["file"], expectation(row["file"])):
-            print(f"| `{row['file']}` | {said} |")
+        if text := outcome(CORPUS / row["file"], expectation(row["file"])):
+            print(f"| `{row['file']}` | {text} |")

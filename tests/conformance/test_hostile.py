@@ -1,6 +1,6 @@
-"""Every file of tests/golden/hostile: refused in words, at once, in little memory, and nothing written.
+"""Every file of tests/golden/hostile is refused with an error, quickly, in little memory, and without writing anything.
 
-The texts are pinned by the golden tests; here the whole program is run.
+The golden tests pin the texts. These tests measure the whole program.
 """
 
 import re
@@ -18,7 +18,7 @@ def assert_harmless(outcome):
     assert outcome.peak <= MEMORY, f"{outcome.peak >> 20} MiB"
     assert outcome.seconds <= SECONDS, f"{outcome.seconds:.1f} s"
     assert outcome.status in (0, 1), f"exit status {outcome.status}: {outcome.stderr}"
-    assert outcome.status == 0 or outcome.stderr.strip(), "refused without a word"
+    assert outcome.status == 0 or outcome.stderr.strip(), "refused without an error text"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
@@ -34,8 +34,8 @@ def test_conversion_is_refused(file, tmp_path):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 @pytest.mark.parametrize("command", [["inspect"], ["inspect", "--json", "--sha256"], ["trace"]], ids=" ".join)
-def test_looking_is_safe(command, file):
-    """A look may succeed where it sees nothing wrong, but never panics, hangs or swells."""
+def test_inspect_and_trace_are_safe(command, file):
+    """The command may succeed if it finds no fault, but it never panics, hangs or uses much memory."""
     assert_harmless(measured(*command, file))
 
 
@@ -45,14 +45,14 @@ name_disagreement entry_past_end two_data_pkl no_data_pkl truncated bad_crc_pick
 
 
 @pytest.mark.parametrize("name", DAMAGED_TENSORS)
-def test_inspect_refuses_what_the_pickle_or_the_directory_shows(name):
+def test_inspect_refuses_faults_of_the_pickle_or_the_directory(name):
     outcome = torch2carton("inspect", "--json", GOLDEN / f"hostile/{name}.pth")
     assert outcome.status == 1, outcome
-    assert outcome.stdout == "", "half an answer"
+    assert outcome.stdout == "", "a partial listing"
 
 
 def test_two_tensors_of_one_name_are_refused_with_both_paths(tmp_path):
-    """The key `a.b`, and `b` inside of `a`: however the paths are written, both are there."""
+    """The key `a.b`, and `b` inside `a`. However the paths are written, the error has both."""
     outcome = torch2carton(GOLDEN / "hostile/same_name_twice.pth", "-o", tmp_path / "out.carton")
     assert outcome.status == 1 and "a.b" in outcome.stderr, outcome
     keys = re.findall(r"""[\["'`]+([^\["'`\]]*)[\]"'`]+""", outcome.stderr)
@@ -60,7 +60,7 @@ def test_two_tensors_of_one_name_are_refused_with_both_paths(tmp_path):
 
 
 def test_nothing_is_executed(tmp_path):
-    """A pickle whose loading would create a file: neither command creates it."""
+    """Loading this pickle would create a file. No command creates it."""
     witness = tmp_path / "witness"
     command = f"touch {witness}".encode()
     pickle = b"\x80\x02}X\x01\x00\x00\x00acos\nsystem\n(X" + len(command).to_bytes(4, "little") + command + b"tRs."

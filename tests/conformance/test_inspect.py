@@ -1,4 +1,4 @@
-"""`inspect --json` says what torch says, of the suite's checkpoints and the golden ones."""
+"""`inspect --json` lists what torch reads, for the suite's checkpoints and the golden ones."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def test_own_checkpoints(kind, saver, request, tmp_path):
     assert_agrees(path, torch)
 
 
-# PyTorch 2.15 reads neither: one has no root folder, the other no record `version`.
+# PyTorch 2.15 reads neither: the first has no root folder, the second no record `version`.
 BEYOND_TORCH = {"rootless.pth", "zip_in_root.pth"}
 
 
@@ -48,7 +48,7 @@ def test_golden_checkpoints(path, newest):
         assert_agrees(path, newest, trusted=True)
 
 
-def test_the_contract(saved):
+def test_json_has_the_documented_members(saved):
     path = saved("sharing")
     answer = inspect(path)
     assert sorted(answer) == ["format", "globals", "risks", "schema_version", "tensors"]
@@ -57,7 +57,7 @@ def test_the_contract(saved):
     assert answer["risks"] == dict.fromkeys(answer["globals"], "known")
     for tensor in answer["tensors"]:
         assert set(FIELDS) <= set(tensor) <= {*FIELDS, "sha256", "note"}, tensor
-        assert tensor.get("sha256") is None, "sha256 without --sha256"
+        assert tensor.get("sha256") is None, "a hash without --sha256"
     hashed = inspect(path, "--sha256")["tensors"]
     assert [{f: t[f] for f in FIELDS} for t in hashed] == [{f: t[f] for f in FIELDS} for t in answer["tensors"]]
     assert all(len(t["sha256"]) == 64 for t in hashed)
@@ -69,7 +69,7 @@ def test_globals_are_named(saved):
         assert name in named
 
 
-def test_a_huge_expanded_view_has_no_hash_but_a_note(tmp_path, newest):
+def test_a_huge_expanded_view_has_a_note_instead_of_a_hash(tmp_path, newest):
     path = tmp_path / "expanded.pth"
     newest.ask("make_expanded", path=str(path), rows=1 << 20, columns=1 << 12)  # 16 GiB of one float
     (tensor,) = inspect(path, "--sha256")["tensors"]
@@ -77,15 +77,15 @@ def test_a_huge_expanded_view_has_no_hash_but_a_note(tmp_path, newest):
     assert tensor["sha256"] is None and tensor["note"]
 
 
-def test_an_expanded_view_that_is_small_is_hashed(tmp_path, newest):
+def test_a_small_expanded_view_is_hashed(tmp_path, newest):
     path = tmp_path / "expanded.pth"
     newest.ask("make_expanded", path=str(path), rows=1 << 8, columns=1 << 10)
     (tensor,) = inspect(path, "--sha256")["tensors"]
     assert tensor["sha256"] == hashlib.sha256(b"\0\0\x80\x3f" * (1 << 18)).hexdigest()
 
 
-def test_the_table(saved):
-    """Not a contract, but these facts are in it."""
+def test_the_table_shows_names_shapes_and_totals(saved):
+    """The layout of the table may change, but it must show these facts."""
     text = succeed("inspect", saved("llama_bfloat16")).stdout
     for word in ("tok_embeddings.weight", "layers.1.feed_forward.w2.weight", "bfloat16", "96", "192"):
         assert word in text, text
@@ -101,7 +101,7 @@ def test_the_table_of_llama_3_1_8b(tmp_path):
     text = succeed("inspect", path).stdout
     assert "8.03 B" in text and "291" in text and "[128256, 4096]" in text
     for word in ("container", "tensors", "parameters", "bfloat16", "globals"):
-        assert word in text.split("ffn_norm")[-1], f"{word} is not in the table's end"
+        assert word in text.split("ffn_norm")[-1], f"{word} is not in the summary after the table"
 
 
 def test_single_shards_can_be_inspected(saved, tmp_path):

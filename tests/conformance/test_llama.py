@@ -1,4 +1,4 @@
-"""LLaMA in one file of Meta's: what the module holds, what its carton says, and a params.json that lies."""
+"""LLaMA in one file from Meta: the module's contents, the carton's description, and a params.json that does not fit."""
 
 import json
 
@@ -10,8 +10,8 @@ NAMES = ["llama_float32", "llama_float16", "llama_bfloat16", "llama_no_rope_freq
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_module_still_holds_every_tensor(name, case, newest, torch):
-    """rope.freqs among them: nothing of a checkpoint is dropped."""
+def test_the_module_holds_every_tensor(name, case, newest, torch):
+    """Including rope.freqs: no tensor of a checkpoint is dropped."""
     made = case(name, params=LLAMA_PARAMS)
     wanted = {t["name"]: (t["dtype"], t["shape"], t["sha256"])
               for t in newest.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"]}
@@ -53,7 +53,7 @@ CONTRADICTIONS = {
 
 @pytest.mark.parametrize("contradiction", CONTRADICTIONS)
 def test_params_json_that_does_not_fit_is_refused(contradiction, saved, tmp_path):
-    """Never a LLaMA module by guess; the words name the file or the field."""
+    """A LLaMA module is never made from a guess. The error names the file or the field."""
     path = saved("llama_float32", "consolidated.00.pth")
     (tmp_path / "params.json").write_text(CONTRADICTIONS[contradiction])
     words = refuse(path).stderr

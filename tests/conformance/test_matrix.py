@@ -1,6 +1,6 @@
-"""Every kind of object in every container and protocol: `inspect --json` has the rows that torch, pickle or safetensors reads.
+"""Every kind of object in every container and protocol: `inspect --json` lists what torch, pickle or safetensors reads.
 
-Where torch can't read what it wrote (protocol 0), or reads it wrongly (matrix.MISREAD), rows or words will do.
+If torch can't read what it wrote (protocol 0), or reads it wrongly (matrix.MISREAD), both a listing and an error are accepted.
 """
 
 import json
@@ -27,7 +27,7 @@ def writers():
 
 
 def ours(path):
-    """Our rows, or the error's words."""
+    """Our rows, or the text of the error."""
     answer = torch2carton("inspect", "--json", "--sha256", path)
     if answer.status != 0:
         assert answer.status == 1 and answer.stderr.startswith("error: "), answer
@@ -36,7 +36,7 @@ def ours(path):
 
 
 def difference(rows, theirs):
-    """None, or what is not the same in our rows, of the facts that theirs have."""
+    """None, or the first difference between our rows and the facts in theirs."""
     if isinstance(rows, str):
         return f"refused: {rows}"
     if [row["name"] for row in rows] != [row["name"] for row in theirs]:
@@ -49,11 +49,11 @@ def difference(rows, theirs):
 
 
 def wrong(name, file):
-    """None, or why a file is not read as it should be."""
+    """None, or why the result for a file is wrong."""
     if "unwritten" in file:
         return None
     if "error" in file["read"] or (name, file["writer"]) in matrix.MISREAD:
-        ours(file["path"])  # asserts that it is rows or words
+        ours(file["path"])  # asserts that there was no panic
         return None
     found = difference(ours(file["path"]), file["read"]["rows"])
     if name in matrix.REFUSED:
@@ -64,17 +64,17 @@ def wrong(name, file):
 @pytest.mark.parametrize("saver", ["NEWEST", "OLD"])
 @pytest.mark.parametrize("group, name", [(group, name) for group, named in matrix.OBJECTS.items() for name in named])
 def test_objects(group, name, saver, writers, tmp_path):
-    # NumPy's arrays alone stand in bare pickles too.
+    # Only NumPy arrays are written as bare pickles too.
     ways = [*(matrix.WRITERS if name in matrix.ARRAYS else matrix.SAVED)]
     if name in matrix.SCRIPTED.get(group, ()):
         ways.append("TorchScript")
     made = writers(saver).ask("make", group=group, name=name, writers=ways, folder=str(tmp_path))
     if "cannot" in made:
         assert saver == "OLD", made["cannot"]
-        pytest.skip(f"this torch cannot make it: {made['cannot']}")
+        pytest.skip(f"this torch cannot make the object: {made['cannot']}")
     if not any("rows" in file.get("read", ()) for file in made["files"]):
         assert saver == "OLD", made["files"]
-        pytest.skip("this torch cannot read what it wrote, or cannot write it")
+        pytest.skip("this torch cannot write the object, or cannot read what it wrote")
     assert {file["writer"]: why for file in made["files"] if (why := wrong(name, file))} == {}
 
 
@@ -84,5 +84,5 @@ def test_containers(writer, saver, writers, tmp_path):
     file = writers(saver).ask("container", writer=writer, path=str(tmp_path / "model.pt"))
     if "unwritten" in file:
         assert saver == "OLD", file["unwritten"]
-        pytest.skip(f"this torch cannot write it: {file['unwritten']}")
+        pytest.skip(f"this torch cannot write the file: {file['unwritten']}")
     assert wrong(writer, file) is None

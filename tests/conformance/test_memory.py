@@ -1,4 +1,4 @@
-"""At most 64 MiB resident beyond the pickle, whatever the model's size. Memory is asserted, time only printed."""
+"""At most 64 MiB of resident memory in addition to the pickle, at any model size. Memory is asserted; time is only printed."""
 
 import hashlib
 import re
@@ -14,12 +14,12 @@ from program import measured
 from sparse import needs_sparse, sparse
 
 LIMIT = 64 << 20
-# Printed beside our own time: hashing the file, and copying it to the disk.
+# Printed for comparison with our time: hashing the file, and copying it to the disk.
 YARDSTICKS = {"openssl dgst -sha256": 'openssl dgst -sha256 "$0"', "cp && sync": 'cp --sparse=never "$0" "$1"; sync "$1"'}
 
 
 def measure(table, what, path, *arguments):
-    """Peak of a run that must succeed, in bytes."""
+    """The peak memory in bytes of a run that must succeed."""
     outcome, size = measured(*arguments, path), path.stat().st_size / 1e9
     assert outcome.status == 0, outcome.stderr
     table(f"{what:42} {size:6.2f} GB   peak {outcome.peak / 2**20:6.1f} MiB   {outcome.seconds:6.2f} s   {size / outcome.seconds:5.2f} GB/s")
@@ -29,7 +29,7 @@ def measure(table, what, path, *arguments):
 @pytest.fixture
 def room(tmp_path):
     if shutil.disk_usage(tmp_path).free < 12e9:
-        pytest.skip(f"it needs 12 GB in {tmp_path}")
+        pytest.skip(f"needs 12 GB in {tmp_path}")
 
 
 def available_memory():
@@ -61,7 +61,7 @@ def test_converting_4_gigabytes(layout, tmp_path, table, room):
 def test_a_storage_beyond_4_gib(tmp_path, carton_client, old, table, room):
     """zip64 sizes in both zip files: the Carton client opens the carton, torch 2.0.1 loads the archive and finds the last byte."""
     if available_memory() < 8e9:
-        pytest.skip("it needs 8 GB of memory")
+        pytest.skip("needs 8 GB of memory")
     path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--fill", "edge", "--tensors", "1", "--dtype", "int8")
     assert measure(table, "convert one storage", path) <= LIMIT
     path.unlink()
@@ -80,7 +80,7 @@ def test_a_storage_beyond_4_gib(tmp_path, carton_client, old, table, room):
 
 @needs_sparse
 def test_a_pickle_of_100_000_tensors(tmp_path, table):
-    """3 million opcodes: what they leave behind may take some multiple of the pickle, but no more."""
+    """3 million opcodes: memory may be a small multiple of the pickle."""
     path = sparse(tmp_path / "crowd.pth", "--size", "100M", "--tensors", "100000")
     peak = measure(table, f"convert 100,000 tensors, {pickle_size(path) / 2**20:.0f} MiB pickle", path)
     assert peak <= LIMIT + 16 * pickle_size(path)
@@ -88,13 +88,13 @@ def test_a_pickle_of_100_000_tensors(tmp_path, table):
 
 @needs_sparse
 @pytest.mark.parametrize("flags", ["--json", "--json --sha256"])
-def test_looking_at_4_gigabytes(flags, tmp_path, table):
+def test_inspecting_4_gigabytes(flags, tmp_path, table):
     path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--tensors", "200", warm="sha256" in flags)
     assert measure(table, f"inspect {flags}", path, "inspect", *flags.split()) <= LIMIT
 
 
 def test_converting_a_large_deflated_storage(tmp_path, newest, table):
-    """Inflated once into a file that has no name, not into memory."""
+    """It is inflated once into an unlinked file, not into memory."""
     plain, path = tmp_path / "plain.pth", tmp_path / "deflated.pth"
     newest.ask("make_large", path=str(plain), megabytes=256)
     with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:

@@ -1,4 +1,4 @@
-"""Models that run: logits beside those of the reference's own code, with and without a cache, from one file and many."""
+"""Models that run: logits compared with the reference's own code, with and without a cache, from one file and from several."""
 
 import json
 import shlex
@@ -39,7 +39,7 @@ def tokens(tmp_path_factory):
 
 
 def converted(folder, *arguments):
-    """The carton that is made of the checkpoint in `folder`, its archive, and what was said."""
+    """The carton made from the checkpoint in `folder`, its archive, and the text on stderr."""
     carton, archive = folder / "made.carton", folder / "made.pt"
     outcome = succeed(*arguments, "-o", carton)
     archive.write_bytes(Carton(carton).read("model/model.pt"))
@@ -80,13 +80,13 @@ def architecture(kind):
     return "llama" if kind in models.META else models.HUGGING_FACE[kind][0]
 
 
-def test_the_guard_sees_the_fuser(old):
+def test_fused_groups_are_detected(old):
     assert old.ask("fuser_is_seen")
 
 
 @pytest.mark.parametrize("dtype", models.DTYPES)
 @pytest.mark.parametrize("kind", models.KINDS)
-def test_logits_are_as_exact_as_the_references(kind, dtype, torch, made, reference, tokens, tmp_path, table):
+def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, torch, made, reference, tokens, tmp_path, table):
     ours = made(kind, dtype)
     assert f"module    {architecture(kind)}: tokens -> logits\n" in ours.words
     fused = torch.ask("run", archive=str(ours.archive), tokens=str(tokens), outputs=str(tmp_path / "ours.npz"), times=TIMES)
@@ -104,7 +104,7 @@ def test_logits_are_as_exact_as_the_references(kind, dtype, torch, made, referen
 
 
 @pytest.mark.parametrize("kind", models.KINDS)
-def test_token_by_token_is_all_at_once(kind, torch, made, tokens):
+def test_decoding_token_by_token_equals_one_pass(kind, torch, made, tokens):
     answer = torch.ask("decode", archive=str(made(kind).archive), tokens=str(tokens), key="3x60", prefill=models.PREFILL)
     assert answer["argmax"] and answer["fused"] == 0
     assert max(answer["step"], answer["rest"], answer["last"], answer["one"]) <= 1e-3, answer
@@ -114,8 +114,8 @@ def test_token_by_token_is_all_at_once(kind, torch, made, tokens):
 
 
 @pytest.mark.parametrize("kind", models.KINDS)
-def test_the_module_holds_what_the_checkpoint_holds(kind, made):
-    """Names, dtypes and bytes; a tied output is no second copy."""
+def test_the_module_holds_the_tensors_of_the_checkpoint(kind, made):
+    """Names, dtypes and bytes; a tied output is not copied."""
     ours = made(kind, "bfloat16")
     file = next(path for path in ours.folder.iterdir() if path.suffix in (".pth", ".safetensors"))
     succeed("verify", ours.carton_path, "--against", file)
@@ -134,7 +134,7 @@ def test_the_module_holds_what_the_checkpoint_holds(kind, made):
     ("meta mha", 2, None), ("meta mha", 4, None), ("meta gqa", 2, None), ("meta gqa", 4, None), ("meta mqa", 4, None),
     ("meta tied", 2, None), ("meta head_dim", 4, None),
 ])
-def test_many_files_are_one(kind, files, extension, newest, made, tokens, tmp_path):
+def test_several_files_give_the_model_of_one_file(kind, files, extension, newest, made, tokens, tmp_path):
     newest.ask("make", kind=kind, dtype="float32", folder=str(tmp_path), files=files, extension=extension)
     several = converted(tmp_path, tmp_path)
     logits = []
@@ -144,7 +144,7 @@ def test_many_files_are_one(kind, files, extension, newest, made, tokens, tmp_pa
     assert all((logits[0][key] == logits[1][key]).all() for key in logits[0])
 
 
-# --- what forward refuses -------------------------------------------------------------------------------------------
+# --- inputs that forward refuses -------------------------------------------------------------------------------------------
 
 TOKENS = ([1, 2], "int64", 1)
 PAST = ([2, 1, 3, 2, 16], "float32", 0.5)
@@ -169,20 +169,20 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_forward_refuses_in_a_sentence(words, torch, made):
+def test_forward_refuses_with_an_explanation(words, torch, made):
     assert words in (torch.ask("refusal", archive=str(made("meta gqa").archive), inputs=REFUSED[words]) or "no exception")
 
 
-def test_forward_takes_other_integers(torch, made):
+def test_forward_accepts_other_integer_dtypes(torch, made):
     assert torch.ask("refusal", archive=str(made("meta gqa").archive), inputs={"tokens": ([2], "int32", 5)}) is None
 
 
-# --- what becomes a model -------------------------------------------------------------------------------------------
+# --- which checkpoints become models -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def checkpoint(newest, tmp_path):
-    """`checkpoint(kind, document…)` writes one into the test's folder, with changes to its document; answers its path."""
+    """`checkpoint(kind, document…)` writes one into the test's folder, with changes to its document, and returns its path."""
 
     def write(kind, changes=None, gone=False):
         path = tmp_path / newest.ask("make", kind=kind, dtype="float32", folder=str(tmp_path))
@@ -196,7 +196,7 @@ def checkpoint(newest, tmp_path):
     return write
 
 
-def said(path, *arguments):
+def summary(path, *arguments):
     return without_colour(succeed(path, *arguments).stderr)
 
 
@@ -204,21 +204,21 @@ def error(*arguments, **settings):
     return without_colour(refuse(*arguments, **settings).stderr)
 
 
-def test_auto_says_why_not(checkpoint, tmp_path):
-    assert 'module    weights (no forward for model_type "gemma2"): returns' in said(checkpoint("llama gqa", {"model_type": "gemma2"}))
-    assert "module    weights (no params.json or config.json next to it): returns" in said(checkpoint("llama gqa", gone=True))
+def test_auto_explains_why_only_weights_were_made(checkpoint, tmp_path):
+    assert 'module    weights (no forward for model_type "gemma2"): returns' in summary(checkpoint("llama gqa", {"model_type": "gemma2"}))
+    assert "module    weights (no params.json or config.json next to it): returns" in summary(checkpoint("llama gqa", gone=True))
     path = checkpoint("meta gqa", gone=True)
-    text = said(path)
+    text = summary(path)
     assert "module    weights (no params.json or config.json next to it): returns" in text
     assert "note: the tensors have the names of a LLaMA; `--arch llama` says what else it needs to run" in text
-    assert "module    weights: returns" in said(path, "--arch", "weights")
+    assert "module    weights: returns" in summary(path, "--arch", "weights")
     (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "meta-llama/Llama-2-7b-hf"}))
-    assert "weights (an adapter, which runs only after it is merged into meta-llama/Llama-2-7b-hf)" in said(path)
+    assert "weights (an adapter, which runs only after it is merged into meta-llama/Llama-2-7b-hf)" in summary(path)
 
 
 @pytest.mark.parametrize("kind", ["meta gqa", "llama gqa"])
-def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tmp_path):
-    """No number is guessed: pasted as it is, the command does nothing."""
+def test_missing_facts_are_named_with_a_command_to_complete(kind, checkpoint, tmp_path):
+    """No number is guessed, so the command does nothing until a person fills it in."""
     text = error(checkpoint(kind, gone=True), "--arch", "llama")
     document, keys = ("params.json", "`n_heads`, `rope_theta` and `norm_eps`") if kind in models.META else (
         "config.json", "`num_attention_heads`, `rope_theta` and `rms_norm_eps`")
@@ -228,7 +228,7 @@ def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tm
     assert "` (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5); --arch weights" in text
     error(*command, status=(2,))
     numbers = {"N": "4", "BASE": "10000", "EPS": "1e-5"}
-    assert "module    llama: tokens" in said(*(numbers.get(word, word) for word in command))
+    assert "module    llama: tokens" in summary(*(numbers.get(word, word) for word in command))
     partly = error(command[0], "--arch", "llama", "--n-heads", "4", "--rope-factor", "8", "--norm-eps", "0.0001")
     assert "--n-heads 4 --rope-theta BASE --rope-factor 8 --norm-eps 0.0001`" in partly
     wrong = error(command[0], "--arch", "llama", "--n-heads", "5", "--rope-theta", "10000", "--norm-eps", "1e-5")
@@ -240,7 +240,7 @@ def test_what_is_missing_is_named_with_a_command_to_fill_in(kind, checkpoint, tm
     ("meta rope x32", "--rope-factor", "8", "params.json", "32"), ("llama gqa", "--n-heads", "2", "config.json", "4"),
     ("llama rope x8", "--rope-theta", "123", "config.json", "500000"), ("llama rope x8", "--rope-factor", "32", "config.json", "8"),
 ])
-def test_a_person_cannot_say_something_else_than_the_document(kind, flag, value, file, there, checkpoint, made, tmp_path):
+def test_a_flag_that_contradicts_the_document_is_refused(kind, flag, value, file, there, checkpoint, made, tmp_path):
     path = checkpoint(kind)
     name = flag.removeprefix("--").replace("-", "_")
     assert f"{name} is given as {value}, but {file} says {there}; leave out {flag}" in error(path, flag, value)
@@ -248,15 +248,15 @@ def test_a_person_cannot_say_something_else_than_the_document(kind, flag, value,
     assert converted(tmp_path, path, flag, there).archive.read_bytes() == made(kind).archive.read_bytes()
 
 
-def test_a_person_may_say_what_the_document_says(checkpoint, newest, made, tokens, tmp_path):
-    """All that the document said on the command line: the same module."""
+def test_flags_that_repeat_the_document_are_accepted(checkpoint, newest, made, tokens, tmp_path):
+    """With everything from the document on the command line, the module is the same."""
     path = checkpoint("meta rope x8", gone=True)
     flags = "--n-heads 4 --rope-theta 500000 --rope-factor 8 --norm-eps 1e-5".split()
     archive = converted(tmp_path, path, *flags).archive
     assert archive.read_bytes() == made("meta rope x8").archive.read_bytes()
 
 
-LIES = {
+MISFITS = {
     "quantized": ({"quantization_config": {"bits": 4}}, "`quantization_config` changes the result"),
     "other activation": ({"hidden_act": "gelu"}, '`hidden_act` is "gelu", expected "silu"'),
     "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, '`rope_scaling.type` is "linear"'),
@@ -275,13 +275,13 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_config_json_that_does_not_fit_is_refused(lie, checkpoint, tmp_path):
-    changes, words = LIES[lie]
+@pytest.mark.parametrize("kind", MISFITS)
+def test_a_config_json_that_does_not_fit_is_refused(kind, checkpoint, tmp_path):
+    changes, words = MISFITS[kind]
     text = error(checkpoint("llama gqa", changes))
     assert words in text and "--arch weights" in text
     assert not list(tmp_path.glob("*.carton"))
-    assert "module    weights: returns" in said(tmp_path, "--arch", "weights")
+    assert "module    weights: returns" in summary(tmp_path, "--arch", "weights")
 
 
 @pytest.mark.parametrize("changes", [
@@ -290,7 +290,7 @@ def test_a_config_json_that_does_not_fit_is_refused(lie, checkpoint, tmp_path):
     {"model_type": "gone", "architectures": ["LlamaForCausalLM"]}, {"hidden_size": "gone", "num_key_value_heads": "gone"},
     {"head_dim": None}, {"head_dim": 16}, {"hidden_act": "silu"}, {"sliding_window": 4},
 ], ids=str)
-def test_a_config_json_may_say_the_same_in_other_words(changes, checkpoint, made, tmp_path):
+def test_equivalent_spellings_in_config_json_give_the_same_model(changes, checkpoint, made, tmp_path):
     ours = converted(tmp_path, checkpoint("llama gqa", changes))
     assert ours.archive.read_bytes() == made("llama gqa").archive.read_bytes()
 
@@ -301,7 +301,7 @@ def test_keys_of_other_models_are_refused(key, checkpoint):
     assert f"params.json: `{key}` changes the result" in text and "--arch weights" in text
 
 
-def test_an_architecture_that_does_not_fit(checkpoint):
+def test_an_architecture_that_does_not_fit_is_refused(checkpoint):
     path = checkpoint("llama gqa")
     where = path.with_name("config.json")
     assert f'error: {where}: `model_type` is "llama", expected "mistral"' in error(path, "--arch", "mistral")
@@ -309,7 +309,7 @@ def test_an_architecture_that_does_not_fit(checkpoint):
     assert "there is no config.json" in error(checkpoint("llama gqa", gone=True), "--arch", "qwen2")
 
 
-def test_tensors_beside_the_models(newest, checkpoint, tmp_path):
+def test_extra_tensors_are_refused_or_kept(newest, checkpoint, tmp_path):
     checkpoint("llama gqa", {"num_hidden_layers": 1})
     path = checkpoint("meta gqa", {"n_layers": 2})
     edit = ("import sys, torch; path = sys.argv[1]; state = torch.load(path); "
@@ -330,7 +330,7 @@ def test_tensors_beside_the_models(newest, checkpoint, tmp_path):
 
 @pytest.mark.parametrize("kind", ["meta gqa", "mistral"])
 def test_eighty_layers(kind, torch, newest, tmp_path, table):
-    """Printed, not judged."""
+    """The times are printed and not checked."""
     file = newest.ask("make", kind=kind, dtype="float32", folder=str(tmp_path), layers=80)
     ours = converted(tmp_path, tmp_path / file)
     answer = torch.ask("speed", archive=str(ours.archive))

@@ -1,4 +1,4 @@
-"""--torch newest: dtypes that the newest torch loads and Carton's 2.0.1 does not."""
+"""--torch newest: dtypes that the newest torch loads and Carton's torch 2.0.1 does not."""
 
 import tomllib
 
@@ -19,14 +19,14 @@ def made(tmp_path_factory, newest):
     return folder
 
 
-def test_the_newest_torch_loads_every_bit(made, newest):
+def test_the_newest_torch_loads_the_same_bits(made, newest):
     wanted = newest.ask("describe_checkpoint", path=str(made / "small.pth"))["tensors"]
     found = newest.ask("describe_archive", path=str(made / "model.pt"))["tensors"]
     assert {t["dtype"] for t in found} >= set(TOO_NEW)
     assert [{f: t[f] for f in FACTS} for t in found] == [{f: t[f] for f in FACTS} for t in wanted]
 
 
-def test_forward_gives_types_that_carton_has(made, newest):
+def test_forward_returns_dtypes_that_carton_has(made, newest):
     assert newest.ask("compare_outputs", archive=str(made / "model.pt"), checkpoint=str(made / "small.pth")) == []
     config = tomllib.loads(Carton(made / "small.carton").read("carton.toml").decode())
     assert config["runner"]["required_framework_version"] == ">=2.15"
@@ -34,16 +34,16 @@ def test_forward_gives_types_that_carton_has(made, newest):
     assert {dtypes[name] for name in TOO_NEW} == {"uint16", "uint32", "uint64", "float32", "uint8"}
 
 
-def test_carton_s_own_torch_gets_a_refusal_that_helps(made, old):
+def test_without_the_flag_the_error_suggests_it(made, old):
     outcome = refuse(made / "small.pth", "-o", made / "refused.carton")
     assert "tensor `uint16`: PyTorch 2.0, which Carton runs, cannot load uint16; --torch newest" in outcome.stderr
     assert not (made / "refused.carton").exists()
-    # It is no needless care: 2.0.1 knows none of their storages.
+    # The refusal is necessary: torch 2.0.1 does not have storages of these dtypes.
     with pytest.raises(Exception, match="UInt16Storage|unknown torch global|Unpickler"):
         old.ask("describe_archive", path=str(made / "model.pt"))
 
 
-def test_leaving_them_out_needs_no_newest(made, old):
+def test_excluding_them_makes_the_flag_unnecessary(made, old):
     excluded = [word for name in [*TOO_NEW, "part"] for word in ("--exclude", name)]
     succeed(made / "small.pth", *excluded, "-o", made / "rest.carton")
     (made / "rest.pt").write_bytes(Carton(made / "rest.carton").read("model/model.pt"))

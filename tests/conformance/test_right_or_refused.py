@@ -1,7 +1,7 @@
-"""Unusual checkpoints: each is converted exactly, or refused for the reason that is listed here.
+"""Unusual checkpoints: each is converted exactly, or refused for the reason listed here.
 
-What must never happen is a carton that lacks a tensor or holds other values. A refusal that is not listed is a failure, so
-that a kind which is read today cannot become one which is refused.
+A carton must never lack a tensor or hold other values. A refusal that is not listed is a failure, so a change cannot turn a kind
+that is read into one that is refused.
 """
 
 import re
@@ -10,11 +10,11 @@ import pytest
 from checkpoints import LLAMA_PARAMS, ODD
 from program import torch2carton
 
-# kind → what the error names; every other kind must be converted.
+# kind → a pattern of the error; every other kind must be converted.
 REFUSED = {
-    "same_name_twice": r"`1`.*\[1\] and \['1'\]",  # two tensors of one name: the error gives both paths
-    "newer_dtypes": r"`uint16`.*--torch newest",  # PyTorch 2.0, which Carton runs, cannot load them
-    "llama_with_extra": r"`layers\.0\.attention\.wq\.lora_a`.*--keep-extra",  # the model has no use for the tensor
+    "same_name_twice": r"`1`.*\[1\] and \['1'\]",  # two tensors have the same name: the error gives both paths
+    "newer_dtypes": r"`uint16`.*--torch newest",  # Carton's PyTorch 2.0 cannot load them
+    "llama_with_extra": r"`layers\.0\.attention\.wq\.lora_a`.*--keep-extra",  # the model does not use the tensor
     "llama_without_norm": r"`layers\.1\.ffn_norm\.weight`.*--arch weights",  # the model cannot run without the tensor
 }
 
@@ -24,17 +24,17 @@ def test_each_kind_that_may_be_refused_exists():
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_nothing_is_dropped_or_changed(kind, case, newest):
+def test_each_kind_is_converted_exactly_or_refused_as_listed(kind, case, newest):
     params = LLAMA_PARAMS if kind.startswith("llama") else None
     try:
         made = case(kind, params=params)
     except AssertionError as refused:
         assert "exit status 1" in str(refused) and "panicked" not in str(refused), refused
-        assert kind in REFUSED, f"{kind} was read before, and is refused now: {refused}"
+        assert kind in REFUSED, f"{kind} should be read, but is refused: {refused}"
         reason = str(refused).split("--- stderr")[1].strip()
-        assert re.search(REFUSED[kind], reason, re.S), f"refused for another reason than {REFUSED[kind]}: {reason}"
+        assert re.search(REFUSED[kind], reason, re.S), f"refused, but not for {REFUSED[kind]}: {reason}"
         return
-    assert kind not in REFUSED, f"{kind} is read now: take it off the list of what may be refused"
+    assert kind not in REFUSED, f"{kind} is read: remove it from REFUSED"
     wanted = sorted((t["name"], t["shape"], t["sha256"]) for t in newest.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"])
     got = newest.ask("describe_archive", path=str(made.archive))["tensors"]
     assert sorted((t["name"], t["shape"], t["sha256"]) for t in got) == wanted
@@ -42,7 +42,7 @@ def test_nothing_is_dropped_or_changed(kind, case, newest):
         assert newest.ask("compare_outputs", archive=str(made.archive), checkpoint=str(made.checkpoint)) == []
 
 
-def test_the_tensors_of_a_whole_module_are_there(tmp_path, newest):
+def test_inspect_lists_the_tensors_of_a_whole_module(tmp_path, newest):
     newest.ask("make_module", path=str(tmp_path / "module.pt"))
     outcome = torch2carton("inspect", tmp_path / "module.pt")
     assert outcome.status == 0, outcome

@@ -1,4 +1,4 @@
-"""The real torchscript runner, where one is installed: the carton is loaded and run through the Carton client itself."""
+"""The real torchscript runner, if one is installed: the Carton client loads and runs the carton."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from checkpoints import LLAMA_PARAMS, VOCAB
 
 
 def runner_missing():
-    """Why there is no torchscript runner to use, or None."""
+    """Why no torchscript runner can be used, or None."""
     folder = os.environ.get("CARTON_RUNNER_DIR")
     if not folder:
         return "CARTON_RUNNER_DIR is not set"

@@ -1,4 +1,4 @@
-"""A scan that says `clean` is right: Python loads the file and calls nothing."""
+"""If a scan reports `clean`, Python loads the file and calls nothing."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def python():
 
 
 def damaged(random, data):
-    """The bytes with a few of them changed, taken away, put in, doubled, or exchanged for those of another file."""
+    """The bytes with some of them changed, removed, inserted, repeated, or replaced by bytes of another file."""
     for _ in range(random.choice([1, 1, 2, 4, 16])):
         at, kind = random.randrange(len(data) + 1), random.randrange(5)
         if kind == 0 and at < len(data):
@@ -41,8 +41,8 @@ def damaged(random, data):
     return data
 
 
-def test_the_column_runs_of_the_document():
-    """docs/scan.md has a row for each file of malicious/, and says of each whether Python runs something when it loads it."""
+def test_the_column_runs_of_the_document_is_right():
+    """docs/scan.md has a row for each file of malicious/, which shows whether Python runs something when it loads the file."""
     files = [f for f in sorted((GOLDEN / "malicious").iterdir()) if f.suffix != ".md"]
     found = {file.name: runs.runs(answer) for file, answer in runs.judged(files, os.environ["T2C_NEWEST"]).items()}
     text = (GOLDEN.parent.parent / "docs/scan.md").read_text()
@@ -50,14 +50,14 @@ def test_the_column_runs_of_the_document():
 
 
 def test_ordinary_files_run_nothing():
-    """Else the audit hook would take what loading itself does for a payload."""
+    """Otherwise the audit hook would mistake what loading itself does for a payload."""
     files = [f for f in sorted((GOLDEN / "checkpoints").iterdir()) if f.is_file()]
     answers = runs.judged(files, os.environ["T2C_NEWEST"])
     assert {file.name: answer["what"] for file, answer in answers.items() if answer["outcome"] in ("stopped", "crashed")} == {}
 
 
 def test_the_stand_ins_are_reached(python):
-    """Else the other checks would prove nothing."""
+    """Otherwise the other checks would prove nothing."""
     reached = [f.name for f in sorted((GOLDEN / "malicious").glob("*.p*")) if python.ask("calls", path=str(f))]
     assert len(reached) > 25, reached
 
@@ -69,5 +69,5 @@ def test_clean_files_call_nothing(seed, tmp_path, python):
         (tmp_path / f"{number}.pth").write_bytes(damaged(chosen, bytearray(chosen.choice(FILES).read_bytes())))
     objects = [json.loads(line) for line in torch2carton("scan", "--json", tmp_path).stdout.splitlines()]
     clean = [o["file"] for o in objects if o["verdict"] == "clean"]
-    assert len(objects) > 900 and clean, "nothing is left to be tried"
+    assert len(objects) > 900 and clean, "no clean file is left to load"
     assert [file for file in clean if python.ask("calls", path=file)] == []

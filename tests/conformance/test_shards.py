@@ -1,4 +1,4 @@
-"""Many files as one: shards that real torch split are the checkpoint again, bit by bit, or an error names the shard."""
+"""Several files as one checkpoint: shards that real torch split merge into the checkpoint bit for bit, or an error names the shard."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def splitter():
 
 @pytest.fixture
 def shards(splitter, tmp_path):
-    """`shards(count)`: a folder with so many of Meta's shards, params.json, and the unsplit file in `whole/`."""
+    """`shards(count)`: a folder with `count` of Meta's shards, params.json, and the unsplit file in `whole/`."""
 
     def make(count, kind="llama_bfloat16", embeddings=1, params=None):
         (tmp_path / "whole").mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def words(*arguments, **settings):
 @pytest.mark.parametrize("embeddings", [1, 0], ids=["llama2", "llama3"])
 @pytest.mark.parametrize("kind", ["llama_bfloat16", "llama_float32", "llama_gqa"])
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_metas_shards_are_the_checkpoint(count, kind, embeddings, shards):
+def test_metas_shards_merge_into_the_checkpoint(count, kind, embeddings, shards):
     folder = shards(count, kind, embeddings)
     whole = folder / "whole/consolidated.pth"
     assert tensors(folder) == tensors(whole)
@@ -65,14 +65,14 @@ def test_metas_shards_are_the_checkpoint(count, kind, embeddings, shards):
     assert merged.read_bytes() == (folder / "whole/consolidated.carton").read_bytes()
 
 
-def test_shards_by_name_are_the_folder(shards):
+def test_shards_by_name_give_the_same_carton_as_the_folder(shards):
     folder = shards(2)
     succeed("consolidated.01.pth", "consolidated.00.pth", "-o", "by_name.carton", cwd=folder)
     succeed(".", cwd=folder)
     assert (folder / "by_name.carton").read_bytes() == (folder / "consolidated.carton").read_bytes()
 
 
-def test_without_params_the_shapes_suffice(shards):
+def test_shards_merge_without_params_json(shards):
     folder = shards(2)
     (folder / "params.json").unlink()
     assert tensors(folder) == tensors(folder / "whole/consolidated.pth")
@@ -86,7 +86,7 @@ def test_a_missing_shard_is_named(gone, named, shards):
     assert not list(folder.glob("*.carton"))
 
 
-def test_a_shard_too_many_is_named(shards):
+def test_an_extra_shard_is_named(shards):
     folder = shards(2)
     shutil.copy(folder / "consolidated.01.pth", folder / "consolidated.02.pth")
     assert "consolidated.02.pth is one shard too many" in words(folder)
@@ -107,19 +107,19 @@ def test_a_shard_that_disagrees_is_named(change, named, shards, splitter):
     assert not list(folder.glob("*.carton"))
 
 
-def test_what_is_no_llama_is_not_guessed(saved, tmp_path):
+def test_shards_of_an_unknown_model_are_refused(saved, tmp_path):
     for number in range(2):
         saved("module_state", f"consolidated.0{number}.pth")
     assert "nothing says how it was split over 2 shards" in words(tmp_path)
 
 
-# --- sets that hold each tensor whole -------------------------------------------------------------------------------
+# --- sets whose files hold whole tensors -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("index", [True, False], ids=["index", "no_index"])
 @pytest.mark.parametrize("safe", [False, True], ids=["bin", "safetensors"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_hugging_faces_sets_are_the_checkpoint(count, safe, index, splitter, tmp_path):
+def test_hugging_faces_sets_merge_into_the_checkpoint(count, safe, index, splitter, tmp_path):
     stem, extension = ("model", "safetensors") if safe else ("pytorch_model", "bin")
     whole = tmp_path / f"whole.{extension}"
     folder = tmp_path / "set"
@@ -169,24 +169,24 @@ def test_a_gap_in_a_set_is_named(gone, splitter, tmp_path):
     assert f"pytorch_model-0000{gone}-of-00003.bin is missing" in words(tmp_path)
 
 
-# --- what a folder means --------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------------
 
 
-def test_the_only_checkpoint(saved, tmp_path):
+def test_the_only_checkpoint_of_a_folder_is_used(saved, tmp_path):
     saved(name="epoch_3.ckpt")
     for name in ("optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state_0.pth", "training_args.bin", "mp_rank_00_model_states.pt"):
-        (tmp_path / name).write_bytes(b"none of ours")
+        (tmp_path / name).write_bytes(b"not a checkpoint")
     succeed(tmp_path)
     assert (tmp_path / "epoch_3.carton").is_file()
 
 
-def test_a_tie_has_a_command_for_each(saved, tmp_path):
+def test_two_candidates_are_listed_with_a_command_for_each(saved, tmp_path):
     saved(name="a.pth"), saved(name="b c.pt")
     text = words(".", cwd=tmp_path)
     assert "`torch2carton ./a.pth`" in text and "`torch2carton './b c.pt'`" in text
 
 
-def test_safetensors_win_over_bin_with_a_note(splitter, saved, tmp_path):
+def test_safetensors_are_preferred_to_bin_with_a_note(splitter, saved, tmp_path):
     splitter.ask("hugging_face", kind="llama_float32", folder=str(tmp_path), count=2, safe=True)
     saved(name="pytorch_model.bin")
     text = without_colour(succeed(tmp_path).stderr)
@@ -194,24 +194,24 @@ def test_safetensors_win_over_bin_with_a_note(splitter, saved, tmp_path):
     assert (tmp_path / "model.carton").is_file()
 
 
-def test_original_is_named(saved, tmp_path):
+def test_the_folder_original_is_suggested(saved, tmp_path):
     saved(name="original/consolidated.00.pth")
     (tmp_path / "config.json").write_text("{}")
     assert f"`torch2carton {tmp_path}/original`" in words(tmp_path)
 
 
-def test_nothing_is_said_to_be_nothing(tmp_path):
+def test_an_empty_folder_is_refused(tmp_path):
     assert "holds no checkpoint" in words(tmp_path)
 
 
-def test_other_programs_folders_are_answered(tmp_path):
+def test_folders_of_other_programs_get_advice(tmp_path):
     (tmp_path / ".metadata").write_bytes(b"")
     assert "torch.distributed.checkpoint.format_utils dcp_to_torch" in words(tmp_path)
     (tmp_path / ".metadata").rename(tmp_path / "zero_to_fp32.py")
     assert "zero_to_fp32.py" in words(tmp_path)
 
 
-def test_paths_that_are_no_set(saved, tmp_path):
+def test_separate_checkpoints_are_not_merged(saved, tmp_path):
     saved(name="a.pth"), saved(name="b.pth")
     text = words("a.pth", "b.pth", cwd=tmp_path, status=(2,))
     assert ("a.pth and b.pth are not shards of one checkpoint; convert each: "
@@ -223,7 +223,7 @@ def test_paths_that_are_no_set(saved, tmp_path):
     assert [first["file"], second["file"]] == ["a.pth", "b.pth"] and first["tensors"] == second["tensors"]
 
 
-def test_the_word_to_a_lone_shard_works(shards):
+def test_the_command_that_is_suggested_for_a_lone_shard_works(shards):
     folder = shards(2)
     text = words("consolidated.00.pth", cwd=folder)
     assert "consolidated.00.pth is shard 1 of 2: run `torch2carton .`, or --single for this file alone" in text
@@ -234,7 +234,7 @@ def test_the_word_to_a_lone_shard_works(shards):
 
 
 def sparse_shard(path, whole, count):
-    """A shard of gigabytes that takes no disk: the tool's LLaMA, with a shard's shapes."""
+    """A shard of gigabytes that takes no disk space: the tool's LLaMA with the shapes of a shard."""
     tool = types.ModuleType("make_sparse_pth")
     exec(SPARSE.read_text().replace('if __name__==', 'if "" =='), vars(tool))
     layout = tool.llama
@@ -254,9 +254,9 @@ def sparse_shard(path, whole, count):
 
 @needs_sparse
 @pytest.mark.parametrize("what", ["convert", "inspect --json --sha256"])
-def test_merging_takes_constant_memory(what, tmp_path, table):
+def test_merging_uses_constant_memory(what, tmp_path, table):
     if shutil.disk_usage(tmp_path).free < 8e9:
-        pytest.skip(f"it needs 8 GB in {tmp_path}")
+        pytest.skip(f"needs 8 GB in {tmp_path}")
     for number in range(2):
         sparse_shard(tmp_path / f"consolidated.0{number}.pth", "--size 3G --dim 4096 --ff 11008 --vocab 32000", 2)
     outcome = measured(*([] if what == "convert" else what.split()), tmp_path)

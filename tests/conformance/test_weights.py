@@ -1,4 +1,4 @@
-"""The weights module: state_dict() equals the converted tensors bit for bit, and forward hands them out."""
+"""The weights module: state_dict() equals the converted tensors bit for bit, and forward returns them."""
 
 import pytest
 from checkpoints import RESERVED, WEIGHTS, names
@@ -18,24 +18,24 @@ def test_state_dict_is_equal_bit_for_bit(kind, case, saver, torch):
     wanted = {t["name"]: t for t in saver.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"]}
     answer = torch.ask("describe_archive", path=str(made.archive))
     got = {t["name"]: t for t in answer["tensors"]}
-    assert sorted(got) == sorted(wanted), "other names"
+    assert sorted(got) == sorted(wanted), "the names differ"
     for name in wanted:
         assert {f: got[name][f] for f in FACTS} == {f: wanted[name][f] for f in FACTS}, name
-    assert groups(got) == groups(wanted), "other tensors share memory"
-    assert answer["tensors"] == answer["from_path"], "loading from a path gives something else than loading from memory"
+    assert groups(got) == groups(wanted), "different tensors share memory"
+    assert answer["tensors"] == answer["from_path"], "loading from a path and from memory gives different results"
     assert answer["requires_grad"] == []
 
 
 def groups(tensors):
-    """Which names share a storage, whatever the storages are numbered."""
+    """The names that share a storage, however the storages are numbered."""
     by_storage = {}
     for name, tensor in tensors.items():
         by_storage.setdefault(tensor["storage"], set()).add(name)
     return sorted(map(sorted, by_storage.values()))
 
 
-def as_a_module_orders(names):
-    """Own tensors first, then submodules by first appearance, and so on inside."""
+def module_order(names):
+    """A module's own tensors first, then its submodules in order of first appearance; the same within each submodule."""
     own, submodules = [], {}
     for name in names:
         head, dot, rest = name.partition(".")
@@ -43,29 +43,29 @@ def as_a_module_orders(names):
             submodules.setdefault(head, []).append(rest)
         else:
             own.append(name)
-    return own + [f"{head}.{rest}" for head, inner in submodules.items() for rest in as_a_module_orders(inner)]
+    return own + [f"{head}.{rest}" for head, inner in submodules.items() for rest in module_order(inner)]
 
 
 @pytest.mark.parametrize("kind", ["grouped", "module_state", "many", "harmless_names", "training_run"])
-def test_order_is_a_modules(kind, case, newest, torch):
+def test_state_dict_has_the_order_of_a_module(kind, case, newest, torch):
     made = case(kind)
     file_order = [t["name"] for t in newest.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"]]
     state = [t["name"] for t in torch.ask("describe_archive", path=str(made.archive))["tensors"]]
-    assert state == as_a_module_orders(file_order)
+    assert state == module_order(file_order)
 
 
 @pytest.mark.parametrize("kind", ["prefixes", "names"])
-def test_a_name_that_no_tree_can_hold_makes_the_archive_flat_with_a_note(kind, case, newest, torch):
+def test_names_that_do_not_form_a_tree_make_the_archive_flat_with_a_note(kind, case, newest, torch):
     made = case(kind)
     file_order = [t["name"] for t in newest.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"]]
     state = [t["name"] for t in torch.ask("describe_archive", path=str(made.archive))["tensors"]]
     assert state == file_order, "a flat archive keeps the file's order"
-    assert "flat" in made.outcome.stderr, f"no note: {made.outcome}"
+    assert "note: all tensors are in one module" in made.outcome.stderr, f"no note: {made.outcome}"
 
 
 @pytest.mark.parametrize("name", RESERVED)
-def test_a_reserved_name_is_exact_or_refused(name, case, newest, torch):
-    """A flat archive can't hold every name; what it can't hold is refused by name, never renamed."""
+def test_a_reserved_name_is_kept_or_refused(name, case, newest, torch):
+    """A flat archive can't hold every name. A name that it can't hold is refused, never changed."""
     try:
         made = case(f"reserved {name}", name="weights.pth")
     except AssertionError as refused:
@@ -77,7 +77,7 @@ def test_a_reserved_name_is_exact_or_refused(name, case, newest, torch):
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
-def test_forward_of_nothing_returns_every_tensor_exported(kind, case, torch):
+def test_forward_of_an_empty_dict_returns_every_tensor_exported(kind, case, torch):
     made = case(kind)
     assert torch.ask("compare_outputs", archive=str(made.archive), checkpoint=str(made.checkpoint)) == []
 
@@ -90,7 +90,7 @@ def test_forward_of_nothing_returns_every_tensor_exported(kind, case, torch):
     ("prefixes", ["a", "a.b"]),
     ("training_run", ["optimizer.state.0.step"]),
 ])
-def test_forward_returns_what_the_keys_name(kind, select, case, torch):
+def test_forward_returns_the_tensors_that_the_keys_name(kind, select, case, torch):
     made = case(kind)
     assert torch.ask("compare_outputs", archive=str(made.archive), checkpoint=str(made.checkpoint), select=select) == []
 

@@ -1,4 +1,4 @@
-"""The near end of a worker: starts the process, asks it one thing at a time, and starts it anew when it died."""
+"""The client of a worker: starts the process, sends one request at a time, and restarts the process if it ends."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ WORKERS = Path(__file__).resolve().parent / "workers"
 
 
 class WorkerError(AssertionError):
-    """What the worker was asked to do raised an exception, or ended its process; the text is its traceback."""
+    """The request raised an exception in the worker or ended its process; the text is the traceback."""
 
 
 class Worker:

@@ -1,4 +1,4 @@
-//! What the subcommands for cartons refuse, and in which words.
+//! What the subcommands for cartons refuse, with the error texts.
 
 #![expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use zip_layout::{Content, Entry, Method, Packed, ZipWriter};
 use crate::carton_tools::{model, ok, run, scratch, write};
 use crate::program::folder;
 
-/// The transcript of a command that must fail, behind a line that says what it is about.
+/// Appends the transcript of a command that must fail, after a line with `what` it tests.
 fn refused(texts: &mut String, root: &Path, what: &str, args: &[&str]) {
     let (status, text) = run(root, args);
     assert!(matches!(status, Some(1 | 2)), "{what}: {text}");
@@ -29,14 +29,16 @@ impl Sink for Bytes {
     }
 }
 
-/// A zip file of these entries, whatever they say.
+/// A zip file of these entries, valid or not.
 fn zip(entries: &[(&str, Content<'_>)]) -> Vec<u8> {
     let mut sink = Bytes(Vec::new());
     let mut writer = ZipWriter::new(&mut sink);
     for (name, content) in entries {
-        writer.add(&Entry { name, alignment: 1, content: *content }).expect("memory takes it");
+        writer
+            .add(&Entry { name, alignment: 1, content: *content })
+            .expect("writing to memory does not fail");
     }
-    writer.finish().expect("memory takes it");
+    writer.finish().expect("writing to memory does not fail");
     sink.0
 }
 
@@ -46,7 +48,7 @@ fn sha256(bytes: &[u8]) -> String {
 
 const RUNNER: &str = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
 
-/// A carton of these files and the two that each has; MANIFEST tells the truth.
+/// A carton of these files and the two required documents; its MANIFEST is right.
 fn carton(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut all = vec![("model/w", &b"w"[..]), ("tensor_data/index.toml", b"tensor = []\n")];
     if !files.iter().any(|(name, _)| *name == "carton.toml") {
@@ -57,7 +59,7 @@ fn carton(files: &[(&str, &[u8])]) -> Vec<u8> {
     all.sort_by_key(|(name, _)| *name);
     let mut manifest = Manifest::default();
     for (name, bytes) in all.iter().filter(|(name, _)| !["MANIFEST", "LINKS"].contains(name)) {
-        // Of two of one name there is one line.
+        // Two files with the same name have one line.
         let _ = manifest.add(name, Sha256::digest(bytes).into());
     }
     let manifest = manifest.to_string();
@@ -68,7 +70,7 @@ fn carton(files: &[(&str, &[u8])]) -> Vec<u8> {
     zip(&entries)
 }
 
-/// `carton`, with a link among its files.
+/// Like `carton`, with an additional link.
 fn linked(name: &str, target: &str) -> Vec<u8> {
     let hash = sha256(b"w");
     let mut lines = [
@@ -87,7 +89,7 @@ fn linked(name: &str, target: &str) -> Vec<u8> {
     ])
 }
 
-/// `carton`, whose model is compressed to `packed`.
+/// Like `carton`, with a model that is compressed to `packed`.
 fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
     let (toml, index) = (RUNNER.as_bytes(), b"tensor = []\n");
     let blob = mapped::OwnedBlob(packed.to_vec());
@@ -126,7 +128,7 @@ deep = { a = 1 }
 "#;
 
 fn hostile() -> Vec<(&'static str, Vec<u8>)> {
-    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("memory takes it");
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("writing to memory does not fail");
     let two_frames = [zstd(b"wei"), zstd(b"ghts")].concat();
     let behind = [zstd(b"weights"), b"more".to_vec()].concat();
     let mut method = carton(&[]);
@@ -212,7 +214,7 @@ fn hostile_cartons_are_refused_by_every_subcommand() {
         let root = scratch.path();
         write(root.join("x.carton"), bytes);
         refused(&mut texts, root, what, &["verify", "x.carton"]);
-        // What only verify looks for harms nobody.
+        // Faults that only verify looks for do no harm to the other subcommands.
         let harmless = ["bytes in front", "ten mistakes in carton.toml", "a carton.toml that is too large"];
         let is_document =
             harmless.contains(&what) || what.starts_with("a bad index") || what.starts_with("a string");
@@ -237,7 +239,7 @@ fn hostile_cartons_are_refused_by_every_subcommand() {
             let (status, text) = run(root, args);
             assert!(status == Some(1) || is_document || is_text, "{what}: {args:?}: {text}");
         }
-        // Nothing leaves the folder, and nothing of a damaged carton stays in it.
+        // Nothing is written outside the folder, and no part of a damaged carton remains in it.
         let left = |path: &Path| path.read_dir().map_or(0, Iterator::count);
         assert!(is_document || is_text || left(&root.join("d")) == 0, "{what}");
         let names: Vec<_> =
@@ -310,7 +312,7 @@ fn what_pack_refuses() {
             remove(name);
         }
         let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff");
-        // Some filesystems have no such names.
+        // Some filesystems do not allow such names.
         if std::fs::write(misc.join(name), "").is_ok() {
             refused("a name that is no UTF-8", &["pack", "everything"]);
             std::fs::remove_file(misc.join(name)).expect("it was made");
@@ -386,7 +388,7 @@ fn what_unpack_shrink_and_resolve_refuse() {
         refused("a link where a folder goes", &["unpack", "x.carton", "-C", "h", "--force"]);
         assert_eq!(root.join("outside").read_dir().expect("it is there").count(), 0);
         assert_eq!(root.join("h").read_dir().expect("it is there").count(), 1, "the link alone");
-        // A link where a file goes is replaced, not followed.
+        // A link at the path of a file is replaced, not followed.
         write(root.join("outside/secret"), "mine");
         write(root.join("i/misc/other"), "mine");
         std::os::unix::fs::symlink("../../outside/secret", root.join("i/misc/cat.txt"))
@@ -443,32 +445,32 @@ fn a_model_is_compared_with_its_checkpoint() {
     ok(root, &["m", "-o", "all.carton", "-q"]);
     ok(root, &["m", "-o", "x.carton", "--key", "x", "--exclude", "b", "-q"]);
     ok(root, &[a, "-o", "one.carton", "--single", "-q"]);
-    let mut said = |what: &str, args: &[&str]| {
+    let mut compare = |what: &str, args: &[&str]| {
         let (status, text) = run(root, &[&["verify"], args].concat());
         texts.extend(["--- ", what, "\n", &text]);
         status
     };
-    assert_eq!(said("a folder", &["all.carton", "--against", "m"]), Some(0));
-    assert_eq!(said("its files", &["all.carton", "--against", b, "--against", a]), Some(0));
-    assert_eq!(said("one of them", &["all.carton", "--against", a]), Some(1));
-    assert_eq!(said("one of them alone", &["one.carton", "--against", a, "--single"]), Some(0));
+    assert_eq!(compare("a folder", &["all.carton", "--against", "m"]), Some(0));
+    assert_eq!(compare("its files", &["all.carton", "--against", b, "--against", a]), Some(0));
+    assert_eq!(compare("one of them", &["all.carton", "--against", a]), Some(1));
+    assert_eq!(compare("one of them alone", &["one.carton", "--against", a, "--single"]), Some(0));
     assert_eq!(
-        said("what was chosen", &["x.carton", "--against", "m", "--key", "x", "--exclude", "b"]),
+        compare("what was chosen", &["x.carton", "--against", "m", "--key", "x", "--exclude", "b"]),
         Some(0)
     );
-    assert_eq!(said("something else", &["x.carton", "--against", "m", "--key", "x"]), Some(1));
-    assert_eq!(said("everything, but part was chosen", &["one.carton", "--against", "m"]), Some(1));
-    assert_eq!(said("chosen of nothing", &["x.carton", "--key", "x"]), Some(2));
-    assert_eq!(said("no checkpoint", &["x.carton", "--against", "x.carton"]), Some(1));
+    assert_eq!(compare("something else", &["x.carton", "--against", "m", "--key", "x"]), Some(1));
+    assert_eq!(compare("everything, but part was chosen", &["one.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("chosen of nothing", &["x.carton", "--key", "x"]), Some(2));
+    assert_eq!(compare("no checkpoint", &["x.carton", "--against", "x.carton"]), Some(1));
     write(root.join(b), file(&[("x.b", "I8", "[2]", b"57")]));
-    assert_eq!(said("another byte", &["all.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another byte", &["all.carton", "--against", "m"]), Some(1));
     write(root.join(b), file(&[("x.b", "U8", "[2]", b"56")]));
-    assert_eq!(said("another dtype", &["all.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another dtype", &["all.carton", "--against", "m"]), Some(1));
     write(root.join(b), file(&[("x.b", "I8", "[1, 2]", b"56"), ("x.c", "I8", "[1]", b"7")]));
-    assert_eq!(said("another shape, one more", &["all.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another shape, one more", &["all.carton", "--against", "m"]), Some(1));
     model(root);
     ok(root, &["pack", "everything", "-q"]);
-    assert_eq!(said("another runner's model", &["everything.carton", "--against", "m"]), Some(1));
+    assert_eq!(compare("another runner's model", &["everything.carton", "--against", "m"]), Some(1));
     insta::assert_snapshot!(texts);
 }
 
@@ -512,8 +514,8 @@ fn every_conversion_is_bit_equal_to_its_checkpoint() {
     assert!(compared > 15, "{compared}");
 }
 
-/// What a literal of a format string says between its holes, at its longest.
-fn said(literal: &str) -> String {
+/// The longest part of a format string between its placeholders.
+fn longest_part(literal: &str) -> String {
     let (mut parts, mut depth) = (vec![String::new()], 0);
     let mut chars = literal.chars();
     while let Some(c) = chars.next() {
@@ -523,7 +525,7 @@ fn said(literal: &str) -> String {
                 parts.push(String::new());
             }
             '}' => depth -= 1,
-            // A line that goes on with the next.
+            // The line continues on the next one.
             '\\' if chars.as_str().starts_with('\n') => {
                 chars = chars.as_str().trim_start().chars();
             }
@@ -535,7 +537,7 @@ fn said(literal: &str) -> String {
 }
 
 #[test]
-fn every_refusal_has_its_text_here() {
+fn every_error_text_is_in_a_snapshot() {
     let snapshots = folder().join("snapshots").read_dir().expect("they are checked in").flatten();
     let golden: String = snapshots.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -546,8 +548,8 @@ fn every_refusal_has_its_text_here() {
             let Some((_, literal)) = refusal.split(';').next().and_then(|it| it.split_once('"')) else {
                 continue;
             };
-            let said = said(literal.split('"').next().unwrap_or_default());
-            assert!(golden.contains(&said), "{file}.rs: no test has seen `{said}`");
+            let part = longest_part(literal.split('"').next().unwrap_or_default());
+            assert!(golden.contains(&part), "{file}.rs: no snapshot contains `{part}`");
             count += 1;
         }
     }

@@ -1,5 +1,5 @@
-//! Cartons both ways: what is packed can be read, verified, unpacked, shrunk and resolved, and what is
-//! wrong is named.
+//! The subcommands for cartons: a packed carton can be read, verified, unpacked, shrunk and resolved, and
+//! errors name what is wrong.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ pub(crate) fn write(path: PathBuf, bytes: impl AsRef<[u8]>) {
     std::fs::write(path, bytes).expect("a temporary folder");
 }
 
-/// A folder with everything in it.
+/// A folder that uses every feature.
 pub(crate) fn model(root: &Path) -> PathBuf {
     let folder = root.join("everything");
     write(folder.join("carton.toml"), CARTON_TOML);
@@ -68,7 +68,7 @@ pub(crate) fn model(root: &Path) -> PathBuf {
         use std::os::unix::fs::symlink;
         let target = |name: &str| folder.join("model").join(name);
         symlink("model.pt", target("link.pt")).expect("a temporary folder");
-        // From one link to the next, up from a folder, and an absolute one: Carton stores it as a relative one.
+        // A link to a link, a link that leads up from a folder, and an absolute link, which Carton stores as a relative one.
         std::fs::create_dir_all(target("sub")).expect("a temporary folder");
         symlink("../link.pt", target("sub/link.pt")).expect("a temporary folder");
         symlink(target("model.pt"), target("sub/absolute.pt")).expect("a temporary folder");
@@ -101,7 +101,7 @@ pub(crate) fn manifest(carton: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn unpacked_and_packed_again_it_is_the_same_model() {
+fn unpacking_and_packing_keeps_the_manifest_hash() {
     let scratch = scratch();
     let root = scratch.path();
     model(root);
@@ -130,12 +130,12 @@ fn what_is_in_a_carton() {
     let root = scratch.path();
     model(root);
     ok(root, &["pack", "everything", "-o", "x.carton", "--compression", "stored", "-q"]);
-    // Its model is no checkpoint: the rest is told all the same.
+    // Its model is not a checkpoint, but the rest is listed.
     insta::assert_snapshot!(ok(root, &["inspect", "x.carton"]));
 }
 
 #[test]
-fn one_bit_flipped_in_any_entry_is_found_and_the_entry_named() {
+fn a_flipped_bit_is_found_and_its_entry_named() {
     let scratch = scratch();
     let root = scratch.path();
     model(root);
@@ -152,7 +152,7 @@ fn one_bit_flipped_in_any_entry_is_found_and_the_entry_named() {
             .collect();
         assert!(places.len() >= 7);
         for (name, start, len) in places {
-            // The last byte of a deflate stream ends in bits that mean nothing.
+            // The last bits of a deflate stream have no meaning.
             let last = if method == "deflate" { len - 2 } else { len - 1 };
             for at in [start, start + len / 2, start + last] {
                 let mut flipped = whole.clone();
@@ -229,7 +229,7 @@ fn arrays_become_tensors() {
         let len = u16::try_from(header.len()).expect("it is short").to_le_bytes();
         [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
     };
-    // Big-endian, to be turned.
+    // Big-endian, so that the bytes have to be swapped.
     write(root.join("x.npy"), npy(">f4", "(1, 2)", &1.5_f32.to_be_bytes().repeat(2)));
     let text: Vec<u8> = "miau".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
     write(root.join("y.npy"), npy("<U4", "(1,)", &text));

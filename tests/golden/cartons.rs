@@ -1,4 +1,4 @@
-//! What lies in the cartons made of small checkpoints: entries, documents, hashes.
+//! The contents of cartons made from small checkpoints: entries, documents, hashes.
 
 use std::fmt::Write;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::program::{folder, inputs, snapshot_name, torch2carton, transcript};
 
-/// The entries of a zip file, one line each: bytes, where the data start within 64 bytes, method, path.
+/// The entries of a zip file, one line for each: bytes, start of the data modulo 64, method, path.
 fn entries(zip: &mut zip::ZipArchive<std::fs::File>, out: &mut String) {
     for index in 0..zip.len() {
         let entry = zip.by_index(index).expect("its header is right");
@@ -16,7 +16,7 @@ fn entries(zip: &mut zip::ZipArchive<std::fs::File>, out: &mut String) {
     }
 }
 
-/// The bytes of one entry; reading to their end compares the CRC.
+/// The bytes of one entry; reading to the end compares the CRC.
 fn read(zip: &mut zip::ZipArchive<std::fs::File>, name: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     zip.by_name(name).expect("it is there").read_to_end(&mut bytes).expect("its CRC is right");
@@ -47,7 +47,7 @@ fn carton_listings() {
         let scratch = tempfile::tempdir().expect("a temporary folder");
         let target = scratch.path().join("out.carton");
         let input_path = folder().join(&input);
-        // The summary tells times.
+        // The summary contains times.
         let output = torch2carton([input_path.as_os_str(), "-q".as_ref(), "-o".as_ref(), target.as_os_str()]);
         let text = match output.status.code() {
             Some(0) => listing(&target, scratch.path()),

@@ -36,7 +36,7 @@ fn hashes(input: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn big_endian_values_are_the_same() {
+fn values_are_the_same_in_variants_of_one_file() {
     let plain = hashes("checkpoints/plain.pth");
     assert!(!plain.is_empty());
     for same in ["big_endian", "deflated", "crc_zero"] {
@@ -61,7 +61,7 @@ fn values_are_the_same_in_every_container() {
 }
 
 #[test]
-fn addresses_are_answered() {
+fn addresses_are_refused_with_a_command() {
     for subcommand in ["convert", "inspect", "trace"] {
         let output = torch2carton([subcommand, "s3://bucket/model.pth"]);
         assert_eq!(output.status.code(), Some(2));

@@ -1,10 +1,10 @@
-//! `resolve` against a server on loopback: what comes, what breaks off, what lies.
+//! `resolve` with a server on loopback: complete, interrupted and wrong downloads.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::redundant_closure_for_method_calls,
-    reason = "a test fails by panicking; a method is no fn pointer for every lifetime"
+    reason = "a test fails by panicking; a method does not coerce to a fn pointer for every lifetime"
 )]
 
 use std::io::{BufRead, BufReader, Result, Write};
@@ -20,8 +20,8 @@ use zip_layout::Content;
 
 use crate::carton_tools::{manifest, ok, run, scratch, write};
 
-/// One request: where the answer goes, the file that was shrunk away, the request's lines, and how many
-/// came before it.
+/// One request: the stream for the answer, the file that was left out, the lines of the request, and the number of
+/// requests before it.
 struct Request<'s> {
     stream: &'s mut TcpStream,
     file: &'s [u8],
@@ -32,7 +32,7 @@ struct Request<'s> {
 type Answer = fn(Request<'_>) -> Result<()>;
 
 impl Request<'_> {
-    /// The byte from which on it asks.
+    /// The first byte that it requests.
     fn start(&self) -> Option<usize> {
         let range = self.lines.iter().find_map(|line| {
             line.to_ascii_lowercase().strip_prefix("range: bytes=")?.strip_suffix('-').map(str::to_owned)
@@ -44,7 +44,7 @@ impl Request<'_> {
         self.lines[0].split(' ').nth(1).expect("a path")
     }
 
-    /// Promises `len` bytes and sends `bytes`.
+    /// Announces `len` bytes and sends `bytes`.
     fn send(self, status: &str, headers: &str, len: usize, bytes: &[u8]) -> Result<()> {
         let stream = self.stream;
         write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n{headers}\r\n")?;
@@ -64,7 +64,7 @@ impl Request<'_> {
         self.send("302 Found", &format!("Location: {location}\r\n"), 0, b"")
     }
 
-    /// The file from `start` on.
+    /// Sends the file from `start` on.
     fn rest(self, start: usize) -> Result<()> {
         let (file, len) = (self.file, self.file.len());
         let headers = format!("Content-Range: bytes {start}-{}/{len}\r\n", len - 1);
@@ -72,7 +72,7 @@ impl Request<'_> {
     }
 }
 
-/// A server on loopback until the test ends: its address, and how many requests there were.
+/// A server on loopback until the test ends: its address, and the number of requests.
 fn server(file: Vec<u8>, answer: Answer) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("it is bound");
@@ -86,7 +86,7 @@ fn server(file: Vec<u8>, answer: Answer) -> (String, Arc<AtomicUsize>) {
                 let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
                 let lines = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                // Who cuts the connection leaves early.
+                // A client that cuts the connection causes an error here.
                 let _ = answer(Request { stream: &mut stream, file: &file, lines, number });
             });
         }
@@ -94,14 +94,14 @@ fn server(file: Vec<u8>, answer: Answer) -> (String, Arc<AtomicUsize>) {
     (format!("http://{address}"), count)
 }
 
-/// The file that is left out: compressible, and longer than what sockets hold.
+/// The file that is left out: compressible, and longer than a socket's buffer.
 fn left_out() -> Vec<u8> {
     (0..200_000_u32).flat_map(u32::to_le_bytes).collect()
 }
 
 const SHA256: &str = "2fadeb03b6d797daf4d2a3fdfdbe5662d50eaa343fc153b249894a336bf0ebba";
 
-/// A carton that leaves out its model; LINKS has these URLs for it.
+/// Writes a carton without its model, whose LINKS has these URLs for it.
 fn carton(root: &Path, urls: &[String]) {
     let toml = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
     let sha256 = sha256_from_hex(SHA256).expect("64 digits");
@@ -119,7 +119,7 @@ fn carton(root: &Path, urls: &[String]) {
         .expect("they make a carton");
 }
 
-/// What `resolve` with `args` does with a carton that has these URLs. Where it fails, nothing is written.
+/// The result of `resolve` with `args` on a carton with these URLs. If it fails, it must not write anything.
 fn resolve(root: &Path, urls: &[String], args: &[&str]) -> (Option<i32>, String) {
     carton(root, urls);
     let _ = std::fs::remove_file(root.join("r.carton"));
@@ -149,12 +149,12 @@ fn resolved(answer: Answer, args: &[&str]) -> (Option<i32>, String) {
 const DONE: (Option<i32>, String) = (Some(0), String::new());
 
 #[test]
-fn a_whole_file_comes() {
+fn a_file_is_downloaded() {
     assert_eq!(resolved(|request| request.file(), &[]), DONE);
 }
 
 #[test]
-fn a_file_is_whole_when_its_hash_is_right() {
+fn a_file_with_the_right_hash_is_accepted() {
     let too_long: Answer = |request| {
         let (file, len) = (request.file, request.file.len() + 1);
         request.send("200 OK", "", len, file)
@@ -163,7 +163,7 @@ fn a_file_is_whole_when_its_hash_is_right() {
 }
 
 #[test]
-fn a_file_comes_in_chunks() {
+fn a_chunked_response_is_read() {
     let chunked: Answer = |request| {
         let stream = request.stream;
         write!(stream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
@@ -178,7 +178,7 @@ fn a_file_comes_in_chunks() {
 }
 
 #[test]
-fn a_slow_server_is_waited_for() {
+fn a_slow_server_does_not_time_out() {
     let slow: Answer = |request| {
         write!(request.stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.file.len())?;
         request.file.chunks(80_000).try_for_each(|chunk| {
@@ -186,12 +186,12 @@ fn a_slow_server_is_waited_for() {
             request.stream.write_all(chunk)
         })
     };
-    // All of it takes longer than the time after which a connection is taken for broken.
+    // The whole download takes longer than the timeout of a connection.
     assert_eq!(resolved(slow, &["--timeout", "1"]), DONE);
 }
 
 #[test]
-fn a_connection_that_stalls_or_breaks_is_taken_up_where_it_broke() {
+fn a_connection_that_stalls_or_breaks_is_resumed() {
     let stalled: Answer = |request| match request.start() {
         None => {
             write!(request.stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.file.len())?;
@@ -205,7 +205,7 @@ fn a_connection_that_stalls_or_breaks_is_taken_up_where_it_broke() {
         }
     };
     assert_eq!(resolved(stalled, &["--timeout", "1"]), DONE);
-    // More often than a connection without progress would be tried.
+    // More often than a connection without progress would be retried.
     let cut: Answer = |request| {
         let start = request.start().unwrap_or_default();
         assert_eq!(start == 0, request.number == 0);
@@ -225,7 +225,7 @@ fn a_connection_that_stalls_or_breaks_is_taken_up_where_it_broke() {
 }
 
 #[test]
-fn a_server_that_cannot_go_on_begins_anew() {
+fn a_server_that_cannot_resume_starts_again() {
     fn cut(request: Request<'_>) -> Result<()> {
         let (file, len) = (request.file, request.file.len());
         request.send("200 OK", "", len, &file[..300_000])
@@ -266,13 +266,13 @@ fn a_server_that_cannot_go_on_begins_anew() {
 fn brotli(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, chunk) in bytes.chunks(1 << 16).enumerate() {
-        // Not the last, 4 nibbles, the length less one, uncompressed; before the first, a window of 64 kB.
+        // Not the last block, 4 nibbles, the length minus one, uncompressed; before the first block, a window of 64 kB.
         let header = u32::try_from(chunk.len() - 1).expect("16 bits") << 3 | 1 << 19;
         let header = if number == 0 { header << 1 } else { header };
         out.extend(&header.to_le_bytes()[..3]);
         out.extend(chunk);
     }
-    // The last, and empty.
+    // The last block, which is empty.
     out.push(3);
     out
 }
@@ -369,7 +369,7 @@ fn addresses_that_are_refused() {
     let mut texts = String::new();
     for (url, args) in [
         ("http://example.org/file", &[][..]),
-        // Each of them is loopback, or an address that routers do not pass on.
+        // Each is a loopback address, or one that routers do not forward.
         ("https://127.0.0.1/file", &[]),
         ("https://0x7f.1/file", &[]),
         ("https://2130706433/file", &[]),
@@ -378,14 +378,14 @@ fn addresses_that_are_refused() {
         ("https://[::ffff:10.0.0.1]/file", &[]),
         ("https://[64:ff9b::7f00:1]/file", &[]),
         ("https://169.254.169.254/latest/meta-data/file", &[]),
-        // Nobody listens there.
+        // No server listens there.
         ("http://127.0.0.1:1/file", &["--allow-http"]),
     ] {
         carton(scratch.path(), &[url.to_owned()]);
         let args = [&["resolve", "s.carton", "-o", "r.carton", "-q"], args].concat();
         let (status, text) = run(scratch.path(), &args);
         assert_eq!(status, Some(1), "{url}: {text}");
-        // The system decides which of its two loopback addresses comes first.
+        // The system decides which of its two loopback addresses is first.
         texts += &text.replace("localhost/file: ::1 is", "localhost/file: 127.0.0.1 is");
     }
     insta::assert_snapshot!(texts);
@@ -411,7 +411,7 @@ fn each_url_is_tried_in_turn() {
     });
     let (bad, asked) = server(left_out(), |request| match request.path() {
         "/file/gone" => request.send("404 Not Found", "", 0, b""),
-        // Another file, and cut off: what comes behind it is wrong, too.
+        // A different file that is cut off, so a continuation is wrong too.
         "/file/other" => request.send("200 OK", "", 800_000, &vec![7; 300_000]),
         other => panic!("{other}"),
     });
@@ -424,7 +424,7 @@ fn each_url_is_tried_in_turn() {
 }
 
 #[test]
-fn what_was_fetched_is_kept_in_the_cache() {
+fn a_downloaded_file_is_kept_in_the_cache() {
     let scratch = scratch();
     let root = scratch.path();
     let (server, asked) = server(left_out(), |request| match request.start() {
@@ -445,7 +445,7 @@ fn what_was_fetched_is_kept_in_the_cache() {
     assert_eq!(status, Some(0));
     assert_eq!(text, format!("note: cache/{SHA256} is damaged and is fetched again\n"));
     assert_eq!((requests(), std::fs::read(&cached).expect("it was fetched")), (2, left_out()));
-    // What an earlier run left: the beginning, all of it, something else.
+    // Left by an earlier run: the beginning, the whole file, something else.
     let partial = root.join("cache").join(format!("{SHA256}.partial"));
     for (left, asks) in [(&left_out()[..1000], 1), (&left_out(), 0), (&poison, 2), (&poison[..9], 2)] {
         std::fs::remove_file(&cached).expect("it was fetched");
@@ -490,7 +490,7 @@ fn two_runs_share_a_cache() {
     assert_eq!(root.join("cache").read_dir().expect("it was made").count(), 1);
 }
 
-/// 128 and the signal's number, as shells report it.
+/// 128 plus the number of the signal, as shells report it.
 #[cfg(unix)]
 #[test]
 fn a_signal_leaves_nothing_and_sets_the_exit_status() {

@@ -1,10 +1,10 @@
-//! What the program says about folders that hold no checkpoint, or more than one.
+//! Errors for folders that hold no checkpoint, or more than one.
 
 use std::path::Path;
 
 use crate::carton_tools::{run, scratch, write};
 
-/// Folders by name, with their files and what `latest` says, if it is there.
+/// Folders by name, with their files and the content of `latest`, if there is one.
 const FOLDERS: &[(&str, &[&str])] = &[
     ("empty", &[]),
     ("tensorflow", &["saved_model.pb", "variables/variables.index"]),

@@ -2,8 +2,8 @@
 """Makes the inputs of the golden tests: checkpoints/ with real PyTorch, hostile/ byte by byte.
 
     generate.py               both (needs torch; made with 2.15.0)
-    generate.py --hostile     all but checkpoints/ (needs nothing but Python)
-    generate.py --check       writes nothing; exit status 1 when a file in the tree differs from what would be made
+    generate.py --hostile     all except checkpoints/ (needs only Python)
+    generate.py --check       writes nothing; exit status 1 if a file in the tree differs from what would be made
 
 The values are exact binary fractions computed from their index, and torch.save is deterministic, so the same torch
 version makes the same bytes.
@@ -27,7 +27,7 @@ from raw_zip import DEFLATED, Entry, archive
 HERE = Path(__file__).resolve().parent
 
 LLAMA = {"dim": 4, "n_layers": 2, "n_heads": 2, "vocab_size": -1, "multiple_of": 4, "norm_eps": 1e-05}
-LLAMA_HIDDEN, LLAMA_VOCAB = 12, 6  # 2/3 of 4 * dim, rounded up to multiple_of; a vocabulary of six
+LLAMA_HIDDEN, LLAMA_VOCAB = 12, 6  # 2/3 of 4 * dim, rounded up to multiple_of; a vocabulary of 6
 
 
 def values(torch, shape, dtype, first=0):
@@ -80,7 +80,7 @@ def views(torch):
 
 
 def nested(torch):
-    """What a training script saves: the model two levels down, an optimizer with integer keys, plain values between."""
+    """What a training script saves: the model two levels down, an optimizer with integer keys, plain values in between."""
     weight, bias = values(torch, (2, 3), torch.float32), values(torch, (2,), torch.float32, 7)
     return {
         "epoch": 3,
@@ -120,7 +120,7 @@ def checkpoints(torch, folder):
 
     save({n: t for n, t in llama(torch, torch.bfloat16).items() if n in ("tok_embeddings.weight", "norm.weight")},
          folder / "llama_first.pth")
-    # The same two tensors at Llama 3.1 8B's size: only the pickle is kept, so there the sizes are real.
+    # The same two tensors in the size of Llama 3.1 8B. Only the pickle is kept, so the real sizes take no space.
     with torch.serialization.skip_data(), tempfile.TemporaryDirectory() as scratch:
         path = f"{scratch}/consolidated.00.pth"
         save({"tok_embeddings.weight": torch.empty((128256, 4096), dtype=torch.bfloat16),
@@ -156,7 +156,7 @@ def zip_records(path):
 
 
 def big_endian(records, widths):
-    """The same tensors as a big-endian machine writes them: each component of each storage swapped."""
+    """The same tensors as a big-endian machine writes them: the bytes of each component are swapped."""
     def swapped(data, width):
         return b"".join(data[i : i + width][::-1] for i in range(0, len(data), width))
 

@@ -27,7 +27,7 @@ def checkpoint(pickle=None, data=W, **changes):
 
 
 def overlapping():
-    """data/1 points into the middle of data/0, where a second local header lies."""
+    """data/1 points into the middle of data/0, which contains a second local header."""
     inner = archive([Entry("archive/data/1", W)])[: 30 + len("archive/data/1") + len(W)]
     whole = checkpoint(data=inner)
     return checkpoint(data=inner, extra=[Entry("archive/data/1", W, local=False, offset=whole.index(inner))])
@@ -49,7 +49,7 @@ def cycle():
 
 
 def doubling(levels=64):
-    """Dicts that each hold the one before twice: 2 to the `levels` names for one tensor."""
+    """Dicts that each hold the previous one twice, which gives 2 to the power of `levels` names for one tensor."""
     inner = p.tensor(p.storage(2), [2], [1]) + b"q\x00"
     body = p.EMPTY_DICT + p.text("a") + inner + p.SETITEM + b"q\x01"
     for i in range(2, levels + 1):
@@ -60,7 +60,7 @@ def doubling(levels=64):
 
 
 def deep(levels=100_000):
-    """Dicts in dicts, deep enough to overflow the stack of a recursive walk; deflated, so the file stays small."""
+    """Nested dicts, deep enough to overflow the stack of a recursive walk; deflated, so that the file is small."""
     body = (p.EMPTY_DICT + p.text("a")) * levels + p.tensor(p.storage(2), [2], [1]) + p.SETITEM * levels
     return checkpoint(pkl=Entry("archive/data.pkl", p.pickle(body), method=DEFLATED))
 
@@ -99,7 +99,7 @@ ZIPS = {
     "entry_count.pth": (checkpoint(end={"count": 2}), "the end record says 2 entries, the central directory has 3"),
     "zip64_missing.pth": (
         checkpoint(storage=Entry("archive/data/0", W, size=0xFFFFFFFF, compressed_size=0xFFFFFFFF)),
-        "archive/data/0 refers to a zip64 extra field that is not there"),
+        "archive/data/0 refers to a zip64 extra field that does not exist"),
     "zip64_size.pth": (
         checkpoint(storage=Entry("archive/data/0", W, size=0xFFFFFFFF, compressed_size=0xFFFFFFFF,
                                  central_extra=struct.pack("<HHQQ", 1, 16, 1 << 62, 1 << 62))),
@@ -128,7 +128,7 @@ TENSORS = {
     "rank_mismatch.pth": (checkpoint(state(shape=[2], stride=[1, 1])), "one size, two strides"),
     "shape_of_text.pth": (checkpoint(state(shape=p.many([p.text("two")]))), "a size is a string"),
     "unknown_storage.pth": (
-        checkpoint(state(of=p.storage(2, cls=("torch", "DecimalStorage")))), "torch.DecimalStorage is no dtype"),
+        checkpoint(state(of=p.storage(2, cls=("torch", "DecimalStorage")))), "torch.DecimalStorage does not have a dtype"),
     "two_dtypes.pth": (
         checkpoint(p.pickle(p.dictionary({
             "w": p.tensor(p.storage(2), [2], [1]),
@@ -148,15 +148,15 @@ TENSORS = {
     "cycle.pth": (checkpoint(cycle()), "a dict that contains itself"),
     "doubling.pth": (checkpoint(doubling()), "2**63 names for one tensor"),
     "deep.pth": (deep(), "100,000 dicts in one another"),
-    "no_tensors.pth": (checkpoint(p.pickle(p.dictionary({"epoch": p.integer(3)}))), "no tensor in it"),
+    "no_tensors.pth": (checkpoint(p.pickle(p.dictionary({"epoch": p.integer(3)}))), "there are no tensors"),
     "os_system.pth": (
         checkpoint(p.pickle(p.name("os", "system") + p.many([p.text("echo this never runs")]) + p.REDUCE)),
-        "os.system as the root: inert, but no checkpoint"),
+        "os.system as the root: inert, but not a checkpoint"),
     "os_system_beside.pth": (
         checkpoint(p.pickle(p.dictionary({
             "w": p.tensor(p.storage(2), [2], [1]),
             "x": p.name("os", "system") + p.many([p.text("echo this never runs")]) + p.REDUCE}))),
-        "a good tensor `w`, and an os.system beside it; --allow-dangerous converts it"),
+        "a valid tensor `w` and a call of os.system; --allow-dangerous converts it"),
 }
 
 PICKLES = {
@@ -168,9 +168,9 @@ PICKLES = {
     "empty_stop.pkl": (p.PROTO + p.STOP, "STOP on an empty stack"),
     "no_mark.pkl": (p.PROTO + p.integer(1) + p.TUPLE + p.STOP, "TUPLE without a MARK"),
     "marks_left.pkl": (p.PROTO + p.MARK + p.EMPTY_DICT + p.STOP, "a MARK is left at STOP; CPython accepts that, pickletools does not"),
-    "memo_missing.pkl": (p.PROTO + b"h\x05" + p.STOP, "BINGET 5, never stored"),
-    "memo_far.pkl": (p.PROTO + p.EMPTY_DICT + b"r\xff\xff\xff\xff" + p.STOP, "LONG_BINPUT 4294967295; legal, but no reason to reserve memory"),
-    "huge_text.pkl": (p.PROTO + b"X\xff\xff\xff\xff" + b"abc" + p.STOP, "BINUNICODE of 4 GiB, 4 bytes follow"),
+    "memo_missing.pkl": (p.PROTO + b"h\x05" + p.STOP, "BINGET 5, which was never stored"),
+    "memo_far.pkl": (p.PROTO + p.EMPTY_DICT + b"r\xff\xff\xff\xff" + p.STOP, "LONG_BINPUT 4294967295, which is legal but must not reserve memory"),
+    "huge_text.pkl": (p.PROTO + b"X\xff\xff\xff\xff" + b"abc" + p.STOP, "BINUNICODE of 4 GiB, followed by 4 bytes"),
     "huge_text8.pkl": (b"\x80\x04\x8d" + b"\xff" * 8 + b"abc" + p.STOP, "BINUNICODE8 of 2**64 - 1 bytes"),
     "bad_utf8.pkl": (p.PROTO + b"X\x02\x00\x00\x00\xff\xfe" + p.STOP, "BINUNICODE that is not UTF-8"),
     "negative_long4.pkl": (p.PROTO + b"\x8b\xff\xff\xff\xff" + p.STOP, "LONG4 of -1 bytes"),
@@ -180,11 +180,11 @@ PICKLES = {
     "odd_setitems.pkl": (p.PROTO + p.EMPTY_DICT + p.MARK + p.text("key") + p.SETITEMS + p.STOP, "SETITEMS with a key and no value"),
     "setitem_on_text.pkl": (p.PROTO + p.text("d") + p.text("k") + p.text("v") + p.SETITEM + p.STOP, "SETITEM on a string"),
     "reduce_without_tuple.pkl": (
-        p.PROTO + p.name("os", "system") + p.text("echo this never runs") + p.REDUCE + p.STOP, "REDUCE whose arguments are no tuple"),
+        p.PROTO + p.name("os", "system") + p.text("echo this never runs") + p.REDUCE + p.STOP, "REDUCE whose arguments are not a tuple"),
     "reduce_text.pkl": (p.PROTO + p.text("f") + p.EMPTY_TUPLE + p.REDUCE + p.STOP, "REDUCE of a string"),
     "os_system.pkl": (
         p.PROTO + p.name("os", "system") + p.many([p.text("echo this never runs")]) + p.REDUCE + p.STOP,
-        "NOT refused by the machine: REDUCE of os.system is recorded, and never called"),
+        "NOT refused by the machine: REDUCE of os.system is recorded and never called"),
 }
 
 OTHER_ZIPS = {
@@ -198,13 +198,13 @@ FILES = ZIPS | TENSORS | PICKLES | OTHER_ZIPS | other_containers.HOSTILE
 
 
 def index():
-    """hostile/README.md: every file and what is wrong with it."""
+    """Returns hostile/README.md: every file and its fault."""
     rows = "".join(f"| `{name}` | {len(data)} | {why} |\n" for name, (data, why) in sorted(FILES.items()))
     return (
         "# Files that must be refused\n\n"
-        "Made by `generate.py --hostile`; the descriptions are those of `hostile.py`. Each file is wrong in one way and must\n"
-        "be refused where its row does not say otherwise. None may run anything, take more memory than its own size\n"
-        "explains, or take longer than a blink. `.pth` files are checkpoints, `.pkl` files bare pickles. What is wrong with a\n"
-        "storage's bytes shows only where they are read: in a conversion, or in `inspect --sha256`.\n\n"
+        "`generate.py --hostile` makes these files and this list from `hostile.py`. Each file has one fault and must be refused\n"
+        "unless its row says otherwise. No file may run anything, use much more memory than its size, or take more than a\n"
+        "moment. `.pth` files are checkpoints and `.pkl` files are bare pickles. A fault in the bytes of a storage is found\n"
+        "only when they are read: in a conversion, or by `inspect --sha256`.\n\n"
         "| file | bytes | what is wrong |\n|---|---|---|\n" + rows
     )

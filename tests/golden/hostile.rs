@@ -1,4 +1,4 @@
-//! Error texts of files that must be refused, one line a file. Nothing here may run or hang.
+//! Error texts of files that must be refused, one line for each file. No file may run anything or hang the program.
 
 use crate::program::{folder, inputs, torch2carton, transcript};
 
@@ -6,7 +6,7 @@ use crate::program::{folder, inputs, torch2carton, transcript};
 fn checkpoints_are_refused() {
     let mut texts = String::new();
     for input in inputs("hostile", "pth") {
-        // Damage of a storage's bytes shows only where they are read.
+        // Damage to a storage's bytes is found only when they are read.
         let output = torch2carton(["inspect", "--json", "--sha256", &input]);
         let text = match output.status.code() {
             Some(0) => "read\n".to_owned(),
@@ -19,13 +19,13 @@ fn checkpoints_are_refused() {
 
 #[test]
 fn a_wrong_checksum_stops_a_conversion_and_leaves_nothing() {
-    // Also where only a part of the storage is written.
+    // Also if only a part of the storage is written.
     for input in ["hostile/bad_crc_storage.pth", "hostile/cut.pth"] {
-        refused_for_its_checksum(input);
+        assert_refused_for_its_checksum(input);
     }
 }
 
-fn refused_for_its_checksum(input: &str) {
+fn assert_refused_for_its_checksum(input: &str) {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let input = folder().join(input);
     let target = scratch.path().join("out.carton");

@@ -1,6 +1,6 @@
-//! Snapshots of what the program prints and writes, over the inputs that lie beside this file.
+//! Snapshots of what the program prints and writes, for the inputs in this folder.
 //!
-//! Drop a file into `checkpoints/` or `hostile/` and run the tests: the new snapshot lies in
+//! Drop a file into `checkpoints/` or `hostile/` and run the tests: the new snapshot is in
 //! `snapshots/` for review. `generate.py` made the inputs with real PyTorch.
 
 mod carton_refusals;

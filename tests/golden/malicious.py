@@ -1,4 +1,4 @@
-"""The files of malicious/: each holds a call, or what looks like one to one reader and not to another.
+"""The files of malicious/: each holds a call, or something that only some readers take for one.
 
 `FILES` maps a file's name to (its bytes, where the call is). The call is an `echo`: harmless, and easy to look for.
 """
@@ -34,20 +34,20 @@ def call4(module, name, *args):
 
 
 def from_memo():
-    """The names lie in the memo, stored there by three kinds of opcodes and put in place by three others."""
+    """The names are in the memo: three kinds of opcodes store them, and three others load them."""
     stored = b"X\x02\0\0\0os\x940" + b"Vsystem\np7\n0" + short("unused") + b"r\x09\0\0\0" + b"0"
     return proto4(stored + b"h\x00" + b"g7\n" + b"\x93" + p.many([p.text(COMMAND)]) + p.REDUCE)
 
 
 def set_state():
-    """BUILD gives an object a `__setstate__` that is the function, and the next one calls it."""
+    """BUILD sets an object's `__setstate__` to the function, and the next BUILD calls it."""
     obj = p.name("argparse", "Namespace") + b")\x81"
     first = p.EMPTY_DICT + p.text("__setstate__") + p.name("os", "system") + p.SETITEM + b"b"
     return p.pickle(obj + first + p.text(COMMAND) + b"b")
 
 
 def mapped():
-    """`list(map(os.system, [command]))`: nothing calls the function itself."""
+    """`list(map(os.system, [command]))`: no opcode calls the function itself."""
     inner = p.name("builtins", "map") + p.many([p.name("os", "system"), b"](" + p.text(COMMAND) + b"e"]) + p.REDUCE
     return p.pickle(p.name("builtins", "list") + p.many([inner]) + p.REDUCE)
 
@@ -70,7 +70,7 @@ def nested(inner):
 
 
 def nested_text(inner, encoding="latin1"):
-    """The same as protocol 2 writes bytes: text in latin-1."""
+    """The same in the form in which protocol 2 writes bytes: latin-1 text."""
     data = p.name("_codecs", "encode") + p.many([p.text(inner.decode(encoding)), p.text(encoding)]) + p.REDUCE
     return p.pickle(p.name("torch.storage", "_load_from_bytes") + p.many([data]) + p.REDUCE)
 
@@ -80,7 +80,7 @@ def twice_nested():
 
 
 def strict_machine():
-    """CPython sets an item of a list as it sets one of a dict, which readers of pickles may take for damage."""
+    """SETITEM on a list: CPython executes it as on a dict, but other readers may treat it as damage."""
     return p.pickle(b"](K\x01eK\x00K\x02s0" + CALL)
 
 
@@ -104,20 +104,20 @@ PICKLES = {
     "getattr_list.pkl": (
         p.pickle(p.name("builtins", "getattr") + p.many([p.name("m", "Outer"), p.text("Inner")]) + p.REDUCE + b"0"
                  + p.name("builtins", "map") + p.many([p.name("builtins", "getattr"), p.many([p.text("x")])]) + p.REDUCE),
-        "getattr for a class inside a class, and for more"),
+        "getattr for a class inside a class, and then for something else"),
     "partial.pkl": (partial(), "functools.partial"),
     "map.pkl": (mapped(), "an argument of map"),
     "set_state.pkl": (set_state(), "BUILD sets `__setstate__`, BUILD calls it"),
     "broken_after.pkl": (p.PROTO + CALL + b"0\xff\xff", "the stream breaks after the call"),
     "broken_machine.pkl": (strict_machine(), "SETITEM on a list before the call"),
-    "second_pickle.pkl": (p.pickle(p.EMPTY_DICT) + PAYLOAD, "a second pickle behind STOP"),
+    "second_pickle.pkl": (p.pickle(p.EMPTY_DICT) + PAYLOAD, "a second pickle after STOP"),
     "nested_bytes.pkl": (nested(other_containers.legacy(root=CALL)), "a legacy checkpoint in a byte string"),
-    "nested_text.pkl": (nested_text(other_containers.legacy(root=CALL)), "a legacy checkpoint in a text"),
+    "nested_text.pkl": (nested_text(other_containers.legacy(root=CALL)), "a legacy checkpoint in a string"),
     "nested_twice.pkl": (twice_nested(), "a pickle in a pickle in a pickle"),
     "nested_protocol_0.pkl": (
         nested(f"cos\nsystem\n(S'{COMMAND}'\ntR.".encode()), "a pickle without PROTO in a byte string"),
     "nested_utf_16.pkl": (
-        nested_text(PAYLOAD, "utf-16-le"), "a pickle in a text of another encoding"),
+        nested_text(PAYLOAD, "utf-16-le"), "a pickle in a string in UTF-16"),
     "nested_state.pkl": (
         p.pickle(p.name("argparse", "Namespace") + b")\x81" + p.EMPTY_DICT + p.text("__setstate__")
                  + p.name("torch.storage", "_load_from_bytes") + p.SETITEM + b"b"
@@ -146,19 +146,19 @@ def checkpoint(*entries, **end):
     return archive([*entries, Entry("archive/version", b"3\n"), Entry("archive/data/0", W)], **end)
 
 
-def pkl(data, **lies):
-    return Entry("archive/data.pkl", data, **lies)
+def pkl(data, **wrong):
+    return Entry("archive/data.pkl", data, **wrong)
 
 
 def unlisted():
-    """A local header with the payload, before the one that the directory lists."""
+    """A local header with the payload, before the header that the directory lists."""
     hidden = archive([pkl(PAYLOAD)])
     hidden = hidden[: hidden.index(b"PK\x01\x02")]
     return checkpoint(pkl(state()), prefix=hidden)
 
 
 def polyglot():
-    """A pickle that the archive hides behind: loaded as a pickle, it runs."""
+    """A pickle in front of an archive: if the file is loaded as a pickle, it runs."""
     return checkpoint(pkl(state()), prefix=PAYLOAD)
 
 
@@ -171,18 +171,18 @@ def numpy_objects():
 ARCHIVES = {
     "root.pth": (checkpoint(pkl(PAYLOAD)), "data.pkl itself"),
     "deflated.pth": (checkpoint(pkl(PAYLOAD, method=DEFLATED)), "a deflated data.pkl"),
-    "encrypted_flag.pth": (checkpoint(pkl(PAYLOAD, flags=1)), "data.pkl says it is encrypted and is not"),
+    "encrypted_flag.pth": (checkpoint(pkl(PAYLOAD, flags=1)), "data.pkl is marked as encrypted but is not"),
     "wrong_crc.pth": (checkpoint(pkl(PAYLOAD, crc=0x12345678)), "data.pkl has a wrong checksum"),
     "local_name.pth": (checkpoint(pkl(PAYLOAD, local_name="archive/data.txt")), "data.pkl has another name in its local header"),
     "local_size.pth": (checkpoint(pkl(PAYLOAD, local_size=2)), "data.pkl has another size in its local header"),
     "two_names.pth": (checkpoint(pkl(state()), pkl(PAYLOAD)), "two entries are called data.pkl"),
     "two_roots.pth": (checkpoint(pkl(state()), Entry("other/data.pkl", PAYLOAD)), "two folders have a data.pkl"),
     "storage.pth": (checkpoint(pkl(state()), Entry("archive/data/1", PAYLOAD)), "a pickle among the storages"),
-    "hidden_name.pth": (checkpoint(pkl(state()), Entry("archive/notes.txt", PAYLOAD)), "a pickle that is called a text"),
+    "hidden_name.pth": (checkpoint(pkl(state()), Entry("archive/notes.txt", PAYLOAD)), "a pickle with the name of a text file"),
     "constants.pth": (checkpoint(pkl(state()), Entry("archive/constants.pkl", PAYLOAD)), "constants.pkl"),
-    "behind_stop.pth": (checkpoint(pkl(state() + PAYLOAD)), "behind STOP in data.pkl"),
-    "unlisted.pth": (unlisted(), "a local header that no directory lists"),
-    "polyglot.pth": (polyglot(), "a pickle in front of an archive"),
+    "behind_stop.pth": (checkpoint(pkl(state() + PAYLOAD)), "after STOP in data.pkl"),
+    "unlisted.pth": (unlisted(), "a local header that the directory does not list"),
+    "polyglot.pth": (polyglot(), "a pickle before an archive"),
     "inner_archive.zip": (archive([Entry("model/model.pt", checkpoint(pkl(PAYLOAD)))]), "a checkpoint in an archive"),
     "object_array.npy": (numpy_objects(), "a NumPy array of Python objects"),
     "object_array.npz": (archive([Entry("a.npy", numpy_objects())]), "the same in an archive"),
@@ -198,7 +198,7 @@ def legacy_magic():
 
 
 def legacy_keys():
-    """The list of keys is computed: `['0', '1']`, and the payload dropped."""
+    """The list of keys is computed: the pickle calls the payload, drops the result, and returns `['0', '1']`."""
     whole = other_containers.legacy()
     keys = pickle.dumps(["0", "1"], 2)
     return whole.replace(keys, p.PROTO + CALL + b"0" + keys[2:])
@@ -218,12 +218,12 @@ FILES = PICKLES | ARCHIVES | OTHERS
 
 
 def index():
-    """malicious/README.md: every file and how it hides its call."""
+    """Returns malicious/README.md: every file and where it hides its call."""
     rows = "".join(f"| `{name}` | {why} |\n" for name, (_, why) in sorted(FILES.items()))
-    return f"""# Files that call
+    return f"""# Files with hidden calls
 
-Made by `generate.py --hostile`; the descriptions are those of `malicious.py`. Most print `a payload ran` where
-Python unpickles them (docs/scan.md says which). `torch2carton scan` must find the call in each of them.
+`generate.py --hostile` makes these files and this list from `malicious.py`. Most of them print `a payload ran` if Python
+unpickles them; docs/scan.md lists which. `torch2carton scan` must find the call in each file.
 
 | file | where the call is |
 |---|---|

@@ -1,4 +1,4 @@
-"""Checkpoints that are no zip file, written field by field, so that each field can be made to lie.
+"""Checkpoints other than zip files, written field by field, so that each field can be made wrong.
 
 `legacy()`, `tar()` and `safetensors()` with no arguments hold the tensors of `PLAIN`; an argument that is given replaces
 the true value. Facts: `_legacy_save`, `_legacy_load` and `legacy_load` in torch/serialization.py; the safetensors README.
@@ -35,7 +35,7 @@ def strides(shape):
 
 
 def storage(key, cls, count, view=b"N"):
-    """A persistent id with its sixth field."""
+    """A persistent id, including its sixth field."""
     fields = [p.text("storage"), p.name("torch", cls), p.text(key), p.text("cpu"), p.integer(count), view]
     return p.many(fields) + p.BINPERSID
 
@@ -62,7 +62,7 @@ def legacy(protocol=2, version=1001, root=None, keys=None, storages=None):
 
 
 def legacy_views():
-    """A storage, two views of it that start elsewhere, and a tensor that starts inside its view."""
+    """A storage, two views that start at other offsets, and a tensor that starts inside its view."""
     of = lambda v: storage("a", "FloatStorage", 10, v)
     return legacy(
         root=p.dictionary({
@@ -107,7 +107,7 @@ def tar(root=None, storages=None, views=None, tensors=None, leave_out=(), sys_in
                 info = tarfile.TarInfo(name)
                 info.size = len(data)
                 archive.addfile(info, io.BytesIO(data))
-    # Without tarfile's padding to 10 KiB: two blocks of zeros end an archive.
+    # Two blocks of zeros end an archive; tarfile's padding to 10 KiB is left out.
     return out.getvalue().rstrip(b"\0") + b"\0" * (512 - len(out.getvalue().rstrip(b"\0")) % 512 + 1024)
 
 
@@ -129,7 +129,7 @@ def one(**changes):
 
 
 def zipped(root):
-    """A zip checkpoint with this folder, or none, around its records."""
+    """A zip checkpoint whose records are in this root folder, or in none."""
     entries = [Entry(f"{root}data/{i}", t[3]) for i, t in enumerate(PLAIN.values())]
     items = {name: p.tensor(p.storage(numel(shape), ("torch", cls), str(i)), shape, strides(shape))
              for i, (name, (cls, _, shape, _)) in enumerate(PLAIN.items())}
@@ -137,7 +137,7 @@ def zipped(root):
 
 
 def cut():
-    """A slice of a storage whose checksum is wrong where the slice is not."""
+    """A slice of a storage with a wrong checksum; the slice itself is intact."""
     data = struct.pack("<4096f", *range(4096))
     root = p.pickle(p.dictionary({"slice": p.tensor(p.storage(4096), [4], [1], 8)}))
     return archive([Entry("archive/data.pkl", root), Entry("archive/data/0", data[:-4] + b"\0\0\0\0", crc=zlib.crc32(data))])
@@ -180,7 +180,7 @@ HOSTILE = {
         "a view of 3 elements at 4 of a storage of 6"),
     "legacy_keys_no_list.pth": (legacy(keys=7, storages=[]), "the list of storage keys is the number 7"),
     "tar_no_tensors.pth": (tar(leave_out=["tensors"]), "there is no member `tensors`"),
-    "tar_other.pth": (tar(leave_out=["pickle"]), "a tar archive that is no checkpoint"),
+    "tar_other.pth": (tar(leave_out=["pickle"]), "a tar archive that is not a checkpoint"),
     "tar_cut.pth": (tar()[:2600], "the tar archive ends within a member"),
     "tar_negative_count.pth": (
         tar(storages=[described(p.integer(100), p.text("cpu"), p.name("torch", "FloatStorage")) + stored(-1, b"")]),
@@ -189,22 +189,22 @@ HOSTILE = {
     "tar_negative_size.pth": (tar(tensors=[tar_tensor(200, 100, 1, [-6, 1, 0])]), "shape [-6]"),
     "tar_past_storage.pth": (tar(tensors=[tar_tensor(200, 100, 1, [6, 1, 1]), tar_tensor(201, 101, 1, [3, 1, 0])]),
                              "6 elements at 1 of a storage of 6"),
-    "tar_unknown_storage.pth": (tar(tensors=[tar_tensor(200, 999, 1, [6, 1, 0])]), "a tensor of a storage that is not there"),
+    "tar_unknown_storage.pth": (tar(tensors=[tar_tensor(200, 999, 1, [6, 1, 0])]), "a tensor of a storage that does not exist"),
     "tar_view_past_end.pth": (tar(views=[(300, 100, 4, 3)]), "a view of 3 elements at 4 of a storage of 6"),
-    "tar_view_of_nothing.pth": (tar(views=[(300, 999, 0, 1)]), "a view of a storage that is not there"),
+    "tar_view_of_nothing.pth": (tar(views=[(300, 999, 0, 1)]), "a view of a storage that does not exist"),
     "safetensors_cut.pth": (safetensors()[:-10], "the last 10 bytes are missing"),
     "safetensors_cut_in_header.pth": (safetensors()[:40], "a safetensors file that ends within its header"),
     "safetensors_huge_header.pth": (safetensors(length=1 << 30), "a header of 1 GiB"),
-    "safetensors_no_json.pth": (safetensors(header=b'{"t": '), "the header is no JSON"),
-    "safetensors_hole.pth": (safetensors(header=one(shape=[11], data_offsets=[4, 48])), "4 bytes in front of the first tensor"),
-    "safetensors_trailing.pth": (safetensors(header=one(shape=[11], data_offsets=[0, 44])), "4 bytes behind the last tensor"),
+    "safetensors_no_json.pth": (safetensors(header=b'{"t": '), "the header is not JSON"),
+    "safetensors_hole.pth": (safetensors(header=one(shape=[11], data_offsets=[4, 48])), "4 bytes before the first tensor"),
+    "safetensors_trailing.pth": (safetensors(header=one(shape=[11], data_offsets=[0, 44])), "4 bytes after the last tensor"),
     "safetensors_overlap.pth": (
         safetensors(header=one(shape=[8], data_offsets=[0, 32]) | {"u": {"dtype": "F32", "shape": [5], "data_offsets": [28, 48]}}),
         "two tensors share 4 bytes"),
     "safetensors_twice.pth": (
         safetensors(header=b'{"t":{"dtype":"F32","shape":[12],"data_offsets":[0,48]},"t":{"dtype":"F32","shape":[12],"data_offsets":[0,48]}}'),
         "two tensors are called t"),
-    "safetensors_dtype.pth": (safetensors(header=one(dtype="F6_E2M3")), "a dtype that PyTorch lacks"),
+    "safetensors_dtype.pth": (safetensors(header=one(dtype="F6_E2M3")), "a dtype that PyTorch does not have"),
     "safetensors_size.pth": (safetensors(header=one(shape=[13])), "shape and offsets disagree"),
     "safetensors_overflow.pth": (safetensors(header=one(shape=[1 << 33, 1 << 33])), "2**66 elements"),
     "safetensors_backwards.pth": (safetensors(header=one(data_offsets=[48, 0])), "a tensor that ends before it starts"),

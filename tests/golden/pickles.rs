@@ -1,5 +1,5 @@
-//! Traces of small pickles that together hold every opcode; `pickles/generate.py` made them with CPython, and beside each the
-//! listing that pickletools prints of it.
+//! Traces of small pickles that together hold every opcode; `pickles/generate.py` made them with CPython, with
+//! the listing of pickletools next to each.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ fn json_of_pickles() {
 }
 
 #[test]
-fn listings_are_those_of_pickletools() {
+fn listings_equal_those_of_pickletools() {
     for input in inputs("pickles", "pkl") {
         let listing = torch2carton(["trace", "--dis", &input]);
         let expected = folder().join(&input).with_extension("dis");

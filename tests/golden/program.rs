@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// `tests/golden`, where the program runs: paths in its output are relative.
+/// `tests/golden`, in which the program runs, so that paths in its output are relative.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }

@@ -1,4 +1,4 @@
-//! Folders and names that nobody thought of.
+//! Random folders and names.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::carton_tools::{manifest, ok, run, scratch, write};
 
 const TOML: &str = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
 
-/// Paths below a folder, and what lies there: nothing, text, noise.
+/// Paths below a folder, with contents: nothing, text or noise.
 fn files(folder: &'static str) -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
     let part = "[a-zA-Z0-9 =.~@\\[\\]ü🦙-]{1,9}";
     let path = vec(part, 1..4).prop_map(move |parts| format!("{folder}/{}", parts.join("/")));
@@ -25,7 +25,7 @@ fn files(folder: &'static str) -> impl Strategy<Value = Vec<(String, Vec<u8>)>> 
     vec((path.prop_filter("inside", |path| is_inside(path)), bytes), 0..6)
 }
 
-/// All files below `root`, sorted, with what they hold.
+/// All files below `root`, sorted, with their bytes.
 fn listed(root: &Path) -> Vec<(String, Vec<u8>)> {
     let (mut folders, mut found) = (vec![root.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -47,7 +47,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn unpacked_and_packed_again_every_folder_is_the_same_model(
+    fn unpacking_and_packing_random_folders_keeps_the_manifest_hash(
         model in files("model"),
         misc in files("misc"),
         method in prop::sample::select(&["auto", "stored", "deflate", "zstd"][..]),
@@ -59,7 +59,7 @@ proptest! {
         write(root.join("m/model/weights"), "w");
         for (path, bytes) in model.iter().chain(&misc) {
             let path = root.join("m").join(path);
-            // What is a folder already is no file.
+            // A path that is already a folder cannot be a file.
             if std::fs::create_dir_all(path.parent().expect("a folder")).is_ok() {
                 let _ = std::fs::write(path, bytes);
             }
@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn no_name_leads_out_of_the_folder(
+    fn no_name_is_written_outside_the_folder(
         names in vec(vec(prop_oneof!["\\.{1,2}", "[a-c]", "", "C:", "\\\\\\.\\.", "\\PC{1,4}"], 1..5), 1..4),
         lead in prop::sample::select(&["", "/", "model/", "misc/", "../", "//"][..]),
     ) {

@@ -1,4 +1,4 @@
-"""Zip files written field by field, so that each field can be made to lie.
+"""Zip files written field by field, so that each field can be made wrong.
 
 `archive(entries)` with plain `Entry(name, data)`s is a correct zip file; every keyword of `Entry` and `archive` that is
 not None replaces the true value of one field. Layout: PKWARE APPNOTE 6.3.10, sections 4.3.7 (local header), 4.3.12
@@ -14,14 +14,14 @@ STORED, DEFLATED = 0, 8
 
 @dataclass
 class Entry:
-    """One entry. `data` is what it holds; the payload in the file is that, deflated when `method` says so."""
+    """One entry. `data` is its content; the payload in the file is `data`, deflated if `method` requires it."""
 
     name: str | bytes
     data: bytes
     method: int = STORED
     flags: int = 0
-    align: int = 1  # payload starts at a multiple of this, padded by an `FB` extra field as torch does
-    # Lies. None means the truth.
+    align: int = 1  # the payload starts at a multiple of this, with an `FB` extra field as padding, like torch's
+    # Values that replace the right ones; None keeps the right value.
     crc: int | None = None
     size: int | None = None  # uncompressed
     compressed_size: int | None = None
@@ -29,7 +29,7 @@ class Entry:
     local_name: str | bytes | None = None
     local_size: int | None = None
     central_extra: bytes = b""
-    local: bool = True  # False: listed in the central directory, without a local header or data of its own
+    local: bool = True  # False: listed in the central directory, but without a local header and data
 
 
 def _bytes(name):

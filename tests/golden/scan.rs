@@ -1,4 +1,4 @@
-//! What a scan finds: every call that is hidden in `malicious/`, and nothing in `checkpoints/`.
+//! Scans find every call that is hidden in `malicious/`, and nothing in `checkpoints/`.
 
 use std::fs;
 
@@ -46,20 +46,20 @@ fn damage_is_a_finding_or_not_scanned() {
 }
 
 #[test]
-fn exit_statuses_say_what_was_found() {
+fn exit_statuses_report_the_result() {
     let status = |args: &[&str]| torch2carton([&["scan"], args].concat()).status.code();
     assert_eq!(status(&["checkpoints/plain.pth"]), Some(0));
     assert_eq!(status(&["pickles/python2_0.pkl"]), Some(0));
     assert_eq!(status(&["--deny-unknown", "pickles/python2_0.pkl"]), Some(1));
     assert_eq!(status(&["hostile/os_system.pth"]), Some(1));
-    // What breaks without a finding before is never clean.
+    // A file that ends early without a finding is never clean.
     assert_eq!(status(&["hostile/no_stop.pkl"]), Some(2));
     assert_eq!(status(&["hostile/truncated.pth"]), Some(2));
     assert_eq!(status(&["hostile/gguf.pth"]), Some(2));
-    // A finding is what counts where there are both.
+    // If there are both, the finding decides.
     assert_eq!(status(&["hostile/no_stop.pkl", "hostile/os_system.pth"]), Some(1));
     assert_eq!(status(&["nothing_here.pth"]), Some(2));
-    // The others are scanned all the same.
+    // The other files are still scanned.
     assert_eq!(status(&["nothing_here.pth", "hostile/os_system.pth"]), Some(1));
     assert_eq!(status(&["nothing_here.pth", "checkpoints/plain.pth"]), Some(2));
     assert_eq!(status(&["s3://bucket/model.pth"]), Some(2));
@@ -93,10 +93,10 @@ fn what_is_missing_is_not_scanned() {
 fn what_is_unknown_is_told() {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let file = scratch.path().join("unknown.pkl");
-    // A call without arguments, one of what it returns, and four of another function.
+    // A call without arguments, a call of its result, and four calls of another function.
     let mut pickle = b"\x80\x02(cfarm\ncow\n)RX\x05\0\0\0hello\x85R".to_vec();
     (0..4).for_each(|n| pickle.extend([b"cfarm\nrun\nK".as_slice(), &[n], b"\x85R"].concat()));
-    // Nine without arguments hide none.
+    // Nine calls without arguments do not hide the others.
     (0..9).for_each(|_| pickle.extend(b"cfarm\nhen\n)R"));
     pickle.extend(b"cfarm\nhen\nK\x09\x85Rt.");
     fs::write(&file, pickle).expect("it can be written");
@@ -111,7 +111,7 @@ fn a_file_cut_anywhere_is_never_clean() {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let whole = fs::read(folder().join("malicious/root.pth")).expect("it is checked in");
     let target = scratch.path().join("cut.pth");
-    // From the first byte of the payload's name on it is told; before that it is not scanned.
+    // From the first byte of the payload's name on, it is reported. Before that, the file is not scanned.
     for len in (1..whole.len()).step_by(7) {
         fs::write(&target, &whole[..len]).expect("it can be written");
         let code = torch2carton(["scan".as_ref(), target.as_os_str()]).status.code();

@@ -1,4 +1,4 @@
-"""The folders of shards/: sets of files that are no checkpoint together, each for one reason.
+"""The folders of shards/: sets of files that are not a checkpoint together, each for one reason.
 
 `FOLDERS` maps a folder's name to (its files, what is wrong). Two shards of a model of width 4 with one layer's worth of
 Meta's names; sizes are chosen so that every rule of the split has a tensor.
@@ -24,7 +24,7 @@ SHAPES = {
 
 
 def shard(shapes=SHAPES, cls="FloatStorage", first=0.0, damaged=None):
-    """A zip checkpoint with these tensors, each value a number of its own; copies are alike in all shards."""
+    """A zip checkpoint with these tensors. Every value is different, but copies are the same in all shards."""
     entries, items = [], {}
     for i, (name, shape) in enumerate(shapes.items()):
         count = other_containers.numel(shape)
@@ -54,27 +54,27 @@ SET = {"pytorch_model-00001-of-00002.bin": A, "pytorch_model-00002-of-00002.bin"
 ONE, TWO = SET
 
 FOLDERS = {
-    "missing": ({"consolidated.00.pth": shard(), "params.json": PARAMS}, "one of two shards is not there"),
+    "missing": ({"consolidated.00.pth": shard(), "params.json": PARAMS}, "one of two shards is missing"),
     "extra": (pair(shard(first=100.0)) | {"consolidated.02.pth": shard(first=200.0)}, "a third shard of two"),
-    "gap": ({"consolidated.00.pth": shard(), "consolidated.02.pth": shard(), "params.json": PARAMS}, "number 1 is not there"),
+    "gap": ({"consolidated.00.pth": shard(), "consolidated.02.pth": shard(), "params.json": PARAMS}, "number 1 is missing"),
     "lacks": (pair(shard(without("norm.weight"))), "the second shard lacks a tensor"),
     "more": (pair(shard(SHAPES | {"layers.0.ffn_norm.weight": (DIM,)})), "the second shard has one more tensor"),
     "shape": (pair(shard(SHAPES | {"layers.0.attention.wo.weight": (DIM, 1)})), "parts of two shapes"),
     "dtype": (pair(shard(cls="DoubleStorage")), "parts of two dtypes"),
     "copies": (pair(shard(first=1000.0)), "copies of a norm differ"),
-    "stranger": (pair(shard({"vision.weight": (2, 2)}), shard({"vision.weight": (2, 2)})), "no tensor of LLaMA's"),
+    "stranger": (pair(shard({"vision.weight": (2, 2)}), shard({"vision.weight": (2, 2)})), "the tensor is not one of LLaMA's"),
     "split": (
-        pair(*[shard(SHAPES | {"layers.0.attention.wo.weight": (3, 2)})] * 2), "a part of no model of this width"),
-    "params": (pair(shard()) | {"params.json": b"{"}, "params.json is no JSON"),
+        pair(*[shard(SHAPES | {"layers.0.attention.wo.weight": (3, 2)})] * 2), "a part with a shape that no model of this width has"),
+    "params": (pair(shard()) | {"params.json": b"{"}, "params.json is not JSON"),
     "damaged_rows": (pair(shard(first=100.0, damaged="layers.0.attention.wq.weight")), "a wrong checksum, split along dimension 0"),
     "damaged_columns": (pair(shard(first=100.0, damaged="layers.0.attention.wo.weight")), "a wrong checksum, split along dimension 1"),
     "damaged_copy": (pair(shard(first=100.0), shard(damaged="norm.weight")), "a wrong checksum of a copy"),
-    "index_missing": (with_index(SET, a=ONE, b=TWO, c=TWO), "the index lists a tensor that is not there"),
+    "index_missing": (with_index(SET, a=ONE, b=TWO, c=TWO), "the index lists a tensor that does not exist"),
     "index_other": (with_index(SET, a=TWO, b=TWO), "the index has a tensor in another file"),
     "index_unlisted": (with_index(SET, a=ONE), "a file is not in the index"),
     "index_short": (with_index({ONE: shard({"a": (2,), "b": (2,)}), TWO: shard({"c": (2,)})}, a=ONE, c=TWO), "a tensor is not in the index"),
     "index_leads_out": (with_index(SET, a="../" + ONE), "the index leads out of the folder"),
-    "index_no_file": (with_index({ONE: A}, a=ONE, b=TWO), "the index names a file that is not there"),
+    "index_no_file": (with_index({ONE: A}, a=ONE, b=TWO), "the index names a file that does not exist"),
     "twice": ({ONE: A, TWO: A}, "two files hold one tensor"),
     "of_three": ({ONE.replace("of-00002", "of-00003"): A, TWO.replace("of-00002", "of-00003"): B}, "two of three files"),
 }
@@ -85,7 +85,7 @@ def index():
     rows = "".join(f"| `{name}` | {why} |\n" for name, (_, why) in sorted(FOLDERS.items()))
     return f"""# Sets of files that must be refused
 
-Made by `generate.py --hostile`; the descriptions are those of `shard_sets.py`.
+`generate.py --hostile` makes these folders and this list from `shard_sets.py`.
 
 | folder | what is wrong |
 |---|---|

@@ -1,4 +1,4 @@
-//! Error texts of sets of files that are no checkpoint together, and of a damaged shard.
+//! Error texts of sets of files that are not a checkpoint together, and of damaged shards.
 
 use crate::program::{folder, torch2carton, transcript};
 

@@ -4,7 +4,7 @@
 
 use crate::program::{torch2carton, transcript};
 
-/// PROTO up to the BINPUT behind the first tensor's REDUCE.
+/// PROTO up to the BINPUT after the first tensor's REDUCE.
 const FIRST_TENSOR: &str = "41";
 
 #[test]

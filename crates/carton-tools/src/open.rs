@@ -73,8 +73,8 @@ pub(crate) fn model(carton: &Carton, observer: &dyn Observer) -> Result<Containe
     Work::new(observer, path, Action::Verify, Some(entry.len))
         .copy(carton, path, &mut file)
         .map_err(&failed)?;
-    let file = MappedFile::of(&file, carton.path()).map_err(Error::Map)?;
-    Container::of(file).map_err(|reason| {
+    let file = MappedFile::from_file(&file, carton.path()).map_err(Error::Map)?;
+    Container::from_map(file).map_err(|reason| {
         failed(carton_reader::Error::Model { path: path.to_owned(), reason: Box::new(reason) })
     })
 }

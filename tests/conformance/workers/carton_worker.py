@@ -1,4 +1,4 @@
-"""The Carton client: what it reads from a carton, and what a runner answers."""
+"""The Carton client: reads cartons, and runs them in a runner."""
 
 import asyncio
 import hashlib
@@ -28,7 +28,7 @@ async def read_info(path):
 
 
 async def read_whole(path):
-    """What `info` leaves out: the words on inputs and outputs, options, tests and examples, each tensor as [dtype, nested list]."""
+    """What `info` omits: the descriptions of inputs and outputs, options, tests and examples, with each tensor as [dtype, nested list]."""
     info = await cartonml.get_model_info(path)
     words = {spec.name: [spec.description, spec.internal_name] for spec in [*info.inputs, *info.outputs]}
 
@@ -47,7 +47,7 @@ async def read_whole(path):
 
 
 async def shrink(path, urls):
-    """Where the client writes the carton without the files that have URLs."""
+    """Lets the client write the carton without the files that have URLs, and returns the path."""
     return str(await cartonml.shrink(path, urls))
 
 

@@ -1,9 +1,8 @@
-"""Stops whatever a file tries to do while Python loads it: an audit hook that reports it and never lets it happen.
+"""Stops everything that a file tries to do while Python loads it: an audit hook reports each attempt and prevents it.
 
-The names are those of https://docs.python.org/3/library/audit_events.html. CPython raises each event before it does what
-the event is about, and a hook can't be taken away again, so that a file that reaches one of them has shown what it does and
-has not done it. Loading itself reads Python's own files, the file that is loaded, and writes into `tempfile`'s folder: that
-is allowed, and nothing else is.
+The event names are those of https://docs.python.org/3/library/audit_events.html. CPython raises an event before it performs
+the action, and a hook cannot be removed. So a file that reaches the hook shows what it would do, but does not do it. Loading
+itself reads Python's own files and the loaded file, and writes into `tempfile`'s folder. Only that is allowed.
 """
 
 import os
@@ -30,7 +29,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Stopped(BaseException):
-    """What is raised in place of what a file tried to do."""
+    """Raised instead of the action that a file attempted."""
 
 
 class Guard:
@@ -41,7 +40,7 @@ class Guard:
         self.own = os.path.realpath(tempfile.gettempdir())
         self.python = [os.path.realpath(p) for p in {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.__file__)}]
         self.python += [os.path.realpath(p) for p in sys.path if p] + ["/proc", "/sys", "/dev/null", "/usr/share/zoneinfo"]
-        self.asked = False  # while the hook itself looks something up
+        self.asked = False  # set while the hook itself accesses files
         sys.addaudithook(self.hook)
 
     def on(self, path):
@@ -71,14 +70,14 @@ class Guard:
         if event in ON_PATHS or event in LISTING:
             folders = [self.own, *(self.python if event in LISTING else [])]
             paths = [os.fsdecode(p) for p in arguments if isinstance(p, (str, bytes, os.PathLike))]
-            if event in ("os.remove", "os.rmdir") and arguments[1] >= 0:  # below a folder that is given as a descriptor
+            if event in ("os.remove", "os.rmdir") and arguments[1] >= 0:  # relative to a folder that is given as a descriptor
                 paths = [os.path.join(os.readlink(f"/proc/self/fd/{arguments[1]}"), path) for path in paths]
             return not all(self.inside(folders, path) for path in paths)
         return event in STOPPED or event.startswith(("socket.", "winreg.", "msvcrt."))
 
     def forbids_opening(self, path, mode, flags):
         if not isinstance(path, (str, bytes, os.PathLike)):
-            return False  # a descriptor that is open already
+            return False  # a descriptor that is already open
         if self.inside([self.own], path):
             return False
         writes = any(c in mode for c in "wax+") if isinstance(mode, str) else bool((flags or 0) & WRITING)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Loads files as their kinds are loaded, and reports what each would have done: a line of JSON for each, in order.
+"""Loads each file with the loader of its format, and reports what the file would have done: a line of JSON for each, in order.
 
     judge.py FILE…  →  {"outcome": "loaded" | "refused" | "stopped", "what": "os.system(b'echo …')"}
 
-Each file is loaded by a process and in an empty folder of its own. At the first thing that `guard.py` forbids, the process
-ends: nothing that the file contains comes after that.
+Each file is loaded in a separate process and in an empty folder. The process ends at the first action that `guard.py` forbids, so
+nothing else in the file can run.
 """
 
 import json
@@ -49,7 +49,7 @@ def child(path, scratch, answers):
     guard.on(path)
     try:
         load(path)
-    except BaseException as error:  # whatever a file causes
+    except BaseException as error:  # a file can cause any exception
         guard.off()
         end("refused", f"{type(error).__name__}: {error}")
     guard.off()
@@ -76,6 +76,6 @@ def judged(path):
 
 
 answers = os.dup(1)
-os.dup2(2, 1)  # what a file prints must not look like an answer
+os.dup2(2, 1)  # what a file prints must not end up among the answers
 for file in sys.argv[1:]:
     os.write(answers, (json.dumps(judged(os.path.realpath(file))) + "\n").encode())

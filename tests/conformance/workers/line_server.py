@@ -1,4 +1,4 @@
-"""What the workers have in common: one JSON object a line in on standard input, one a line out on standard output.
+"""The protocol of all workers: one JSON object on each line of standard input, one on each line of standard output.
 
     {"do": "load", "path": "…"}  →  {"ok": …}  or  {"error": "Traceback …"}
 """

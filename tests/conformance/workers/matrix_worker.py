@@ -1,4 +1,4 @@
-"""One version of torch: writes the checkpoints of matrix.py and says what it reads from them."""
+"""One version of torch: writes the checkpoints of matrix.py and lists what it reads from them."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ def attempt(function, *arguments):
     """`{"rows": …}` or `{"error": …}`"""
     try:
         return {"rows": function(*arguments)}
-    except Exception as why:  # whatever torch raises is its answer
+    except Exception as why:  # any exception of torch is a result
         return {"error": f"{type(why).__name__}: {why}"[:300]}
 
 

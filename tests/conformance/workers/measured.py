@@ -1,6 +1,6 @@
 """Runs a command and prints {"status", "peak", "seconds", "stderr"} as JSON; `peak` is its resident maximum in bytes.
 
-A process of its own, because a child's peak begins with the size of the process that started it.
+This is a separate process because the peak of a child starts at the size of its parent.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""One version of torch: writes tiny models, runs the reference's code on them, and our archives as the runner does.
+"""One version of torch: writes tiny models, runs the reference's code on them, and runs our archives like the runner.
 
-Only the newest torch has transformers beside it.
+Only the environment with the newest torch has transformers.
 """
 
 import io
@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "stubs")]
 import models  # noqa: E402
 
-if torch.__version__ >= "2.1":  # imported before anything calls another dtype float32
+if torch.__version__ >= "2.1":  # must be imported before float32 is replaced by another dtype
     import safetensors.torch  # noqa: F401
     import transformers  # noqa: F401
 warnings.simplefilter("ignore")
@@ -71,7 +71,7 @@ def save(state, path):
 
 
 def make(kind, dtype, folder, files=1, extension=None, layers=None):
-    """Writes the checkpoint and its document; how many files, and of which kind. Answers the first file's name."""
+    """Writes the checkpoint in `files` files with this extension, and its document. Returns the name of the first file."""
     folder, dtype = Path(folder), getattr(torch, dtype)
     if kind in models.META:
         params = models.params(kind) | ({"n_layers": layers} if layers else {})
@@ -106,7 +106,7 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None):
 
 
 def meta_shards(state, count, params):
-    """As Meta's code splits them; a head of keys has several copies where there are fewer heads than shards."""
+    """Splits like Meta's code. If there are fewer heads than shards, the heads of keys and values have several copies."""
     if count == 1:
         return [state]
     shards = [{} for _ in range(count)]
@@ -129,7 +129,7 @@ def meta_shards(state, count, params):
 
 
 class Exact:
-    """Within it, what a model does in float32 whatever its weights are, it does in float64."""
+    """Inside this context, everything that a model computes in float32 regardless of its weights is computed in float64."""
 
     def __init__(self, on):
         self.on = on
@@ -145,7 +145,7 @@ class Exact:
 
 
 def reference(kind, folder, tokens, outputs):
-    """Logits of the reference's code in float64 all through (`exact KEY`), and in the checkpoint's dtype (`KEY`)."""
+    """Logits of the reference's code entirely in float64 (`exact KEY`), and in the checkpoint's dtype (`KEY`)."""
     folder, batches, logits = Path(folder), numpy.load(tokens), {}
     if kind in models.META:
         state = torch.load(folder / "consolidated.00.pth", weights_only=True)
@@ -195,7 +195,7 @@ NAMES = {
 
 
 def from_meta(state, params):
-    """Meta's tensors under transformers' names, the rows of queries and keys in its order; and its configuration."""
+    """Meta's tensors with the names of transformers and its order of the rows of queries and keys, and the configuration."""
     outer = {"tok_embeddings.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
     head = params.get("head_dim", params["dim"] // params["n_heads"])
     named = {}
@@ -222,13 +222,13 @@ def load(archive):
 
 
 def groups():
-    """Groups that the fuser compiled in the last call."""
+    """The groups that the fuser compiled in the last call."""
     graph = str(torch.jit.last_executed_optimized_graph())
     return graph.count("TensorExprGroup") + graph.count("FusionGroup") + graph.count("CudaFusion")
 
 
 def fuser_is_seen():
-    """Whether `groups` sees a group where there is one, in a torch that has a fuser for the CPU."""
+    """Whether `groups` finds an existing group, in a torch with a fuser for the CPU."""
     chain = torch.jit.script(twice_and_more)
     for _ in range(3):
         chain(torch.ones(8))
@@ -240,7 +240,7 @@ def twice_and_more(x):
 
 
 def run(archive, tokens, outputs, times=3):
-    """Logits of each batch, call by call as `KEY CALL`, and how many groups were fused."""
+    """Logits of each batch as `KEY CALL` for each call, and the number of fused groups."""
     assert torch.is_grad_enabled()
     module, logits, fused = load(archive), {}, 0
     for key, batch in numpy.load(tokens).items():
@@ -254,7 +254,7 @@ def run(archive, tokens, outputs, times=3):
 
 
 def decode(archive, tokens, key, prefill):
-    """How far token by token with the cache is from all at once, and `last_only` from the last; fused groups."""
+    """The difference between decoding with the cache and one pass, and between `last_only` and the last position; fused groups."""
     module = load(archive)
     batch = torch.from_numpy(numpy.load(tokens)[key])
     whole = module.forward({"tokens": batch})["logits"]
@@ -266,7 +266,7 @@ def decode(archive, tokens, key, prefill):
         answer = module.forward({"tokens": batch[:, at:at + 1], **past})
         parts.append(answer["logits"])
         fused += groups()
-    # The rest in one call on top of the cache is the same again.
+    # Passing the rest in one call after the cache gives the same logits.
     answer = module.forward({"tokens": batch[:, :prefill], "use_cache": flag})
     past = {"past_key": answer["present_key"], "past_value": answer["present_value"]}
     rest = module.forward({"tokens": batch[:, prefill:], **past})
@@ -285,7 +285,7 @@ def decode(archive, tokens, key, prefill):
 
 
 def refusal(archive, inputs):
-    """The words of the exception that `inputs` (shape, dtype, value) raise."""
+    """The text of the exception that `inputs` (shape, dtype, value) raise."""
     tensors = {name: torch.full(shape, value, dtype=getattr(torch, dtype)) for name, (shape, dtype, value) in inputs.items()}
     try:
         load(archive).forward(tensors)
@@ -295,7 +295,7 @@ def refusal(archive, inputs):
 
 
 def speed(archive):
-    """Seconds: to load, and call by call, from the third on at sequence lengths that are new."""
+    """Seconds to load and for each call; from the third call on, each has a new sequence length."""
     start = time.perf_counter()
     module = load(archive)
     loaded, calls = time.perf_counter() - start, []

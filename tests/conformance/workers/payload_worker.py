@@ -1,7 +1,7 @@
-"""Loads files with Python's own unpicklers, and counts what they try to do.
+"""Loads files with Python's own unpicklers, and counts the actions that they attempt.
 
-Nothing that a file asks for happens: the functions that most payloads call are replaced by ones that count, and the audit
-hook of `guard.py` counts and stops whatever starts a program, writes, or reaches the network by another way.
+No action of a file is performed. The functions that most payloads call are replaced by stand-ins that count. The audit hook
+of `guard.py` counts and stops other ways to start a program, to write, or to reach the network.
 """
 
 import builtins
@@ -15,7 +15,7 @@ import warnings
 import numpy
 import torch
 import torch.utils.collect_env
-import torch.utils.serialization  # what torch.load imports later, while `exec` still is what it was
+import torch.utils.serialization  # torch.load imports this later; it must be imported before `exec` is replaced
 from guard import Guard
 from line_server import serve
 
@@ -41,7 +41,7 @@ guard = Guard(lambda event, arguments: called.append((event, *arguments)))
 
 
 def calls(path):
-    """How often a file reaches a stand-in or the hook, loaded as a checkpoint and as pickles that follow one another."""
+    """How often a file reaches a stand-in or the hook, when it is loaded as a checkpoint and as a sequence of pickles."""
     called.clear()
     signal.alarm(20)
     builtins.eval = builtins.exec = count
@@ -50,7 +50,7 @@ def calls(path):
         for load in (lambda: torch.load(path, weights_only=False), lambda: numpy.load(path, allow_pickle=True), lambda: several(path)):
             try:
                 load()
-            except BaseException:  # whatever damage raises
+            except BaseException:  # damage can cause any exception
                 pass
     finally:
         guard.off()

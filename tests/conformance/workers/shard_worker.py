@@ -16,7 +16,7 @@ HEAD = checkpoints.LLAMA_PARAMS["dim"] // checkpoints.LLAMA_PARAMS["n_heads"]
 
 
 def parts(name, tensor, count, embeddings):
-    """What each of `count` shards has of a tensor; the merge is checked to be torch.cat's."""
+    """The parts of a tensor in `count` shards. Asserts that torch.cat merges them into the tensor."""
     module = name.split(".")[-2]
     if tensor.dim() == 1:
         return [tensor] * count
@@ -42,7 +42,7 @@ def meta(kind, folder, count, embeddings=1, whole=None):
 
 
 def change(path, name, value=None, rows=None, rename=None, drop=False):
-    """Makes a shard disagree with the others."""
+    """Changes a shard so that it disagrees with the others."""
     state = torch.load(path, weights_only=True)
     if drop:
         del state[name]

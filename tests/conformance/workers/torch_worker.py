@@ -1,7 +1,7 @@
-"""One version of torch: writes checkpoints, says what is in them, loads archives and runs them as the runner does.
+"""One version of torch: writes checkpoints, lists their contents, loads archives and runs them like the runner.
 
-Carton's torchscript runner reads model/model.pt into memory, calls `forward(dict)`, leaves gradients on and never
-calls eval(); so does this.
+Like Carton's torchscript runner, it reads model/model.pt into memory, calls `forward(dict)`, leaves gradients on and never
+calls eval().
 """
 
 import ctypes
@@ -37,7 +37,7 @@ def make_module(path):
 
 
 def make_pickle(path, protocol):
-    """Tensors pickled without torch.save; and what is in them."""
+    """Pickles tensors without torch.save, and returns the facts of each."""
     whole = torch.arange(6, dtype=torch.float32).reshape(2, 3)
     root = {
         "whole": whole, "late": whole[1], "half": torch.ones(2, dtype=torch.bfloat16), "empty": torch.empty(0, 3),
@@ -62,7 +62,7 @@ def make_traced(path):
 
 
 def make_sharded(folder):
-    """One rank's view of tensors that eight ranks share, as each of them saves it."""
+    """What one of eight ranks saves of tensors that they share."""
     from torch import distributed
     from torch.distributed._shard import sharded_tensor
     from torch.distributed._shard.sharding_spec import ChunkShardingSpec
@@ -104,7 +104,7 @@ def c_order_bytes(tensor):
 
 
 def facts(named):
-    """What is promised to survive, of each tensor; storages are numbered by first use."""
+    """The facts of each tensor that a conversion must preserve; storages are numbered by first use."""
     storages, out = {}, []
     for name, tensor in named:
         storage = tensor.untyped_storage()
@@ -136,7 +136,7 @@ def named_tensors(value, path=()):
 
 
 def parts(tensor):
-    """What stands for a tensor in an archive: itself, or the plain tensors that make up a sparse or a quantized one."""
+    """What represents a tensor in an archive: the tensor itself, or the plain tensors of which a sparse or quantized one consists."""
     if tensor.is_quantized:
         yield ("int_repr",), tensor.int_repr()
         yield ("scale",), torch.tensor(tensor.q_scale(), dtype=torch.float64)
@@ -149,7 +149,7 @@ def parts(tensor):
 
 
 def load_checkpoint(path, trusted=True):
-    """`trusted`: a file that the suite made itself, from which torch may build anything."""
+    """`trusted`: the suite made the file itself, so torch may build any object from it."""
     return torch.load(path, map_location="cpu", weights_only=not trusted)
 
 
@@ -174,7 +174,7 @@ def describe_archive(path):
 
 
 def export(tensor):
-    """The dtype in which a weights module returns a tensor: one that the runner can hand on."""
+    """The tensor in the dtype in which a weights module returns it, which the runner supports."""
     if tensor.dtype == torch.bool:
         return tensor.to(torch.uint8)
     if tensor.is_complex():
@@ -187,7 +187,7 @@ def export(tensor):
 
 
 def compare_outputs(archive, checkpoint, select=None):
-    """Differences between what forward returns and the checkpoint's own tensors, exported; [] when there are none."""
+    """Differences between the result of forward and the exported tensors of the checkpoint; [] if there are none."""
     assert torch.is_grad_enabled()
     module = load(archive)
     expected = dict(named_tensors(load_checkpoint(checkpoint)))
@@ -211,7 +211,7 @@ def compare_outputs(archive, checkpoint, select=None):
 
 
 def run(archive, tokens, outputs, times):
-    """logits of every batch in the npz `tokens`, `times` times each, into the npz `outputs`."""
+    """Writes the logits of every batch in the npz `tokens`, `times` times each, to the npz `outputs`."""
     assert torch.is_grad_enabled()
     module = load(archive)
     logits = {}

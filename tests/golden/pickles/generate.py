@@ -1,4 +1,4 @@
-"""Makes the pickles of this folder, and beside each what `python3 -m pickletools` prints of it.
+"""Makes the pickles of this folder, each with the output of `python3 -m pickletools` in a file next to it.
 
     python3 tests/golden/pickles/generate.py
 
@@ -19,7 +19,7 @@ import types
 FOLDER = pathlib.Path(__file__).parent
 
 
-# A module of classes that nobody who reads the pickles can import.
+# A module of classes that no reader of the pickles can import.
 
 model = types.ModuleType("model")
 sys.modules["model"] = model
@@ -79,7 +79,7 @@ class Stored:
 
 
 def dumps(value, protocol, buffers=None):
-    """By the pickler in Python, which writes the same in every version of the field."""
+    """Uses the pickler that is written in Python, whose output is the same in every version."""
     out = io.BytesIO()
 
     class Pickler(pickle._Pickler):
@@ -91,7 +91,7 @@ def dumps(value, protocol, buffers=None):
 
 
 def cycle():
-    """A list in a tuple in the list: CPython throws the unfinished tuple away and takes it from the memo."""
+    """A list that contains a tuple that contains the list: CPython drops the unfinished tuple and loads it from the memo."""
     items = []
     whole = (items, "end")
     items.append(whole)
@@ -99,7 +99,7 @@ def cycle():
 
 
 def state_dict():
-    """A state dict as torch.save writes it, of one tensor that two names share."""
+    """A state dict as torch.save writes it, with two names for one tensor."""
 
     @of_model
     class Tensor:
@@ -158,17 +158,17 @@ PICKLES = {
     "persistent_0": dumps([Stored("weights/0"), Stored("it's")], 0),
     "persistent_2": dumps([Stored(("storage", "0")), Stored("weights/0")], 2),
     "state_dict_2": dumps(state_dict(), 2),
-    # Python 2 wrote its strings, its longs and the instances of its old classes so.
+    # The form in which Python 2 wrote strings, longs and instances of old-style classes.
     "python2_0": b"(lp0\nS'it\\'s \\x00 \\101'\np1\naL12L\na(I1\nS'two'\nimodel\nOld\np2\n(dp3\nS'a'\nI1\nsba.",
     "python2_1": b"](" + counted(b"U", "<B", b"short\xe9") + counted(b"T", "<i", b"long") + b"(cmodel\nOld\nK\x01o}be.",
-    # What needs objects of gigabytes is written for small ones here.
+    # Opcodes for objects of gigabytes, written for small objects.
     "wide_lengths_5": b"\x80\x05("
     + counted(b"\x8d", "<Q", b"text")
     + counted(b"\x8e", "<Q", b"bytes")
     + counted(b"\x8b", "<i", (2**70).to_bytes(9, "little"))
     + counted(b"B", "<I", b"bytes")
     + b"t.",
-    # No pickler copies the top of the stack, or uses memo keys of four bytes before it has to.
+    # No pickler copies the top of the stack, or uses memo keys of four bytes for small keys.
     "stack_and_memo_2": b"\x80\x02]r\xff\xff\xff\xffN2\x86a(K\x01K\x021j\xff\xff\xff\xff0"
     + b"K\x07r\x00\x01\x00\x00aj\x00\x01\x00\x00a(0.",
 }
