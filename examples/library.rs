@@ -1,6 +1,8 @@
 //! The library without the command line: inspects a checkpoint, converts it with progress, and cancels a second
 //! conversion. `cargo run --release --example library -- model.pth`
 
+#![expect(clippy::print_stdout, reason = "an example shows what it finds")]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pipeline::{ConvertOptions, Error, InspectOptions, Note, Observer, Step, convert, inspect};

@@ -137,7 +137,7 @@ impl Convert {
                 architecture: self.model.arch.clone(),
                 given,
                 keep_extra: self.model.keep_extra,
-                require_model: self.model.require_model,
+                require_model: self.model.required,
             },
             selection: self.select.selection(),
             dry_run: self.dry_run,
@@ -153,8 +153,8 @@ pub(crate) struct Model {
     #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = architecture())]
     pub(crate) arch: Architecture,
     /// Fail unless the carton is a model that runs
-    #[arg(long)]
-    pub(crate) require_model: bool,
+    #[arg(long = "require-model")]
+    pub(crate) required: bool,
     /// Number of query heads, if params.json or config.json omits it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) n_heads: Option<u64>,

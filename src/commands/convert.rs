@@ -63,14 +63,18 @@ fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
     Ok(if report.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+const KNOWN: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
+
 /// The error, with a command that repeats what was typed and has room for what is missing.
 fn advised(error: Error, args: &Convert) -> anyhow::Error {
     let missing = match &error {
-        Error::Model { root, reason: decoder::Error::MissingFacts { facts, .. }, .. } => Some((root, facts)),
+        Error::Model { root, reason, .. } => match &**reason {
+            decoder::Error::MissingFacts { facts, .. } => Some((root, facts)),
+            _ => None,
+        },
         _ => None,
     };
     let Some((root, facts)) = missing else { return error.into() };
-    const KNOWN: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
     let known = if *facts == [Fact::Heads] { "" } else { KNOWN };
     let command = format!("{} {}{}", typed(), quoted(root), numbers(args, facts));
     anyhow!("{error}; run `{command}`{known}; {}", advice::WEIGHTS)

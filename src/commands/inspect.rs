@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -34,7 +34,7 @@ pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(args: &Inspect, quiet: bool, file: &PathBuf, index: usize) -> Result<()> {
+fn one(args: &Inspect, quiet: bool, file: &Path, index: usize) -> Result<()> {
     store::refuse_remote(file)?;
     if carton_tools::is_carton(file) {
         if args.sha256 || args.all {
@@ -44,7 +44,7 @@ fn one(args: &Inspect, quiet: bool, file: &PathBuf, index: usize) -> Result<()> 
         }
         return super::inspect_carton::inspect(file, args.json, quiet);
     }
-    let options = InspectOptions { input: file.clone(), sha256: args.sha256, values: args.all };
+    let options = InspectOptions { input: file.to_owned(), sha256: args.sha256, values: args.all };
     let report = pipeline::inspect(&options, &Progress::new(true))?;
     let several = args.files.len() > 1;
     if args.json {
@@ -86,12 +86,10 @@ fn tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
     let cells: Vec<[String; 5]> = rows
         .iter()
         .map(|row| {
-            let first = row.storage.and_then(|storage| match first_of.get(&storage) {
-                Some(first) => Some(*first),
-                None => {
-                    first_of.insert(storage, &row.name);
-                    None
-                }
+            let first = row.storage.and_then(|storage| {
+                let first = first_of.get(&storage).copied();
+                first_of.entry(storage).or_insert(&row.name);
+                first
             });
             let shared = match (&row.layout, &row.note, first) {
                 (Some(layout), ..) => layout.clone(),

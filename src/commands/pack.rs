@@ -19,6 +19,12 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
         Some((name, file)) if !name.is_empty() => Ok((name.to_owned(), PathBuf::from(file))),
         _ => Err(Usage(format!("--tensor {pair}: expected NAME=FILE.npy"))),
     };
+    let tensors: Vec<(String, PathBuf)> = args.tensor.iter().map(tensor).collect::<Result<_, _>>()?;
+    for (index, (name, _)) in tensors.iter().enumerate() {
+        if tensors.iter().skip(index.saturating_add(1)).any(|(other, _)| other == name) {
+            return Err(Usage(format!("--tensor: two tensors are called {name}")).into());
+        }
+    }
     let options = PackOptions {
         folder: args.directory.clone(),
         output: args.output.clone(),
@@ -29,7 +35,7 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
             Compression::Deflate => carton_tools::Compression::Deflate,
             Compression::Zstd => carton_tools::Compression::Zstd,
         },
-        tensors: args.tensor.iter().map(tensor).collect::<Result<_, _>>()?,
+        tensors,
     };
     let progress = Progress::new(quiet);
     let report = carton_tools::pack(&options, &progress)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use carton_tools::VerifyOptions;
-use pipeline::{problems, size};
+use pipeline::{counted, problems, size};
 
 use crate::args::Verify;
 use crate::ui::carton_advice;
@@ -45,8 +45,8 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         let hashes =
             if report.manifest_sha256.is_some() { "all hashes match" } else { "no hashes to compare" };
         let tensors = report.tensors_compared;
-        let tensors =
-            tensors.map_or_else(String::new, |count| format!(", {count} tensors are equal bit for bit"));
+        let tensors = tensors
+            .map_or_else(String::new, |count| format!(", {} equal bit for bit", counted(count, "tensor")));
         let mut err = anstream::stderr().lock();
         let (file, files, nbytes) = (safe(&report.file), report.files, size(report.bytes));
         writeln!(err, "{file}: {files} files, {nbytes}, {hashes}{tensors}")?;

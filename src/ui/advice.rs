@@ -79,12 +79,15 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::NothingUnder { .. } => "; check --key, --include and --exclude".to_owned(),
         Error::NothingLeft => "; check --include and --exclude".to_owned(),
         Error::NoData { name, .. } => format!("; leave it out with --exclude {}", quoted_text(name)),
-        Error::Module(torchscript::Error::Newer { .. }) => {
-            "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
-                .to_owned()
+        Error::Module(reason) => match **reason {
+            torchscript::Error::Newer { .. } => {
+                "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
+            }
+            torchscript::Error::Dtype { .. } => "; --exclude leaves a tensor out",
+            _ => "",
         }
-        Error::Module(torchscript::Error::Dtype { .. }) => "; --exclude leaves a tensor out".to_owned(),
-        Error::Model { reason, .. } => match reason {
+        .to_owned(),
+        Error::Model { reason, .. } => match &**reason {
             decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
             decoder::Error::Heads { .. } => {
                 format!("; change {}, or {WEIGHTS}", flags::option(Fact::Heads))

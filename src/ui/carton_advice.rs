@@ -23,7 +23,9 @@ pub(crate) fn text(error: &Error) -> String {
         }
         Error::FilesExist { .. } => "; --force replaces them".to_owned(),
         Error::Tensor { name, reason } => return tensor(name, reason),
-        Error::Npy { .. } => "; --tensor takes arrays that numpy.save wrote".to_owned(),
+        Error::Npy { reason: carton_tools::NpyError::NotNpy, .. } => {
+            "; --tensor takes arrays that numpy.save wrote".to_owned()
+        }
         Error::BaseUrl { .. } => "; check --base".to_owned(),
         Error::BlobLength { .. } | Error::BlobDamaged { .. } => "; remove it and try again".to_owned(),
         Error::Fetch { path, entry, failures } => {
@@ -46,7 +48,7 @@ pub(crate) fn is_usage(error: &Error) -> bool {
         Error::BaseUrl { .. } | Error::NoCheckpoint => true,
         Error::Tensor { reason, .. } => matches!(reason, TensorError::NoName | TensorError::Twice),
         Error::Pipeline(error) => matches!(
-            error,
+            **error,
             pipeline::Error::Option(_) | pipeline::Error::Sources(sources::Error::NotASet { .. })
         ),
         Error::Store(error) => matches!(error, store::Error::Remote { .. }),
@@ -68,16 +70,14 @@ pub(crate) fn note(note: &Note, file: &str) -> String {
 
 /// Prints each problem of a document on a line, where the error is about one.
 pub(crate) fn print_problems(error: &anyhow::Error) {
-    let problems = match (error.downcast_ref::<Error>(), error.downcast_ref::<pipeline::Error>()) {
-        (
-            Some(
-                Error::Document { problems, .. }
-                | Error::Pipeline(pipeline::Error::Document { problems, .. }),
-            ),
-            _,
-        )
-        | (_, Some(pipeline::Error::Document { problems, .. })) => problems,
-        _ => return,
+    let pipeline = match error.downcast_ref::<Error>() {
+        Some(Error::Pipeline(error)) => Some(&**error),
+        _ => error.downcast_ref::<pipeline::Error>(),
+    };
+    let ((Some(Error::Document { problems, .. }), _) | (_, Some(pipeline::Error::Document { problems, .. }))) =
+        (error.downcast_ref::<Error>(), pipeline)
+    else {
+        return;
     };
     problems.0.iter().for_each(|problem| terminal::plain_error(&problem.to_string()));
 }

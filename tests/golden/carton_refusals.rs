@@ -346,6 +346,9 @@ fn what_unpack_shrink_and_resolve_refuse() {
     for base in ["example.org", "ftp://example.org", "https://example.org/?a=b"] {
         refused("a base", &["shrink", "x.carton", "--base", base, "--blobs", "b", "-o", "y.carton"]);
     }
+    ok(root, &["unpack", "x.carton", "-q"]);
+    assert!(root.join("x/model/model.pt").is_file(), "without -C the folder is named after the carton");
+    refused("a folder of that name", &["unpack", "x.carton"]);
     let shrink = ["shrink", "x.carton", "--base", "https://a.b/", "--blobs", "b", "-o"];
     refused("an output that is the input", &[&shrink[..], &["./x.carton"]].concat());
     ok(root, &[&shrink[..], &["s.carton", "-q"]].concat());
@@ -507,7 +510,7 @@ fn every_conversion_is_bit_equal_to_its_checkpoint() {
         let (status, _) = run(root, &[path, "-o", "x.carton", "-q"]);
         if status == Some(0) {
             let text = ok(root, &["verify", "x.carton", "--against", path]);
-            assert!(text.contains("tensors bit-equal"), "{input}: {text}");
+            assert!(text.contains("equal bit for bit"), "{input}: {text}");
             compared += 1;
         }
     }
@@ -515,7 +518,7 @@ fn every_conversion_is_bit_equal_to_its_checkpoint() {
 }
 
 /// The longest part of a format string between its placeholders.
-fn longest_part(literal: &str) -> String {
+fn fixed_text(literal: &str) -> String {
     let (mut parts, mut depth) = (vec![String::new()], 0);
     let mut chars = literal.chars();
     while let Some(c) = chars.next() {
@@ -540,18 +543,23 @@ fn longest_part(literal: &str) -> String {
 fn every_error_text_is_in_a_snapshot() {
     let snapshots = folder().join("snapshots").read_dir().expect("they are checked in").flatten();
     let golden: String = snapshots.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/carton-tools/src");
     let mut count = 0;
-    for file in ["merge", "npy", "pack", "repack", "resolve", "shrink", "unpack", "verify"] {
-        let text = std::fs::read_to_string(sources.join(file).with_extension("rs")).expect("a source file");
-        for refusal in text.split("bail!(").skip(1) {
-            let Some((_, literal)) = refusal.split(';').next().and_then(|it| it.split_once('"')) else {
+    for file in ["error.rs", "npy.rs"] {
+        let text = std::fs::read_to_string(source.join(file)).expect("a source file");
+        for kind in text.split("#[error(").skip(1) {
+            let Some((_, literal)) = kind.split(")]").next().and_then(|it| it.split_once('"')) else {
                 continue;
             };
-            let part = longest_part(literal.split('"').next().unwrap_or_default());
-            assert!(golden.contains(&part), "{file}.rs: no snapshot contains `{part}`");
-            count += 1;
+            let fixed = fixed_text(literal.split('"').next().unwrap_or_default());
+            // A text of other libraries, and what no test can provoke: a full disk, a stopped program.
+            let is_tested = fixed.len() > 2 && !UNTESTED.contains(&fixed.as_str());
+            assert!(!is_tested || golden.contains(&fixed), "{file}: no snapshot has `{fixed}`");
+            count += usize::from(is_tested);
         }
     }
     assert!(count >= 30, "{count}");
 }
+
+/// Texts that need a full disk or a program that stops the work.
+const UNTESTED: &[&str] = &["stopped", "cannot compress `", "`, which is not packed"];

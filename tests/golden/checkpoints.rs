@@ -66,6 +66,6 @@ fn addresses_are_refused_with_a_command() {
         let output = torch2carton([subcommand, "s3://bucket/model.pth"]);
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(text.contains("s3://bucket/model.pth is not a local path; first: `aws s3 cp"), "{text}");
+        assert!(text.contains("s3://bucket/model.pth is not a local path; first run `aws s3 cp"), "{text}");
     }
 }

@@ -144,11 +144,11 @@ fn dangerous_globals_stop_a_conversion() {
         text,
         "error: hostile/os_system_beside.pth: its pickle names `os.system` at offset 0x8d, which can run code \
          where Python loads it; `torch2carton scan hostile/os_system_beside.pth` shows what calls it, \
-         --allow-dangerous converts without running it\n"
+         --allow-dangerous converts without executing it\n"
     );
     let (code, text) = convert(&["--allow-dangerous", file]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("note: 1 dangerous global stays a name and runs nothing: os.system; "), "{text}");
+    assert!(text.contains("note: 1 dangerous global was recorded, not executed: os.system; "), "{text}");
     // inspect never refuses.
     assert_eq!(torch2carton(["inspect", file]).status.code(), Some(0));
 }

@@ -255,10 +255,16 @@ impl Config {
         };
         part("runner".to_owned(), &self.runner.other);
         for (array, ports) in [("input", &self.inputs), ("output", &self.outputs)] {
-            ports.iter().for_each(|port| part(format!("{array} {}", port.name), &port.other));
+            for port in ports {
+                part(format!("{array} {}", port.name), &port.other);
+            }
         }
-        self.self_tests.iter().for_each(|test| part("self_test".to_owned(), &test.other));
-        self.examples.iter().for_each(|example| part("example".to_owned(), &example.other));
+        for test in &self.self_tests {
+            part("self_test".to_owned(), &test.other);
+        }
+        for example in &self.examples {
+            part("example".to_owned(), &example.other);
+        }
         unknown
     }
 }

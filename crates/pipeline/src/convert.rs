@@ -223,7 +223,7 @@ pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<Conv
     if let Err(error) = torchscript::loads_in_2_0(&selected.tensors)
         && options.torch == Torch::Carton
     {
-        return Err(Error::at(file)(Error::Module(error)));
+        return Err(Error::at(file)(Error::Module(Box::new(error))));
     }
     let converted = model::convert(&options.model, options.single, &sources, &selected.tensors)?;
     if options.model.require_model && converted.kind == Kind::Weights {
@@ -239,7 +239,9 @@ pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<Conv
     let name = model_name(options, &sources);
     let layout = Layout::new(options, &name, &target, &converted, &misc, kept)?;
     notes.extend(layout.notes.iter().cloned());
-    notes.iter().for_each(|note| observer.note(note));
+    for note in &notes {
+        observer.note(note);
+    }
 
     let carton = layout.carton(&converted);
     let (nbytes, manifest) = if options.dry_run {
@@ -301,7 +303,9 @@ fn check(options: &ConvertOptions) -> Result<()> {
     if options.inputs.is_empty() {
         return Err(InvalidOption::NoInput.into());
     }
-    options.inputs.iter().try_for_each(|input| store::refuse_remote(input))?;
+    for input in &options.inputs {
+        store::refuse_remote(input)?;
+    }
     let fields = &options.fields;
     let found = fields.short_description.as_ref().map_or(0, |text| text.chars().count());
     if found > SHORT_DESCRIPTION_MAX {

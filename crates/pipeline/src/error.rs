@@ -127,7 +127,7 @@ pub enum Error {
     },
     /// The tensors cannot become a module.
     #[error("{0}")]
-    Module(#[source] torchscript::Error),
+    Module(#[source] Box<torchscript::Error>),
     /// The tensors are not the model that the documents or the options describe.
     #[error("{}", with_path(path, reason))]
     Model {
@@ -136,7 +136,7 @@ pub enum Error {
         /// What the user named for the checkpoint.
         root: PathBuf,
         /// What is wrong.
-        reason: decoder::Error,
+        reason: Box<decoder::Error>,
     },
     /// The checkpoint becomes weights, and the options require a model.
     #[error("it is not a model that runs: {why}")]

@@ -68,11 +68,11 @@ pub(crate) fn convert(
         Err(torchscript::Error::Decoder(reason)) if reason.leaves_weights_usable() => {
             let document = reason.document().map(|file| path.with_file_name(file));
             let path = document.unwrap_or_else(|| path.to_owned());
-            return Err(Error::Model { path, root: sources.root().to_owned(), reason });
+            return Err(Error::Model { path, root: sources.root().to_owned(), reason: Box::new(reason) });
         }
         converted => converted,
     };
-    converted.map_err(|error| Error::at(path)(Error::Module(error)))
+    converted.map_err(|error| Error::at(path)(Error::Module(Box::new(error))))
 }
 
 fn decoder_options(options: &ModelOptions, sources: &Sources) -> Result<Options> {

@@ -61,7 +61,7 @@ impl Documents {
             return Ok(text.as_deref());
         }
         let path = self.checkpoint.with_file_name(name);
-        let read = path.is_file().then(|| read_document(&path)).transpose()?;
+        let read = path.is_file().then(|| read_document(&path, DOCUMENT_MAX)).transpose()?;
         Ok(text.get_or_init(|| read).as_deref())
     }
 }
@@ -69,18 +69,18 @@ impl Documents {
 /// The text of the small document at `path`.
 ///
 /// # Errors
-/// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
-pub fn read_document(path: &Path) -> Result<String> {
+/// When the file cannot be read, or has more than `limit` bytes.
+pub fn read_document(path: &Path, limit: u64) -> Result<String> {
     let io = |reason: io::Error| Error::Io { path: path.to_owned(), reason };
     let mut text = String::new();
     let file = File::open(path).map_err(io)?;
     let len = file.metadata().map_err(io)?.len();
-    let too_large = |len| Error::DocumentTooLarge { path: path.to_owned(), len };
-    if len > DOCUMENT_MAX {
+    let too_large = |len| Error::DocumentTooLarge { path: path.to_owned(), len, limit };
+    if len > limit {
         return Err(too_large(len));
     }
     // The file may grow while it is read.
-    file.take(DOCUMENT_MAX.saturating_add(1)).read_to_string(&mut text).map_err(io)?;
+    file.take(limit.saturating_add(1)).read_to_string(&mut text).map_err(io)?;
     let len = text.len() as u64;
-    if len > DOCUMENT_MAX { Err(too_large(len)) } else { Ok(text) }
+    if len > limit { Err(too_large(len)) } else { Ok(text) }
 }

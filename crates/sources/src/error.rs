@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use crate::contents::{Contents, listed};
 use crate::deepspeed::DeepSpeed;
-use crate::documents::DOCUMENT_MAX;
 use store::{file_name, folder};
 
 /// A result of this crate.
@@ -27,12 +26,14 @@ pub enum Error {
         reason: io::Error,
     },
     /// A document is larger than any real one.
-    #[error("{} has {len} bytes, more than the {DOCUMENT_MAX} that are read", path.display())]
+    #[error("{} has {len} bytes, more than the {limit} that are read", path.display())]
     DocumentTooLarge {
         /// The document.
         path: PathBuf,
         /// Its length in bytes.
         len: u64,
+        /// The most bytes that are read.
+        limit: u64,
     },
     /// A file is not a checkpoint, or is damaged.
     #[error("{}", with_path(path, reason))]

@@ -30,7 +30,7 @@ pub(crate) fn find(paths: &[PathBuf], single: bool) -> Result<Sources> {
 /// The files that an index names, which are in the same folder.
 pub(crate) fn indexed(path: &Path) -> Result<Sources> {
     let name = file_name(path);
-    let index = Index::from_json(&name, &documents::read_document(path)?)
+    let index = Index::from_json(&name, &documents::read_document(path, documents::DOCUMENT_MAX)?)
         .map_err(|reason| Error::set(path, reason))?;
     let files: Vec<PathBuf> = index.files().iter().map(|file| path.with_file_name(file)).collect();
     if let Some(missing) = files.iter().find(|file| !file.is_file()) {

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use carton_format::{Config, Place, Problem, Problems, TensorIndex, place};
+use carton_reader::TOML_MAX;
 use toml::{Table, Value};
 
 use crate::{Error, Result};
@@ -17,7 +18,7 @@ const GROWING: &[&str] = &["self_test", "example"];
 
 /// The fields of the file at `path` over those of `config`, for a carton that `has` files.
 pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
-    let text = sources::read_document(path)?;
+    let text = sources::read_document(path, TOML_MAX)?;
     let wrong = |place: String, message: &str| Error::Toml {
         path: path.to_owned(),
         place,
