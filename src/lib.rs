@@ -13,14 +13,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Cli, Command};
-use crate::ui::{advice, carton_advice, signals, terminal, usage};
+use crate::ui::{errors, signals, terminal, usage};
 
 /// Runs the command line `args`, whose first item is the program's name, and returns its exit status.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match args::with_default_command(args.into_iter()) {
         Ok(args) => Cli::try_parse_from(args),
         Err(error) => {
-            terminal::error(&error.into());
+            errors::print(&error.into());
             return ExitCode::from(2);
         }
     };
@@ -48,9 +48,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(code) => code,
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            carton_advice::print_problems(&error);
-            terminal::error(&error);
-            ExitCode::from(if is_scan || advice::is_usage(&error) { 2 } else { 1 })
+            errors::print(&error);
+            ExitCode::from(if is_scan || errors::is_usage(&error) { 2 } else { 1 })
         }
     }
 }

@@ -12,7 +12,8 @@ use store::IfExists;
 pub(crate) use carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
 pub(crate) use convert::Convert;
 
-use crate::ui::usage::{self, Usage};
+use crate::ui::typed::{self, Usage};
+use crate::ui::usage;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,7 +210,7 @@ pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Resu
     let mut args: Vec<OsString> = args.collect();
     let names = subcommands();
     let mut at = 1;
-    usage::remember(None);
+    typed::remember(None);
     while let Some(arg) = args.get(at) {
         match arg.to_string_lossy().as_ref() {
             "--color" => at = at.saturating_add(2),
@@ -217,11 +218,11 @@ pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Resu
             other if other.starts_with("--color=") => at = at.saturating_add(1),
             "-h" | "--help" | "-V" | "--version" | "help" => break,
             other if names.iter().any(|name| name == other) => {
-                usage::remember(Some(other));
+                typed::remember(Some(other));
                 break;
             }
             _ => {
-                usage::check_word(arg)?;
+                usage::check_word(arg, &names)?;
                 args.insert(at, "convert".into());
                 break;
             }

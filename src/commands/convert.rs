@@ -12,8 +12,8 @@ use crate::args::Convert;
 use crate::ui::progress::Progress;
 use crate::ui::shell::quoted;
 use crate::ui::terminal::{self, BOLD, DIM, safe};
-use crate::ui::usage::{Usage, typed};
-use crate::ui::{advice, flags};
+use crate::ui::typed::{Usage, typed};
+use crate::ui::{advice, errors, flags};
 
 pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
     if args.output.as_deref() == Some(Path::new("-")) {
@@ -51,7 +51,7 @@ fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
                     terminal::note(format!("{} is skipped: {} is whole", input.display(), output.display()));
                 }
             }
-            Converted::Failed { error, .. } => terminal::error(&advised(error, args)),
+            Converted::Failed { error, .. } => errors::print(&advised(error, args)),
         }
         Ok(())
     })?;

@@ -10,11 +10,11 @@ use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, count, size
 use serde_json::Value as Json;
 
 use crate::args::Inspect;
-use crate::ui::advice;
 use crate::ui::progress::Progress;
 use crate::ui::table::{self, Align, cut};
 use crate::ui::terminal::{self, BOLD, DIM, safe};
-use crate::ui::usage::Usage;
+use crate::ui::typed::Usage;
+use crate::ui::{advice, errors};
 
 pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
     let several = args.files.len() > 1;
@@ -22,7 +22,7 @@ pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
     for (index, file) in args.files.iter().enumerate() {
         match one(args, quiet, file, index) {
             Err(error) if several && !terminal::is_broken_pipe(&error) => {
-                terminal::error(&error);
+                errors::print(&error);
                 failed = failed.saturating_add(1);
             }
             done => done?,

@@ -12,7 +12,7 @@ use crate::args::{Compression, Pack, if_exists};
 use crate::ui::carton_advice;
 use crate::ui::progress::Progress;
 use crate::ui::terminal::{self, BOLD, DIM, safe};
-use crate::ui::usage::Usage;
+use crate::ui::typed::Usage;
 
 pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let tensor = |pair: &String| match pair.split_once('=') {

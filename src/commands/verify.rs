@@ -11,14 +11,9 @@ use crate::args::Verify;
 use crate::ui::carton_advice;
 use crate::ui::progress::Progress;
 use crate::ui::terminal::{self, safe};
-use crate::ui::usage::Usage;
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     let selection = args.select.selection();
-    if args.against.is_empty() && !selection.is_empty() {
-        let text = "--key, --include, --exclude and --strip-prefix are about the checkpoint of --against";
-        return Err(Usage(text.to_owned()).into());
-    }
     let options = VerifyOptions {
         file: args.file.clone(),
         against: args.against.clone(),

@@ -2,7 +2,6 @@
 //!
 //! Libraries say what is wrong. Only the command line knows what can be typed.
 
-use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
 
 use decoder::Fact;
@@ -12,37 +11,7 @@ use store::{Remote, Scheme, folder};
 
 use super::flags;
 use super::shell::{quoted, quoted_text};
-use super::usage::{Usage, typed};
-
-/// The whole text of an error of our libraries, with advice where there is some; `None` for other errors.
-pub(crate) fn text(cause: &(dyn StdError + 'static)) -> Option<String> {
-    if let Some(error) = cause.downcast_ref::<pipeline::Error>() {
-        return Some(pipeline_text(error, None));
-    }
-    if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
-        return Some(super::carton_advice::text(error));
-    }
-    if let Some(error) = cause.downcast_ref::<store::Error>() {
-        return Some(store_text(error));
-    }
-    cause.downcast_ref::<sources::Error>().map(sources_text)
-}
-
-/// Whether what was typed is wrong, rather than a file.
-pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    let is_remote = |error: &store::Error| matches!(error, store::Error::Remote { .. });
-    let is_not_a_set = |error: &sources::Error| matches!(error, sources::Error::NotASet { .. });
-    error.is::<Usage>()
-        || error.downcast_ref().is_some_and(is_remote)
-        || error.downcast_ref().is_some_and(is_not_a_set)
-        || error.downcast_ref().is_some_and(|error: &pipeline::Error| match error {
-            pipeline::Error::Option(_) => true,
-            pipeline::Error::Store(error) => is_remote(error),
-            pipeline::Error::Sources(error) => is_not_a_set(error),
-            _ => false,
-        })
-        || error.downcast_ref().is_some_and(super::carton_advice::is_usage)
-}
+use super::typed::typed;
 
 /// What is always possible.
 pub(crate) const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
@@ -163,7 +132,7 @@ pub(crate) fn store_text(error: &store::Error) -> String {
 }
 
 /// What the search for a checkpoint reports, with advice where there is some.
-fn sources_text(error: &sources::Error) -> String {
+pub(crate) fn sources_text(error: &sources::Error) -> String {
     use sources::Error;
     let advice = match error {
         Error::LoneShard { path, .. } => {
@@ -284,19 +253,6 @@ mod tests {
         assert_eq!(command("s3://bucket/a/c.pth"), "aws s3 cp s3://bucket/a/c.pth .");
         assert_eq!(command("hf://owner/model/x/c.pth"), "hf download owner/model x/c.pth");
         assert_eq!(command("hf://owner/model"), "hf download owner/model");
-    }
-
-    #[test]
-    fn advice_follows_the_error_through_its_context() {
-        let error = store::refuse_remote(Path::new("gs:/b/c")).expect_err("an address");
-        let error = anyhow::Error::new(error).context("while reading");
-        assert!(is_usage(&error));
-        let texts: Vec<String> =
-            error.chain().map(|cause| text(cause).unwrap_or_else(|| cause.to_string())).collect();
-        assert_eq!(
-            texts,
-            ["while reading", "gs:/b/c is not a local path; first run `gcloud storage cp gs://b/c .`"]
-        );
     }
 
     fn not_a_set(names: &[&str]) -> String {

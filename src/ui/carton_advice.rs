@@ -4,7 +4,6 @@ use carton_tools::{Error, Note, TensorError};
 
 use super::advice;
 use super::shell::quoted;
-use super::terminal;
 
 /// The whole text, with advice where there is some. The problems of a document are printed first, a line each.
 pub(crate) fn text(error: &Error) -> String {
@@ -27,6 +26,7 @@ pub(crate) fn text(error: &Error) -> String {
             "; --tensor takes arrays that numpy.save wrote".to_owned()
         }
         Error::BaseUrl { .. } => "; check --base".to_owned(),
+        Error::NoCheckpoint => "; name it with --against".to_owned(),
         Error::BlobLength { .. } | Error::BlobDamaged { .. } => "; remove it and try again".to_owned(),
         Error::Fetch { path, entry, failures } => {
             let failures: Vec<String> = failures.iter().map(advice::store_text).collect();
@@ -66,20 +66,6 @@ pub(crate) fn note(note: &Note, file: &str) -> String {
         }
         note => note.to_string(),
     }
-}
-
-/// Prints each problem of a document on a line, where the error is about one.
-pub(crate) fn print_problems(error: &anyhow::Error) {
-    let pipeline = match error.downcast_ref::<Error>() {
-        Some(Error::Pipeline(error)) => Some(&**error),
-        _ => error.downcast_ref::<pipeline::Error>(),
-    };
-    let ((Some(Error::Document { problems, .. }), _) | (_, Some(pipeline::Error::Document { problems, .. }))) =
-        (error.downcast_ref::<Error>(), pipeline)
-    else {
-        return;
-    };
-    problems.0.iter().for_each(|problem| terminal::plain_error(&problem.to_string()));
 }
 
 fn tensor(name: &str, reason: &TensorError) -> String {

@@ -2,10 +2,12 @@
 
 pub(crate) mod advice;
 pub(crate) mod carton_advice;
+pub(crate) mod errors;
 pub(crate) mod flags;
 pub(crate) mod progress;
 pub(crate) mod shell;
 pub(crate) mod signals;
 pub(crate) mod table;
 pub(crate) mod terminal;
+pub(crate) mod typed;
 pub(crate) mod usage;

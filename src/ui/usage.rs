@@ -1,28 +1,13 @@
 //! Mistakes in what was typed, and what was meant.
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::terminal;
-use crate::args::subcommands;
-
-const PROGRAM: &str = "torch2carton";
-
-/// A mistake in what was typed: exit status 2.
-#[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
+use super::errors;
+use super::typed::{PROGRAM, Usage, typed};
 
 /// Words that people try, and what does that here.
 const WISHES: &[(&[&str], &str)] = &[
@@ -47,24 +32,8 @@ const WISHES: &[(&[&str], &str)] = &[
     (&["completion"], "`torch2carton completions SHELL` prints a completion script"),
 ];
 
-thread_local! {
-    /// The program and the subcommand as they were typed.
-    static TYPED: RefCell<String> = RefCell::new(PROGRAM.to_owned());
-}
-
-/// The program and the subcommand as they were typed, for commands in advice.
-pub(crate) fn typed() -> String {
-    TYPED.with_borrow(Clone::clone)
-}
-
-/// Remembers which subcommand was typed; `None` for the default one.
-pub(crate) fn remember(subcommand: Option<&str>) {
-    let text = subcommand.map_or_else(|| PROGRAM.to_owned(), |name| format!("{PROGRAM} {name}"));
-    TYPED.set(text);
-}
-
 /// Refuses a word that is neither a subcommand nor a path.
-pub(crate) fn check_word(word: &OsString) -> Result<(), Usage> {
+pub(crate) fn check_word(word: &OsString, subcommands: &[String]) -> Result<(), Usage> {
     /// The Jaro-Winkler similarity of a typing mistake.
     const SIMILAR: f64 = 0.8;
     let (path, text) = (Path::new(word), word.to_string_lossy());
@@ -72,10 +41,9 @@ pub(crate) fn check_word(word: &OsString) -> Result<(), Usage> {
     if !is_word || text.starts_with('-') || path.exists() || path.is_symlink() {
         return Ok(());
     }
-    let names = subcommands();
     let lower = text.to_lowercase();
     let wish = WISHES.iter().find(|(words, _)| words.contains(&lower.as_str()));
-    let scored = names.iter().map(|name| (strsim::jaro_winkler(&lower, name), name));
+    let scored = subcommands.iter().map(|name| (strsim::jaro_winkler(&lower, name), name));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score >= SIMILAR);
     let hint = match (wish, best) {
         (Some((_, hint)), _) => format!("; {hint}"),
@@ -84,7 +52,7 @@ pub(crate) fn check_word(word: &OsString) -> Result<(), Usage> {
     };
     Err(Usage(format!(
         "no command `{text}`, and no file of that name; commands are {}{hint}",
-        names.join(", ")
+        subcommands.join(", ")
     )))
 }
 
@@ -99,14 +67,14 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }
-        ErrorKind::UnknownArgument => terminal::error(&anyhow::Error::new(Usage(unknown_option(error)))),
+        ErrorKind::UnknownArgument => errors::print(&anyhow::Error::new(Usage(unknown_option(error)))),
         _ => {
             // Without the tip to write `-- --option`, which is never what was meant.
             let text = error.render().to_string();
             let lines = text.lines().filter(|line| !line.contains("as a value, use"));
             let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
             let text = text.trim_start_matches("error: ").trim_end();
-            terminal::plain_error(text);
+            errors::print_text(text);
         }
     }
     ExitCode::from(2)

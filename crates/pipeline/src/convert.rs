@@ -217,7 +217,7 @@ pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<Conv
     let selected = select::select(&options.selection, &checkpoint).map_err(Error::at(file))?;
     notes.extend(selected.notes);
     let kept = if options.keep_values { values::document(&checkpoint, &selected.compounds) } else { None };
-    let values = checkpoint.values().count();
+    let values = checkpoint.notable_values().count();
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
     if let Err(error) = torchscript::loads_in_2_0(&selected.tensors)

@@ -101,12 +101,12 @@ pub(crate) fn document(
     checkpoint: &Checkpoint,
     compounds: &[(String, torch_import::Compound)],
 ) -> Option<String> {
-    if checkpoint.values().next().is_none() && compounds.is_empty() {
+    if checkpoint.notable_values().next().is_none() && compounds.is_empty() {
         return None;
     }
     let mut lines = Vec::new();
     let (mut len, mut left_out) = (0_usize, 0_usize);
-    for (path, value) in checkpoint.values() {
+    for (path, value) in checkpoint.notable_values() {
         let line = json(checkpoint, path, value).to_string();
         if len.saturating_add(line.len()) > FILE_MAX {
             left_out = left_out.saturating_add(1);

@@ -6,7 +6,7 @@ use store::file_name;
 
 use crate::contents::Contents;
 use crate::deepspeed::DeepSpeed;
-use crate::find::{indexed, numbered};
+use crate::joined::{indexed, numbered};
 use crate::listing::Listing;
 use crate::numbering::Numbering;
 use crate::{Error, Note, Result, Sources};

@@ -39,6 +39,7 @@ mod documents;
 mod error;
 mod find;
 mod folder;
+mod joined;
 mod listing;
 mod note;
 mod numbering;

@@ -4,8 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::find::INDEX;
 use crate::{Error, Result};
+
+/// The end of an index's name.
+pub(crate) const INDEX: &str = ".index.json";
 
 /// The ends of checkpoints' names.
 const EXTENSIONS: &[&str] = &[

@@ -42,16 +42,6 @@ pub(crate) enum Kind {
 }
 
 impl Sources {
-    /// The files that `paths` mean together: a file, a folder, an index, or all shards of a set.
-    ///
-    /// With `single`, a file is a checkpoint of its own even when its name says that it is one of several.
-    ///
-    /// # Errors
-    /// When there is no checkpoint at the paths, or more than one.
-    pub fn find(paths: &[PathBuf], single: bool) -> Result<Self> {
-        crate::find::find(paths, single)
-    }
-
     /// One file, whatever its name is.
     pub fn file(path: &Path) -> Self {
         Self::new(vec![path.to_owned()], path.to_owned(), Kind::Single)

@@ -181,6 +181,13 @@ impl Checkpoint {
         })
     }
 
+    /// The values without safetensors' `format: pt`, which every file from PyTorch has and which says nothing.
+    pub fn notable_values(&self) -> impl Iterator<Item = (&str, Value)> {
+        self.values().filter(|(name, value)| {
+            *name != "__metadata__.format" || self.heap().text(value.object).as_deref() != Some("pt")
+        })
+    }
+
     /// The objects that [`Value`]s refer to.
     pub fn heap(&self) -> &Heap<'_> {
         &self.objects.borrow_dependent().heap

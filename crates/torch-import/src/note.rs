@@ -27,9 +27,9 @@ pub enum Note {
     },
     /// A shard after the first has values, which are not merged.
     ValuesLeftOut {
-        /// The shard's file name.
-        file: String,
-        /// How many values.
+        /// The file names of the shards.
+        files: Vec<String>,
+        /// How many values they have.
         count: usize,
     },
 }
@@ -50,9 +50,12 @@ impl fmt::Display for Note {
                 write!(f, "{bytes} bytes follow the last storage; PyTorch does not read them either")
             }
             Self::AfterPickle { bytes } => write!(f, "{bytes} bytes follow the pickle and are not read"),
-            Self::ValuesLeftOut { file, count } => {
+            Self::ValuesLeftOut { files, count } => {
                 let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
-                write!(f, "{count} value{s} of {file} {are} left out")
+                match files.as_slice() {
+                    [file] => write!(f, "{count} value{s} of {file} {are} not kept"),
+                    files => write!(f, "{count} value{s} of {} shards {are} not kept", files.len()),
+                }
             }
         }
     }

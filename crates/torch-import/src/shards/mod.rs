@@ -89,6 +89,7 @@ impl Merged {
 
     /// Adds the tensors of another file, and a note about its values.
     fn add(&mut self, file: &str, other: Checkpoint) {
+        let values = other.notable_values().count();
         let merged = &mut self.checkpoint;
         let known: HashSet<(String, String)> =
             merged.globals.iter().map(|global| (global.module.clone(), global.name.clone())).collect();
@@ -97,9 +98,13 @@ impl Merged {
             .globals
             .extend(more.filter(|global| !known.contains(&(global.module.clone(), global.name.clone()))));
         merged.left_out = merged.left_out.saturating_add(other.left_out);
-        let count = other.items.iter().filter(|item| matches!(item.content, Content::Value(_))).count();
-        if count > 0 {
-            self.notes.push(Note::ValuesLeftOut { file: file.to_owned(), count });
+        match (values, self.notes.last_mut()) {
+            (0, _) => {}
+            (more, Some(Note::ValuesLeftOut { files, count })) => {
+                files.push(file.to_owned());
+                *count = count.saturating_add(more);
+            }
+            (count, _) => self.notes.push(Note::ValuesLeftOut { files: vec![file.to_owned()], count }),
         }
         let tensors = other.items.into_iter().filter(|item| !matches!(item.content, Content::Value(_)));
         merged.items.extend(tensors);

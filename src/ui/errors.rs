@@ -1,0 +1,117 @@
+//! Errors as a person sees them: one line with all causes, and what to do about it.
+
+use std::error::Error as StdError;
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+
+use super::terminal::safe;
+use super::typed::Usage;
+use super::{advice, carton_advice};
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// Prints an error and its causes in one line.
+pub(crate) fn print(error: &anyhow::Error) {
+    print_problems(error);
+    // Nothing is left to do when stderr is closed.
+    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", safe(chain(error)));
+}
+
+/// Prints an error that has several lines.
+pub(crate) fn print_text(text: &str) {
+    let text: Vec<String> = text.lines().map(safe).collect();
+    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", text.join("\n"));
+}
+
+/// An error and its causes. What the next cause says too, such as a path, is printed once. The texts of our libraries
+/// contain their causes.
+fn chain(error: &anyhow::Error) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let advised = text(cause);
+        let is_whole = advised.is_some();
+        let text = advised.unwrap_or_else(|| cause.to_string());
+        if texts.last().is_some_and(|last| text.starts_with(last) || text.contains(&format!(" {last}:"))) {
+            texts.pop();
+        }
+        texts.push(text);
+        if is_whole {
+            break;
+        }
+    }
+    texts.join(": ")
+}
+
+/// The whole text of an error of our libraries, with advice where there is some; `None` for other errors.
+fn text(cause: &(dyn StdError + 'static)) -> Option<String> {
+    if let Some(error) = cause.downcast_ref::<pipeline::Error>() {
+        return Some(advice::pipeline_text(error, None));
+    }
+    if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
+        return Some(carton_advice::text(error));
+    }
+    if let Some(error) = cause.downcast_ref::<store::Error>() {
+        return Some(advice::store_text(error));
+    }
+    cause.downcast_ref::<sources::Error>().map(advice::sources_text)
+}
+
+/// Whether what was typed is wrong, rather than a file.
+pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
+    let is_remote = |error: &store::Error| matches!(error, store::Error::Remote { .. });
+    let is_not_a_set = |error: &sources::Error| matches!(error, sources::Error::NotASet { .. });
+    error.is::<Usage>()
+        || error.downcast_ref().is_some_and(is_remote)
+        || error.downcast_ref().is_some_and(is_not_a_set)
+        || error.downcast_ref().is_some_and(|error: &pipeline::Error| match error {
+            pipeline::Error::Option(_) => true,
+            pipeline::Error::Store(error) => is_remote(error),
+            pipeline::Error::Sources(error) => is_not_a_set(error),
+            _ => false,
+        })
+        || error.downcast_ref().is_some_and(carton_advice::is_usage)
+}
+
+/// Prints each problem of a document on a line, where the error is about one.
+fn print_problems(error: &anyhow::Error) {
+    let pipeline = match error.downcast_ref::<carton_tools::Error>() {
+        Some(carton_tools::Error::Pipeline(error)) => Some(&**error),
+        _ => error.downcast_ref::<pipeline::Error>(),
+    };
+    let ((Some(carton_tools::Error::Document { problems, .. }), _)
+    | (_, Some(pipeline::Error::Document { problems, .. }))) =
+        (error.downcast_ref::<carton_tools::Error>(), pipeline)
+    else {
+        return;
+    };
+    problems.0.iter().for_each(|problem| print_text(&problem.to_string()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_a_cause_repeats_is_printed_once() {
+        let error = anyhow::anyhow!("cannot read a.pth: gone").context("a.pth").context("2 files");
+        assert_eq!(chain(&error), "2 files: cannot read a.pth: gone");
+        assert_eq!(chain(&anyhow::anyhow!("full").context("full")), "full");
+        assert_eq!(chain(&anyhow::anyhow!("no .npy file").context("file")), "file: no .npy file");
+    }
+
+    #[test]
+    fn advice_follows_the_error_through_its_context() {
+        let error = store::refuse_remote(Path::new("gs:/b/c")).expect_err("an address");
+        let error = anyhow::Error::new(error).context("while reading");
+        assert!(is_usage(&error));
+        let texts: Vec<String> =
+            error.chain().map(|cause| text(cause).unwrap_or_else(|| cause.to_string())).collect();
+        assert_eq!(
+            texts,
+            ["while reading", "gs:/b/c is not a local path; first run `gcloud storage cp gs://b/c .`"]
+        );
+    }
+}
