@@ -16,15 +16,9 @@ use crate::ui::typed::Usage;
 
 pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let tensor = |pair: &String| match pair.split_once('=') {
-        Some((name, file)) if !name.is_empty() => Ok((name.to_owned(), PathBuf::from(file))),
-        _ => Err(Usage(format!("--tensor {pair}: expected NAME=FILE.npy"))),
+        Some((name, file)) => Ok((name.to_owned(), PathBuf::from(file))),
+        None => Err(Usage(format!("--tensor {pair}: expected NAME=FILE.npy"))),
     };
-    let tensors: Vec<(String, PathBuf)> = args.tensor.iter().map(tensor).collect::<Result<_, _>>()?;
-    for (index, (name, _)) in tensors.iter().enumerate() {
-        if tensors.iter().skip(index.saturating_add(1)).any(|(other, _)| other == name) {
-            return Err(Usage(format!("--tensor: two tensors are called {name}")).into());
-        }
-    }
     let options = PackOptions {
         folder: args.directory.clone(),
         output: args.output.clone(),
@@ -35,7 +29,7 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
             Compression::Deflate => carton_tools::Compression::Deflate,
             Compression::Zstd => carton_tools::Compression::Zstd,
         },
-        tensors,
+        tensors: args.tensor.iter().map(tensor).collect::<Result<_, _>>()?,
     };
     let progress = Progress::new(quiet);
     let report = carton_tools::pack(&options, &progress)?;

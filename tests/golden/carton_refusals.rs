@@ -544,7 +544,7 @@ fn every_error_text_is_in_a_snapshot() {
     let snapshots = folder().join("snapshots").read_dir().expect("they are checked in").flatten();
     let golden: String = snapshots.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/carton-tools/src");
-    let mut count = 0;
+    let (mut count, mut missing) = (0, Vec::new());
     for file in ["error.rs", "npy.rs"] {
         let text = std::fs::read_to_string(source.join(file)).expect("a source file");
         for kind in text.split("#[error(").skip(1) {
@@ -554,15 +554,19 @@ fn every_error_text_is_in_a_snapshot() {
             let fixed = fixed_text(literal.split('"').next().unwrap_or_default());
             // A text of other libraries, and what no test can provoke: a full disk, a stopped program.
             let is_tested = fixed.len() > 2 && !UNTESTED.contains(&fixed.as_str());
-            assert!(!is_tested || golden.contains(&fixed), "{file}: no snapshot has `{fixed}`");
+            if is_tested && !golden.contains(&fixed) {
+                missing.push(format!("{file}: {fixed}"));
+            }
             count += usize::from(is_tested);
         }
     }
+    assert!(missing.is_empty(), "no snapshot has these texts: {missing:#?}");
     assert!(count >= 30, "{count}");
 }
 
 /// Texts that need a full disk, a program that stops the work, or a carton that its reader rejects first.
 const UNTESTED: &[&str] = &[
+    "its strings cannot be printed as TOML:",
     "stopped",
     "`, which is neither in the carton nor in LINKS",
     "cannot compress `",

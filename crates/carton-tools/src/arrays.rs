@@ -28,14 +28,16 @@ impl NewFile {
 
 /// The arrays in files, by name.
 pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<Vec<(String, Array)>> {
-    let mut arrays: Vec<(String, Array)> = Vec::with_capacity(given.len());
-    for (name, path) in given {
+    for (index, (name, _)) in given.iter().enumerate() {
         if name.is_empty() {
             return Err(Error::tensor(name, TensorError::NoName));
         }
-        if arrays.iter().any(|(other, _)| other == name) {
+        if given.iter().take(index).any(|(other, _)| other == name) {
             return Err(Error::tensor(name, TensorError::Twice));
         }
+    }
+    let mut arrays: Vec<(String, Array)> = Vec::with_capacity(given.len());
+    for (name, path) in given {
         let file = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
         let array = npy::read(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
         arrays.push((name.clone(), array));
