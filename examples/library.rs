@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("usage: library CHECKPOINT")?;
     let report = inspect(&InspectOptions::new(&path), &())?;
     for tensor in &report.tensors {
-        println!("{} {} {:?}", tensor.name, tensor.dtype, tensor.shape);
+        println!("{} {} {:?}", tensor.name, tensor.dtype, tensor.shape());
     }
     let mut options = ConvertOptions::new(&path);
     let report = convert(&options, &Console::default())?;

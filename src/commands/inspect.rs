@@ -97,7 +97,7 @@ fn tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
                 (.., Some(first)) => format!("shared with {first}"),
                 (.., None) => String::new(),
             };
-            let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
+            let shape: Vec<String> = row.shape().iter().map(u64::to_string).collect();
             let shape = format!("[{}]", shape.join(", "));
             [row.name.clone(), row.dtype.to_owned(), shape, size(row.nbytes), shared]
         })

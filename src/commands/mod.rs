@@ -37,7 +37,7 @@ fn written(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Prints a report as one JSON object on a line.
-fn json(out: &mut dyn Write, report: &impl Serialize) -> io::Result<()> {
+fn json(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, report)?;
     writeln!(out)
 }

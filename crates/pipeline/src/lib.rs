@@ -46,7 +46,7 @@ pub use convert::{
 pub use decoder::{Fact, Given};
 pub use each::{Converted, EachReport, convert_each};
 pub use error::{Error, InvalidOption, Result, problems};
-pub use inspect::{InspectOptions, InspectReport, TensorHash, TensorRow, Totals, inspect};
+pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
 pub use model::{Architecture, ModelOptions, architectures};
 pub use note::{Note, count, counted, size};
 pub use observer::{Action, Observer, Step, advance};
