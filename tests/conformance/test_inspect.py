@@ -51,8 +51,12 @@ def test_golden_checkpoints(path, newest):
 def test_json_has_the_documented_members(saved):
     path = saved("sharing")
     answer = inspect(path)
-    assert sorted(answer) == ["format", "globals", "risks", "schema_version", "tensors"]
-    assert answer["schema_version"] == 1
+    assert list(answer)[:2] == ["schema_version", "file"] and answer["schema_version"] == 1 and answer["file"] == str(path)
+    assert set(answer) == {
+        "schema_version", "file", "format", "nbytes", "tensors", "globals", "risks", "value_count", "parameters", "bytes_by_dtype",
+        "left_out", "notes"}
+    assert answer["nbytes"] == path.stat().st_size and (answer["left_out"], answer["notes"]) == (0, [])
+    assert answer["parameters"] == sum(answer["bytes_by_dtype"].values()) // 4 and set(answer["bytes_by_dtype"]) == {"float32"}
     assert isinstance(answer["format"], str) and isinstance(answer["globals"], list)
     assert answer["risks"] == dict.fromkeys(answer["globals"], "known")
     for tensor in answer["tensors"]:

@@ -1,7 +1,9 @@
 """Several files as one checkpoint: shards that real torch split merge into the checkpoint bit for bit, or an error names the shard."""
 
 import contextlib
+import hashlib
 import json
+import os
 import shutil
 import sys
 import types
@@ -10,7 +12,7 @@ import pytest
 from carton_file import Carton, without_colour
 from checkpoints import LLAMA_PARAMS
 from conftest import worker
-from program import measured, refuse, succeed
+from program import listing, measured, refuse, succeed, torch2carton
 from sparse import SPARSE, needs_sparse
 
 LIMIT = 64 << 20
@@ -23,18 +25,26 @@ def splitter():
     process.close()
 
 
+@pytest.fixture(scope="session")
+def model_maker():
+    process = worker("NEWEST", "model_worker.py")
+    yield process
+    process.close()
+
+
 @pytest.fixture
 def shards(splitter, tmp_path):
     """`shards(count)`: a folder with `count` of Meta's shards, params.json, and the unsplit file in `whole/`."""
 
     def make(count, kind="llama_bfloat16", embeddings=1, params=None):
-        (tmp_path / "whole").mkdir(exist_ok=True)
-        splitter.ask("meta", kind=kind, folder=str(tmp_path), count=count, embeddings=embeddings,
-                     whole=str(tmp_path / "whole/consolidated.pth"))
+        folder = tmp_path / "Llama-tiny"
+        (folder / "whole").mkdir(parents=True, exist_ok=True)
+        splitter.ask("meta", kind=kind, folder=str(folder), count=count, embeddings=embeddings,
+                     whole=str(folder / "whole/consolidated.pth"))
         params = params or LLAMA_PARAMS | ({"n_kv_heads": 2} if "gqa" in kind else {})
-        for folder in (tmp_path, tmp_path / "whole"):
-            (folder / "params.json").write_text(json.dumps(params))
-        return tmp_path
+        for place in (folder, folder / "whole"):
+            (place / "params.json").write_text(json.dumps(params))
+        return folder
 
     return make
 
@@ -42,6 +52,26 @@ def shards(splitter, tmp_path):
 def tensors(path):
     listing = json.loads(succeed("inspect", "--json", "--sha256", path).stdout)["tensors"]
     return {t["name"]: (t["dtype"], t["shape"], t["stride"], t["nbytes"], t["sha256"]) for t in listing}
+
+
+def objects(outcome):
+    """The JSON objects on stdout, one on each line, each with `schema_version` and `file` first."""
+    read = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert all(list(report)[:2] == ["schema_version", "file"] and report["schema_version"] == 1 for report in read)
+    return read
+
+
+def assert_the_report_is_right(report, folder):
+    """What `convert --json` says about a carton equals what is in the file."""
+    carton = Carton(folder / report["output"])
+    assert report["manifest_sha256"] == hashlib.sha256(carton.manifest).hexdigest()
+    assert report["written"] is True and report["nbytes"] == carton.path.stat().st_size
+    assert sorted(report["misc"]) == sorted(carton.misc())
+    assert (report["module"] == "weights") == (not carton.is_llama()) == ("why_weights" in report)
+    for ports, described in (("inputs", "input"), ("outputs", "output")):
+        wanted = [(port["name"], port["dtype"], [str(size) for size in port["shape"]]) for port in carton.toml.get(described, [])]
+        assert [(port["name"], port["dtype"], port["shape"]) for port in report[ports]] == wanted
+    return carton
 
 
 def words(*arguments, **settings):
@@ -60,16 +90,18 @@ def test_metas_shards_merge_into_the_checkpoint(count, kind, embeddings, shards)
     assert tensors(folder) == tensors(whole)
     succeed(folder, "--name", "llama")
     succeed(whole, "--name", "llama")
-    merged = folder / "consolidated.carton"
-    assert Carton(merged).is_llama
+    merged = folder.with_name("Llama-tiny.carton")  # next to the folder, and named after it
+    assert Carton(merged).is_llama()
     assert merged.read_bytes() == (folder / "whole/consolidated.carton").read_bytes()
 
 
-def test_shards_by_name_give_the_same_carton_as_the_folder(shards):
+def test_shards_by_name_give_the_same_carton_as_the_folder(shards, tmp_path):
     folder = shards(2)
     succeed("consolidated.01.pth", "consolidated.00.pth", "-o", "by_name.carton", cwd=folder)
     succeed(".", cwd=folder)
-    assert (folder / "by_name.carton").read_bytes() == (folder / "consolidated.carton").read_bytes()
+    merged = folder / "Llama-tiny.carton"  # `.` has no folder next to it, but it has a name
+    assert (folder / "by_name.carton").read_bytes() == merged.read_bytes()
+    assert Carton(merged).toml["model_name"] == "Llama-tiny" and sorted(tmp_path.rglob("*.carton")) == [merged, folder / "by_name.carton"]
 
 
 def test_shards_merge_without_params_json(shards):
@@ -83,7 +115,7 @@ def test_a_missing_shard_is_named(gone, named, shards):
     folder = shards(4)
     (folder / f"consolidated.0{gone}.pth").unlink()
     assert named in words(folder)
-    assert not list(folder.glob("*.carton"))
+    assert not list(folder.parent.glob("**/*.carton"))
 
 
 def test_an_extra_shard_is_named(shards):
@@ -104,13 +136,13 @@ def test_a_shard_that_disagrees_is_named(change, named, shards, splitter):
     splitter.ask("change", path=str(folder / "consolidated.01.pth"), **change)
     text = words(folder)
     assert "consolidated.01.pth" in text and named in text
-    assert not list(folder.glob("*.carton"))
+    assert not list(folder.parent.glob("**/*.carton"))
 
 
 def test_shards_of_an_unknown_model_are_refused(saved, tmp_path):
     for number in range(2):
         saved("module_state", f"consolidated.0{number}.pth")
-    assert "nothing says how it was split over 2 shards" in words(tmp_path)
+    assert "how it was split over 2 shards is unknown" in words(tmp_path)
 
 
 # --- sets whose files hold whole tensors -------------------------------------------------------------------------------
@@ -120,16 +152,17 @@ def test_shards_of_an_unknown_model_are_refused(saved, tmp_path):
 @pytest.mark.parametrize("safe", [False, True], ids=["bin", "safetensors"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_hugging_faces_sets_merge_into_the_checkpoint(count, safe, index, splitter, tmp_path):
-    stem, extension = ("model", "safetensors") if safe else ("pytorch_model", "bin")
+    extension = "safetensors" if safe else "bin"
     whole = tmp_path / f"whole.{extension}"
     folder = tmp_path / "set"
     folder.mkdir()
     splitter.ask("hugging_face", kind="llama_float32", folder=str(folder), count=count, safe=safe, index=index, whole=str(whole))
     assert tensors(folder) == tensors(whole)
     succeed(folder)
-    assert (folder / f"{stem}.carton").is_file()
+    assert (tmp_path / "set.carton").is_file()
     if index:
-        assert tensors(folder / f"{stem}.{extension}.index.json") == tensors(whole)
+        (index_json,) = folder.glob("*.index.json")
+        assert tensors(index_json) == tensors(whole)
 
 
 @pytest.fixture
@@ -169,15 +202,31 @@ def test_a_gap_in_a_set_is_named(gone, splitter, tmp_path):
     assert f"pytorch_model-0000{gone}-of-00003.bin is missing" in words(tmp_path)
 
 
+@pytest.mark.parametrize("form", ["folder", "trailing slash", "dot"])
+def test_the_report_of_a_hugging_face_folder_is_right(form, model_maker, tmp_path):
+    folder = tmp_path / "Llama-tiny"
+    folder.mkdir()
+    model_maker.ask("make", kind="llama gqa", dtype="bfloat16", folder=str(folder), files=3, extension="safetensors")
+    path, cwd = {"folder": (folder, None), "trailing slash": (f"{folder}/", None), "dot": (".", folder)}[form]
+    (report,) = objects(succeed("convert", "--json", path, cwd=cwd))
+    carton = assert_the_report_is_right(report, cwd or tmp_path)
+    assert report["module"] == "llama" and [port["name"] for port in report["inputs"]][0] == "tokens"
+    made = (folder if form == "dot" else tmp_path) / "Llama-tiny.carton"  # next to the folder, but in `.`
+    assert carton.path.resolve() == made and list(tmp_path.rglob("*.carton")) == [made] and carton.toml["model_name"] == "Llama-tiny"
+    (listed,) = objects(succeed("inspect", "--json", folder))
+    sizes = [report[fact] for fact in ("tensors", "parameters", "bytes_by_dtype")]
+    assert sizes == [len(listed["tensors"]), listed["parameters"], listed["bytes_by_dtype"]]
+
+
 # --- folders --------------------------------------------------------------------------------------------
 
 
 def test_the_only_checkpoint_of_a_folder_is_used(saved, tmp_path):
-    saved(name="epoch_3.ckpt")
+    saved(name="run-7/epoch_3.ckpt")
     for name in ("optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state_0.pth", "training_args.bin", "mp_rank_00_model_states.pt"):
-        (tmp_path / name).write_bytes(b"not a checkpoint")
-    succeed(tmp_path)
-    assert (tmp_path / "epoch_3.carton").is_file()
+        (tmp_path / "run-7" / name).write_bytes(b"not a checkpoint")
+    succeed(tmp_path / "run-7")
+    assert Carton(tmp_path / "run-7.carton").toml["model_name"] == "run-7"
 
 
 def test_two_candidates_are_listed_with_a_command_for_each(saved, tmp_path):
@@ -187,11 +236,11 @@ def test_two_candidates_are_listed_with_a_command_for_each(saved, tmp_path):
 
 
 def test_safetensors_are_preferred_to_bin_with_a_note(splitter, saved, tmp_path):
-    splitter.ask("hugging_face", kind="llama_float32", folder=str(tmp_path), count=2, safe=True)
-    saved(name="pytorch_model.bin")
-    text = without_colour(succeed(tmp_path).stderr)
+    folder = saved(name="set/pytorch_model.bin").parent
+    splitter.ask("hugging_face", kind="llama_float32", folder=str(folder), count=2, safe=True)
+    text = without_colour(succeed(folder).stderr)
     assert "note: using model.safetensors.index.json, not pytorch_model.bin" in text
-    assert (tmp_path / "model.carton").is_file()
+    assert tensors(folder) == tensors(folder / "model.safetensors.index.json") != tensors(folder / "pytorch_model.bin")
 
 
 def test_the_folder_original_is_suggested(saved, tmp_path):
@@ -214,13 +263,40 @@ def test_folders_of_other_programs_get_advice(tmp_path):
 def test_separate_checkpoints_are_not_merged(saved, tmp_path):
     saved(name="a.pth"), saved(name="b.pth")
     text = words("a.pth", "b.pth", cwd=tmp_path, status=(2,))
-    assert ("a.pth and b.pth are not shards of one checkpoint; convert each: "
-            'for f in *.pth; do torch2carton "$f"; done') in text
-    listings = succeed("inspect", "--json", "a.pth", "b.pth", cwd=tmp_path).stdout
-    decoder = json.JSONDecoder()
-    first, end = decoder.raw_decode(listings)
-    second, _ = decoder.raw_decode(listings[end:].lstrip())
+    assert "a.pth and b.pth are not shards of one checkpoint; --each converts each of them on its own: `torch2carton --each *.pth`" in text
+    assert not list(tmp_path.glob("*.carton"))
+    first, second = objects(succeed("inspect", "--json", "a.pth", "b.pth", cwd=tmp_path))
     assert [first["file"], second["file"]] == ["a.pth", "b.pth"] and first["tensors"] == second["tensors"]
+
+
+def test_each_converts_separate_checkpoints_and_continues_after_a_failure(saved, tmp_path):
+    """The cartons are those that separate commands make; a failure costs only its own carton and the exit status."""
+    saved(name="a.pth"), saved("dtypes", "c.pth")
+    (tmp_path / "b.pth").write_bytes(b"not a checkpoint")
+    outcome = torch2carton("--each", "--json", "-o", "made", "a.pth", "b.pth", "c.pth", cwd=tmp_path)
+    assert outcome.status == 1 and "b.pth" in outcome.stderr and "2 converted, 1 failed" in outcome.stderr
+    reports = objects(outcome)
+    assert [(report["file"], report["output"]) for report in reports] == [("a.pth", "made/a.carton"), ("c.pth", "made/c.carton")]
+    assert listing(tmp_path / "made") == ["a.carton", "c.carton"]
+    for report in reports:
+        assert_the_report_is_right(report, tmp_path)
+        succeed(report["file"], "-o", "alone.carton", cwd=tmp_path)
+        assert (tmp_path / "alone.carton").read_bytes() == (tmp_path / report["output"]).read_bytes()
+
+
+def test_resume_makes_only_what_is_missing_truncated_or_old(saved, tmp_path):
+    paths = [saved(name="a.pth"), saved(name="b.pth"), saved(name="c.pth"), saved(name="d.pth")]
+    succeed("--each", "-o", tmp_path, *paths)
+    whole = {path.name: path.read_bytes() for path in tmp_path.glob("*.carton")}
+    kept = (tmp_path / "a.carton").stat().st_ino
+    (tmp_path / "b.carton").write_bytes(whole["b.carton"][:-1])
+    (tmp_path / "c.carton").unlink()
+    os.utime(tmp_path / "d.carton", (10**9, 10**9))
+    outcome = succeed("--each", "--resume", "--json", "-o", tmp_path, *paths)
+    assert [report["file"] for report in objects(outcome)] == [str(path) for path in paths[1:]]
+    assert "3 converted, 1 skipped" in outcome.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.carton")} == whole
+    assert (tmp_path / "a.carton").stat().st_ino == kept
 
 
 def test_the_command_that_is_suggested_for_a_lone_shard_works(shards):
