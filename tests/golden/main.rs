@@ -3,16 +3,21 @@
 //! Drop a file into `checkpoints/` or `hostile/` and run the tests: the new snapshot is in
 //! `snapshots/` for review. `generate.py` made the inputs with real PyTorch.
 
+mod batches;
 mod carton_refusals;
 mod carton_tools;
 mod cartons;
 mod checkpoints;
+mod cli;
 mod downloads;
 mod folders;
 mod hostile;
+mod made;
+mod notes;
 mod pickles;
 mod program;
 mod random_folders;
+mod reports;
 mod scan;
 mod shards;
 mod walk;

@@ -342,3 +342,16 @@ fn arrays_become_tensors() {
     options.tensors = vec![("x".to_owned(), carton)];
     assert!(matches!(pack(&options, &()), Err(Error::Npy { .. })));
 }
+
+/// A server keeps what it opened, and passes it to its threads.
+#[test]
+fn reports_are_static_and_can_be_shared() {
+    const fn is_shared<T: 'static + Send + Sync>() {}
+    is_shared::<carton_tools::ContentsReport>();
+    is_shared::<carton_tools::VerifyReport>();
+    is_shared::<carton_tools::PackReport>();
+    is_shared::<carton_tools::UnpackReport>();
+    is_shared::<carton_tools::ShrinkReport>();
+    is_shared::<carton_tools::ResolveReport>();
+    is_shared::<Error>();
+}

@@ -1,0 +1,148 @@
+//! Checkpoints that tests make by hand: `.pth` files as `torch.save` writes them, and safetensors.
+
+#![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use mapped::{Sink, Window};
+use pickle_vm::Writer;
+use zip_layout::{Content, Entry, ZipWriter};
+
+use crate::carton_tools::write;
+
+/// What a pickle holds.
+#[derive(Clone)]
+pub(crate) enum Value {
+    /// A tensor of bytes with this shape.
+    Tensor(Vec<u64>),
+    Int(i64),
+    Dict(Vec<(String, Value)>),
+}
+
+/// A dict of the pickle.
+pub(crate) fn dict(items: &[(&str, Value)]) -> Value {
+    Value::Dict(items.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+}
+
+/// A tensor of bytes with one dimension.
+pub(crate) fn tensor(len: u64) -> Value {
+    Value::Tensor(vec![len])
+}
+
+struct Bytes(Vec<u8>);
+
+impl Sink for Bytes {
+    fn write(&mut self, window: Window) -> std::io::Result<()> {
+        self.0.extend_from_slice(&window);
+        Ok(())
+    }
+}
+
+/// Writes `root` as the zip archive that `torch.save` makes of it. The bytes of tensor number N are all N + 1.
+pub(crate) fn write_pth(path: &Path, root: &Value) {
+    let mut pickler = Pickler { writer: Writer::new(), storages: Vec::new() };
+    pickler.value(root);
+    let pickle = pickler.writer.finish();
+    let mut sink = Bytes(Vec::new());
+    let mut zip = ZipWriter::new(&mut sink);
+    let mut add = |name: &str, bytes: &[u8]| {
+        let name = format!("archive/{name}");
+        let entry = Entry { name: &name, alignment: 64, content: Content::Bytes(bytes) };
+        zip.add(&entry).expect("writing to memory does not fail");
+    };
+    add("data.pkl", &pickle);
+    add("byteorder", b"little");
+    add("version", b"3\n");
+    for (key, len) in (1_u8..).zip(&pickler.storages) {
+        add(&format!("data/{}", key - 1), &vec![key; *len]);
+    }
+    zip.finish().expect("writing to memory does not fail");
+    write(path.to_owned(), sink.0);
+}
+
+struct Pickler {
+    writer: Writer,
+    /// The bytes of each storage.
+    storages: Vec<usize>,
+}
+
+impl Pickler {
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Int(number) => self.writer.int(*number),
+            Value::Tensor(shape) => self.tensor(shape),
+            Value::Dict(items) => {
+                self.writer.empty_dict();
+                self.writer.mark();
+                for (name, value) in items {
+                    self.text(name);
+                    self.value(value);
+                }
+                self.writer.setitems();
+            }
+        }
+    }
+
+    fn tensor(&mut self, shape: &[u64]) {
+        let numel: u64 = shape.iter().product();
+        let key = self.storages.len().to_string();
+        self.storages.push(usize::try_from(numel).expect("a small tensor"));
+        self.global("torch._utils", "_rebuild_tensor_v2");
+        self.writer.mark();
+        self.writer.mark();
+        self.text("storage");
+        self.global("torch", "ByteStorage");
+        self.text(&key);
+        self.text("cpu");
+        self.number(numel);
+        self.writer.tuple();
+        self.writer.binpersid();
+        self.writer.int(0);
+        self.numbers(shape.iter().copied());
+        self.numbers((1..=shape.len()).map(|from| shape.iter().skip(from).product()));
+        self.writer.bool(false);
+        self.global("collections", "OrderedDict");
+        self.writer.empty_tuple();
+        self.writer.reduce();
+        self.writer.tuple();
+        self.writer.reduce();
+    }
+
+    fn text(&mut self, text: &str) {
+        self.writer.text(text).expect("less than 4 GiB");
+    }
+
+    fn global(&mut self, module: &str, name: &str) {
+        self.writer.global(module, name).expect("no newlines");
+    }
+
+    fn number(&mut self, number: u64) {
+        self.writer.int(i64::try_from(number).expect("a small number"));
+    }
+
+    fn numbers(&mut self, numbers: impl Iterator<Item = u64>) {
+        self.writer.mark();
+        numbers.for_each(|number| self.number(number));
+        self.writer.tuple();
+    }
+}
+
+/// Writes a safetensors file. The bytes of tensor number N are all N + 1.
+pub(crate) fn write_safetensors(path: &Path, metadata: &[(&str, &str)], tensors: &[(&str, &[u64])]) {
+    let mut header = serde_json::Map::new();
+    if !metadata.is_empty() {
+        let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).into()));
+        header.insert("__metadata__".to_owned(), serde_json::Value::Object(metadata.collect()));
+    }
+    let mut data = Vec::new();
+    for (byte, (name, shape)) in (1_u8..).zip(tensors) {
+        let start = data.len();
+        let len = usize::try_from(shape.iter().product::<u64>()).expect("a small tensor");
+        data.resize(start + len, byte);
+        let info = serde_json::json!({ "dtype": "U8", "shape": shape, "data_offsets": [start, data.len()] });
+        header.insert((*name).to_owned(), info);
+    }
+    let header = serde_json::to_vec(&header).expect("it is JSON");
+    let len = u64::try_from(header.len()).expect("a small header").to_le_bytes();
+    write(path.to_owned(), [&len[..], &header, &data].concat());
+}

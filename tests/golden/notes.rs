@@ -1,0 +1,266 @@
+//! Notes and summaries: what a person should know about a conversion, once and only if it matters.
+
+use std::path::Path;
+
+use crate::carton_tools::{ok, run, scratch, write};
+use crate::cli::{json, one_tensor};
+use crate::made::{Value, dict, tensor, write_pth, write_safetensors};
+use crate::program::folder;
+
+#[test]
+fn a_model_can_be_required() {
+    let scratch = scratch();
+    let root = scratch.path();
+    one_tensor(root);
+    let (status, text) = run(root, &["a.pth", "--require-model"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert_eq!(
+        text.lines().next(),
+        Some(
+            "error: a.pth: it is not a model that runs: no known architecture; without --require-model its tensors are converted"
+        )
+    );
+    assert!(!root.join("a.carton").exists());
+    let input = folder().join("checkpoints/llama_tiny").display().to_string();
+    ok(root, &[&input, "--require-model", "-q", "-o", "x.carton"]);
+    let (status, text) = run(root, &[&input, "--require-model", "--arch", "weights", "-o", "y.carton"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("weights were asked for"), "{text}");
+}
+
+#[test]
+fn an_architecture_without_a_forward_is_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_safetensors(&root.join("t5/model.safetensors"), &[], &[("shared.weight", &[2, 2])]);
+    write(root.join("t5/config.json"), r#"{"model_type": "t5"}"#);
+    let text = ok(root, &["t5"]);
+    let note = "note: no forward for t5: the carton returns its tensors; llama, mistral, qwen2 have one\n";
+    assert!(text.starts_with(note), "{text}");
+    assert!(root.join("t5.carton").exists());
+    let (status, text) = run(root, &["t5", "--require-model", "-o", "no.carton"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("no forward for") && text.contains("t5"), "{text}");
+    assert!(!root.join("no.carton").exists());
+    // What was asked for is not noted.
+    let text = ok(root, &["t5", "--arch", "weights"]);
+    assert!(!text.contains("no forward"), "{text}");
+}
+
+/// The lines that begin with `note:`.
+fn notes(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.starts_with("note:")).collect()
+}
+
+#[test]
+fn a_note_about_every_shard_is_one_line() {
+    let scratch = scratch();
+    let root = scratch.path();
+    // Archives without checksums take other names without complaint.
+    let plain = std::fs::read(folder().join("checkpoints/crc_zero.pth")).expect("it is checked in");
+    for number in 1..=4_u8 {
+        let mut shard = plain.clone();
+        for name in [b'w', b'n', b'z'] {
+            let at = shard.windows(6).position(|bytes| bytes == [b'X', 1, 0, 0, 0, name]).expect("a name");
+            shard[at + 5] = name.to_ascii_uppercase() - 4 * (name % 2) - number;
+        }
+        write(root.join(format!("set/model-0000{number}-of-00004.pth")), shard);
+    }
+    let text = ok(root, &["set", "--arch", "weights"]);
+    assert_eq!(
+        notes(&text),
+        [
+            "note: model-00001-of-00004.pth and 3 more files: the archive has no checksums: damage would go unnoticed"
+        ],
+        "{text}"
+    );
+    let text = ok(root, &["inspect", "set"]);
+    assert_eq!(text.matches("no checksums").count(), 1, "{text}");
+}
+
+#[test]
+fn a_second_form_of_a_checkpoint_is_mentioned() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let mut map = Vec::new();
+    for number in 1..=2 {
+        let (file, tensor) = (format!("model-0000{number}-of-00002.safetensors"), format!("w{number}"));
+        write_safetensors(&root.join("set").join(&file), &[("format", "pt")], &[(&tensor, &[1])]);
+        map.push(format!("\"{tensor}\": \"{file}\""));
+    }
+    let index = format!("{{\"weight_map\": {{{}}}}}", map.join(", "));
+    write(root.join("set/model.safetensors.index.json"), index);
+    write_safetensors(&root.join("set/consolidated.safetensors"), &[], &[("other", &[1])]);
+    let note = "using model.safetensors.index.json, not consolidated.safetensors";
+    let text = ok(root, &["set", "--arch", "weights"]);
+    assert_eq!(notes(&text), [format!("note: {note}")], "{text}");
+    assert!(text.contains("returns w1, w2\n"), "{text}");
+    let text = ok(root, &["inspect", "set"]);
+    assert!(text.contains(note), "{text}");
+}
+
+/// Three shards of a training checkpoint, each with a part of the model and the same number.
+fn training_shards(folder: &Path, extension: &str) {
+    for number in 1..=3 {
+        let name = format!("w{number}");
+        let root = dict(&[("model", dict(&[(name.as_str(), tensor(4))])), ("epoch", Value::Int(1))]);
+        write_pth(&folder.join(format!("a-0000{number}-of-00003.{extension}")), &root);
+    }
+}
+
+#[test]
+fn no_tensor_of_a_sharded_training_checkpoint_is_said_to_be_left_out() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for extension in ["pth", "bin"] {
+        training_shards(&root.join(extension), extension);
+        let text = ok(root, &[extension]);
+        assert!(!text.contains("left out"), "{text}");
+        assert!(text.contains("holds     3 tensors, 12 parameters"), "{text}");
+        let key: Vec<_> = notes(&text).into_iter().filter(|note| note.contains("key `model`")).collect();
+        assert_eq!(key, ["note: using key `model` (3 tensors)"], "{text}");
+        // The values of the other shards are one note, not one for each.
+        assert_eq!(notes(&text).len(), 3, "{text}");
+        assert!(text.contains("misc      checkpoint.json"), "{text}");
+    }
+}
+
+#[test]
+fn values_in_misc_are_listed() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(1)), ("epoch", Value::Int(1))]));
+    let text = ok(root, &["a.pth"]);
+    assert!(
+        text.contains("note: 1 value is kept in misc/checkpoint.json (--no-values leaves it out)\n"),
+        "{text}"
+    );
+    assert!(text.contains("  misc      checkpoint.json\n"), "{text}");
+    let listing = ok(root, &["inspect", "a.carton"]);
+    assert!(listing.contains("misc/checkpoint.json"), "{listing}");
+    let text = ok(root, &["a.pth", "--no-values"]);
+    assert!(notes(&text).is_empty() && text.contains("  misc      nothing\n"), "{text}");
+}
+
+#[test]
+fn metadata_that_says_nothing_is_silent() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_safetensors(&root.join("a.safetensors"), &[("format", "pt")], &[("w", &[1])]);
+    let text = ok(root, &["a.safetensors"]);
+    assert!(notes(&text).is_empty() && text.contains("  misc      nothing\n"), "{text}");
+    assert!(!ok(root, &["inspect", "a.carton"]).contains("checkpoint.json"));
+    for number in 1..=3 {
+        let (file, tensor) = (format!("set/model-0000{number}-of-00003.safetensors"), format!("w{number}"));
+        write_safetensors(&root.join(file), &[("format", "pt")], &[(&tensor, &[1])]);
+    }
+    let text = ok(root, &["set", "--arch", "weights"]);
+    assert!(notes(&text).is_empty() && text.contains("  misc      nothing\n"), "{text}");
+    // Anything else is kept.
+    write_safetensors(&root.join("b.safetensors"), &[("format", "pt"), ("step", "9")], &[("w", &[1])]);
+    assert!(ok(root, &["b.safetensors"]).contains("  misc      checkpoint.json\n"));
+    write_safetensors(&root.join("c.safetensors"), &[("format", "tf")], &[("w", &[1])]);
+    assert!(ok(root, &["c.safetensors"]).contains("  misc      checkpoint.json\n"));
+}
+
+#[test]
+fn one_of_a_thing_is_singular() {
+    let scratch = scratch();
+    let root = scratch.path();
+    one_tensor(root);
+    let text = ok(root, &["a.pth"]);
+    assert!(text.contains("holds     1 tensor, 1 parameter\n"), "{text}");
+    let text = ok(root, &["verify", "a.carton", "--against", "a.pth"]);
+    assert!(text.contains("1 tensor equal bit for bit"), "{text}");
+    let text = ok(root, &["scan", "a.pth"]);
+    assert!(text.contains("1 pickle,"), "{text}");
+}
+
+#[test]
+fn one_of_a_thing_is_singular_in_notes_and_errors() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let one = || dict(&[("w", tensor(1))]);
+    write_pth(&root.join("a.pth"), &dict(&[("model", one())]));
+    write_pth(&root.join("b.pth"), &dict(&[("model", one()), ("state_dict", one())]));
+    let mut texts = ok(root, &["a.pth"]);
+    let (status, text) = run(root, &["b.pth"]);
+    assert_eq!(status, Some(1), "{text}");
+    texts += &text;
+    let args = ["shrink", "a.carton", "-o", "s.carton", "--base", "https://a.b", "--blobs", "blobs"];
+    texts += &ok(root, &[&args[..], &["--min-size", "1000"]].concat());
+    texts += &ok(root, &["verify", "s.carton"]);
+    texts += &ok(root, &["unpack", "s.carton"]);
+    let mut wrong = Vec::new();
+    for line in texts.lines() {
+        let mut words = line.split([' ', '(']);
+        while let Some(word) = words.next() {
+            let next = words.clone().next().unwrap_or_default().trim_end_matches([',', ')', ';', ':']);
+            let is_plural =
+                ["tensors", "files", "parameters", "values", "globals", "problems"].contains(&next);
+            if word == "1" && is_plural {
+                wrong.push(line);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn fields_that_carton_does_not_define_are_reported() {
+    let scratch = scratch();
+    let root = scratch.path();
+    one_tensor(root);
+    write(
+        root.join("c.toml"),
+        "licence = 'MIT'\nhomepage = 'https://a.b'\n[runner]\nversion = 2\n[[output]]\nname = 'w'\nunits = 'm'\n",
+    );
+    let text = ok(root, &["a.pth", "--config", "c.toml"]);
+    assert_eq!(
+        notes(&text),
+        ["note: c.toml: Carton does not define `licence`, `runner.version`, `output w.units`"]
+    );
+    // They are kept.
+    ok(root, &["unpack", "a.carton", "-q"]);
+    let toml = std::fs::read_to_string(root.join("a/carton.toml")).expect("it was unpacked");
+    assert!(toml.contains("licence = ") && toml.contains("homepage = "), "{toml}");
+    write(root.join("c.toml"), "license = 'MIT'\n");
+    assert!(notes(&ok(root, &["a.pth", "--config", "c.toml"])).is_empty());
+}
+
+#[test]
+fn damage_names_the_file_and_the_tensor() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let damaged = std::fs::read(folder().join("hostile/bad_crc_storage.pth")).expect("it is checked in");
+    write(root.join("a.pth"), damaged);
+    let (status, text) = run(root, &["a.pth"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.starts_with("error: tensor `w` in a.pth is damaged"), "{text}");
+    assert!(text.contains("; copy the file again") && !text.contains("a.carton"), "{text}");
+    let (status, text) = run(root, &["inspect", "--sha256", "a.pth"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("tensor `w`") && text.contains("a.pth") && text.contains("damaged"), "{text}");
+    let left: Vec<_> = root.read_dir().expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["a.pth"]);
+}
+
+#[test]
+fn bytes_after_the_last_storage_are_a_finding() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for name in ["legacy", "legacy_protocol_5"] {
+        let file = format!("{name}.pth");
+        let mut bytes = std::fs::read(folder().join("checkpoints").join(&file)).expect("it is checked in");
+        assert_eq!(run(&folder(), &["scan", &format!("checkpoints/{file}")]).0, Some(0));
+        bytes.extend(b"tail");
+        write(root.join(&file), bytes);
+        let (status, text) = run(root, &["scan", &file]);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(text.contains("4 bytes follow the last storage"), "{text}");
+        let object = json(root, &["scan", "--json", &file]);
+        assert_eq!(object["irregularities"][0]["kind"], "trailing", "{object}");
+        // A conversion only notes it.
+        assert!(ok(root, &[&file]).contains("note: 4 bytes follow the last storage"));
+    }
+}
