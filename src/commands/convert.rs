@@ -35,13 +35,6 @@ pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
 
 fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
     let options = args.options();
-    if let Some(folder) = &options.output
-        && !args.dry_run
-        && !folder.is_dir()
-    {
-        std::fs::create_dir(folder)
-            .map_err(|error| anyhow!("cannot create {}: {error}", folder.display()))?;
-    }
     let report = pipeline::convert_each(&options, args.resume, progress, &mut |result| {
         progress.clear();
         match result {

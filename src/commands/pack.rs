@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::PackOptions;
-use pipeline::size;
+use pipeline::{counted, size};
 
 use crate::args::{Compression, Pack, if_exists};
 use crate::ui::carton_advice;
@@ -38,7 +38,7 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
         let mut err = anstream::stderr().lock();
         writeln!(err, "{BOLD}{}{BOLD:#}", safe(&report.output))?;
-        let holds = format!("{} files, {}", report.files, size(report.nbytes));
+        let holds = format!("{}, {}", counted(report.files, "file"), size(report.nbytes));
         for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {
             writeln!(err, "  {DIM}{label:<10}{DIM:#}{value}")?;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use carton_tools::ResolveOptions;
-use pipeline::size;
+use pipeline::{counted, size};
 
 use crate::args::{Resolve, if_exists};
 use crate::ui::carton_advice;
@@ -30,7 +30,12 @@ pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
         let mut err = anstream::stderr().lock();
         let output = safe(&report.output);
-        writeln!(err, "{output}: {}, {} files fetched", size(report.nbytes), report.fetched_files)?;
+        writeln!(
+            err,
+            "{output}: {}, {} fetched",
+            size(report.nbytes),
+            counted(report.fetched_files, "file")
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }

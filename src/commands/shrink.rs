@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::ShrinkOptions;
-use pipeline::size;
+use pipeline::{counted, size};
 
 use crate::args::{Shrink, if_exists};
 use crate::ui::progress::Progress;
@@ -27,10 +27,10 @@ pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
         let mut err = anstream::stderr().lock();
         writeln!(
             err,
-            "{}: {}; {} files, {} are in {}",
+            "{}: {}; {} ({}) moved to {}",
             safe(&report.output),
             size(report.nbytes),
-            report.moved_files,
+            counted(report.moved_files, "file"),
             size(report.moved_nbytes),
             safe(&report.blobs)
         )?;

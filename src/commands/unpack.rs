@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::UnpackOptions;
-use pipeline::size;
+use pipeline::{counted, size};
 
 use crate::args::Unpack;
 use crate::ui::carton_advice;
@@ -21,7 +21,13 @@ pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     if !quiet {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
         let mut err = anstream::stderr().lock();
-        writeln!(err, "{}: {} files, {}", safe(&report.output), report.files, size(report.nbytes))?;
+        writeln!(
+            err,
+            "{}: {}, {}",
+            safe(&report.output),
+            counted(report.files, "file"),
+            size(report.nbytes)
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }

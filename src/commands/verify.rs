@@ -43,8 +43,8 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         let tensors = tensors
             .map_or_else(String::new, |count| format!(", {} equal bit for bit", counted(count, "tensor")));
         let mut err = anstream::stderr().lock();
-        let (file, files, nbytes) = (safe(&report.file), report.files, size(report.bytes));
-        writeln!(err, "{file}: {files} files, {nbytes}, {hashes}{tensors}")?;
+        let (file, files, nbytes) = (safe(&report.file), counted(report.files, "file"), size(report.bytes));
+        writeln!(err, "{file}: {files}, {nbytes}, {hashes}{tensors}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -31,7 +31,8 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         // A person reads sizes in units.
         Error::SeveralKeys { keys } => {
             let keys = keys.iter().map(|(key, tensors, nbytes)| {
-                format!("`{key}` ({} tensors, {})", pipeline::count(*tensors), size(*nbytes))
+                let s = if *tensors == 1 { "" } else { "s" };
+                format!("`{key}` ({} tensor{s}, {})", pipeline::count(*tensors), size(*nbytes))
             });
             let keys = keys.collect::<Vec<_>>().join(", ");
             return format!(
@@ -135,6 +136,10 @@ pub(crate) fn store_text(error: &store::Error) -> String {
 pub(crate) fn sources_text(error: &sources::Error) -> String {
     use sources::Error;
     let advice = match error {
+        Error::NotFound { path } if folder(path).is_dir() => {
+            format!("; `ls {}` shows what is there", quoted(folder(path)))
+        }
+        Error::NotFound { path } => format!(": there is no folder {}", folder(path).display()),
         Error::LoneShard { path, .. } => {
             format!(": run `{} {}`, or --single for this file alone", typed(), quoted(folder(path)))
         }

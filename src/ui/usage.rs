@@ -34,13 +34,18 @@ const WISHES: &[(&[&str], &str)] = &[
 
 /// Refuses a word that is neither a subcommand nor a path.
 pub(crate) fn check_word(word: &OsString, subcommands: &[String]) -> Result<(), Usage> {
-    /// The Jaro-Winkler similarity of a typing mistake.
-    const SIMILAR: f64 = 0.8;
     let (path, text) = (Path::new(word), word.to_string_lossy());
     let is_word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
     if !is_word || text.starts_with('-') || path.exists() || path.is_symlink() {
         return Ok(());
     }
+    Err(unknown_command(&text, subcommands))
+}
+
+/// A word that is not a subcommand, and what was meant.
+fn unknown_command(text: &str, subcommands: &[String]) -> Usage {
+    /// The Jaro-Winkler similarity of a typing mistake.
+    const SIMILAR: f64 = 0.8;
     let lower = text.to_lowercase();
     let wish = WISHES.iter().find(|(words, _)| words.contains(&lower.as_str()));
     let scored = subcommands.iter().map(|name| (strsim::jaro_winkler(&lower, name), name));
@@ -50,14 +55,14 @@ pub(crate) fn check_word(word: &OsString, subcommands: &[String]) -> Result<(), 
         (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`?"),
         (None, None) => String::new(),
     };
-    Err(Usage(format!(
+    Usage(format!(
         "no command `{text}`, and no file of that name; commands are {}{hint}",
         subcommands.join(", ")
-    )))
+    ))
 }
 
 /// Prints what is wrong with the arguments, or the help that was asked for.
-pub(crate) fn report(error: &clap::Error) -> ExitCode {
+pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A closed pipe is how `head` ends.
@@ -68,27 +73,43 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
             let _ = error.print();
         }
         ErrorKind::UnknownArgument => errors::print(&anyhow::Error::new(Usage(unknown_option(error)))),
+        ErrorKind::InvalidSubcommand => {
+            let word = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+            errors::print(&anyhow::Error::new(unknown_command(&word, subcommands)));
+        }
         _ => {
             // Without the tip to write `-- --option`, which is never what was meant.
             let text = error.render().to_string();
             let lines = text.lines().filter(|line| !line.contains("as a value, use"));
             let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
             let text = text.trim_start_matches("error: ").trim_end();
-            errors::print_text(text);
+            let help = format!("`{} --help` lists the options", command());
+            errors::print_text(&text.replace("For more information, try '--help'.", &help));
         }
     }
     ExitCode::from(2)
 }
 
-fn unknown_option(error: &clap::Error) -> String {
-    let text = |kind| match error.get(kind) {
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
-    };
-    let option = text(ContextKind::InvalidArg).unwrap_or_default();
-    let meant =
-        text(ContextKind::SuggestedArg).map_or_else(String::new, |arg| format!("; did you mean `{arg}`?"));
+    }
+}
+
+/// The program and the subcommand; the default one is named.
+fn command() -> String {
     let typed = typed();
-    let command = if typed == PROGRAM { format!("{PROGRAM} convert") } else { typed };
+    if typed == PROGRAM { format!("{PROGRAM} convert") } else { typed }
+}
+
+fn unknown_option(error: &clap::Error) -> String {
+    let option = context(error, ContextKind::InvalidArg).unwrap_or_default();
+    let command = command();
+    if !option.starts_with('-') {
+        return format!("`{command}` takes no `{option}`; see `{command} --help`");
+    }
+    let meant = context(error, ContextKind::SuggestedArg);
+    let meant = meant.map_or_else(String::new, |arg| format!("; did you mean `{arg}`?"));
     format!("no option `{option}` for `{command}`{meant}; `{command} --help` lists them")
 }

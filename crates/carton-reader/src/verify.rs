@@ -166,9 +166,10 @@ impl Carton {
             }
         }
         if !absent.is_empty() {
-            report
-                .notes
-                .push(format!("{} files are left out; LINKS lists where to fetch them", absent.len()));
+            report.notes.push(match absent.len() {
+                1 => "1 file is left out; LINKS lists where to fetch it".to_owned(),
+                n => format!("{n} files are left out; LINKS lists where to fetch them"),
+            });
         }
         if !manifest.lines().any(|(path, _)| path.starts_with(MODEL)) {
             report.add(MODEL, format!("there is no file in {MODEL}"));

@@ -7,8 +7,9 @@ use mapped::{UnopenedFile, hex};
 use pipeline::{Action, Observer};
 use store::{DownloadOptions, Scratch};
 
-use crate::work::{Work, sha256};
+use crate::work::Work;
 use crate::{Error, ResolveOptions, Result};
+use pipeline::sha256;
 
 /// A folder for downloads.
 pub(crate) struct Cache<'o> {

@@ -15,8 +15,8 @@ use torch_import::Checkpoint;
 
 use crate::open::model;
 use crate::own_tensors::own_tensors;
-use crate::work::check;
 use crate::{Error, Note, Result, VerifyOptions};
+use pipeline::check;
 
 /// The most windows that wait for the comparison.
 const QUEUE: usize = 4;

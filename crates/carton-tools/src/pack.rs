@@ -13,8 +13,9 @@ use store::{file_name, folder};
 
 use crate::arrays::{self, NewFile};
 use crate::kept::is_bookkeeping;
-use crate::work::{Work, sha256};
+use crate::work::Work;
 use crate::{Error, Note, Result, SCHEMA_VERSION};
+use pipeline::sha256;
 
 const FOLDERS: &[&str] = &[MODEL, "tensor_data/", "misc/"];
 

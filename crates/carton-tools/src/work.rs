@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use carton_reader::Carton;
-use mapped::{Blob, Cancelled, Sha256Sink, Sink, Window};
+use mapped::Cancelled;
 use pipeline::{Action, Observer, Step, advance};
 
 /// Long work whose progress is counted in bytes.
@@ -61,28 +61,4 @@ impl Write for Watched<'_, '_> {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
-}
-
-/// The SHA-256 of a blob.
-pub(crate) fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> io::Result<[u8; 32]> {
-    let mut sink = Stoppable { sink: Sha256Sink::default(), observer };
-    blob.write_to(&mut sink)?;
-    Ok(sink.sink.digest())
-}
-
-struct Stoppable<'o> {
-    sink: Sha256Sink,
-    observer: &'o dyn Observer,
-}
-
-impl Sink for Stoppable<'_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
-        check(self.observer)?;
-        self.sink.write(window)
-    }
-}
-
-/// Fails when the observer stops the work.
-pub(crate) fn check(observer: &dyn Observer) -> io::Result<()> {
-    if observer.is_cancelled() { Err(io::Error::other(Cancelled)) } else { Ok(()) }
 }

@@ -191,6 +191,15 @@ impl ConvertReport {
 /// When the inputs cannot be read, are not one checkpoint, or are damaged; when an option does not fit them; when the
 /// output cannot be written; or when `observer` stops the work. No output is left then.
 pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<ConvertReport> {
+    convert_into(options, true, observer)
+}
+
+/// The same. Without `check_folder`, a dry run does not need the folder of the output, which would be created.
+pub(crate) fn convert_into(
+    options: &ConvertOptions,
+    check_folder: bool,
+    observer: &dyn Observer,
+) -> Result<ConvertReport> {
     let start = Instant::now();
     check(options)?;
     let sources = Sources::find(&options.inputs, options.single)?;
@@ -202,7 +211,10 @@ pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<Conv
     };
     let misc = carton::misc(&options.misc, file)?;
     let inputs: Vec<&Path> = sources.inputs().chain(misc.iter().map(|(_, path)| path.as_path())).collect();
-    store::check_target(&target, &inputs, options.if_exists)?;
+    match store::check_target(&target, &inputs, options.if_exists) {
+        Err(store::Error::NoFolder { .. }) if options.dry_run && !check_folder => {}
+        checked => checked?,
+    }
 
     let judge = |file: &Path, checkpoint: &Checkpoint| judge(options.globals, file, checkpoint);
     let (checkpoint, read_notes) = sources.read::<Error>(&containers, &judge)?;
@@ -214,7 +226,7 @@ pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<Conv
         notes.push(Note::CodeDropped);
     }
     notes.extend([Risk::Dangerous, Risk::Unknown].into_iter().filter_map(|risk| recorded(&checkpoint, risk)));
-    let selected = select::select(&options.selection, &checkpoint).map_err(Error::at(file))?;
+    let selected = select::select(&options.selection, &checkpoint).map_err(Error::at(sources.root()))?;
     notes.extend(selected.notes);
     let kept = if options.keep_values { values::document(&checkpoint, &selected.compounds) } else { None };
     let values = checkpoint.notable_values().count();
@@ -223,11 +235,11 @@ pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<Conv
     if let Err(error) = torchscript::loads_in_2_0(&selected.tensors)
         && options.torch == Torch::Carton
     {
-        return Err(Error::at(file)(Error::Module(Box::new(error))));
+        return Err(Error::at(sources.root())(Error::Module(Box::new(error))));
     }
     let converted = model::convert(&options.model, options.single, &sources, &selected.tensors)?;
     if options.model.require_model && converted.kind == Kind::Weights {
-        return Err(Error::at(file)(not_a_model(&converted)));
+        return Err(Error::at(sources.root())(not_a_model(&converted)));
     }
     notes.extend(converted.notes.iter().cloned().map(Note::Module));
     if let Some(decoder::WhyWeights::ModelType { model_type }) = &converted.why {

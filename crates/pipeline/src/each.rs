@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use carton_reader::Carton;
 use serde::Serialize;
+use sources::Sources;
 use store::file_name;
 
-use crate::{ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result, convert, default_output};
+use crate::convert::convert_into;
+use crate::{ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result, default_output};
 
 /// Version of the members of [`EachReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -45,7 +47,8 @@ pub struct EachReport {
     pub failed: usize,
 }
 
-/// Converts each of `options.inputs` on its own into the folder `options.output`, and goes on after a failure. With
+/// Converts each of `options.inputs` on its own into the folder `options.output`, which is created if needed, and goes
+/// on after a failure. With
 /// `resume`, an input is skipped when its carton exists, is whole, and is not older than the input. `done` receives
 /// each result at once.
 ///
@@ -60,30 +63,39 @@ pub fn convert_each(
     observer: &dyn Observer,
     done: &mut dyn FnMut(Converted) -> Result<()>,
 ) -> Result<EachReport> {
-    let mut report = EachReport { schema_version: SCHEMA_VERSION, ..EachReport::default() };
-    let mut outputs: Vec<(PathBuf, &Path)> = Vec::new();
+    let mut outputs: Vec<(Result<PathBuf>, &Path)> = Vec::with_capacity(options.inputs.len());
     for input in &options.inputs {
-        let mut one = ConvertOptions { inputs: vec![input.clone()], output: None, ..options.clone() };
-        let output = default_output(&one).map(|output| match &options.output {
+        let output = default_output(&alone(options, input)).map(|output| match &options.output {
             Some(folder) => folder.join(file_name(&output)),
             None => output,
         });
-        let result = match output {
-            Err(error) => Err(error),
-            Ok(output) => {
-                if let Some((_, first)) = outputs.iter().find(|(other, _)| *other == output) {
-                    let (first, second) = ((*first).to_owned(), input.clone());
-                    return Err(InvalidOption::SameOutput { output, first, second }.into());
-                }
-                outputs.push((output.clone(), input));
-                if resume && is_current(&output, input) {
-                    report.skipped = report.skipped.saturating_add(1);
-                    done(Converted::Skipped { input: input.clone(), output })?;
-                    continue;
-                }
-                one.output = Some(output);
-                convert(&one, observer)
+        if let Ok(output) = &output {
+            let is_same =
+                |(other, _): &&(Result<PathBuf>, &Path)| other.as_ref().is_ok_and(|it| it == output);
+            if let Some((_, first)) = outputs.iter().find(is_same) {
+                let (first, second) = ((*first).to_owned(), input.clone());
+                return Err(InvalidOption::SameOutput { output: output.clone(), first, second }.into());
             }
+        }
+        outputs.push((output, input));
+    }
+    if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run) {
+        std::fs::create_dir_all(folder)
+            .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
+    }
+    let mut report = EachReport { schema_version: SCHEMA_VERSION, ..EachReport::default() };
+    for (output, input) in outputs {
+        let result = match output {
+            Ok(output) if resume && is_current(&output, input, options.single) => {
+                report.skipped = report.skipped.saturating_add(1);
+                done(Converted::Skipped { input: input.to_owned(), output })?;
+                continue;
+            }
+            Ok(output) => {
+                let one = ConvertOptions { output: Some(output), ..alone(options, input) };
+                convert_into(&one, options.output.is_none(), observer)
+            }
+            Err(error) => Err(error),
         };
         match result {
             Ok(converted) => {
@@ -93,16 +105,22 @@ pub fn convert_each(
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             Err(error) => {
                 report.failed = report.failed.saturating_add(1);
-                done(Converted::Failed { input: input.clone(), error })?;
+                done(Converted::Failed { input: input.to_owned(), error })?;
             }
         }
     }
     Ok(report)
 }
 
-/// Whether the carton at `output` is whole and was written after `input` last changed.
-fn is_current(output: &Path, input: &Path) -> bool {
+fn alone(options: &ConvertOptions, input: &Path) -> ConvertOptions {
+    ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() }
+}
+
+/// Whether the carton at `output` is whole and was written after each file of `input` last changed.
+fn is_current(output: &Path, input: &Path, single: bool) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let (Some(written), Some(changed)) = (changed(output), changed(input)) else { return false };
-    written >= changed && Carton::open(output).is_ok_and(|carton| carton.absent().is_empty())
+    let Ok(sources) = Sources::find(&[input.to_owned()], single) else { return false };
+    let Some(written) = changed(output) else { return false };
+    let is_older = |path: &Path| changed(path).is_some_and(|changed| changed <= written);
+    sources.inputs().all(is_older) && Carton::open(output).is_ok_and(|carton| carton.absent().is_empty())
 }

@@ -56,6 +56,14 @@ pub enum Error {
         /// What the system reported.
         reason: io::Error,
     },
+    /// The folder for outputs cannot be created.
+    #[error("cannot create {}: {reason}", path.display())]
+    CreateFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system reported.
+        reason: io::Error,
+    },
     /// An input cannot be read while the output is written.
     #[error("cannot read the inputs of {}: {reason}", path.display())]
     Read {

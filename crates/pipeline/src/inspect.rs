@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use mapped::{Blob, Cancelled, Sha256Sink, Sink, Window, hex};
+use mapped::{Cancelled, hex};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
@@ -13,7 +13,7 @@ use store::file_name;
 use tensor::{StorageId, Tensor};
 use torch_import::{Compound, CompoundKind, Content, Item, Risk};
 
-use crate::{Error, Note, Observer, Result, size, values};
+use crate::{Error, Note, Observer, Result, sha256, size, values};
 
 /// Version of the members of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -360,22 +360,5 @@ fn hash(tensor: &Tensor, observer: &dyn Observer) -> io::Result<TensorHash> {
     if tensor.nbytes() > allowed {
         return Ok(TensorHash::TooLarge);
     }
-    let mut sink = Stoppable { sink: Sha256Sink::default(), observer };
-    tensor.gathered().write_to(&mut sink)?;
-    Ok(TensorHash::Hex(hex(&sink.sink.digest())))
-}
-
-/// A hash that the observer can stop between two windows.
-struct Stoppable<'o> {
-    sink: Sha256Sink,
-    observer: &'o dyn Observer,
-}
-
-impl Sink for Stoppable<'_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
-        if self.observer.is_cancelled() {
-            return Err(io::Error::other(Cancelled));
-        }
-        self.sink.write(window)
-    }
+    Ok(TensorHash::Hex(hex(&sha256(&tensor.gathered(), observer)?)))
 }

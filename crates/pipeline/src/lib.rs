@@ -49,7 +49,7 @@ pub use error::{Error, InvalidOption, Result, problems};
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
 pub use model::{Architecture, ModelOptions, architectures};
 pub use note::{Note, count, counted, size};
-pub use observer::{Action, Observer, Step, advance};
+pub use observer::{Action, Observer, Step, advance, check, sha256};
 pub use pickle_vm::trace::View;
 pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, scan};
 pub use select::{Selected, Selection, select};

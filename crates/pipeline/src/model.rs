@@ -72,7 +72,7 @@ pub(crate) fn convert(
         }
         converted => converted,
     };
-    converted.map_err(|error| Error::at(path)(Error::Module(Box::new(error))))
+    converted.map_err(|error| Error::at(sources.root())(Error::Module(Box::new(error))))
 }
 
 fn decoder_options(options: &ModelOptions, sources: &Sources) -> Result<Options> {

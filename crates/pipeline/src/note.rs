@@ -71,7 +71,8 @@ impl fmt::Display for Note {
             Self::Sources(note) => note.fmt(f),
             Self::Module(note) => note.fmt(f),
             Self::UsingKey { key, tensors, left_out } => {
-                write!(f, "using key `{key}` ({} tensors)", grouped(*tensors))?;
+                let s = if *tensors == 1 { "" } else { "s" };
+                write!(f, "using key `{key}` ({} tensor{s})", grouped(*tensors))?;
                 for (index, (key, tensors, nbytes)) in left_out.iter().enumerate() {
                     f.write_str(if index == 0 { "; left out " } else { ", " })?;
                     write!(f, "{} ({}) ", grouped(*tensors), size(*nbytes))?;

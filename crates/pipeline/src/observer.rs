@@ -1,6 +1,9 @@
 //! How a caller follows and stops long work.
 
+use std::io;
 use std::ops::ControlFlow;
+
+use mapped::{Blob, Cancelled, Sha256Sink, Sink, Window};
 
 use crate::Note;
 
@@ -57,4 +60,34 @@ pub enum Action {
 pub fn advance(observer: &dyn Observer, step: Step<'_>) -> ControlFlow<()> {
     observer.progress(step);
     if observer.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Fails when the observer stops the work.
+///
+/// # Errors
+/// [`Cancelled`], as the cause of an [`io::Error`].
+pub fn check(observer: &dyn Observer) -> io::Result<()> {
+    if observer.is_cancelled() { Err(io::Error::other(Cancelled)) } else { Ok(()) }
+}
+
+/// The SHA-256 of a blob. The observer can stop the work between two windows.
+///
+/// # Errors
+/// When the blob cannot be read, or `observer` stops the work.
+pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> io::Result<[u8; 32]> {
+    let mut sink = Stoppable { sink: Sha256Sink::default(), observer };
+    blob.write_to(&mut sink)?;
+    Ok(sink.sink.digest())
+}
+
+struct Stoppable<'o> {
+    sink: Sha256Sink,
+    observer: &'o dyn Observer,
+}
+
+impl Sink for Stoppable<'_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
+        check(self.observer)?;
+        self.sink.write(window)
+    }
 }

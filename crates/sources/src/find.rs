@@ -19,6 +19,8 @@ impl Sources {
     pub fn find(paths: &[PathBuf], single: bool) -> Result<Self> {
         match paths {
             [path] if path.is_dir() => crate::folder::find(path),
+            // A link that leads nowhere is reported by the system.
+            [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
             [path] if path.to_string_lossy().ends_with(INDEX) => indexed(path),
             [path] => match shard(path) {
                 Some(shard) if !single => {
