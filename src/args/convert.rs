@@ -35,7 +35,7 @@ pub(crate) struct Convert {
     /// A checkpoint, its folder, or all of its shards
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
-    /// The carton to write, or with --each the folder for cartons [default: next to the checkpoint]
+    /// The carton to write, or with --each the folder for cartons [default: next to the checkpoint, or to its folder]
     #[arg(short, long, value_name = "CARTON", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
     /// Fail if the carton exists
@@ -156,16 +156,16 @@ pub(crate) struct Model {
     #[arg(long = "require-model")]
     pub(crate) required: bool,
     /// Number of query heads, if params.json or config.json omits it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = natural, allow_negative_numbers = true)]
     pub(crate) n_heads: Option<u64>,
     /// RoPE base (theta), if the document omits it: 10000 in Llama 1 and 2, 500000 in Llama 3
-    #[arg(long, value_name = "BASE", value_parser = positive)]
+    #[arg(long, value_name = "BASE", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) rope_theta: Option<f64>,
     /// RoPE scaling factor, if the document omits it: 8 in Llama 3.1, 32 in Llama 3.2
-    #[arg(long, value_name = "FACTOR", value_parser = positive)]
+    #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) rope_factor: Option<f64>,
     /// Epsilon of the norms, if the document omits it, such as 1e-5
-    #[arg(long, value_name = "EPS", value_parser = positive)]
+    #[arg(long, value_name = "EPS", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) norm_eps: Option<f64>,
     /// Keep tensors that the architecture does not use
     #[arg(long)]
@@ -179,6 +179,10 @@ fn architecture() -> impl TypedValueParser<Value = Architecture> {
         "weights" => Architecture::Weights,
         _ => Architecture::Named(name),
     })
+}
+
+fn natural(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_owned())
 }
 
 fn positive(text: &str) -> Result<f64, String> {

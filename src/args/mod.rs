@@ -18,7 +18,7 @@ use crate::ui::usage;
 const EXAMPLES: &str = "\
 Examples:
   torch2carton consolidated.00.pth           write consolidated.00.carton next to it
-  torch2carton llama-3.1-70b/                merge the shards in a folder
+  torch2carton llama-3.1-70b/                merge its shards into llama-3.1-70b.carton
   torch2carton model.pt -o out.carton        choose the output
   torch2carton inspect model.pt              list the tensors
   torch2carton inspect --json model.pt       the same for a program

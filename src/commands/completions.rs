@@ -25,7 +25,8 @@ fn files_first(shell: Shell, script: Vec<u8>) -> Vec<u8> {
     }
     let text = String::from_utf8_lossy(&script);
     let words = "COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
-    let files = "COMPREPLY=( $(compgen -f -- \"${cur}\") $(compgen -W \"${opts}\" -- \"${cur}\") )";
+    let files = "compopt -o filenames 2>/dev/null\n                \
+                 mapfile -t COMPREPLY < <(compgen -f -- \"${cur}\"; compgen -W \"${opts}\" -- \"${cur}\")";
     // The first function body is that of the program itself.
     let first = text.find("torch2carton)\n            opts=").and_then(|start| {
         let at = text.get(start..)?.find(words)?;

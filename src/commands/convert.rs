@@ -7,10 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use decoder::Fact;
 use pipeline::{Architecture, ConvertReport, Converted, Error, PortReport, count, counted, size};
+use serde_json::json;
 
 use crate::args::Convert;
 use crate::ui::progress::Progress;
 use crate::ui::shell::quoted;
+use crate::ui::table::cut;
 use crate::ui::terminal::{self, BOLD, DIM, safe};
 use crate::ui::typed::{Usage, typed};
 use crate::ui::{advice, errors, flags};
@@ -39,12 +41,25 @@ fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
         progress.clear();
         match result {
             Converted::Done(report) => print(&report, args.json, quiet).map_err(Error::Output)?,
+            Converted::Skipped { input, output } if args.json => {
+                let (file, output) = (input.display().to_string(), output.display().to_string());
+                let object = json!({ "schema_version": 1, "file": file, "output": output, "skipped": true });
+                super::json(&mut io::stdout().lock(), &object).map_err(Error::Output)?;
+            }
             Converted::Skipped { input, output } => {
                 if !quiet {
                     terminal::note(format!("{} is skipped: {} is whole", input.display(), output.display()));
                 }
             }
-            Converted::Failed { error, .. } => errors::print(&advised(error, args)),
+            Converted::Failed { input, error } => {
+                let error = advised(error, args);
+                if args.json {
+                    let (file, text) = (input.display().to_string(), errors::text(&error));
+                    let object = json!({ "schema_version": 1, "file": file, "error": text });
+                    super::json(&mut io::stdout().lock(), &object).map_err(Error::Output)?;
+                }
+                errors::print(&error);
+            }
         }
         Ok(())
     })?;
@@ -138,7 +153,7 @@ fn summary(report: &ConvertReport) -> io::Result<()> {
         ("manifest", report.manifest_sha256.clone()),
     ];
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
-        writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", safe(value))?;
+        writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value)))?;
     }
     Ok(())
 }

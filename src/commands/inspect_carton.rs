@@ -9,7 +9,7 @@ use carton_tools::ContentsReport;
 use pipeline::size;
 
 use crate::ui::carton_advice;
-use crate::ui::table::{self, Align};
+use crate::ui::table::{self, Align, cut};
 use crate::ui::terminal::{self, DIM, safe};
 
 const ALIGN: [Align; 4] = [Align::Left, Align::Right, Align::Left, Align::Left];
@@ -52,7 +52,7 @@ fn description(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
     field("platforms", (!platforms.is_empty()).then(|| platforms.join(", ")))?;
     for (label, ports) in [("input", &config.inputs), ("output", &config.outputs)] {
         for port in ports {
-            field(label, Some(port_text(port)))?;
+            field(label, Some(cut(&port_text(port))))?;
         }
     }
     field("self tests", (!config.self_tests.is_empty()).then(|| config.self_tests.len().to_string()))?;

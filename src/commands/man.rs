@@ -18,7 +18,13 @@ pub(crate) fn man() -> Result<ExitCode> {
     for subcommand in command.get_subcommands() {
         section(subcommand, &mut page)?;
     }
-    super::written(&page)?;
+    // One page has all: there are none of the subcommands.
+    let mut text = String::from_utf8_lossy(&page).into_owned();
+    for subcommand in command.get_subcommands() {
+        let name = subcommand.get_name();
+        text = text.replace(&format!("torch2carton\\-{name}(1)"), &format!("torch2carton {name}"));
+    }
+    super::written(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -48,7 +48,9 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
         Error::NothingUnder { .. } => "; check --key, --include and --exclude".to_owned(),
         Error::NothingLeft => "; check --include and --exclude".to_owned(),
-        Error::NoData { name, .. } => format!("; leave it out with --exclude {}", quoted_text(name)),
+        Error::NoData { name, .. } => {
+            format!("; leave it out with --exclude {}", quoted_text(&pattern_of(name)))
+        }
         Error::Module(reason) => match **reason {
             torchscript::Error::Newer { .. } => {
                 "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
@@ -74,6 +76,18 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
     format!("{error}{advice}")
 }
 
+/// A glob that matches this name alone.
+fn pattern_of(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
 /// Which option has a wrong value.
 fn option_text(option: &InvalidOption) -> String {
     match option {
@@ -83,6 +97,7 @@ fn option_text(option: &InvalidOption) -> String {
         | InvalidOption::MiscTwice { .. } => {
             format!("--misc: {option}")
         }
+        InvalidOption::NotAFolder { .. } => format!("{option}; with --each, -o names a folder"),
         InvalidOption::SameOutput { .. } => format!("{option}; convert one of them alone with -o"),
         option => option.to_string(),
     }
@@ -215,12 +230,14 @@ fn arguments(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(" ")
 }
 
-/// The paths as a shell's pattern, where they are alike.
+/// The paths, or where they are many and alike a shell's pattern.
 fn pattern(paths: &[PathBuf]) -> String {
+    /// A pattern may match more files than were given.
+    const TYPED: usize = 4;
     let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
     let alike = |path: &PathBuf| path.extension() == first.extension() && folder(path) == folder(first);
     match first.extension() {
-        Some(extension) if paths.iter().all(alike) => {
+        Some(extension) if paths.len() > TYPED && paths.iter().all(alike) => {
             let pattern = format!("*.{}", extension.to_string_lossy());
             let folder = folder(first);
             if folder == Path::new(".") { pattern } else { format!("{}/{pattern}", quoted(folder)) }
@@ -270,10 +287,10 @@ mod tests {
         assert_eq!(
             not_a_set(&["a.pth", "b.pth"]),
             "a.pth and b.pth are not shards of one checkpoint; --each converts each of them on its own: \
-             `torch2carton --each *.pth`"
+             `torch2carton --each a.pth b.pth`"
         );
-        let text = not_a_set(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth"]);
-        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 1 more are not"), "{text}");
+        let text = not_a_set(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth", "x y/e.pth"]);
+        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 2 more are not"), "{text}");
         assert!(text.contains("--each 'x y'/*.pth`"), "{text}");
         let text = not_a_set(&["a.pth", "b c.bin"]);
         assert!(text.contains("--each a.pth 'b c.bin'`"), "{text}");

@@ -17,9 +17,7 @@ pub(crate) fn text(error: &Error) -> String {
         Error::IsFolder { path } => format!("; `torch2carton pack {}` makes a carton of it", quoted(path)),
         Error::NotAFolder { .. } => "; pack takes a folder with a carton.toml in it".to_owned(),
         Error::OutputInFolder { .. } => "; choose another path with -o".to_owned(),
-        Error::FolderNotEmpty { .. } => {
-            "; choose another folder with -C, or replace files with --force".to_owned()
-        }
+        Error::FolderNotEmpty { .. } => "; choose another folder with -C".to_owned(),
         Error::FilesExist { .. } => "; --force replaces them".to_owned(),
         Error::Tensor { name, reason } => return tensor(name, reason),
         Error::Npy { reason: carton_tools::NpyError::NotNpy, .. } => {
@@ -60,9 +58,9 @@ pub(crate) fn is_usage(error: &Error) -> bool {
 pub(crate) fn note(note: &Note, file: &str) -> String {
     match note {
         Note::Checkpoint(note) => advice::note(note, file),
-        Note::FilesElsewhere { .. } => {
-            let file = super::shell::quoted_text(file);
-            format!("{note}: `torch2carton resolve {file} -o OUTPUT` fetches them")
+        Note::FilesElsewhere { files } => {
+            let (file, them) = (super::shell::quoted_text(file), if *files == 1 { "it" } else { "them" });
+            format!("{note}: `torch2carton resolve {file} -o OUTPUT` fetches {them}")
         }
         note => note.to_string(),
     }

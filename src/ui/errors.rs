@@ -15,7 +15,7 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) fn print(error: &anyhow::Error) {
     print_problems(error);
     // Nothing is left to do when stderr is closed.
-    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", safe(chain(error)));
+    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", safe(text(error)));
 }
 
 /// Prints an error that has several lines.
@@ -26,10 +26,10 @@ pub(crate) fn print_text(text: &str) {
 
 /// An error and its causes. What the next cause says too, such as a path, is printed once. The texts of our libraries
 /// contain their causes.
-fn chain(error: &anyhow::Error) -> String {
+pub(crate) fn text(error: &anyhow::Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     for cause in error.chain() {
-        let advised = text(cause);
+        let advised = whole_text(cause);
         let is_whole = advised.is_some();
         let text = advised.unwrap_or_else(|| cause.to_string());
         if texts.last().is_some_and(|last| text.starts_with(last) || text.contains(&format!(" {last}:"))) {
@@ -44,7 +44,7 @@ fn chain(error: &anyhow::Error) -> String {
 }
 
 /// The whole text of an error of our libraries, with advice where there is some; `None` for other errors.
-fn text(cause: &(dyn StdError + 'static)) -> Option<String> {
+fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<pipeline::Error>() {
         return Some(advice::pipeline_text(error, None));
     }
@@ -97,9 +97,9 @@ mod tests {
     #[test]
     fn what_a_cause_repeats_is_printed_once() {
         let error = anyhow::anyhow!("cannot read a.pth: gone").context("a.pth").context("2 files");
-        assert_eq!(chain(&error), "2 files: cannot read a.pth: gone");
-        assert_eq!(chain(&anyhow::anyhow!("full").context("full")), "full");
-        assert_eq!(chain(&anyhow::anyhow!("no .npy file").context("file")), "file: no .npy file");
+        assert_eq!(text(&error), "2 files: cannot read a.pth: gone");
+        assert_eq!(text(&anyhow::anyhow!("full").context("full")), "full");
+        assert_eq!(text(&anyhow::anyhow!("no .npy file").context("file")), "file: no .npy file");
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         let error = anyhow::Error::new(error).context("while reading");
         assert!(is_usage(&error));
         let texts: Vec<String> =
-            error.chain().map(|cause| text(cause).unwrap_or_else(|| cause.to_string())).collect();
+            error.chain().map(|cause| whole_text(cause).unwrap_or_else(|| cause.to_string())).collect();
         assert_eq!(
             texts,
             ["while reading", "gs:/b/c is not a local path; first run `gcloud storage cp gs://b/c .`"]

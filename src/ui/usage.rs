@@ -109,7 +109,12 @@ fn unknown_option(error: &clap::Error) -> String {
     if !option.starts_with('-') {
         return format!("`{command}` takes no `{option}`; see `{command} --help`");
     }
-    let meant = context(error, ContextKind::SuggestedArg);
-    let meant = meant.map_or_else(String::new, |arg| format!("; did you mean `{arg}`?"));
-    format!("no option `{option}` for `{command}`{meant}; `{command} --help` lists them")
+    match context(error, ContextKind::SuggestedArg) {
+        Some(meant) => {
+            format!(
+                "no option `{option}` for `{command}`; did you mean `{meant}`? `{command} --help` lists them"
+            )
+        }
+        None => format!("no option `{option}` for `{command}`; `{command} --help` lists them"),
+    }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
+use serde_json::Value as Json;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -65,11 +66,14 @@ fn results_for_programs_are_on_standard_output() {
     checkpoints(root);
     let (status, stdout, stderr) = output(root, &["--each", "--json", "-q", "a.pth", "broken.pth", "b.pth"]);
     assert_eq!(status, Some(1));
-    let outputs: Vec<serde_json::Value> = stdout
+    let outputs: Vec<Json> = stdout
         .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["output"].clone())
+        .map(|line| serde_json::from_str::<Json>(line).expect("JSON")["output"].clone())
         .collect();
-    assert_eq!(outputs, ["a.carton", "b.carton"]);
+    assert_eq!(outputs, [Json::from("a.carton"), Json::Null, Json::from("b.carton")]);
+    let failed: Json = serde_json::from_str(stdout.lines().nth(1).expect("three lines")).expect("JSON");
+    assert_eq!(failed["file"], "broken.pth");
+    assert!(failed["error"].as_str().is_some_and(|text| text.contains("broken.pth")), "{failed}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
@@ -233,6 +237,6 @@ fn several_files_without_each_are_one_checkpoint() {
     checkpoints(root);
     let (status, text) = run(root, &["a.pth", "b.pth"]);
     assert_eq!(status, Some(2), "{text}");
-    assert!(text.contains("`torch2carton --each *.pth`"), "{text}");
+    assert!(text.contains("`torch2carton --each a.pth b.pth`"), "{text}");
     assert_eq!(names(root), ["a.pth", "b.pth", "broken.pth"]);
 }

@@ -43,7 +43,7 @@ fn what_convert_reports_to_programs() {
     assert_eq!(report["misc"], serde_json::json!(["checkpoint.json"]));
     assert_eq!(
         report["outputs"][0],
-        serde_json::json!({"name": "w", "dtype": "uint8", "shape": ["2", "3"], "optional": false})
+        serde_json::json!({"name": "w", "dtype": "uint8", "shape": [2, 3], "optional": false})
     );
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(2), "{report}");
     let manifest = crate::carton_tools::manifest(&root.join("x.carton"));

@@ -44,7 +44,7 @@ pub enum Error {
         path: String,
     },
     /// A file that is left out and can be fetched.
-    #[error("`{}` is not in the carton, LINKS says where to fetch it: `torch2carton resolve`", path.escape_debug())]
+    #[error("`{}` is not in the carton; LINKS says where to fetch it", path.escape_debug())]
     Elsewhere {
         /// Its path in the carton.
         path: String,

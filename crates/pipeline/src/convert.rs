@@ -6,6 +6,7 @@ use std::time::Instant;
 use carton_format::SHORT_DESCRIPTION_MAX;
 use mapped::hex;
 use serde::Serialize;
+use serde_json::Value as Json;
 use sources::Sources;
 use store::{IfExists, file_name, folder};
 use torch_import::{Checkpoint, Format, Risk};
@@ -131,7 +132,7 @@ pub enum AllowedGlobals {
 pub struct ConvertReport {
     /// Version of these members.
     pub schema_version: u32,
-    /// What the user named for the checkpoint: a file or a folder.
+    /// The input as it was given; for several shards, their folder.
     pub file: String,
     /// The carton.
     pub output: String,
@@ -173,7 +174,7 @@ pub struct PortReport {
     /// Its dtype.
     pub dtype: &'static str,
     /// Its dimensions: numbers, or symbols for any size.
-    pub shape: Vec<String>,
+    pub shape: Vec<Json>,
     /// Whether it may be omitted.
     pub optional: bool,
 }
@@ -264,7 +265,10 @@ pub(crate) fn convert_into(
     };
     Ok(ConvertReport {
         schema_version: SCHEMA_VERSION,
-        file: sources.root().display().to_string(),
+        file: match options.inputs.as_slice() {
+            [input] => input.display().to_string(),
+            _ => sources.root().display().to_string(),
+        },
         output: target.display().to_string(),
         written: !options.dry_run,
         nbytes,
@@ -297,6 +301,10 @@ fn output_of(options: &ConvertOptions, sources: &Sources) -> PathBuf {
             let name = format!("{name}.carton");
             // `.` and `..` have no name that could be replaced: their parent is not what was meant.
             if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
+        }
+        // A name that is not UTF-8 is kept as it is, except for its last ending.
+        None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
+            sources.path.with_extension("carton")
         }
         None => sources.path.with_file_name(format!("{}.carton", stem(&sources.path))),
     }
@@ -391,8 +399,8 @@ fn model_name(options: &ConvertOptions, sources: &Sources) -> String {
 
 fn port(port: &torchscript::Port) -> PortReport {
     let dimension = |dim: &torchscript::Dim| match dim {
-        torchscript::Dim::Symbol(symbol) => symbol.clone(),
-        torchscript::Dim::Size(size) => size.to_string(),
+        torchscript::Dim::Symbol(symbol) => Json::from(symbol.as_str()),
+        torchscript::Dim::Size(size) => Json::from(*size),
     };
     PortReport {
         name: port.name.clone(),

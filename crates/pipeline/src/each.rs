@@ -80,6 +80,9 @@ pub fn convert_each(
         outputs.push((output, input));
     }
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run) {
+        if folder.exists() && !folder.is_dir() {
+            return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
+        }
         std::fs::create_dir_all(folder)
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }

@@ -231,6 +231,12 @@ pub enum InvalidOption {
         /// Its path.
         path: PathBuf,
     },
+    /// The folder for outputs is something else.
+    #[error("{} is not a folder", path.display())]
+    NotAFolder {
+        /// Its path.
+        path: PathBuf,
+    },
     /// Two inputs would be converted into the same file.
     #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
     SameOutput {

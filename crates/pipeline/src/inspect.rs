@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use sources::Sources;
 use store::file_name;
-use tensor::{StorageId, Tensor};
+use tensor::{Damaged, StorageId, Tensor};
 use torch_import::{Compound, CompoundKind, Content, Item, Risk};
 
 use crate::{Error, Note, Observer, Result, sha256, size, values};
@@ -254,9 +254,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         totals: Totals::from_tensors(checkpoint.tensors().map(|(_, tensor)| tensor)),
         left_out: checkpoint.left_out,
         notes: notes.into_iter().map(Note::Sources).collect(),
-        tensors: rows(std::mem::take(&mut checkpoint.items), options.sha256, observer).map_err(|error| {
-            if matches!(error, Error::Cancelled) { error } else { Error::at(&options.input)(error) }
-        })?,
+        tensors: rows(std::mem::take(&mut checkpoint.items), options, observer)?,
     };
     for note in &report.notes {
         observer.note(note);
@@ -267,10 +265,10 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
 }
 
 /// A row for each tensor. A quantized tensor has one row, a sparse one and its parts have one each.
-fn rows(items: Vec<Item>, sha256: bool, observer: &dyn Observer) -> Result<Vec<TensorRow>> {
+fn rows(items: Vec<Item>, options: &InspectOptions, observer: &dyn Observer) -> Result<Vec<TensorRow>> {
     let room = items.len();
     let done = Vec::with_capacity(room);
-    let mut rows = Rows { storages: HashMap::with_capacity(room), sha256, observer, done };
+    let mut rows = Rows { storages: HashMap::with_capacity(room), options, observer, done };
     for item in items {
         match &item.content {
             Content::Tensor(tensor) => rows.strided(item.name, tensor)?,
@@ -288,7 +286,7 @@ fn rows(items: Vec<Item>, sha256: bool, observer: &dyn Observer) -> Result<Vec<T
 
 struct Rows<'o> {
     storages: HashMap<StorageId, usize>,
-    sha256: bool,
+    options: &'o InspectOptions,
     observer: &'o dyn Observer,
     done: Vec<TensorRow>,
 }
@@ -298,10 +296,11 @@ impl Rows<'_> {
         let next = self.storages.len();
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
         let (mut sha256, mut note) = (TensorHash::NotAsked, None);
-        if self.sha256 {
-            sha256 = hash(tensor, self.observer).map_err(|reason| {
-                let cancelled = Cancelled::caused(&reason);
-                if cancelled { Error::Cancelled } else { Error::ReadTensor { name: name.clone(), reason } }
+        if self.options.sha256 {
+            sha256 = hash(tensor, self.observer).map_err(|reason| match Damaged::cause_of(&reason) {
+                _ if Cancelled::caused(&reason) => Error::Cancelled,
+                Some(damaged) => Error::Damaged(Damaged { tensor: Some(name.clone()), ..damaged.clone() }),
+                None => Error::at(&self.options.input)(Error::ReadTensor { name: name.clone(), reason }),
             })?;
             note = (sha256 == TensorHash::TooLarge).then(|| {
                 let (view, storage) = (size(tensor.nbytes()), size(tensor.storage().len()));
@@ -348,7 +347,7 @@ impl Rows<'_> {
             nbytes: compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum)),
             layout,
             quantizer: None,
-            sha256: if self.sha256 { TensorHash::TooLarge } else { TensorHash::NotAsked },
+            sha256: if self.options.sha256 { TensorHash::TooLarge } else { TensorHash::NotAsked },
             note,
         });
         Ok(())

@@ -67,7 +67,7 @@ pub(crate) fn convert(
         }
         Err(torchscript::Error::Decoder(reason)) if reason.leaves_weights_usable() => {
             let document = reason.document().map(|file| path.with_file_name(file));
-            let path = document.unwrap_or_else(|| path.to_owned());
+            let path = document.unwrap_or_else(|| sources.root().to_owned());
             return Err(Error::Model { path, root: sources.root().to_owned(), reason: Box::new(reason) });
         }
         converted => converted,

@@ -11,6 +11,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The caller stopped the work.
+    #[error("stopped")]
+    Stopped,
     /// The file cannot be mapped.
     #[error(transparent)]
     Map(#[from] mapped::Error),

@@ -60,6 +60,9 @@ impl<'a> Scanner<'a> {
             self.scan.notes.push(format!("{place}the archive has no checksums"));
         }
         for entry in &survey.entries {
+            if self.stopped {
+                return;
+            }
             let record = record.with(Step::Record(entry.name.clone()));
             self.entry(record, entry, bytes, (is_checkpoint, sums, depth));
         }
@@ -127,7 +130,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn compare(&mut self, record: &Place, entry: &Entry, stored: &[u8]) {
-        let found = crc(stored, entry.method);
+        let Some(found) = self.crc(stored, entry.method) else { return };
         if found != entry.crc {
             let expected = entry.crc;
             self.report(
@@ -135,6 +138,30 @@ impl<'a> Scanner<'a> {
                 format!("the CRC-32 of {record} is {found:08x}, the archive records {expected:08x}"),
             );
         }
+    }
+
+    /// The CRC-32 of a record's content, or of the part of a damaged record that can be inflated; `None` when the scan is
+    /// stopped.
+    fn crc(&mut self, stored: &[u8], method: Method) -> Option<u32> {
+        let mut sum = crc32fast::Hasher::new();
+        if method == Method::Stored {
+            for window in stored.chunks(mapped::WINDOW) {
+                if self.should_stop() {
+                    return None;
+                }
+                sum.update(window);
+            }
+            return Some(sum.finalize());
+        }
+        let mut decoder = DeflateDecoder::new(stored);
+        let mut window = vec![0; mapped::WINDOW];
+        while let Ok(count @ 1..) = decoder.read(&mut window) {
+            if self.should_stop() {
+                return None;
+            }
+            sum.update(window.get(..count).unwrap_or_default());
+        }
+        Some(sum.finalize())
     }
 
     /// Scans the members of a tar archive. The pickles in the other members of a 0.1 checkpoint are found with its
@@ -171,21 +198,6 @@ fn peek(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
         return Cow::Borrowed(stored);
     }
     Cow::Owned(start(stored, PEEK))
-}
-
-/// The CRC-32 of a record's content, or of the part of a damaged record that can be inflated.
-fn crc(stored: &[u8], method: Method) -> u32 {
-    let mut sum = crc32fast::Hasher::new();
-    if method == Method::Stored {
-        sum.update(stored);
-        return sum.finalize();
-    }
-    let mut decoder = DeflateDecoder::new(stored);
-    let mut window = vec![0; mapped::WINDOW];
-    while let Ok(count @ 1..) = decoder.read(&mut window) {
-        sum.update(window.get(..count).unwrap_or_default());
-    }
-    sum.finalize()
 }
 
 /// The first bytes that a record inflates to; empty if it cannot be inflated.

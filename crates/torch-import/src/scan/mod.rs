@@ -138,8 +138,9 @@ impl Scan {
     /// reads the whole file; else only those of pickles.
     ///
     /// # Errors
-    /// When the file cannot be read, or is of a kind that holds no pickles and is not known to be harmless.
-    pub fn file(path: &Path, checksums: bool) -> Result<Self> {
+    /// When the file cannot be read, is of a kind that holds no pickles and is not known to be harmless, or `stop`, which
+    /// is asked before each window of 1 MiB, says so.
+    pub fn file(path: &Path, checksums: bool, stop: &dyn Fn() -> bool) -> Result<Self> {
         let file = MappedFile::open(path)?;
         let bytes = file.bytes();
         let format = match sniff::format(bytes) {
@@ -153,10 +154,17 @@ impl Scan {
         };
         let scan = Self { format, ..Self::default() };
         let budget = file.len().saturating_mul(TIMES).saturating_add(BYTES);
-        let mut scanner = Scanner { scan, checksums, budget, room: INFLATED_MAX, work: VecDeque::new() };
+        let (room, work) = (INFLATED_MAX, VecDeque::new());
+        let mut scanner = Scanner { scan, checksums, budget, room, work, stop, stopped: false };
         scanner.root(bytes);
         while let Some(item) = scanner.work.pop_front() {
+            if scanner.should_stop() {
+                break;
+            }
             scanner.item(item);
+        }
+        if scanner.stopped {
+            return Err(Error::Stopped);
         }
         let mut scan = scanner.scan;
         if matches!(sniff::format(bytes), Some(Format::Legacy | Format::Tar | Format::Safetensors)) {
@@ -226,9 +234,16 @@ struct Scanner<'a> {
     /// Bytes that may still be inflated.
     room: u64,
     work: VecDeque<Item<'a>>,
+    stop: &'a dyn Fn() -> bool,
+    stopped: bool,
 }
 
 impl<'a> Scanner<'a> {
+    fn should_stop(&mut self) -> bool {
+        self.stopped = self.stopped || (self.stop)();
+        self.stopped
+    }
+
     /// Scans the file itself, which may be two formats at once.
     fn root(&mut self, bytes: &'a [u8]) {
         let format = sniff::format(bytes);
