@@ -68,7 +68,9 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
         Listing::Trace { view, full, limit } => {
             let container = pickles.container();
             let annotate = |heap: &Heap<'_>, id: ObjectId| annotate(container, heap, id);
-            let options = Options { view, full, limit, annotate: Some(&annotate), ..Options::default() };
+            let file = path.display().to_string();
+            let (file, annotate) = (Some(file.as_str()), Some(&annotate as &trace::Annotate<'_>));
+            let options = Options { view, full, limit, file, annotate, ..Options::default() };
             trace::write(pickle, &options, out).map_err(|error| failed(path, error))?;
         }
     }

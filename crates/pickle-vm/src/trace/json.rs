@@ -54,6 +54,11 @@ pub(crate) fn arg(out: &mut dyn Write, arg: &Arg<'_>) -> fmt::Result {
     }
 }
 
+/// Writes a text.
+pub(crate) fn text(out: &mut dyn Write, text: &str) -> fmt::Result {
+    string(out, |out| out.write_str(text))
+}
+
 fn string(out: &mut dyn Write, f: impl FnOnce(&mut Inside<'_>) -> fmt::Result) -> fmt::Result {
     out.write_char('"')?;
     f(&mut Inside(out))?;

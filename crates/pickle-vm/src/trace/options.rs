@@ -23,7 +23,7 @@ pub enum View {
     Steps,
     /// The instruction and its effect on one line.
     Lines,
-    /// One JSON object per line, with `offset`, `opcode`, `arg`, `stack`, `metastack`, `memo` and `effect`.
+    /// One JSON object per line, with `file` if it is given, `offset`, `opcode`, `arg`, `stack`, `metastack`, `memo` and `effect`.
     ///
     /// `stack` counts the objects of the current frame, `metastack` the frames below it, `memo` the entries. Arguments
     /// are those of `pickletools.genops`: a GLOBAL has `"module name"`, a byte string has one character per byte, and
@@ -42,6 +42,8 @@ pub struct Options<'a> {
     pub limit: Option<u64>,
     /// Bounds on the cost of reading the pickle.
     pub limits: Limits,
+    /// The file that [`View::Json`] names in each object.
+    pub file: Option<&'a str>,
     /// Describes the objects that this crate does not know.
     pub annotate: Option<&'a Annotate<'a>>,
 }
@@ -53,6 +55,7 @@ impl fmt::Debug for Options<'_> {
             .field("full", &self.full)
             .field("limit", &self.limit)
             .field("limits", &self.limits)
+            .field("file", &self.file)
             .field("annotate", &self.annotate.is_some())
             .finish()
     }

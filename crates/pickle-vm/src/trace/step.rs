@@ -124,7 +124,13 @@ impl<'a> Printer<'a> {
             View::Json => {
                 let Event { ref instruction, effect, stack, metastack, memo } = *event;
                 let Instruction { offset, opcode, ref arg } = *instruction;
-                write!(out, "{{\"offset\":{offset},\"opcode\":\"{opcode}\",\"arg\":")?;
+                out.write_char('{')?;
+                if let Some(file) = self.options.file {
+                    out.write_str("\"file\":")?;
+                    json::text(out, file)?;
+                    out.write_char(',')?;
+                }
+                write!(out, "\"offset\":{offset},\"opcode\":\"{opcode}\",\"arg\":")?;
                 json::arg(out, arg)?;
                 write!(out, ",\"stack\":{stack},\"metastack\":{metastack},\"memo\":{memo},\"effect\":\"")?;
                 let values = &mut self.values;
