@@ -44,7 +44,7 @@ pub fn check(bytes: &[u8]) {
     for (view, full, limit) in
         [(View::Steps, true, Some(100)), (View::Steps, false, None), (View::Json, false, None)]
     {
-        let options = Options { view, full, limit, limits: LIMITS, annotate: None };
+        let options = Options { view, full, limit, limits: LIMITS, ..Options::default() };
         match trace::write(bytes, &options, &mut Terminal { left: 1 << 22 }) {
             Ok(Some(pickle)) => {
                 assert_eq!(Some(pickle.opcodes), loaded.as_ref().ok().map(|pickle| pickle.opcodes))
