@@ -355,21 +355,25 @@ fn subscripts(heap: &Heap<'_>, path: &[Step]) -> String {
 }
 
 fn check_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
-    let mut names: HashMap<Cow<'_, str>, &Found> = HashMap::with_capacity(found.len());
-    for found in found {
-        // A compound tensor without parts has a name too.
-        let own = match &found.item.content {
-            Content::Compound(compound) if compound.parts.is_empty() => Some(found.item.name.as_str()),
-            _ => None,
-        };
-        for name in found.item.tensors().map(|(name, _)| name).chain(own.map(Cow::Borrowed)) {
-            if let Some(first) = names.insert(name.clone(), found) {
-                return Err(Error::Duplicate {
-                    name: name.into_owned(),
-                    first: subscripts(heap, &first.path),
-                    second: subscripts(heap, &found.path),
-                });
-            }
+    let named = |found: &&Found| match &found.item.content {
+        Content::Tensor(_) => true,
+        // A compound tensor without parts has a name all the same.
+        Content::Compound(compound) => compound.parts.is_empty(),
+        Content::Value(_) => false,
+    };
+    let compounds = found.iter().filter(|found| matches!(found.item.content, Content::Compound(_)));
+    let parts: Vec<(Cow<'_, str>, &Found)> =
+        compounds.flat_map(|found| found.item.tensors().map(move |(name, _)| (name, found))).collect();
+    let whole = found.iter().filter(named).map(|found| (found.item.name.as_str(), found));
+    let parts = parts.iter().map(|(name, found)| (name.as_ref(), *found));
+    let mut names: HashMap<&str, &Found> = HashMap::with_capacity(found.len());
+    for (name, found) in whole.chain(parts) {
+        if let Some(first) = names.insert(name, found) {
+            return Err(Error::Duplicate {
+                name: name.to_owned(),
+                first: subscripts(heap, &first.path),
+                second: subscripts(heap, &found.path),
+            });
         }
     }
     Ok(())
