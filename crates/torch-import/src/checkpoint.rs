@@ -355,7 +355,7 @@ fn subscripts(heap: &Heap<'_>, path: &[Step]) -> String {
 }
 
 fn check_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
-    let named = |found: &&Found| match &found.item.content {
+    let is_whole = |found: &&Found| match &found.item.content {
         Content::Tensor(_) => true,
         // A compound tensor without parts has a name all the same.
         Content::Compound(compound) => compound.parts.is_empty(),
@@ -364,7 +364,7 @@ fn check_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
     let compounds = found.iter().filter(|found| matches!(found.item.content, Content::Compound(_)));
     let parts: Vec<(Cow<'_, str>, &Found)> =
         compounds.flat_map(|found| found.item.tensors().map(move |(name, _)| (name, found))).collect();
-    let whole = found.iter().filter(named).map(|found| (found.item.name.as_str(), found));
+    let whole = found.iter().filter(is_whole).map(|found| (found.item.name.as_str(), found));
     let parts = parts.iter().map(|(name, found)| (name.as_ref(), *found));
     let mut names: HashMap<&str, &Found> = HashMap::with_capacity(found.len());
     for (name, found) in whole.chain(parts) {
