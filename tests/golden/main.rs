@@ -10,6 +10,7 @@ mod cartons;
 mod checkpoints;
 mod cli;
 mod downloads;
+mod error_texts;
 mod folders;
 mod hostile;
 mod made;
