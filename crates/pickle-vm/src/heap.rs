@@ -36,8 +36,10 @@ pub struct Heap<'p> {
     len: u32,
     /// The items of tuples and frozensets, one after the other.
     items: Vec<ObjectId>,
-    /// Changes of globals, persistent objects and extensions, which are rare.
+    /// Changes of globals, persistent objects, extensions and bytearrays, which are rare.
     recorded: BTreeMap<ObjectId, Recorded>,
+    /// The objects with recorded changes.
+    changed: Vec<ObjectId>,
     /// For each 4 GiB of pickle after the first, the first object made there: offsets are kept as 32 bits.
     epochs: Vec<ObjectId>,
 }
@@ -117,10 +119,11 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The bytes of a `bytes`, a `bytearray` or a Python 2 `str`.
+    /// The bytes of a `bytes`, a Python 2 `str`, or a `bytearray` that the pickle did not change.
     pub fn bytes(&self, id: ObjectId) -> Option<&[u8]> {
         match self.get(id) {
             Object::String(bytes) => Some(bytes),
+            Object::ByteArray(_) if self.recorded.contains_key(&id) => None,
             Object::Bytes(bytes) | Object::ByteArray(bytes) => Some(bytes),
             _ => None,
         }
@@ -187,12 +190,36 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object or an extension.
+    /// The changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object, an extension or a
+    /// bytearray.
     pub fn recorded(&self, id: ObjectId) -> Option<&Recorded> {
         match self.get(id) {
             Object::Instance(instance) => instance.recorded.as_deref(),
             _ => self.recorded.get(&id),
         }
+    }
+
+    /// The objects that have [`recorded`](Self::recorded) changes, in the order of their first change.
+    pub fn with_changes(&self) -> &[ObjectId] {
+        &self.changed
+    }
+
+    /// The offset of the last instruction that changed the object: APPEND, APPENDS and ADDITEMS, SETITEM and SETITEMS, or
+    /// BUILD. `None` if it is as it was made. Changes of the objects in it do not count.
+    ///
+    /// A call sees an argument as it is at that time: if this is more than the call's [`offset`](Self::offset), the
+    /// argument changed afterwards.
+    pub fn changed(&self, id: ObjectId) -> Option<u64> {
+        match self.get(id) {
+            Object::List(items) | Object::Set(items) => items.changed(),
+            Object::Dict(entries) => entries.changed(),
+            _ => self.recorded(id)?.changed(),
+        }
+    }
+
+    /// Whether an instruction after `offset` changed the object.
+    pub fn changed_after(&self, id: ObjectId, offset: u64) -> bool {
+        self.changed(id).is_some_and(|changed| changed > offset)
     }
 
     fn names<'a>(&'a self, global: &'a Global<'p>) -> Option<(&'a str, &'a str)> {
@@ -258,11 +285,22 @@ impl<'p> Heap<'p> {
             .expect("ids come from this heap, which never shrinks")
     }
 
-    /// The recorded changes of an object whose contents only its class knows; None for the built-in types.
-    pub(crate) fn recorded_mut(&mut self, id: ObjectId) -> Option<&mut Recorded> {
-        if matches!(self.get(id), Object::Global(_) | Object::Persistent(_) | Object::Extension(_)) {
-            return Some(self.recorded.entry(id).or_default());
+    /// The changes of an object whose contents only its class knows, for another one to be added; None for the built-in
+    /// types.
+    pub(crate) fn change(&mut self, id: ObjectId) -> Option<&mut Recorded> {
+        let is_instance = match self.get(id) {
+            Object::Instance(_) => true,
+            Object::Global(_) | Object::Persistent(_) | Object::Extension(_) | Object::ByteArray(_) => false,
+            _ => return None,
+        };
+        if self.recorded(id).is_none_or(|recorded| recorded.changed().is_none()) {
+            self.changed.push(id);
         }
+        if is_instance { self.recorded_mut(id) } else { Some(self.recorded.entry(id).or_default()) }
+    }
+
+    /// The record of an instance's changes and keyword arguments.
+    pub(crate) fn recorded_mut(&mut self, id: ObjectId) -> Option<&mut Recorded> {
         match self.get_mut(id) {
             Object::Instance(instance) => Some(instance.recorded.get_or_insert_default()),
             _ => None,

@@ -44,6 +44,10 @@
 //! surrogates is kept ([`Text`]), integers have any size ([`Long`]), Python 2's strings stay bytes ([`Object::String`]),
 //! extension codes and out-of-band buffers are recorded as such.
 //!
+//! A call sees its arguments as they are at that time, but the heap has every object in its final state. So each object
+//! knows when it changed last ([`Heap::changed`]), and each BUILD when it took its state ([`Recorded::built`]): a reader of
+//! a call can tell whether an argument changed afterwards.
+//!
 //! # What untrusted bytes can cost
 //!
 //! - No panic, no recursion, no `unsafe`. Lengths are checked against the bytes that are left before anything is

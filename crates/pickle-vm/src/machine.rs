@@ -182,34 +182,32 @@ impl<'p> Machine<'p> {
             Opcode::EmptyDict => state.push_new(Object::Dict(Entries::default()), offset)?,
             Opcode::EmptySet => state.push_new(Object::Set(Items::default()), offset)?,
             Opcode::List => {
-                let mut items = Items::default();
                 let start = state.take_mark()?;
-                items.extend(state.stack.get(start..).unwrap_or_default());
+                let items = Items::new(state.stack.get(start..).unwrap_or_default());
                 state.stack.truncate(start);
                 state.push_new(Object::List(items), offset)?;
             }
             Opcode::Dict => {
-                let mut entries = Entries::default();
                 let start = state.take_mark()?;
-                entries.extend(even(state.stack.get(start..).unwrap_or_default())?);
+                let entries = Entries::new(even(state.stack.get(start..).unwrap_or_default())?);
                 state.stack.truncate(start);
                 state.push_new(Object::Dict(entries), offset)?;
             }
             Opcode::Append => {
                 state.under(2)?;
-                state.append(opcode, 1)?;
+                state.append(opcode, 1, offset)?;
             }
             Opcode::Appends | Opcode::AddItems => {
                 let count = state.pop_mark()?;
-                state.append(opcode, count)?;
+                state.append(opcode, count, offset)?;
             }
             Opcode::SetItem => {
                 state.under(3)?;
-                state.set_items(2)?;
+                state.set_items(2, offset)?;
             }
             Opcode::SetItems => {
                 let count = state.pop_mark()?;
-                state.set_items(count)?;
+                state.set_items(count, offset)?;
             }
 
             Opcode::Pop => {
@@ -289,7 +287,7 @@ impl<'p> Machine<'p> {
                 let callable = state.pop()?;
                 state.push_instance(callable, args, Construction::Obj, offset)?;
             }
-            Opcode::Build => state.build()?,
+            Opcode::Build => state.build(offset)?,
 
             Opcode::PersId => {
                 let Arg::Text(text) = arg else { return Err(ErrorKind::WrongArgument) };

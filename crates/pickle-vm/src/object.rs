@@ -104,11 +104,28 @@ pub struct Span {
 
 /// A growable list of items; an empty one owns no memory.
 #[derive(Clone, Debug, Default)]
-pub struct Items(Grow<ObjectId>);
+pub struct Items {
+    items: Grow<ObjectId>,
+    changed: Changed,
+}
 
 /// Dict entries in the order of their insertion, duplicates kept; an empty one owns no memory.
 #[derive(Clone, Debug, Default)]
-pub struct Entries(Grow<(ObjectId, ObjectId)>);
+pub struct Entries {
+    entries: Grow<(ObjectId, ObjectId)>,
+    changed: Changed,
+}
+
+/// The offset of the last instruction that added something. 0 stands for none: the first instruction of a pickle has
+/// nothing to change. It takes room that an [`Object`] has anyway.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changed(u64);
+
+impl Changed {
+    fn get(self) -> Option<u64> {
+        (self.0 != 0).then_some(self.0)
+    }
+}
 
 /// Eight bytes where a `Vec` has 24.
 #[derive(Clone, Debug)]
@@ -135,25 +152,51 @@ impl<T> Grow<T> {
 }
 
 impl Items {
-    /// The items.
-    pub fn get(&self) -> &[ObjectId] {
-        self.0.get()
+    /// Items that an instruction made together with the list.
+    pub(crate) fn new(items: &[ObjectId]) -> Self {
+        let mut new = Items::default();
+        new.items.extend(items.iter().copied());
+        new
     }
 
-    pub(crate) fn extend(&mut self, items: &[ObjectId]) {
-        self.0.extend(items.iter().copied());
+    /// The items.
+    pub fn get(&self) -> &[ObjectId] {
+        self.items.get()
+    }
+
+    /// The offset of the last instruction that added an item, unless all were there from the start.
+    pub fn changed(&self) -> Option<u64> {
+        self.changed.get()
+    }
+
+    pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
+        self.items.extend(items.iter().copied());
+        self.changed = Changed(offset);
     }
 }
 
 impl Entries {
+    /// Entries that an instruction made together with the dict; keys and values alternate.
+    pub(crate) fn new(items: &[ObjectId]) -> Self {
+        let mut new = Entries::default();
+        new.entries.extend(items.as_chunks().0.iter().map(|&[key, value]| (key, value)));
+        new
+    }
+
     /// The entries.
     pub fn get(&self) -> &[(ObjectId, ObjectId)] {
-        self.0.get()
+        self.entries.get()
+    }
+
+    /// The offset of the last instruction that added an entry, unless all were there from the start.
+    pub fn changed(&self) -> Option<u64> {
+        self.changed.get()
     }
 
     /// Adds keys and values that alternate.
-    pub(crate) fn extend(&mut self, items: &[ObjectId]) {
-        self.0.extend(items.as_chunks().0.iter().map(|&[key, value]| (key, value)));
+    pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
+        self.entries.extend(items.as_chunks().0.iter().map(|&[key, value]| (key, value)));
+        self.changed = Changed(offset);
     }
 }
 
@@ -244,7 +287,9 @@ pub struct Recorded {
     pub(crate) kwargs: Option<ObjectId>,
     pub(crate) items: Entries,
     pub(crate) appends: Items,
-    pub(crate) state: Items,
+    state: Items,
+    /// The offsets of all BUILDs but the last.
+    earlier: Grow<u64>,
 }
 
 impl Recorded {
@@ -261,5 +306,23 @@ impl Recorded {
     /// The states that BUILD gave it, in order.
     pub fn state(&self) -> &[ObjectId] {
         self.state.get()
+    }
+
+    /// The states that BUILD gave it, each with the offset of its BUILD. A state that changed after that offset had other
+    /// contents when BUILD took it.
+    pub fn built(&self) -> impl Iterator<Item = (ObjectId, u64)> + '_ {
+        let offsets = self.earlier.get().iter().copied().chain(self.state.changed());
+        self.state().iter().copied().zip(offsets)
+    }
+
+    /// The offset of the last instruction that changed the object; `None` if there is none (keyword arguments are not a
+    /// change).
+    pub fn changed(&self) -> Option<u64> {
+        self.items.changed().max(self.appends.changed()).max(self.state.changed())
+    }
+
+    pub(crate) fn build(&mut self, state: ObjectId, offset: u64) {
+        self.earlier.extend(self.state.changed().into_iter());
+        self.state.extend(&[state], offset);
     }
 }

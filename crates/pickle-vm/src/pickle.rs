@@ -73,6 +73,59 @@ mod tests {
     }
 
     #[test]
+    fn a_bytearray_records_what_changes_it() {
+        // CPython 3.11 returns `bytearray(b'zbcx')`.
+        let pickle = load(b"\x96\x03\0\0\0\0\0\0\0abcKxaK\0Kzs.").expect("CPython reads it");
+        let recorded = pickle.heap.recorded(pickle.root).expect("its changes are recorded");
+        assert_eq!((recorded.appends().len(), recorded.items().len()), (1, 1));
+        assert_eq!(pickle.heap.bytes(pickle.root), None);
+        assert_eq!(pickle.heap.changed(pickle.root), Some(19));
+        // It has no `add` and no attributes.
+        let error = |bytes| load(bytes).expect_err("CPython refuses it").to_string();
+        assert_eq!(
+            error(b"\x96\0\0\0\0\0\0\0\0(N\x90."),
+            "expected set, found bytearray at offset 0xb (ADDITEMS)"
+        );
+        assert_eq!(
+            error(b"\x96\0\0\0\0\0\0\0\0}b."),
+            "expected instance, found bytearray at offset 0xa (BUILD)"
+        );
+    }
+
+    #[test]
+    fn the_last_change_of_an_object_has_an_offset() {
+        let changed = |bytes: &[u8], at: usize| {
+            let pickle = load(bytes).expect("CPython's machine can build this");
+            let id = pickle.heap.ids().nth(at).expect("the object was made");
+            (pickle.heap.changed(id), pickle.heap.with_changes().to_vec().len())
+        };
+        assert_eq!(changed(b"]Na0N.", 0), (Some(2), 0));
+        assert_eq!(changed(b"](NNe0N.", 0), (Some(4), 0));
+        assert_eq!(changed(b"](e0N.", 0), (None, 0), "nothing was added");
+        assert_eq!(changed(b"(NNl.", 1), (None, 0), "LIST makes it with its items");
+        assert_eq!(changed(b"(NNd.", 1), (None, 0));
+        assert_eq!(changed(b"}NNsNNs.", 0), (Some(6), 0));
+        assert_eq!(changed(b"\x8f(N\x90.", 0), (Some(3), 0));
+        assert_eq!(changed(b"NQNb.", 1), (Some(3), 1));
+        assert_eq!(changed(b"cm\nn\nNb.", 0), (Some(6), 1));
+        assert_eq!(changed(b"N)RNaNb.", 2), (Some(6), 1));
+        // Keyword arguments are part of the call.
+        assert_eq!(changed(b"N)}\x92.", 3), (None, 0));
+        assert_eq!(changed(b"N)}\x92Na.", 3), (Some(5), 1));
+    }
+
+    #[test]
+    fn each_state_has_the_offset_of_its_build() {
+        let pickle = load(b"N)R}b]b}K\x01K\x02sb.").expect("the class may have a `__setstate__`");
+        let recorded = pickle.heap.recorded(pickle.root).expect("BUILD was recorded");
+        let offsets: Vec<u64> = recorded.built().map(|(_, offset)| offset).collect();
+        assert_eq!(offsets, [4, 6, 13]);
+        let (last, offset) = recorded.built().last().expect("three states");
+        assert!(!pickle.heap.changed_after(last, offset));
+        assert!(pickle.heap.changed_after(last, 6));
+    }
+
+    #[test]
     fn opcodes_cannot_reach_below_the_mark() {
         assert_eq!(error(b"K\x01(R."), "stack underflow at offset 0x3 (REDUCE)");
         assert_eq!(error(b"]K\x01(a."), "stack underflow at offset 0x4 (APPEND)");

@@ -139,18 +139,21 @@ impl<'p> State<'p> {
     }
 
     /// Adds the topmost `count` objects to the list, set or instance under them.
-    pub(super) fn append(&mut self, opcode: Opcode, count: usize) -> Result<(), ErrorKind> {
+    pub(super) fn append(&mut self, opcode: Opcode, count: usize, offset: u64) -> Result<(), ErrorKind> {
         let (start, target) = self.target(count)?;
         let items = self.stack.get(start..).unwrap_or_default();
         let to_list = opcode != Opcode::AddItems;
+        let wrong = |state: &Self| state.wrong_type(if to_list { "list" } else { "set" }, target);
         match self.heap.get_mut(target) {
             // CPython checks the target only if there is something to add.
             _ if items.is_empty() => {}
-            Object::List(list) if to_list => list.extend(items),
-            Object::Set(set) if !to_list => set.extend(items),
-            _ => match self.heap.recorded_mut(target) {
-                Some(recorded) => recorded.appends.extend(items),
-                None => return Err(self.wrong_type(if to_list { "list" } else { "set" }, target)),
+            Object::List(list) if to_list => list.extend(items, offset),
+            Object::Set(set) if !to_list => set.extend(items, offset),
+            // A bytearray has `append` and `extend`, and no `add`.
+            Object::ByteArray(_) if !to_list => return Err(wrong(self)),
+            _ => match self.heap.change(target) {
+                Some(recorded) => recorded.appends.extend(items, offset),
+                None => return Err(wrong(self)),
             },
         }
         self.stack.truncate(start);
@@ -158,14 +161,14 @@ impl<'p> State<'p> {
     }
 
     /// Sets the topmost `count` objects, keys and values, on the dict or instance under them.
-    pub(super) fn set_items(&mut self, count: usize) -> Result<(), ErrorKind> {
+    pub(super) fn set_items(&mut self, count: usize, offset: u64) -> Result<(), ErrorKind> {
         let (start, target) = self.target(count)?;
         let items = even(self.stack.get(start..).unwrap_or_default())?;
         match self.heap.get_mut(target) {
             _ if items.is_empty() => {}
-            Object::Dict(entries) => entries.extend(items),
-            _ => match self.heap.recorded_mut(target) {
-                Some(recorded) => recorded.items.extend(items),
+            Object::Dict(entries) => entries.extend(items, offset),
+            _ => match self.heap.change(target) {
+                Some(recorded) => recorded.items.extend(items, offset),
                 None => return Err(self.wrong_type("dict", target)),
             },
         }
@@ -181,16 +184,17 @@ impl<'p> State<'p> {
         Ok((start, *target))
     }
 
-    pub(super) fn build(&mut self) -> Result<(), ErrorKind> {
+    pub(super) fn build(&mut self, offset: u64) -> Result<(), ErrorKind> {
         self.under(2)?;
         let state = self.pop()?;
         let target = self.top()?;
-        let is_none = self.heap.is_none(state);
-        match self.heap.recorded_mut(target) {
-            Some(recorded) => recorded.state.extend(&[state]),
+        // A bytearray has no attributes.
+        let is_bytes = matches!(self.heap.get(target), Object::ByteArray(_));
+        if !is_bytes && let Some(recorded) = self.heap.change(target) {
+            recorded.build(state, offset);
+        } else if !self.heap.is_none(state) {
             // CPython ignores None too.
-            None if is_none => {}
-            None => return Err(self.wrong_type("instance", target)),
+            return Err(self.wrong_type("instance", target));
         }
         Ok(())
     }

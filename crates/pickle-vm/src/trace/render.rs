@@ -228,7 +228,13 @@ impl Renderer {
             Object::String(bytes) if bytes.is_ascii() => repr::latin1(out, bytes, extent.text),
             Object::String(bytes) => repr::bytes(out, bytes, extent.text),
             Object::Bytes(bytes) => repr::bytes(out, bytes, extent.text),
-            Object::ByteArray(bytes) => repr::bytearray(out, bytes, extent.text),
+            Object::ByteArray(bytes) => {
+                repr::bytearray(out, bytes, extent.text)?;
+                if heap.recorded(id).is_some() && self.enter(id, extent) {
+                    self.changes(heap, id);
+                }
+                Ok(())
+            }
             Object::Tuple(_) => {
                 let close = if heap.items(id).is_some_and(|items| items.len() == 1) { ",)" } else { ")" };
                 self.open(out, id, Part::Items, "(", close, extent)

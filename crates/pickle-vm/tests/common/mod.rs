@@ -118,7 +118,7 @@ impl Describer<'_, '_> {
             Object::Text(text) => return self.hex('s', text.bytes()),
             Object::String(bytes) => return self.hex('b', bytes),
             Object::Bytes(bytes) => return self.hex('b', bytes),
-            Object::ByteArray(bytes) => return self.hex('a', bytes),
+            Object::ByteArray(bytes) if heap.recorded(id).is_none() => return self.hex('a', bytes),
             Object::Buffer { index, readonly } => {
                 return self.put(&format!("B{index}{}", if *readonly { "r" } else { "w" }));
             }
@@ -139,6 +139,7 @@ impl Describer<'_, '_> {
             Object::FrozenSet(_) => self.put("Z"),
             Object::Dict(_) => return self.pairs(heap.entries(id).expect("a dict has entries")),
             Object::Global(_) => self.global(id),
+            Object::ByteArray(bytes) => self.hex('a', bytes),
             Object::Persistent(pid) => {
                 self.put("P");
                 self.many(&[*pid]);
