@@ -23,8 +23,8 @@ pub(crate) const LINK: u32 = 0o120_777 << 16;
 
 /// The contents of one entry's local header, descriptor and line of the directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) name: String,
+pub(crate) struct Record<'n> {
+    pub(crate) name: &'n str,
     /// Where the local header starts, in bytes from the start of the zip file.
     pub(crate) offset: u64,
     /// Bytes of data.
@@ -41,22 +41,21 @@ pub(crate) struct Record {
     pub(crate) crc: u32,
 }
 
-/// Little-endian fields, one after the other.
-#[derive(Default)]
-struct Fields(Vec<u8>);
+/// Appends little-endian fields, one after the other. A zip file can have millions of records, so none has memory of its own.
+struct Fields<'o>(&'o mut Vec<u8>);
 
-impl Fields {
-    fn u16(mut self, value: u16) -> Self {
+impl Fields<'_> {
+    fn u16(self, value: u16) -> Self {
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    fn u32(mut self, value: u32) -> Self {
+    fn u32(self, value: u32) -> Self {
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    fn u64(mut self, value: u64) -> Self {
+    fn u64(self, value: u64) -> Self {
         self.0.extend(value.to_le_bytes());
         self
     }
@@ -71,19 +70,21 @@ impl Fields {
         self.u16(u16::try_from(value).unwrap_or(u16::MAX))
     }
 
-    fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.0.extend(bytes);
+    fn bytes(self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn fill(self, byte: u8, count: u16) -> Self {
+        self.0.resize(self.0.len().saturating_add(count.into()), byte);
         self
     }
 }
 
-/// The length of a name or an extra field. Names are checked when an entry is added, extra fields are
-/// at most 20 + 4 + 128 bytes.
-fn u16_len(bytes: &[u8]) -> u16 {
-    u16::try_from(bytes.len()).unwrap_or(u16::MAX)
-}
+/// Bytes of a zip64 extra field with both sizes in a local header.
+const WIDE_SIZES: u16 = 4 + 16;
 
-impl Record {
+impl Record<'_> {
     fn large(&self) -> bool {
         self.len.max(self.packed_len) >= LIMIT_32
     }
@@ -103,23 +104,24 @@ impl Record {
         utf8 | if self.descriptor { FLAG_DESCRIPTOR } else { 0 }
     }
 
-    /// The local header, padded so that the data starts at a multiple of `alignment` bytes.
-    pub(crate) fn local_header(&self, alignment: u64) -> Vec<u8> {
+    /// The length of the name, which is checked when an entry is added.
+    fn name_len(&self) -> u16 {
+        u16::try_from(self.name.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Appends the local header, padded so that the data starts at a multiple of `alignment` bytes.
+    pub(crate) fn local_header(&self, alignment: u64, out: &mut Vec<u8>) {
         // With a descriptor the fields here are zero, as APPNOTE 4.4.4 requires.
         let (crc, len, packed) =
             if self.descriptor { (0, 0, 0) } else { (self.crc, self.len, self.packed_len) };
-        let mut extra = Fields::default();
-        if self.large() {
-            extra = extra.u16(1).u16(16).u64(len).u64(packed);
-        }
-        let unpadded = [30, self.name.len() as u64, extra.0.len() as u64]
+        let wide = if self.large() { WIDE_SIZES } else { 0 };
+        let unpadded = [30, u64::from(self.name_len()), u64::from(wide)]
             .iter()
             .fold(self.offset, |sum, part| sum.saturating_add(*part));
-        if let Some(padding) = padding_to(unpadded, alignment) {
-            extra = extra.bytes(b"FB").u16(padding).bytes(&vec![b'Z'; usize::from(padding)]);
-        }
-        let (len, packed) = if self.large() { (LIMIT_32, LIMIT_32) } else { (len, packed) };
-        Fields::default()
+        let padding = padding_to(unpadded, alignment);
+        let extra_len = padding.map_or(wide, |padding| wide.saturating_add(4).saturating_add(padding));
+        let (narrow_len, narrow_packed) = if self.large() { (LIMIT_32, LIMIT_32) } else { (len, packed) };
+        let mut fields = Fields(out)
             .bytes(b"PK\x03\x04")
             .u16(self.version_needed())
             .u16(self.flags())
@@ -127,42 +129,42 @@ impl Record {
             .u16(0) // midnight
             .u16(DATE)
             .u32(crc)
-            .u32_or_full(packed)
-            .u32_or_full(len)
-            .u16(u16_len(self.name.as_bytes()))
-            .u16(u16_len(&extra.0))
-            .bytes(self.name.as_bytes())
-            .bytes(&extra.0)
-            .0
+            .u32_or_full(narrow_packed)
+            .u32_or_full(narrow_len)
+            .u16(self.name_len())
+            .u16(extra_len)
+            .bytes(self.name.as_bytes());
+        if self.large() {
+            fields = fields.u16(1).u16(16).u64(len).u64(packed);
+        }
+        if let Some(padding) = padding {
+            fields.bytes(b"FB").u16(padding).fill(b'Z', padding);
+        }
     }
 
-    /// The data descriptor, for entries that have one.
-    pub(crate) fn descriptor(&self) -> Vec<u8> {
-        let fields = Fields::default().bytes(b"PK\x07\x08").u32(self.crc);
+    /// Appends the data descriptor, for entries that have one.
+    pub(crate) fn descriptor(&self, out: &mut Vec<u8>) {
+        let fields = Fields(out).bytes(b"PK\x07\x08").u32(self.crc);
         if self.large() {
-            fields.u64(self.packed_len).u64(self.len).0
+            fields.u64(self.packed_len).u64(self.len);
         } else {
-            fields.u32_or_full(self.packed_len).u32_or_full(self.len).0
+            fields.u32_or_full(self.packed_len).u32_or_full(self.len);
         }
     }
 
-    /// The entry's line in the central directory.
-    pub(crate) fn central_header(&self) -> Vec<u8> {
-        let mut wide = Fields::default();
-        if self.large() {
-            wide = wide.u64(self.len).u64(self.packed_len);
-        }
-        if self.offset >= LIMIT_32 {
-            wide = wide.u64(self.offset);
-        }
+    /// Appends the entry's line in the central directory.
+    pub(crate) fn central_header(&self, out: &mut Vec<u8>) {
         // Both sizes are in the extra field if one of them is too large.
         let narrow = |len: u64| if self.large() { LIMIT_32 } else { len };
-        let extra = if wide.0.is_empty() {
-            Vec::new()
-        } else {
-            Fields::default().u16(1).u16(u16_len(&wide.0)).bytes(&wide.0).0
+        let far = self.offset >= LIMIT_32;
+        let wide_len: u16 = match (self.large(), far) {
+            (false, false) => 0,
+            (false, true) => 8,
+            (true, false) => 16,
+            (true, true) => 24,
         };
-        Fields::default()
+        let extra_len = if wide_len == 0 { 0 } else { wide_len.saturating_add(4) };
+        let mut fields = Fields(out)
             .bytes(b"PK\x01\x02")
             .u16(MADE_BY)
             .u16(self.version_needed())
@@ -173,16 +175,23 @@ impl Record {
             .u32(self.crc)
             .u32_or_full(narrow(self.packed_len))
             .u32_or_full(narrow(self.len))
-            .u16(u16_len(self.name.as_bytes()))
-            .u16(u16_len(&extra))
+            .u16(self.name_len())
+            .u16(extra_len)
             .u16(0) // no comment
             .u16(0) // the first disk
             .u16(0) // no internal attributes
             .u32(self.attributes)
             .u32_or_full(self.offset)
-            .bytes(self.name.as_bytes())
-            .bytes(&extra)
-            .0
+            .bytes(self.name.as_bytes());
+        if wide_len > 0 {
+            fields = fields.u16(1).u16(wide_len);
+        }
+        if self.large() {
+            fields = fields.u64(self.len).u64(self.packed_len);
+        }
+        if far {
+            fields.u64(self.offset);
+        }
     }
 }
 
@@ -197,9 +206,9 @@ fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
     u16::try_from(least.next_multiple_of(alignment).saturating_sub(least)).ok()
 }
 
-/// The records after the central directory: zip64's two where a number needs them, then the end.
-pub(crate) fn end(entries: u64, directory_offset: u64, directory_len: u64) -> Vec<u8> {
-    let mut fields = Fields::default();
+/// Appends the records after the central directory: zip64's two where a number needs them, then the end.
+pub(crate) fn end(entries: u64, directory_offset: u64, directory_len: u64, out: &mut Vec<u8>) {
+    let mut fields = Fields(out);
     if entries >= LIMIT_16 || directory_offset >= LIMIT_32 || directory_len >= LIMIT_32 {
         fields = fields
             .bytes(b"PK\x06\x06")
@@ -225,6 +234,5 @@ pub(crate) fn end(entries: u64, directory_offset: u64, directory_len: u64) -> Ve
         .u16_or_full(entries)
         .u32_or_full(directory_len)
         .u32_or_full(directory_offset)
-        .u16(0)
-        .0
+        .u16(0);
 }

@@ -62,8 +62,8 @@ pub struct Entry<'b> {
     pub content: Content<'b>,
 }
 
-impl Entry<'_> {
-    fn record(&self, offset: u64) -> io::Result<Record> {
+impl<'b> Entry<'b> {
+    fn record(&self, offset: u64) -> io::Result<Record<'b>> {
         if self.name.len() > usize::from(u16::MAX) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -72,7 +72,7 @@ impl Entry<'_> {
         }
         let packed_len = self.content.packed_len();
         let mut record = Record {
-            name: self.name.to_owned(),
+            name: self.name,
             offset,
             len: packed_len,
             packed_len,
@@ -134,25 +134,35 @@ pub struct Layout {
 pub fn layout<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<Layout> {
     let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes");
     let (mut offset, mut directory, mut data) = (0_u64, 0_u64, Vec::new());
+    let mut bytes = Vec::new();
+    let mut len_of = |append: &dyn Fn(&mut Vec<u8>)| {
+        bytes.clear();
+        append(&mut bytes);
+        bytes.len() as u64
+    };
     for entry in entries {
         let record = entry.record(offset)?;
-        let descriptor = if record.descriptor { record.descriptor() } else { Vec::new() };
-        let header = record.local_header(entry.alignment).len() as u64;
+        let descriptor = if record.descriptor { len_of(&|out| record.descriptor(out)) } else { 0 };
+        let header = len_of(&|out| record.local_header(entry.alignment, out));
         let start = offset.checked_add(header).ok_or_else(too_large)?;
         let end = start.checked_add(record.packed_len).ok_or_else(too_large)?;
-        offset = end.checked_add(descriptor.len() as u64).ok_or_else(too_large)?;
-        directory = directory.saturating_add(record.central_header().len() as u64);
+        offset = end.checked_add(descriptor).ok_or_else(too_large)?;
+        directory = directory.saturating_add(len_of(&|out| record.central_header(out)));
         data.push(start..end);
     }
-    let end = end(data.len() as u64, offset, directory).len() as u64;
+    let end = len_of(&|out| end(data.len() as u64, offset, directory, out));
     let len = offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)?;
     Ok(Layout { data, len })
 }
 
+/// Smaller windows are collected: passing on a header of 100 bytes would cost more than copying it.
+const SMALL: usize = WINDOW / 16;
+
 /// Writes a zip file, entry by entry, into a [`Sink`].
+///
+/// Headers and small contents are collected into windows of at least 64 KiB.
 pub struct ZipWriter<'s> {
-    sink: &'s mut dyn Sink,
-    offset: u64,
+    out: Collected<'s>,
     directory: Vec<u8>,
     entries: u64,
 }
@@ -160,7 +170,8 @@ pub struct ZipWriter<'s> {
 impl<'s> ZipWriter<'s> {
     /// A zip file that starts with the sink's next byte.
     pub fn new(sink: &'s mut dyn Sink) -> Self {
-        Self { sink, offset: 0, directory: Vec::new(), entries: 0 }
+        let out = Collected { sink, small: Vec::new(), sent: 0 };
+        Self { out, directory: Vec::new(), entries: 0 }
     }
 
     /// Writes one entry.
@@ -169,21 +180,21 @@ impl<'s> ZipWriter<'s> {
     /// When the name is too long, a blob sends another number of bytes than it announced, or the sink
     /// fails.
     pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<()> {
-        let mut record = entry.record(self.offset)?;
-        self.send(record.local_header(entry.alignment))?;
+        let mut record = entry.record(self.out.len())?;
+        record.local_header(entry.alignment, &mut self.out.small);
         match &entry.content {
-            Content::Bytes(bytes) | Content::Link(bytes) => self.send(bytes.to_vec())?,
+            Content::Bytes(bytes) | Content::Link(bytes) => self.out.write_all(bytes)?,
             Content::Blob(blob) => {
                 record.crc = self.pass(*blob, &record)?;
-                self.send(record.descriptor())?;
+                record.descriptor(&mut self.out.small);
             }
             Content::Packed(packed) => {
                 self.pass(packed.blob, &record)?;
             }
         }
-        self.directory.extend(record.central_header());
+        record.central_header(&mut self.directory);
         self.entries = self.entries.saturating_add(1);
-        Ok(())
+        self.out.flush_if_full()
     }
 
     /// Writes the central directory and the end records.
@@ -192,14 +203,15 @@ impl<'s> ZipWriter<'s> {
     /// When the sink fails.
     pub fn finish(mut self) -> io::Result<()> {
         let directory = std::mem::take(&mut self.directory);
-        let end = end(self.entries, self.offset, directory.len() as u64);
-        self.send(directory)?;
-        self.send(end)
+        let offset = self.out.len();
+        self.out.write_all(&directory)?;
+        end(self.entries, offset, directory.len() as u64, &mut self.out.small);
+        self.out.flush()
     }
 
     /// Sends the data of an entry and returns their CRC-32.
-    fn pass(&mut self, blob: &dyn Blob, record: &Record) -> io::Result<u32> {
-        let mut sums = Checksum { sink: self.sink, crc: crc32fast::Hasher::new(), len: 0 };
+    fn pass(&mut self, blob: &dyn Blob, record: &Record<'_>) -> io::Result<u32> {
+        let mut sums = Checksum { sink: &mut self.out, crc: crc32fast::Hasher::new(), len: 0 };
         blob.write_to(&mut sums)?;
         if sums.len != record.packed_len {
             return Err(io::Error::other(format!(
@@ -207,27 +219,64 @@ impl<'s> ZipWriter<'s> {
                 record.name, record.packed_len, sums.len
             )));
         }
-        self.offset = self.offset.saturating_add(record.packed_len);
         Ok(sums.crc.finalize())
     }
+}
 
-    fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
-        self.offset = self.offset.saturating_add(bytes.len() as u64);
-        if bytes.len() <= WINDOW {
-            return self.sink.write(Window::owned(bytes));
+/// Passes bytes on, small ones together.
+struct Collected<'s> {
+    sink: &'s mut dyn Sink,
+    small: Vec<u8>,
+    /// Bytes that the sink has taken.
+    sent: u64,
+}
+
+impl Collected<'_> {
+    /// Bytes so far.
+    fn len(&self) -> u64 {
+        self.sent.saturating_add(self.small.len() as u64)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        bytes.chunks(SMALL).try_for_each(|chunk| {
+            self.small.extend_from_slice(chunk);
+            self.flush_if_full()
+        })
+    }
+
+    fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.small.len() < SMALL { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let small = std::mem::replace(&mut self.small, Vec::with_capacity(2 * SMALL));
+        if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
+    }
+
+    fn send(&mut self, window: Window) -> io::Result<()> {
+        self.sent = self.sent.saturating_add(window.len() as u64);
+        self.sink.write(window)
+    }
+}
+
+impl Sink for Collected<'_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
+        if window.len() < SMALL {
+            return self.write_all(&window);
         }
-        bytes.chunks(WINDOW).try_for_each(|chunk| self.sink.write(Window::owned(chunk.to_vec())))
+        self.flush()?;
+        self.send(window)
     }
 }
 
 /// Counts the bytes that pass through, and computes their CRC-32.
-struct Checksum<'s> {
-    sink: &'s mut dyn Sink,
+struct Checksum<'s, 'o> {
+    sink: &'s mut Collected<'o>,
     crc: crc32fast::Hasher,
     len: u64,
 }
 
-impl Sink for Checksum<'_> {
+impl Sink for Checksum<'_, '_> {
     fn write(&mut self, window: Window) -> io::Result<()> {
         self.crc.update(&window);
         self.len = self.len.saturating_add(window.len() as u64);
