@@ -9,14 +9,12 @@ use std::io;
 
 use mapped::{Blob, OwnedBlob, Sink};
 use tensor::Tensor;
-use zip_layout::{Content, Entry, ZipWriter};
+use zip_layout::{Content, Entry, Plan, ZipWriter};
 
 use crate::module::{ModuleId, Tree};
 use crate::record::{Record, Records};
 use crate::{Note, Result};
 
-/// The folder in the zip file; torch takes any name.
-const ROOT: &str = "model";
 /// Storages start at multiples of this many bytes, as torch's own do, so that they can be mapped.
 const ALIGNMENT: u64 = 64;
 
@@ -33,7 +31,7 @@ pub struct Archive {
 impl Archive {
     /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
     pub(crate) fn new(tree: &Tree, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
-        let records = Records::new(ROOT, tensors)?;
+        let records = Records::new(tensors)?;
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
         let code = OwnedBlob(tree.code().into_bytes());
         let mut archive = Self { code, data_pkl, records: records.records, len: 0 };
@@ -64,15 +62,21 @@ impl Archive {
 
     /// Computes where each record starts and how long the file is.
     fn lay_out(&mut self) -> Result<()> {
-        let layout = zip_layout::layout(self.entries())?;
-        let data = layout.data.get(self.head().len()..).unwrap_or_default();
-        for (record, data) in self.records.iter_mut().zip(data) {
-            record.offset = data.start;
+        let mut plan = Plan::default();
+        let mut starts = Vec::with_capacity(self.records.len());
+        self.each(|entry| {
+            starts.push(plan.add(&entry)?.start);
+            Ok(())
+        })?;
+        let starts = starts.into_iter().skip(self.head().len());
+        for (record, start) in self.records.iter_mut().zip(starts) {
+            record.offset = start;
         }
-        self.len = layout.len;
+        self.len = plan.finish()?;
         Ok(())
     }
 
+    /// The entries before the storages. Torch takes any name for the folder.
     fn head(&self) -> [(&'static str, Content<'_>); 4] {
         [
             ("model/version", Content::Bytes(b"10\n")),
@@ -82,10 +86,15 @@ impl Archive {
         ]
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let records = self.records.iter().map(|record| (record.name.as_str(), Content::Blob(record)));
-        let entries = self.head().into_iter().chain(records);
-        entries.map(|(name, content)| Entry { name, alignment: ALIGNMENT, content })
+    /// Passes all entries to `take`, in the order of the file.
+    fn each(&self, mut take: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<()> {
+        for (name, content) in self.head() {
+            take(Entry { name, alignment: ALIGNMENT, content })?;
+        }
+        for record in &self.records {
+            take(Entry { name: &record.name(), alignment: ALIGNMENT, content: Content::Blob(record) })?;
+        }
+        Ok(())
     }
 }
 
@@ -96,7 +105,7 @@ impl Blob for Archive {
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let mut zip = ZipWriter::new(sink);
-        self.entries().try_for_each(|entry| zip.add(&entry))?;
+        self.each(|entry| zip.add(&entry))?;
         zip.finish()
     }
 }
@@ -149,7 +158,7 @@ mod tests {
 
         let mut zip = zip::ZipArchive::new(io::Cursor::new(&file.0)).expect("a zip file");
         for (record, len) in archive.records().iter().zip(lengths) {
-            let mut entry = zip.by_name(record.name()).expect("it was written");
+            let mut entry = zip.by_name(&record.name()).expect("it was written");
             assert_eq!(entry.data_start(), Some(record.offset()), "{len}");
             assert_eq!(record.offset() % ALIGNMENT, 0, "{len}");
             let mut bytes = Vec::new();

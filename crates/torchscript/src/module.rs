@@ -4,10 +4,11 @@
 //! module names its submodules by id. Facts: `ScriptModuleSerializer` and `PythonPrint` in
 //! `torch/csrc/jit/serialization`.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::rc::Rc;
 
+use foldhash::HashMap;
 use pickle_vm::MemoId;
 use tensor::Tensor;
 
@@ -107,12 +108,13 @@ impl Tree {
             types.push((attribute, self.declared(&value)));
             values.push(value);
         }
-        let class = Rc::new(Class { name, attributes: types, methods: methods.to_owned() });
-        let next = ClassId(self.classes.len());
-        let id = *self.known.entry(Rc::clone(&class)).or_insert(next);
-        if id == next {
-            self.classes.push(class);
-        }
+        let class = Class { name, attributes: types, methods: methods.to_owned() };
+        let id = self.known.get(&class).copied().unwrap_or_else(|| {
+            let (class, id) = (Rc::new(class), ClassId(self.classes.len()));
+            self.classes.push(Rc::clone(&class));
+            self.known.insert(class, id);
+            id
+        });
         self.modules.push(Module { class: id, values });
         ModuleId(self.modules.len().saturating_sub(1))
     }
@@ -148,8 +150,8 @@ impl Tree {
         self.classes.get(id.0).expect("ids are given out by `add`, and nothing is removed")
     }
 
-    fn class_name(&self, id: ClassId) -> String {
-        self.class(id).name.map_or_else(|| format!("M{}", id.0), str::to_owned)
+    fn class_name(&self, id: ClassId) -> Cow<'static, str> {
+        self.class(id).name.map_or_else(|| format!("M{}", id.0).into(), Cow::Borrowed)
     }
 
     /// The text of `code/__torch__/torch2carton.py`.
@@ -204,8 +206,8 @@ impl Tree {
             pickler: Pickler::default(),
             tensors,
             records,
-            written: HashMap::new(),
-            storages: HashMap::new(),
+            written: vec![None; tensors.len()],
+            storages: vec![None; records.records.len()],
         };
         // The modules that are being written, outermost first, each with the number of its next attribute.
         let mut open = vec![(root, 0_usize)];
@@ -238,9 +240,10 @@ struct Objects<'t> {
     pickler: Pickler,
     tensors: &'t [(String, Tensor)],
     records: &'t Records,
-    written: HashMap<TensorId, MemoId>,
+    /// By tensor.
+    written: Vec<Option<MemoId>>,
     /// By record. A persistent id that is written twice becomes two storages.
-    storages: HashMap<usize, MemoId>,
+    storages: Vec<Option<MemoId>>,
 }
 
 impl Objects<'_> {
@@ -315,7 +318,7 @@ impl Objects<'_> {
     }
 
     fn tensor(&mut self, id: TensorId) -> Result<()> {
-        if let Some(memo) = self.written.get(&id) {
+        if let Some(Some(memo)) = self.written.get(id.0) {
             self.pickler.get(*memo);
             return Ok(());
         }
@@ -337,12 +340,12 @@ impl Objects<'_> {
         self.pickler.reduce();
         self.pickler.tuple();
         self.pickler.reduce();
-        self.written.insert(id, self.pickler.put()?);
+        remember(&mut self.written, id.0, self.pickler.put()?);
         Ok(())
     }
 
     fn storage(&mut self, record: usize, name: &str, tensor: &Tensor) -> Result<()> {
-        if let Some(memo) = self.storages.get(&record) {
+        if let Some(Some(memo)) = self.storages.get(record) {
             self.pickler.get(*memo);
             return Ok(());
         }
@@ -355,7 +358,7 @@ impl Objects<'_> {
         self.number(name, numel)?;
         self.pickler.tuple();
         self.pickler.binpersid();
-        self.storages.insert(record, self.pickler.put()?);
+        remember(&mut self.storages, record, self.pickler.put()?);
         Ok(())
     }
 
@@ -365,6 +368,10 @@ impl Objects<'_> {
         self.pickler.int(signed);
         Ok(())
     }
+}
+
+fn remember(memos: &mut [Option<MemoId>], number: usize, memo: MemoId) {
+    *memos.get_mut(number).expect("there is a place for each tensor and each record") = Some(memo);
 }
 
 #[cfg(test)]
@@ -403,7 +410,7 @@ mod tests {
         let training = || attribute("training", Value::Bool(false));
         let linear = tree.add(Some("Linear"), "", vec![weight, training()]);
         let top = tree.add(Some("Top"), "", vec![training(), attribute("output", Value::Module(linear))]);
-        let records = Records::new("model", &tensors).expect("one tensor");
+        let records = Records::new(&tensors).expect("one tensor");
         let bytes = tree.data_pkl(top, &tensors, &records).expect("short names");
         assert_eq!(hex(&bytes), SAMPLE);
         assert_eq!(
@@ -424,7 +431,7 @@ mod tests {
             .map(Value::Module);
         let root = tree.add(None, "", ["a", "b"].into_iter().map(str::to_owned).zip(leaves).collect());
         assert_eq!(tree.code().matches("class ").count(), 2);
-        let records = Records::new("model", &tensors).expect("equal dtypes");
+        let records = Records::new(&tensors).expect("equal dtypes");
         let bytes = tree.data_pkl(root, &tensors, &records).expect("short names");
         assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);
     }

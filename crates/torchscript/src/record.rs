@@ -5,10 +5,10 @@
 //! a second persistent id with the same key, of whatever class, makes a second copy of the bytes; a record
 //! shorter than its id says is read past its end.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 
+use foldhash::{HashMap, HashMapExt};
 use mapped::{Blob, Sink, Window};
 use tensor::{Damaged, Dtype, Storage, StorageId, Tensor};
 
@@ -20,7 +20,8 @@ use crate::{Error, Result};
 /// left out. No tensor reaches them, and torch would read past a record of another length.
 #[derive(Clone, Debug)]
 pub struct Record {
-    pub(crate) name: String,
+    /// Its place among the records, which is its name.
+    number: usize,
     pub(crate) dtype: Dtype,
     pub(crate) numel: u64,
     pub(crate) offset: u64,
@@ -31,8 +32,8 @@ pub struct Record {
 
 impl Record {
     /// Its path in the archive, such as `model/data/0`.
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> String {
+        format!("model/data/{}", self.number)
     }
 
     /// Where its bytes start, in bytes from the start of the archive.
@@ -110,19 +111,20 @@ pub(crate) struct Records {
 impl Records {
     /// One record a storage, in the order of `tensors`: it is the order in which the source has them, and
     /// a file is read fastest from its start to its end.
-    pub(crate) fn new(root: &str, tensors: &[(String, Tensor)]) -> Result<Self> {
-        let mut all = Self::default();
-        let mut known: HashMap<StorageId, (usize, &str)> = HashMap::new();
+    pub(crate) fn new(tensors: &[(String, Tensor)]) -> Result<Self> {
+        let mut all = Self { records: Vec::new(), by_tensor: Vec::with_capacity(tensors.len()) };
+        let mut known: HashMap<StorageId, usize> = HashMap::with_capacity(tensors.len());
         for (name, tensor) in tensors {
             let storage = tensor.storage();
             let number = match known.entry(storage.id()) {
                 Entry::Occupied(entry) => {
-                    let (number, first) = *entry.get();
-                    let dtype = all.records.get(number).map_or(tensor.dtype(), Record::dtype);
-                    if dtype != tensor.dtype() {
+                    let number = *entry.get();
+                    if let Some(record) = all.records.get(number)
+                        && record.dtype != tensor.dtype()
+                    {
                         return Err(Error::MixedDtypes {
-                            first: first.to_owned(),
-                            first_dtype: dtype,
+                            first: record.tensor.clone(),
+                            first_dtype: record.dtype,
                             second: name.clone(),
                             second_dtype: tensor.dtype(),
                         });
@@ -133,15 +135,14 @@ impl Records {
                     let number = all.records.len();
                     class(name, tensor.dtype())?;
                     all.records.push(Record {
-                        name: format!("{root}/data/{number}"),
+                        number,
                         dtype: tensor.dtype(),
                         numel: storage.len().checked_div(tensor.dtype().size()).unwrap_or(0),
                         offset: 0,
                         storage: storage.clone(),
                         tensor: name.clone(),
                     });
-                    entry.insert((number, name));
-                    number
+                    *entry.insert(number)
                 }
             };
             let numel = all.records.get(number).map_or(0, |record| record.numel);
@@ -226,7 +227,7 @@ mod tests {
                 let tensor = Tensor::new(Dtype::Int16, vec![4], vec![1], 0, storage.clone());
                 (name.to_owned(), tensor.expect("inside the storage"))
             };
-            let records = Records::new("model", &[tensor("first"), tensor("second")]).expect("one dtype");
+            let records = Records::new(&[tensor("first"), tensor("second")]).expect("one dtype");
             let [record] = records.records.as_slice() else { panic!("the tensors share a storage") };
             let error = record.write_to(&mut Ignore).expect_err("its checksum is not 1");
             let damaged = Damaged::cause_of(&error).expect("the cause is kept");

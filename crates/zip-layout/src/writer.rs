@@ -132,27 +132,60 @@ pub struct Layout {
 /// # Errors
 /// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
 pub fn layout<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<Layout> {
-    let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes");
-    let (mut offset, mut directory, mut data) = (0_u64, 0_u64, Vec::new());
-    let mut bytes = Vec::new();
-    let mut len_of = |append: &dyn Fn(&mut Vec<u8>)| {
-        bytes.clear();
-        append(&mut bytes);
-        bytes.len() as u64
-    };
-    for entry in entries {
-        let record = entry.record(offset)?;
-        let descriptor = if record.descriptor { len_of(&|out| record.descriptor(out)) } else { 0 };
-        let header = len_of(&|out| record.local_header(entry.alignment, out));
-        let start = offset.checked_add(header).ok_or_else(too_large)?;
+    let mut plan = Plan::default();
+    let data = entries.into_iter().map(|entry| plan.add(&entry)).collect::<io::Result<_>>()?;
+    Ok(Layout { data, len: plan.finish()? })
+}
+
+/// The same for entries that are made one after the other, because all of them together would take much memory.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Bytes of the entries so far.
+    offset: u64,
+    /// Bytes of their lines in the directory.
+    directory: u64,
+    entries: u64,
+    /// The record whose bytes are being counted.
+    record: Vec<u8>,
+}
+
+impl Plan {
+    /// Adds an entry, and returns where its data are.
+    ///
+    /// # Errors
+    /// When the name is longer than a zip file can hold, or the sum is larger than 64 bits.
+    pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<Range<u64>> {
+        let record = entry.record(self.offset)?;
+        let header = self.len_of(|out| record.local_header(entry.alignment, out));
+        let descriptor = if record.descriptor { self.len_of(|out| record.descriptor(out)) } else { 0 };
+        let line = self.len_of(|out| record.central_header(out));
+        let start = self.offset.checked_add(header).ok_or_else(too_large)?;
         let end = start.checked_add(record.packed_len).ok_or_else(too_large)?;
-        offset = end.checked_add(descriptor).ok_or_else(too_large)?;
-        directory = directory.saturating_add(len_of(&|out| record.central_header(out)));
-        data.push(start..end);
+        self.offset = end.checked_add(descriptor).ok_or_else(too_large)?;
+        self.directory = self.directory.saturating_add(line);
+        self.entries = self.entries.saturating_add(1);
+        Ok(start..end)
     }
-    let end = len_of(&|out| end(data.len() as u64, offset, directory, out));
-    let len = offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)?;
-    Ok(Layout { data, len })
+
+    /// The length of the zip file with the entries so far.
+    ///
+    /// # Errors
+    /// When it is larger than 64 bits.
+    pub fn finish(mut self) -> io::Result<u64> {
+        let (entries, offset, directory) = (self.entries, self.offset, self.directory);
+        let end = self.len_of(|out| end(entries, offset, directory, out));
+        offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)
+    }
+
+    fn len_of(&mut self, append: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        self.record.clear();
+        append(&mut self.record);
+        self.record.len() as u64
+    }
+}
+
+fn too_large() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes")
 }
 
 /// Smaller windows are collected: passing on a header of 100 bytes would cost more than copying it.

@@ -6,8 +6,8 @@
 //! root and below.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use tensor::Tensor;
 
 use crate::archive::Archive;
@@ -135,16 +135,24 @@ struct Nested<'n> {
 
 /// The tensors in a tree of modules, or why their names do not make one.
 fn arrange(tensors: &[(String, Tensor)]) -> Result<Arrangement<'_>> {
-    let mut all = HashSet::with_capacity(tensors.len());
-    let twice = tensors.iter().find(|(name, _)| !all.insert(name.as_str()));
-    if let Some((name, _)) = twice {
-        return Err(Error::Duplicate { name: name.clone() });
+    let arrangement = nested(tensors);
+    // Two tensors of one name are not in one tree.
+    if matches!(arrangement, Arrangement::Flat(_)) {
+        let mut all = HashSet::with_capacity(tensors.len());
+        if let Some((name, _)) = tensors.iter().find(|(name, _)| !all.insert(name.as_str())) {
+            return Err(Error::Duplicate { name: name.clone() });
+        }
     }
+    Ok(arrangement)
+}
+
+/// The tensors in a tree of modules, if each has a place of its own in it.
+fn nested(tensors: &[(String, Tensor)]) -> Arrangement<'_> {
     let mut modules = vec![Vec::new()];
-    let mut known: HashMap<(usize, &str), Member> = HashMap::new();
+    let mut known: HashMap<(usize, &str), Member> = HashMap::with_capacity(tensors.len());
     for (i, (name, _)) in tensors.iter().enumerate() {
         if let Some(why) = why_flat(name) {
-            return Ok(Arrangement::Flat(why));
+            return Arrangement::Flat(why);
         }
         let (path, leaf) =
             name.rsplit_once('.').map_or((None, name.as_str()), |(path, leaf)| (Some(path), leaf));
@@ -163,7 +171,7 @@ fn arrange(tensors: &[(String, Tensor)]) -> Result<Arrangement<'_>> {
             match member {
                 Member::Module(module) => at = module,
                 Member::Tensor(TensorId(other)) => {
-                    return Ok(Arrangement::Flat(tensor_and_module(tensors, other, name)));
+                    return Arrangement::Flat(tensor_and_module(tensors, other, name));
                 }
             }
         }
@@ -173,18 +181,18 @@ fn arrange(tensors: &[(String, Tensor)]) -> Result<Arrangement<'_>> {
                 other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
             });
             let longer = longer.map_or(name, |(other, _)| other);
-            return Ok(Arrangement::Flat(tensor_and_module(tensors, i, longer)));
+            return Arrangement::Flat(tensor_and_module(tensors, i, longer));
         }
         join(&mut modules, at, leaf, member);
     }
-    Ok(Arrangement::Nested(Nested { modules }))
+    Arrangement::Nested(Nested { modules })
 }
 
 impl Nested<'_> {
     /// The root's own members; the modules below it are added to `tree`.
     fn add_to(self, tree: &mut Tree) -> Vec<(String, Value)> {
         // Inner modules have higher numbers, so backwards each finds its submodules added.
-        let mut added: HashMap<usize, ModuleId> = HashMap::with_capacity(self.modules.len());
+        let mut added: Vec<Option<ModuleId>> = vec![None; self.modules.len()];
         for (number, members) in self.modules.into_iter().enumerate().rev() {
             // The order of state_dict(): a module's own tensors, then its submodules'.
             let own = members.iter().filter_map(|(name, member)| match member {
@@ -193,7 +201,8 @@ impl Nested<'_> {
             });
             let inner = members.iter().filter_map(|(name, member)| match member {
                 Member::Module(number) => {
-                    added.get(number).map(|id| ((*name).to_owned(), Value::Module(*id)))
+                    let id = added.get(*number).copied().flatten();
+                    id.map(|id| ((*name).to_owned(), Value::Module(id)))
                 }
                 Member::Tensor(_) => None,
             });
@@ -202,7 +211,9 @@ impl Nested<'_> {
                 return attributes;
             }
             attributes.push((TRAINING.to_owned(), Value::Bool(false)));
-            added.insert(number, tree.add(None, "", attributes));
+            if let Some(added) = added.get_mut(number) {
+                *added = Some(tree.add(None, "", attributes));
+            }
         }
         Vec::new()
     }
