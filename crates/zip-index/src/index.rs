@@ -2,8 +2,10 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
+use std::hash::BuildHasher;
 use std::ops::Range;
 
+use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 
@@ -54,16 +56,16 @@ impl Index {
                 offset: end.offset,
             });
         }
-        // A line of the directory has at least 46 bytes, so this is never larger than the file.
-        let room = end.entries.min(end.directory_len / 46);
-        let mut lines = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
         let mut offset = limit;
+        let mut parts: Vec<Part> = Vec::new();
         while offset < end.offset {
-            let line = Header::central(bytes, offset)?;
-            offset = offset.saturating_add(line.span);
-            lines.push(line);
+            match parts.last_mut() {
+                Some(part) if part.lines < Part::LINES => part.lines = part.lines.saturating_add(1),
+                _ => parts.push(Part { start: offset, lines: 1 }),
+            }
+            offset = offset.saturating_add(Header::central_span(bytes, offset)?);
         }
-        let entries = checked(file, &lines, limit)?;
+        let entries = checked(file, &parts, limit)?;
         file.release(0..bytes.len());
         for (what, expected, found) in [
             ("the number of entries", end.entries, entries.len() as u64),
@@ -98,21 +100,40 @@ impl Index {
     }
 }
 
-/// The entries of the directory's lines, each compared with its local header.
-fn checked(file: &MappedFile, lines: &[Header<'_>], limit: u64) -> Result<Vec<Entry>> {
+/// Some lines of the directory, one after the other.
+struct Part {
+    /// Where the first one starts.
+    start: u64,
+    lines: usize,
+}
+
+impl Part {
     /// Reading this many headers takes less time than starting a thread.
-    const FEW: usize = 4096;
-    let check = |lines: &[Header<'_>]| -> Result<Vec<Entry>> {
+    const LINES: usize = 4096;
+}
+
+/// The entries of the directory's lines, each compared with its local header.
+fn checked(file: &MappedFile, parts: &[Part], limit: u64) -> Result<Vec<Entry>> {
+    let check = |parts: &[Part]| -> Result<Vec<Entry>> {
         let mut locals = LocalHeaders::new(file);
-        lines.iter().map(|line| entry(&mut locals, line, limit)).collect()
+        let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
+        for part in parts {
+            let mut offset = part.start;
+            for _ in 0..part.lines {
+                let line = Header::central(file.bytes(), offset)?;
+                offset = offset.saturating_add(line.span);
+                entries.push(entry(&mut locals, &line, limit)?);
+            }
+        }
+        Ok(entries)
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = lines.len().div_ceil(threads).max(FEW);
-    if lines.len() <= share {
-        return check(lines);
+    let share = parts.len().div_ceil(threads).max(1);
+    if parts.len() <= share {
+        return check(parts);
     }
     let parts: Result<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
-        let running: Vec<_> = lines.chunks(share).map(|part| scope.spawn(move || check(part))).collect();
+        let running: Vec<_> = parts.chunks(share).map(|part| scope.spawn(move || check(part))).collect();
         // In the directory's order, so that the first error is always the same.
         let done = running.into_iter().map(|part| part.join().expect("`check` returns its errors"));
         done.collect()
@@ -225,6 +246,7 @@ pub(crate) fn leads_out(name: &str) -> bool {
 
 fn reject_overlaps(entries: &[Entry]) -> Result<()> {
     let mut by_offset: Vec<&Entry> = entries.iter().collect();
+    // Writers list the entries as they wrote them, which this sort notices.
     by_offset.sort_by_key(|entry| entry.header_offset);
     for pair in by_offset.windows(2) {
         if let [first, second] = pair
@@ -241,6 +263,13 @@ fn reject_overlaps(entries: &[Entry]) -> Result<()> {
 }
 
 fn reject_duplicates(entries: &[Entry]) -> Result<()> {
+    // Names whose hashes differ are different. The hashes take a sixth of the memory of a map of the names.
+    let state = RandomState::default();
+    let mut hashes: Vec<u64> = entries.iter().map(|entry| state.hash_one(&entry.name)).collect();
+    hashes.sort_unstable();
+    if !hashes.windows(2).any(|pair| pair.first() == pair.last()) {
+        return Ok(());
+    }
     let mut offsets: HashMap<&str, u64> = HashMap::with_capacity(entries.len());
     for entry in entries {
         if let Some(other) = offsets.insert(&entry.name, entry.header_offset) {

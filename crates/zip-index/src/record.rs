@@ -210,6 +210,18 @@ impl<'a> Header<'a> {
         parsed.ok_or(Error::NoRecord { record: "directory entry", offset })
     }
 
+    /// Bytes of the line of the central directory at `offset`: 46, and its name, extra field and comment.
+    pub(crate) fn central_span(bytes: &[u8], offset: u64) -> Result<u64> {
+        let span = || {
+            let mut fields = Fields(from(bytes, offset)?);
+            fields.signature(*b"PK\x01\x02")?;
+            fields.take(24)?;
+            let lengths = [fields.u16()?, fields.u16()?, fields.u16()?];
+            Some(lengths.iter().fold(46, |span, len| u64::from(*len).saturating_add(span)))
+        };
+        span().ok_or(Error::NoRecord { record: "directory entry", offset })
+    }
+
     /// Bytes of a local header without its name and extra field, whose lengths are its last two numbers.
     pub(crate) const LOCAL_MIN: usize = 30;
 
