@@ -17,6 +17,7 @@ use crate::ui::{errors, signals, terminal, usage};
 
 /// Runs the command line `args`, whose first item is the program's name, and returns its exit status.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    signals::keep_running_at_size_limit();
     let cli = match args::with_default_command(args.into_iter()) {
         Ok(args) => Cli::try_parse_from(args),
         Err(error) => {

@@ -29,7 +29,7 @@ pub(crate) fn print_text(text: &str) {
 pub(crate) fn text(error: &anyhow::Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     for cause in error.chain() {
-        let advised = whole_text(cause);
+        let advised = whole_text(cause).or_else(|| standard_output(error, cause));
         let is_whole = advised.is_some();
         let text = advised.unwrap_or_else(|| cause.to_string());
         if texts.last().is_some_and(|last| text.starts_with(last) || text.contains(&format!(" {last}:"))) {
@@ -41,6 +41,12 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
         }
     }
     texts.join(": ")
+}
+
+/// The text of an error that has no context. Our libraries name the file that is the reason, so it is standard output.
+fn standard_output(error: &anyhow::Error, cause: &(dyn StdError + 'static)) -> Option<String> {
+    let cause = cause.downcast_ref::<std::io::Error>()?;
+    error.is::<std::io::Error>().then(|| format!("cannot write to standard output: {cause}"))
 }
 
 /// The whole text of an error of our libraries, with advice where there is some; `None` for other errors.

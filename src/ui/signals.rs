@@ -1,15 +1,32 @@
 //! Signals: what is unfinished is removed, and the exit status says which signal ended the program.
 //!
-//! Facts: a shell reports 128 plus the number of the signal that ended a program.
+//! Facts: signal(7), setrlimit(2), and `SigIgn` of proc(5). A shell reports 128 plus the number of the signal that ended
+//! a program.
 
 use anyhow::{Context, Result};
 
-/// From now on, Ctrl-C, a hang-up or a request to terminate removes unfinished outputs and ends the program.
+/// From now on, a write beyond the limit for the size of files (`ulimit -f`) fails, as it does on a full disk. Without
+/// this, the system ends the program there.
+#[cfg(unix)]
+pub(crate) fn keep_running_at_size_limit() {
+    // Nobody looks at the flag: it is enough that the signal has a handler. Without one, nothing is worse than before.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+}
+
+/// Other systems have no such limit.
+#[cfg(not(unix))]
+pub(crate) fn keep_running_at_size_limit() {}
+
+/// From now on, Ctrl-C, a hang-up, a request to terminate or the end of the allowed time removes unfinished outputs and
+/// ends the program. A signal that the caller ignores, as `nohup` does, stays ignored.
 #[cfg(unix)]
 pub(crate) fn watch() -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
+    let ignored = ignored();
+    let watched = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU].into_iter();
+    let watched = watched.filter(|signal| ignored >> signal.saturating_sub(1) & 1 == 0);
     let mut signals =
-        signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot watch for signals")?;
+        signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")?;
     let watch = move || {
         if let Some(signal) = signals.forever().next() {
             exit(signal);
@@ -20,6 +37,14 @@ pub(crate) fn watch() -> Result<()> {
         .spawn(watch)
         .context("cannot watch for signals")?;
     Ok(())
+}
+
+/// The signals that are ignored, a bit each, the first one for signal 1. Only Linux says so.
+#[cfg(unix)]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// From now on, Ctrl-C removes unfinished outputs and ends the program.

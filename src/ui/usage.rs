@@ -1,12 +1,14 @@
 //! Mistakes in what was typed, and what was meant.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::errors;
+use super::terminal::is_broken_pipe;
 use super::typed::{PROGRAM, Usage, typed};
 
 /// Words that people try, and what does that here.
@@ -65,9 +67,15 @@ fn unknown_command(text: &str, subcommands: &[String]) -> Usage {
 pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe is how `head` ends.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
+            // clap's own `print` leaves it to the exit of the process to write the last line, where errors are lost.
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match printed.map_err(anyhow::Error::new) {
+                Err(error) if !is_broken_pipe(&error) => {
+                    errors::print(&error);
+                    ExitCode::FAILURE
+                }
+                _ => ExitCode::SUCCESS,
+            };
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_inside};
-use mapped::MappedFile;
+use mapped::{Changed, MappedFile};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
 use zip_index::{Index, Method};
@@ -122,6 +122,15 @@ impl Carton {
         self.zip.as_ref().map_or(0, |zip| zip.len())
     }
 
+    /// Fails when the zip file has another length or modification time than when it was opened. For a folder this says
+    /// nothing: its files are opened one by one.
+    ///
+    /// # Errors
+    /// When it changed, or the system does not report its metadata.
+    pub fn check_unchanged(&self) -> io::Result<()> {
+        self.zip.as_ref().map_or(Ok(()), |zip| zip.check_unchanged())
+    }
+
     /// Whether it has no files.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -219,7 +228,10 @@ impl Carton {
     pub(crate) fn unwrapped(&self, path: &str, error: io::Error) -> Error {
         match error.downcast::<Error>() {
             Ok(error) => error,
-            Err(reason) => Error::Io { path: self.path.join(path), reason },
+            Err(reason) => match Changed::cause_of(&reason) {
+                Some(changed) => Error::Changed(changed.clone()),
+                None => Error::Io { path: self.path.join(path), reason },
+            },
         }
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use carton_format::sha256_to_hex;
-use mapped::{MappedFile, WINDOW, Window};
+use mapped::{Changed, MappedFile, WINDOW, Window};
 use sha2::{Digest, Sha256};
 use zip_index::Method;
 
@@ -127,8 +127,10 @@ impl EntryReader {
     fn advance(&mut self) -> io::Result<()> {
         self.taken = 0;
         let chunk = std::mem::replace(&mut self.chunk, Chunk::Bytes(Vec::new(), 0));
-        let decompress =
-            |error: io::Error| bad(Error::Decompress { path: self.path.clone(), reason: error.to_string() });
+        let decompress = |error: io::Error| match Changed::cause_of(&error) {
+            Some(_) => error,
+            None => bad(Error::Decompress { path: self.path.clone(), reason: error.to_string() }),
+        };
         self.chunk = match &mut self.source {
             Source::Stored(windows) => match windows.take()? {
                 Some(window) => Chunk::Window(window),
@@ -256,7 +258,7 @@ impl Windows {
             return Ok(None);
         }
         let end = self.next.saturating_add(WINDOW).min(self.end);
-        let window = Window::mapped(&self.file, self.next..end)?;
+        let window = Window::read(&self.file, self.next..end)?;
         self.next = end;
         Ok(Some(window))
     }

@@ -5,6 +5,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use mapped::Changed;
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -37,6 +39,9 @@ pub enum Error {
         /// The system's error.
         reason: io::Error,
     },
+    /// The zip file changed while it was read.
+    #[error(transparent)]
+    Changed(Changed),
     /// A file that is missing.
     #[error("there is no `{}` in the carton", path.escape_debug())]
     Missing {
@@ -196,6 +201,7 @@ impl Error {
             | Self::Io { .. }
             | Self::Name { .. }
             | Self::NoTensor { .. }
+            | Self::Changed(_)
             | Self::Spill(_) => None,
         }
     }

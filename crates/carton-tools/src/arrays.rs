@@ -26,8 +26,9 @@ impl NewFile {
     }
 }
 
-/// The arrays in files, by name.
-pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<Vec<(String, Array)>> {
+/// The arrays in files, by name, and the files.
+#[expect(clippy::type_complexity, reason = "two lists of the same length")]
+pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>, Vec<Arc<MappedFile>>)> {
     for (index, (name, _)) in given.iter().enumerate() {
         if name.is_empty() {
             return Err(Error::tensor(name, TensorError::NoName));
@@ -37,12 +38,14 @@ pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<Vec<(String, Array)>> 
         }
     }
     let mut arrays: Vec<(String, Array)> = Vec::with_capacity(given.len());
+    let mut maps = Vec::with_capacity(given.len());
     for (name, path) in given {
         let file = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
         let array = npy::read(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
         arrays.push((name.clone(), array));
+        maps.push(file);
     }
-    Ok(arrays)
+    Ok((arrays, maps))
 }
 
 /// The index with the new tensors, and their files by path.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use carton_format::{Problems, TensorIndex};
 use mapped::Cancelled;
-use tensor::{Damaged, Dtype};
+use tensor::Dtype;
 
 use crate::NpyError;
 
@@ -249,8 +249,9 @@ pub enum TensorError {
 impl Error {
     /// An error of the reader, while the carton or the folder at `path` is read.
     pub(crate) fn reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
-        use carton_reader::Error::{Format, Spill};
+        use carton_reader::Error::{Changed, Format, Spill};
         move |error| match error {
+            Changed(changed) => pipeline::Error::Changed(changed).into(),
             Format(carton_format::Error::Document(problems)) => {
                 Self::Document { path: path.to_owned(), problems }
             }
@@ -279,7 +280,10 @@ impl Error {
 
     /// An error of a blob, whose text names its file.
     pub(crate) fn read(reason: io::Error) -> Self {
-        if Cancelled::caused(&reason) { Self::Cancelled } else { Self::Read(reason) }
+        if Cancelled::caused(&reason) {
+            return Self::Cancelled;
+        }
+        pipeline::Error::of_read(&reason).map_or(Self::Read(reason), Self::from)
     }
 
     /// An error of a tensor's elements.
@@ -287,11 +291,8 @@ impl Error {
         if Cancelled::caused(&reason) {
             return Self::Cancelled;
         }
-        let error = match Damaged::cause_of(&reason) {
-            Some(damaged) => pipeline::Error::Damaged(damaged.clone()),
-            None => pipeline::Error::ReadTensor { name: name.to_owned(), reason },
-        };
-        error.into()
+        let error = pipeline::Error::of_read(&reason);
+        error.unwrap_or_else(|| pipeline::Error::ReadTensor { name: name.to_owned(), reason }).into()
     }
 
     pub(crate) fn tensor(name: &str, reason: TensorError) -> Self {

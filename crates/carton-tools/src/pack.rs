@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
 use carton_reader::{Carton, Entry, MODEL};
 use carton_writer::{Compressed, Content, File, Part, Spill, Spilled};
-use mapped::{Blob, Cancelled, UnopenedFile, hex};
+use mapped::{Blob, MappedFile, UnopenedFile, hex};
 use pipeline::{Action, IfExists, Observer, write_carton};
 use serde::Serialize;
 use store::{file_name, folder};
@@ -129,7 +130,10 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
         sha256: Some(*sha256),
     }));
     let count = files.len();
-    let written = write_carton(&carton_writer::Carton::new(files), &target, options.if_exists, observer)?;
+    // The files of the folder are compared when they have been read, since they are not kept open.
+    let check_inputs = || documents.maps.iter().try_for_each(|map| map.check_unchanged());
+    let packed = carton_writer::Carton::new(files);
+    let written = write_carton(&packed, &target, options.if_exists, &check_inputs, observer)?;
     Ok(PackReport {
         schema_version: SCHEMA_VERSION,
         file: root.display().to_string(),
@@ -186,6 +190,8 @@ struct Documents {
     index: String,
     /// Files of the arrays that were added, by path.
     tensors: Vec<(String, NewFile)>,
+    /// The files of these arrays.
+    maps: Vec<Arc<MappedFile>>,
     notes: Vec<Note>,
 }
 
@@ -193,7 +199,7 @@ impl Documents {
     fn read(root: &Path, carton: &Carton, options: &PackOptions) -> Result<Self> {
         let failed = Error::reader(root);
         let config = carton.config().map_err(&failed)?;
-        let arrays = arrays::read(&options.tensors)?;
+        let (arrays, maps) = arrays::read(&options.tensors)?;
         let index = carton.tensor_index().map_err(&failed)?;
         let (new_index, tensors) = arrays::added(carton, &index.document, arrays)?;
         let problems = config.document.check(&new_index, &|path| carton.has(path));
@@ -221,7 +227,7 @@ impl Documents {
         } else {
             new_index.to_toml().map_err(Error::Format)?
         };
-        Ok(Self { config, index, tensors, notes })
+        Ok(Self { config, index, tensors, maps, notes })
     }
 }
 
@@ -297,10 +303,10 @@ fn compress(
         } else {
             let mut progress = |done: u64| work.set(before.saturating_add(done));
             spill.compress(*blob, how, &mut progress).map_err(|reason| {
-                if Cancelled::caused(&reason) {
-                    return Error::Cancelled;
+                match Error::read(reason) {
+                    Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
+                    error => error,
                 }
-                Error::Compress { path: (*path).to_owned(), reason }
             })?
         });
         before = before.saturating_add(blob.len());

@@ -100,7 +100,9 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
     }));
     // The model comes last, so that what describes it is near the start.
     files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL), file.path.clone()));
-    let written = write_carton(&Carton::new(files), &options.output, options.if_exists, observer)?;
+    let check_inputs = || carton.check_unchanged();
+    let whole = Carton::new(files);
+    let written = write_carton(&whole, &options.output, options.if_exists, &check_inputs, observer)?;
     Ok(ResolveReport {
         schema_version: SCHEMA_VERSION,
         file: file.display().to_string(),

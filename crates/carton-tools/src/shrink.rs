@@ -110,7 +110,8 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     let links = if absent.is_empty() { None } else { Some(links.to_toml().map_err(Error::Format)?) };
     let files = kept.iter().map(Kept::file).collect();
     let shrunk = carton_writer::Carton { files, absent, links };
-    let written = write_carton(&shrunk, &options.output, options.if_exists, observer)?;
+    let check_inputs = || carton.check_unchanged();
+    let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)?;
     Ok(ShrinkReport {
         schema_version: SCHEMA_VERSION,
         file: file.display().to_string(),

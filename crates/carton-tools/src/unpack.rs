@@ -177,6 +177,7 @@ impl Writer<'_> {
             self.link(entry, &target)?;
             self.made.push(target);
         }
+        self.carton.check_unchanged().map_err(Error::read)?;
         Ok(store::sync_folder(self.root)?)
     }
 

@@ -154,7 +154,7 @@ impl Blob for Part {
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         self.range.clone().step_by(WINDOW).try_for_each(|start| {
             let end = start.saturating_add(WINDOW).min(self.range.end);
-            sink.write(Window::mapped(&self.file, start..end)?)
+            sink.write(Window::read(&self.file, start..end)?)
         })
     }
 }

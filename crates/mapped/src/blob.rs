@@ -5,41 +5,38 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::MappedFile;
+use crate::buffer::Buffer;
 
 /// The most bytes that a [`Window`] holds: 1 MiB. Larger windows were slower, smaller ones cost calls.
 pub const WINDOW: usize = 1 << 20;
 
-/// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes.
-///
-/// A window of a mapped file gives its pages back when its last clone is dropped, so the slowest
-/// consumer determines how long they stay in memory.
+/// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that everything which is
+/// computed from a window is computed from the same bytes, whatever happens to the file that they come from.
 #[derive(Clone, Debug)]
-pub struct Window(Arc<Bytes>);
-
-#[derive(Debug)]
-enum Bytes {
-    /// Resident until dropped.
-    Mapped { file: Arc<MappedFile>, range: Range<usize> },
-    /// Bytes that were computed: headers, gathered views, swapped byte orders.
-    Owned(Vec<u8>),
-}
+pub struct Window(Arc<Buffer>);
 
 impl Window {
-    /// The bytes of `range` in `file`, brought into memory.
+    /// The bytes of `range` in `file`, read at their position and not through the map.
     ///
     /// # Errors
-    /// When `range` is not inside the file, or the file became shorter since it was mapped.
-    pub fn mapped(file: &Arc<MappedFile>, range: Range<usize>) -> io::Result<Self> {
-        if file.bytes().get(range.clone()).is_none() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
-        }
-        file.populate(range.clone())?;
-        Ok(Self(Arc::new(Bytes::Mapped { file: Arc::clone(file), range })))
+    /// When `range` is not inside the file, the file cannot be read, or it became shorter since it was opened.
+    pub fn read(file: &MappedFile, range: Range<usize>) -> io::Result<Self> {
+        Self::filled(range.len(), |bytes| file.read_exact_at(range.start as u64, bytes))
+    }
+
+    /// `len` bytes that `fill` sets. It must set all of them: they have the values of an earlier window.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<Self> {
+        let mut buffer = Buffer::new(len);
+        fill(&mut buffer)?;
+        Ok(Self(Arc::new(buffer)))
     }
 
     /// Bytes in memory.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(Bytes::Owned(bytes)))
+        Self(Arc::new(Buffer::from(bytes)))
     }
 }
 
@@ -47,19 +44,7 @@ impl Deref for Window {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &*self.0 {
-            // `Window::mapped` proved that the range is inside the file.
-            Bytes::Mapped { file, range } => file.bytes().get(range.clone()).unwrap_or_default(),
-            Bytes::Owned(bytes) => bytes,
-        }
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        if let Self::Mapped { file, range } = self {
-            file.release(range.clone());
-        }
+        &self.0
     }
 }
 
@@ -112,7 +97,7 @@ impl Blob for Arc<MappedFile> {
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let end = self.bytes().len();
         (0..end).step_by(WINDOW).try_for_each(|start| {
-            sink.write(Window::mapped(self, start..start.saturating_add(WINDOW).min(end))?)
+            sink.write(Window::read(self, start..start.saturating_add(WINDOW).min(end))?)
         })
     }
 }

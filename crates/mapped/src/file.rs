@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
+use crate::stamp::{Change, Changed, Stamp};
+
 /// Why a file cannot be mapped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,13 +35,16 @@ pub enum Error {
 
 /// A whole file as bytes, without reading it first.
 ///
-/// Pages come in when they are touched and stay resident until [`release`](Self::release). A file
-/// that another process truncates while it is mapped is reported by [`populate`](Self::populate);
-/// every walk over large data goes through it.
+/// Pages come in when they are touched and stay resident until [`release`](Self::release). Where another program cuts
+/// the file short, the system ends the one that touches a page that is gone. Therefore every walk over large data uses
+/// [`read_exact_at`](Self::read_exact_at), which reports that, and [`check_unchanged`](Self::check_unchanged) at its
+/// end.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
     file: File,
+    /// The file when it was opened.
+    stamp: Stamp,
     /// Where the mapping starts in the file, in bytes.
     start: u64,
     /// `None` for an empty file, which mmap(2) rejects.
@@ -68,9 +73,11 @@ impl MappedFile {
     /// When the system cannot map the file.
     pub fn from_file(file: &File, path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
-        let len = file.metadata().map_err(io)?.len();
-        let map = if len == 0 { None } else { Some(map(file, 0, None).map_err(io)?) };
-        Ok(Self { path: path.to_owned(), file: file.try_clone().map_err(io)?, start: 0, map })
+        let stamp = Stamp::from_metadata(&file.metadata().map_err(io)?);
+        // A length of its own: the map must not be longer than what the stamp says.
+        let len = usize::try_from(stamp.len()).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
+        let map = if len == 0 { None } else { Some(map(file, 0, len).map_err(io)?) };
+        Ok(Self { path: path.to_owned(), file: file.try_clone().map_err(io)?, stamp, start: 0, map })
     }
 
     /// Maps the bytes of `range` of the file at `path`, as if they were a file of their own.
@@ -81,12 +88,13 @@ impl MappedFile {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         let file = File::open(path).map_err(io)?;
         let len = range.end.saturating_sub(range.start);
-        if file.metadata().map_err(io)?.len() < range.end {
+        let stamp = Stamp::from_metadata(&file.metadata().map_err(io)?);
+        if stamp.len() < range.end {
             return Err(io(io::ErrorKind::UnexpectedEof.into()));
         }
         let size = usize::try_from(len).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
-        let map = if len == 0 { None } else { Some(map(&file, range.start, Some(size)).map_err(io)?) };
-        Ok(Self { path: path.to_owned(), file, start: range.start, map })
+        let map = if len == 0 { None } else { Some(map(&file, range.start, size).map_err(io)?) };
+        Ok(Self { path: path.to_owned(), file, stamp, start: range.start, map })
     }
 
     /// The path as it was given.
@@ -132,22 +140,39 @@ impl MappedFile {
         Ok(done)
     }
 
-    /// Brings the pages of `range` (bytes) into memory.
+    /// Copies the bytes at `offset` to all of `buffer`. It does not touch the map either.
     ///
     /// # Errors
-    /// When the file has become shorter than it was when it was mapped, or cannot be read.
-    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
-        let Some(map) = &self.map else { return Ok(()) };
-        match populate(map, range) {
-            // The kernel returns EFAULT for a page after the end of the file.
-            Err(error) if error.raw_os_error() == Some(14) => Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                format!("{} became shorter while it was read", self.path.display()),
-            )),
-            // A kernel without this advice brings the pages in when they are touched.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-            done => done,
+    /// When they are not inside the file, the file cannot be read, or it ends earlier than when it was opened; the
+    /// cause is then [`Changed`].
+    pub fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let expected = buffer.len();
+        if offset.checked_add(expected as u64).is_none_or(|end| end > self.len()) {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
         }
+        let read = self.read_at(offset, buffer).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
+        })?;
+        if read == expected {
+            return Ok(());
+        }
+        // Where it ends now; the read may have ended earlier.
+        let found = self.file.metadata()?.len();
+        Err(Changed::error(&self.path, Change::Length { expected: self.stamp.len(), found }))
+    }
+
+    /// Reads the bytes of `range` in order, without touching the map.
+    pub fn reader(&self, range: Range<usize>) -> FileReader<'_> {
+        FileReader { file: self, range }
+    }
+
+    /// Fails when the file has another length or modification time than when it was opened. A walk over its bytes that
+    /// ends with this has read what the file was, unless something set the time back.
+    ///
+    /// # Errors
+    /// When it changed; the cause is then [`Changed`]. Or when the system does not report its metadata.
+    pub fn check_unchanged(&self) -> io::Result<()> {
+        self.stamp.compare(&self.path, &self.file.metadata()?)
     }
 
     /// Gives the pages that `range` (bytes) touches back to the system; touching them again reads them
@@ -156,6 +181,24 @@ impl MappedFile {
         if let Some(map) = &self.map {
             release(map, range);
         }
+    }
+}
+
+/// A part of a file, read in order. See [`MappedFile::reader`].
+#[derive(Debug)]
+pub struct FileReader<'f> {
+    file: &'f MappedFile,
+    /// What is left.
+    range: Range<usize>,
+}
+
+impl io::Read for FileReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.range.len().min(buffer.len());
+        let buffer = buffer.get_mut(..len).unwrap_or_default();
+        self.file.read_exact_at(self.range.start as u64, buffer)?;
+        self.range.start = self.range.start.saturating_add(len);
+        Ok(len)
     }
 }
 
@@ -169,31 +212,18 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
-#[cfg(target_os = "linux")]
-fn populate(map: &Mmap, range: Range<usize>) -> io::Result<()> {
-    map.advise_range(memmap2::Advice::PopulateRead, range.start, range.len())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn populate(_: &Mmap, _: Range<usize>) -> io::Result<()> {
-    Ok(())
-}
-
 /// Linux maps cached pages in aligned blocks of this many bytes around the one that was touched.
 const FAULT_AROUND: usize = 64 << 10;
 
 /// The one mapping of the workspace.
 #[expect(unsafe_code, reason = "mapping a file is what this crate is for")]
-fn map(file: &File, offset: u64, len: Option<usize>) -> io::Result<Mmap> {
+fn map(file: &File, offset: u64, len: usize) -> io::Result<Mmap> {
     let mut options = MmapOptions::new();
-    options.offset(offset);
-    if let Some(len) = len {
-        options.len(len);
-    }
+    options.offset(offset).len(len);
     // SAFETY: the map is read-only and private to this process's view. The remaining hazard of every
     // file mapping is another process that writes into or truncates the file: torn values are
-    // harmless, since no value read from the map is trusted twice, and truncation is caught by
-    // `populate` before large reads.
+    // harmless, since no value read from the map is trusted twice, and large reads do not go through the
+    // map. A page that is gone ends the process with SIGBUS, which harms nothing but this process.
     unsafe { options.map(file) }
 }
 
@@ -220,7 +250,8 @@ mod tests {
         std::fs::write(&path, b"").expect("the temporary folder is writable");
         let file = MappedFile::open(&path).expect("the file was just written");
         assert!(file.is_empty());
-        file.populate(0..0).expect("nothing to populate");
+        file.read_exact_at(0, &mut []).expect("nothing to read");
+        file.check_unchanged().expect("nobody wrote to it");
         std::fs::remove_file(&path).expect("the file was just written");
     }
 
@@ -230,7 +261,6 @@ mod tests {
         let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i % 251).to_le_bytes()[0]).collect();
         std::fs::write(&path, &bytes).expect("the temporary folder is writable");
         let part = MappedFile::part(&path, 5000..90_001).expect("within the file");
-        part.populate(1..80_000).expect("within the part");
         let mut read = [0; 100];
         assert_eq!(part.read_at(7, &mut read).expect("readable"), 100);
         assert_eq!(read, bytes[5007..5107]);
@@ -255,9 +285,48 @@ mod tests {
         let bytes: Vec<u8> = (0..100_000_u32).map(|i| i.to_le_bytes()[0]).collect();
         std::fs::write(&path, &bytes).expect("the temporary folder is writable");
         let file = MappedFile::open(&path).expect("the file was just written");
-        file.populate(10..90_000).expect("within the file");
+        assert_eq!(file.bytes().iter().step_by(4096).count(), 25);
         file.release(10..90_000);
         assert_eq!(file.bytes(), bytes);
         std::fs::remove_file(&path).expect("the file was just written");
+    }
+
+    #[test]
+    fn a_change_is_reported() {
+        let path = std::env::temp_dir().join(format!("mapped-changed-{}", std::process::id()));
+        let write = |len: usize, seconds: u64| {
+            std::fs::write(&path, vec![7; len]).expect("the temporary folder is writable");
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            let file = File::options().write(true).open(&path).expect("it was just written");
+            file.set_modified(time).expect("it is ours");
+        };
+        let change = |error: io::Error| Changed::cause_of(&error).expect("it changed").change;
+        write(10_000, 1);
+        let file = MappedFile::open(&path).expect("it was just written");
+        let part = MappedFile::part(&path, 1000..9000).expect("it is inside");
+        let mut bytes = [0; 2000];
+        file.read_exact_at(8000, &mut bytes).expect("it is all there");
+        file.check_unchanged().expect("nobody wrote to it");
+        assert_eq!(file.read_exact_at(8001, &mut bytes).expect_err("past the end").kind(), io::ErrorKind::UnexpectedEof);
+        let cut = Change::Length { expected: 10_000, found: 4000 };
+        for (len, seconds, expected) in [
+            (4000, 1, cut),
+            (20_000, 1, Change::Length { expected: 10_000, found: 20_000 }),
+            (10_000, 2, Change::Written),
+        ] {
+            write(len, seconds);
+            assert_eq!(change(file.check_unchanged().expect_err("it changed")), expected);
+        }
+        write(4000, 1);
+        assert_eq!(change(file.read_exact_at(3000, &mut bytes).expect_err("it is cut")), cut);
+        assert_eq!(change(part.read_exact_at(2500, &mut bytes).expect_err("it is cut")), cut);
+        let mut all = Vec::new();
+        let error = io::Read::read_to_end(&mut file.reader(0..10_000), &mut all).expect_err("it is cut");
+        assert_eq!(
+            error.to_string(),
+            format!("{} changed while it was read: expected 10000 bytes, found 4000", path.display())
+        );
+        std::fs::remove_file(&path).expect("it was just written");
+        file.check_unchanged().expect_err("removing does not repair it");
     }
 }

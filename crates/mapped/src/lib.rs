@@ -1,18 +1,21 @@
 //! Bytes of any size in constant memory: a file mapped read-only, and the [`Blob`]s and [`Sink`]s
 //! through which bytes flow in [`Window`]s of at most [`WINDOW`] bytes.
 //!
-//! The advice follows madvise(2): `MADV_POPULATE_READ` (Linux 5.14) brings a window in with one call
-//! and reports a file that shrank as an error instead of a signal; `MADV_DONTNEED` gives its pages
-//! back, so that a file far larger than memory passes through a few megabytes of it.
+//! Whatever looks at a file in many places reads the map. Whatever passes on many of its bytes reads windows at their
+//! positions instead (pread(2)): if another program cuts the file short, such a read reports it, while the system ends
+//! a program that touches a page of a map that is gone.
 
 mod blob;
+mod buffer;
 mod cancel;
 mod file;
 mod sha256;
+mod stamp;
 mod unopened;
 
 pub use blob::{Blob, OwnedBlob, Sink, WINDOW, Window};
 pub use cancel::{Cancelled, Progress};
-pub use file::{Error, MappedFile};
+pub use file::{Error, FileReader, MappedFile};
 pub use sha256::{Sha256Sink, hex};
+pub use stamp::{Change, Changed};
 pub use unopened::UnopenedFile;

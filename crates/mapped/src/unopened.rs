@@ -1,16 +1,17 @@
 //! A file that is open only while its bytes are read, because the number of open and mapped files is limited.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::stamp::{Change, Changed, Stamp};
 use crate::{Blob, Error, Sink, WINDOW, Window};
 
 /// A file by its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnopenedFile {
     path: PathBuf,
-    len: u64,
+    stamp: Stamp,
 }
 
 impl UnopenedFile {
@@ -24,18 +25,13 @@ impl UnopenedFile {
             let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), what });
         }
-        Ok(Self { path: path.to_owned(), len: kind.len() })
-    }
-
-    fn changed(&self, how: &str) -> io::Error {
-        let text = format!("{} became {how} while it was read", self.path.display());
-        io::Error::new(io::ErrorKind::UnexpectedEof, text)
+        Ok(Self { path: path.to_owned(), stamp: Stamp::from_metadata(&kind) })
     }
 }
 
 impl Blob for UnopenedFile {
     fn len(&self) -> u64 {
-        self.len
+        self.stamp.len()
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
@@ -43,21 +39,21 @@ impl Blob for UnopenedFile {
             io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
         };
         let mut file = File::open(&self.path).map_err(named)?;
-        let mut left = self.len;
+        self.stamp.compare(&self.path, &file.metadata().map_err(named)?)?;
+        let mut left = self.len();
         while left > 0 {
             let size = usize::try_from(left).unwrap_or(WINDOW).min(WINDOW);
-            let mut bytes = Vec::with_capacity(size);
-            (&mut file).take(size as u64).read_to_end(&mut bytes).map_err(named)?;
-            if bytes.len() < size {
-                return Err(self.changed("shorter"));
-            }
+            let window = Window::filled(size, |bytes| match io::Read::read_exact(&mut file, bytes) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    let found = file.metadata().map_err(named)?.len();
+                    Err(Changed::error(&self.path, Change::Length { expected: self.len(), found }))
+                }
+                read => read.map_err(named),
+            })?;
             left = left.saturating_sub(size as u64);
-            sink.write(Window::owned(bytes))?;
+            sink.write(window)?;
         }
-        match file.read(&mut [0]).map_err(named)? {
-            0 => Ok(()),
-            _ => Err(self.changed("longer")),
-        }
+        self.stamp.compare(&self.path, &file.metadata().map_err(named)?)
     }
 }
 
@@ -86,11 +82,18 @@ mod tests {
             file.write_to(&mut sink).map(|()| sink.0.len()).map_err(|error| error.to_string())
         };
         assert_eq!(read(), Ok(WINDOW + 5));
-        for (len, how) in [(WINDOW + 4, "shorter"), (3, "shorter"), (WINDOW + 6, "longer")] {
-            write(len);
+        for found in [WINDOW + 4, 3, WINDOW + 6] {
+            write(found);
             let error = read().expect_err("it changed");
-            assert!(error.ends_with(&format!("became {how} while it was read")), "{error}");
+            let expected = format!("changed while it was read: expected {} bytes, found {found}", WINDOW + 5);
+            assert!(error.ends_with(&expected), "{error}");
         }
+        // Another file under its name.
+        std::fs::rename(&path, path.with_extension("old")).expect("it was just written");
+        write(WINDOW + 5);
+        let error = read().expect_err("it is another file");
+        assert!(error.ends_with("another file has taken its place"), "{error}");
+        std::fs::remove_file(path.with_extension("old")).expect("it was just written");
         std::fs::remove_file(&path).expect("it was just written");
         assert!(read().expect_err("it is gone").starts_with("cannot read "));
         assert!(UnopenedFile::find(&std::env::temp_dir()).is_err());

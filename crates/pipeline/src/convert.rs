@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use sources::Sources;
 use store::{IfExists, file_name, folder};
-use torch_import::{Checkpoint, Format, Risk};
+use torch_import::{Checkpoint, Container, Format, Risk};
 use torchscript::{Converted, Kind};
 
 use crate::back::carton::{self, Layout};
@@ -210,7 +210,7 @@ pub(crate) fn convert_into(
         Some(output) => output.clone(),
         None => output_of(options, &sources),
     };
-    let misc = carton::misc(&options.misc, file)?;
+    let (misc, left_out) = carton::misc(&options.misc, file)?;
     let inputs: Vec<&Path> = sources.inputs().chain(misc.iter().map(|(_, path)| path.as_path())).collect();
     match store::check_target(&target, &inputs, options.if_exists) {
         Err(store::Error::NoFolder { .. }) if options.dry_run && !check_folder => {}
@@ -220,6 +220,7 @@ pub(crate) fn convert_into(
     let judge = |file: &Path, checkpoint: &Checkpoint| judge(options.globals, file, checkpoint);
     let (checkpoint, read_notes) = sources.read::<Error>(&containers, &judge)?;
     let mut notes: Vec<Note> = read_notes.into_iter().map(Note::Sources).collect();
+    notes.extend(left_out);
     if checkpoint.left_out > 0 {
         notes.push(Note::NotInStateDict { tensors: checkpoint.left_out });
     }
@@ -260,7 +261,11 @@ pub(crate) fn convert_into(
     let (nbytes, manifest) = if options.dry_run {
         (carton.len().map_err(Error::Carton)?, None)
     } else {
-        let written = carton::write_carton(&carton, &target, options.if_exists, observer)?;
+        let check_inputs = || {
+            containers.iter().try_for_each(Container::check_unchanged)?;
+            layout.check_unchanged()
+        };
+        let written = carton::write_carton(&carton, &target, options.if_exists, &check_inputs, observer)?;
         (written.len, Some(hex(&written.manifest_hash)))
     };
     Ok(ConvertReport {

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_format::Problems;
+use mapped::Changed;
 use tensor::Damaged;
 
 /// A result of this crate.
@@ -72,6 +73,9 @@ pub enum Error {
         /// What the system reported.
         reason: io::Error,
     },
+    /// An input changed while the output was written.
+    #[error("{0}")]
+    Changed(Changed),
     /// The bytes of a tensor do not have the checksum that the file gives.
     #[error("{}", damaged_text(.0))]
     Damaged(Damaged),
@@ -265,6 +269,12 @@ impl Error {
     /// The error at a file.
     pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
         move |reason| Self::At { path: path.to_owned(), reason: Box::new(reason) }
+    }
+
+    /// The error of a read: it names the file that changed or is damaged. `None` for other reasons.
+    pub fn of_read(reason: &io::Error) -> Option<Self> {
+        let changed = Changed::cause_of(reason).cloned().map(Self::Changed);
+        changed.or_else(|| Damaged::cause_of(reason).cloned().map(Self::Damaged))
     }
 
     /// The error without the file that it is about.

@@ -300,7 +300,9 @@ impl Rows<'_> {
             sha256 = hash(tensor, self.observer).map_err(|reason| match Damaged::cause_of(&reason) {
                 _ if Cancelled::caused(&reason) => Error::Cancelled,
                 Some(damaged) => Error::Damaged(Damaged { tensor: Some(name.clone()), ..damaged.clone() }),
-                None => Error::at(&self.options.input)(Error::ReadTensor { name: name.clone(), reason }),
+                None => Error::of_read(&reason).unwrap_or_else(|| {
+                    Error::at(&self.options.input)(Error::ReadTensor { name: name.clone(), reason })
+                }),
             })?;
             note = (sha256 == TensorHash::TooLarge).then(|| {
                 let (view, storage) = (size(tensor.nbytes()), size(tensor.storage().len()));

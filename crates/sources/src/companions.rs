@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::links::leads_out;
+use crate::{Error, Note, Result};
 use store::folder;
 
 /// The tokenizer of Meta's models. It may be one folder higher, where it serves several sizes.
@@ -24,29 +25,35 @@ const NAMES: &[&str] = &[
 /// A file that belongs to a model: its name, and where it is.
 pub type Companion = (String, PathBuf);
 
-/// The files next to `checkpoint` that belong to the model, sorted by name.
+/// The files next to `checkpoint` that belong to the model, sorted by name, and a note on each that is a link out of the
+/// folder and is left out.
 ///
 /// # Errors
 /// When the folder cannot be listed.
-pub fn companions(checkpoint: &Path) -> Result<Vec<Companion>> {
+pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
     let io = |reason| Error::Io { path: folder(checkpoint).to_owned(), reason };
-    let mut found = Vec::new();
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    let mut add = |name: &str, path: PathBuf, folder: &Path| match leads_out(&path, folder) {
+        Some(target) => notes.push(Note::LinkLeftOut { path, target }),
+        None => found.push((name.to_owned(), path)),
+    };
+    let mut has_tokenizer = false;
     for entry in folder(checkpoint).read_dir().map_err(io)? {
         let path = entry.map_err(io)?.path();
         // A name that is not UTF-8 is not one of those above.
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if belongs(name) && path.is_file() {
-            found.push((name.to_owned(), path.clone()));
+            has_tokenizer |= name == TOKENIZER;
+            add(name, path.clone(), folder(checkpoint));
         }
     }
-    if !found.iter().any(|(name, _)| name == TOKENIZER) {
-        let above = folder(checkpoint).join("..").join(TOKENIZER);
-        if above.is_file() {
-            found.push((TOKENIZER.to_owned(), above));
-        }
+    let parent = folder(checkpoint).join("..");
+    let above = parent.join(TOKENIZER);
+    if !has_tokenizer && above.is_file() {
+        add(TOKENIZER, above, &parent);
     }
     found.sort();
-    Ok(found)
+    Ok((found, notes))
 }
 
 fn belongs(name: &str) -> bool {

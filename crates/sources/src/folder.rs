@@ -7,6 +7,7 @@ use store::file_name;
 use crate::contents::Contents;
 use crate::deepspeed::DeepSpeed;
 use crate::joined::{indexed, numbered};
+use crate::links::leads_out;
 use crate::listing::Listing;
 use crate::numbering::Numbering;
 use crate::{Error, Note, Result, Sources};
@@ -92,6 +93,11 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
         }
     };
     notes.extend(left_alone);
+    let outside = sources.files.iter().filter(|path| leads_out(path, &listing.folder).is_some());
+    let outside: Vec<String> = outside.map(|path| file_name(path)).collect();
+    if !outside.is_empty() {
+        notes.push(Note::LinksFollowed { files: outside });
+    }
     sources.notes = notes;
     Ok(sources)
 }

@@ -27,7 +27,8 @@
 //! ```
 //!
 //! Paths are used as they were given, without resolving symbolic links: the cache of a model hub holds links to files
-//! that are elsewhere under other names.
+//! that are elsewhere under other names. A companion that is a link out of the folder, and not into the files of such a
+//! cache, is left out with a note, because a folder from elsewhere could name any file of this machine.
 //!
 //! Facts: the names that Meta's `llama-models`, Hugging Face's `transformers`, Lightning and `DeepSpeed` give their
 //! files.
@@ -40,6 +41,7 @@ mod error;
 mod find;
 mod folder;
 mod joined;
+mod links;
 mod listing;
 mod note;
 mod numbering;

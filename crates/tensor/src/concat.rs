@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use mapped::{Sink, WINDOW, Window};
 
-use crate::{Error, Storage, Tensor, contiguous_strides};
+use crate::blocks::Blocks;
+use crate::{Error, Gathered, Storage, Tensor, contiguous_strides};
 
 /// See [`Storage::concat`].
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Concat {
 #[derive(Debug)]
 struct Part {
     tensor: Tensor,
+    gathered: Gathered,
     /// Bytes in a row.
     run: u64,
     /// Bytes of a row before this part's.
@@ -61,7 +63,8 @@ impl Concat {
         let (mut placed, mut row) = (Vec::with_capacity(parts.len()), 0_u64);
         for tensor in parts {
             let run = inner(tensor.shape());
-            placed.push(Part { tensor: tensor.clone(), run, start: row });
+            let (tensor, gathered) = (tensor.clone(), tensor.gathered());
+            placed.push(Part { tensor, gathered, run, start: row });
             row = row.checked_add(run).ok_or_else(overflow)?;
         }
         if let Some(size) = shape.get_mut(dim) {
@@ -76,23 +79,37 @@ impl Concat {
         self.len
     }
 
-    /// Appends the bytes of `range`, little-endian.
-    pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
-        if range.end > self.len {
+    /// Copies the bytes from `start` on into `out`, little-endian.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> io::Result<()> {
+        self.assemble(start, out, &mut |number, at, out| {
+            let part = self.parts.get(number).ok_or(io::ErrorKind::UnexpectedEof)?;
+            part.gathered.read(at, out, &mut part.gathered.blocks())
+        })
+    }
+
+    /// Fills `out` with the bytes from `start` on. `read` copies bytes of a part: it is given the part's number and the
+    /// first byte, counted in C order.
+    fn assemble(
+        &self,
+        start: u64,
+        out: &mut [u8],
+        read: &mut dyn FnMut(usize, u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if start.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut at = range.start;
-        while at < range.end {
+        let (mut at, mut out) = (start, out);
+        while !out.is_empty() {
             let in_row = at.checked_rem(self.row).unwrap_or(0);
             // Parts without elements start where their neighbours do; the last to start has the byte.
-            let number = self.parts.partition_point(|part| part.start <= in_row);
-            let Some(part) = number.checked_sub(1).and_then(|number| self.parts.get(number)) else {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            };
+            let number = self.parts.partition_point(|part| part.start <= in_row).saturating_sub(1);
+            let part = self.parts.get(number).ok_or(io::ErrorKind::UnexpectedEof)?;
             let rest = part.start.saturating_add(part.run).saturating_sub(in_row);
-            let end = at.saturating_add(rest).min(range.end);
-            part.tensor.gathered().append(self.within(part, at)..self.within(part, end), out)?;
-            at = end;
+            let len = usize::try_from(rest).unwrap_or(usize::MAX).min(out.len());
+            let (now, later) = out.split_at_mut(len);
+            read(number, self.within(part, at), now)?;
+            at = at.saturating_add(len as u64);
+            out = later;
         }
         Ok(())
     }
@@ -118,12 +135,6 @@ impl Concat {
         at(bytes.start)..at(bytes.end)
     }
 
-    pub(crate) fn release(&self, range: &Range<u64>) {
-        for part in &self.parts {
-            part.tensor.storage().release(&self.span(part, range));
-        }
-    }
-
     /// Sends the bytes of `range`, little-endian, in windows.
     pub(crate) fn send(&self, range: Range<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         if range.end > self.len {
@@ -135,36 +146,30 @@ impl Concat {
             parts.try_for_each(|part| part.tensor.storage().send(self.span(part, &range), sink))?;
             return self.verify(Part::is_whole);
         }
-        // The bytes of each part pass in order even if parts alternate, so each part can be summed.
-        let mut sums: Vec<Option<crc32fast::Hasher>> =
-            self.parts.iter().map(|part| (whole && part.is_whole()).then(crc32fast::Hasher::new)).collect();
+        let mut readers: Vec<Reader<'_>> = self.parts.iter().map(|part| Reader::new(part, whole)).collect();
         let mut start = range.start;
         while start < range.end {
             // A multiple of every component size, so that no number is cut.
             let window = start..start.saturating_add(WINDOW as u64).min(range.end);
-            for (part, sum) in self.parts.iter().zip(&mut sums) {
-                let (storage, span) = (part.tensor.storage(), self.span(part, &window));
-                if part.tensor.is_contiguous() {
-                    storage.populate(&span)?;
-                }
-                if let (Some(sum), Some(bytes)) = (sum, storage.checked(span)) {
-                    sum.update(bytes);
-                }
+            for (part, reader) in self.parts.iter().zip(&mut readers) {
+                reader.advance(self.within(part, window.start)..self.within(part, window.end))?;
             }
-            let mut bytes = Vec::with_capacity(WINDOW);
-            self.append(window.clone(), &mut bytes)?;
-            self.release(&window);
+            let len = usize::try_from(window.end.saturating_sub(window.start)).unwrap_or(WINDOW);
+            sink.write(Window::filled(len, |bytes| {
+                self.assemble(window.start, bytes, &mut |number, at, out| match readers.get_mut(number) {
+                    Some(reader) => reader.read(at, out),
+                    None => Err(io::ErrorKind::UnexpectedEof.into()),
+                })
+            })?)?;
             start = window.end;
-            sink.write(Window::owned(bytes))?;
         }
-        for (part, sum) in self.parts.iter().zip(sums) {
-            let storage = part.tensor.storage();
-            if let Some(sum) = sum.filter(|_| storage.checked(0..0).is_some()) {
-                storage.compare(sum.finalize())?;
+        for reader in readers {
+            if let Some(sum) = reader.sum {
+                reader.part.tensor.storage().compare(sum.finalize())?;
             }
         }
         if whole {
-            self.verify(|part| part.is_whole() && part.tensor.storage().checked(0..0).is_some())
+            self.verify(|part| part.is_whole() && part.tensor.storage().is_summed())
         } else {
             Ok(())
         }
@@ -182,6 +187,54 @@ impl Part {
     /// Whether the part is all bytes of its storage, in their order.
     fn is_whole(&self) -> bool {
         self.tensor.is_contiguous() && self.tensor.span() == (0..self.tensor.storage().len())
+    }
+}
+
+/// Reads a part from its start to its end.
+struct Reader<'p> {
+    part: &'p Part,
+    /// Where the bytes come from if the part is not contiguous.
+    blocks: Blocks<'p>,
+    /// Otherwise the bytes of the part that are needed now, read at once, and which is the first.
+    bytes: Vec<u8>,
+    start: u64,
+    /// The bytes pass in order even if parts alternate, so they can be summed.
+    sum: Option<crc32fast::Hasher>,
+}
+
+impl<'p> Reader<'p> {
+    /// If all of the part will be read, `whole`, its checksum is computed.
+    fn new(part: &'p Part, whole: bool) -> Self {
+        let is_summed = whole && part.is_whole() && part.tensor.storage().is_summed();
+        let sum = is_summed.then(crc32fast::Hasher::new);
+        Self { part, blocks: part.gathered.blocks(), bytes: Vec::new(), start: 0, sum }
+    }
+
+    /// Makes the bytes of `range` of the part ready.
+    fn advance(&mut self, range: Range<u64>) -> io::Result<()> {
+        if range.is_empty() {
+            // Parts that follow each other are not all kept in memory.
+            self.bytes = Vec::new();
+        } else if self.part.tensor.is_contiguous() {
+            let at = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
+            let from = self.part.tensor.span().start.saturating_add(range.start);
+            self.bytes.resize(at(range.end.saturating_sub(range.start))?, 0);
+            self.start = range.start;
+            let storage = self.part.tensor.storage();
+            storage.read_summed(at(from)?, &mut self.bytes, self.sum.as_mut())?;
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes from `start` on into `out`.
+    fn read(&mut self, start: u64, out: &mut [u8]) -> io::Result<()> {
+        if !self.part.tensor.is_contiguous() {
+            return self.part.gathered.read(start, out, &mut self.blocks);
+        }
+        let from = usize::try_from(start.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let bytes = self.bytes.get(from..from.saturating_add(out.len()));
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
     }
 }
 
@@ -205,25 +258,18 @@ impl Tensor {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);
         }
-        let all = |tensor: &Tensor| {
-            let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-            at(tensor.span().start)..at(tensor.span().end)
-        };
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        let (gathered, others) = (self.gathered(), other.gathered());
+        let (ours, theirs) = (self.gathered(), other.gathered());
+        let (mut our_blocks, mut their_blocks) = (ours.blocks(), theirs.blocks());
         let mut start = 0;
         while start < self.nbytes() {
-            let end = start.saturating_add(WINDOW as u64).min(self.nbytes());
-            ours.clear();
-            theirs.clear();
-            gathered.append(start..end, &mut ours)?;
-            others.append(start..end, &mut theirs)?;
-            self.storage().release(&all(self));
-            other.storage().release(&all(other));
-            if ours != theirs {
+            let left = self.nbytes().saturating_sub(start);
+            let len = usize::try_from(left).unwrap_or(WINDOW).min(WINDOW);
+            let our = Window::filled(len, |bytes| ours.read(start, bytes, &mut our_blocks))?;
+            let their = Window::filled(len, |bytes| theirs.read(start, bytes, &mut their_blocks))?;
+            if *our != *their {
                 return Ok(false);
             }
-            start = end;
+            start = start.saturating_add(len as u64);
         }
         Ok(true)
     }

@@ -6,10 +6,7 @@ use std::ops::Range;
 use mapped::{Blob, Sink, WINDOW, Window};
 
 use crate::Tensor;
-
-/// After this many bytes of windows, the pages that a scattered read has touched are released: a view can touch one
-/// page per element.
-const RELEASE_AFTER: usize = 8 << 10;
+use crate::blocks::Blocks;
 
 /// See [`Tensor::gathered`].
 #[derive(Debug)]
@@ -42,54 +39,54 @@ impl Gathered {
         Self { tensor, outer, run }
     }
 
-    /// Appends the bytes of `range` (counted in C order) to `out`, little-endian. `range` starts and ends
-    /// at components.
-    pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
-        let mut at = range.start;
-        while at < range.end {
+    /// What [`read`](Self::read) keeps from one call to the next.
+    pub(crate) fn blocks(&self) -> Blocks<'_> {
+        Blocks::new(self.tensor.storage(), self.run, &self.outer)
+    }
+
+    /// Copies the bytes from `start` on (counted in C order) into `out`, little-endian. Both ends are at components.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8], blocks: &mut Blocks<'_>) -> io::Result<()> {
+        let (mut at, mut out) = (start, out);
+        while !out.is_empty() {
             let (Some(mut number), Some(within)) = (at.checked_div(self.run), at.checked_rem(self.run))
             else {
                 return Ok(());
             };
-            let end = at.saturating_add(self.run.saturating_sub(within)).min(range.end);
             let mut from = self.tensor.span().start.saturating_add(within);
             for (size, stride) in self.outer.iter().rev() {
                 from = from.saturating_add(number.checked_rem(*size).unwrap_or(0).saturating_mul(*stride));
                 number = number.checked_div(*size).unwrap_or(0);
             }
-            let to = from.saturating_add(end.saturating_sub(at));
-            self.tensor.storage().append(bytes(&(from..to))?, out)?;
-            at = end;
+            let len = self.run.saturating_sub(within).min(out.len() as u64);
+            let (now, rest) = out.split_at_mut(usize(len)?);
+            blocks.read(usize(from)?, now)?;
+            at = at.saturating_add(len);
+            out = rest;
         }
         Ok(())
     }
 
     /// Sends runs shorter than a window, many to a window.
     fn scatter(&self, start: u64, sink: &mut dyn Sink) -> io::Result<()> {
-        let storage = self.tensor.storage();
-        let span = bytes(&self.tensor.span())?;
+        let mut blocks = self.blocks();
+        let run = usize(self.run)?.max(1);
+        let most = WINDOW.checked_div(run).unwrap_or(1).saturating_mul(run);
         let mut index = vec![0_u64; self.outer.len()];
-        let mut window = Vec::with_capacity(WINDOW);
-        let mut at = start;
-        let mut runs_until_release = RELEASE_AFTER;
-        loop {
-            storage.append(bytes(&(at..at.saturating_add(self.run)))?, &mut window)?;
-            runs_until_release = runs_until_release.saturating_sub(1);
-            if runs_until_release == 0 {
-                storage.release(&span);
-                runs_until_release = RELEASE_AFTER;
-            }
-            let next = advance(&mut index, &self.outer, at);
-            if next.is_none() || window.len().saturating_add(usize(self.run)?) > WINDOW {
-                let full = std::mem::replace(&mut window, Vec::with_capacity(WINDOW));
-                sink.write(Window::owned(full))?;
-            }
-            match next {
-                Some(next) => at = next,
-                None => break,
-            }
+        let (mut next, mut left) = (Some(start), self.len());
+        while left > 0 {
+            let len = usize::try_from(left).unwrap_or(most).min(most);
+            let window = Window::filled(len, |bytes| {
+                for out in bytes.chunks_mut(run) {
+                    // There are as many indices as runs.
+                    let at = next.ok_or(io::ErrorKind::UnexpectedEof)?;
+                    blocks.read(usize(at)?, out)?;
+                    next = advance(&mut index, &self.outer, at);
+                }
+                Ok(())
+            })?;
+            left = left.saturating_sub(len as u64);
+            sink.write(window)?;
         }
-        storage.release(&span);
         Ok(())
     }
 }
@@ -179,6 +176,37 @@ mod tests {
         assert_eq!(i16s(&collect(&[2, 3], &[0, 1], 2, counting())), [2, 3, 4, 2, 3, 4]);
         assert_eq!(i16s(&collect(&[], &[], 11, counting())), [11]);
         assert!(collect(&[0, 3], &[3, 1], 0, counting()).is_empty());
+    }
+
+    /// Views of many sizes and strides, each element compared with the one at its place.
+    #[test]
+    fn any_view_is_read_element_by_element() {
+        let numbers: Vec<i16> = (0..400_000_i32).map(|n| (n.wrapping_mul(40_503) >> 3) as i16).collect();
+        let storage = Storage::owned(numbers.iter().flat_map(|n| n.to_le_bytes()).collect());
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..60 {
+            let rank = random(5);
+            let shape: Vec<u64> = (0..rank).map(|_| [1, 2, 3, 40, 300][random(5) as usize]).collect();
+            let numel: u64 = shape.iter().product();
+            let fits = |stride: &[u64]| -> u64 { shape.iter().zip(stride).map(|(n, s)| (n - 1) * s).sum() };
+            let stride: Vec<u64> = (0..rank).map(|_| [0, 1, 2, 7, 300, 2048, 9000][random(7) as usize]).collect();
+            if numel > 1_000_000 || fits(&stride) >= 390_000 {
+                continue;
+            }
+            let found = i16s(&collect(&shape, &stride, 17, storage.clone()));
+            for (number, found) in (0_u64..).zip(found).step_by(1 + random(7) as usize) {
+                let (mut rest, mut at) = (number, 17);
+                for (size, stride) in shape.iter().zip(&stride).rev() {
+                    at += rest % size * stride;
+                    rest /= size;
+                }
+                assert_eq!(found, numbers[at as usize], "{shape:?} {stride:?} {number}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! all of it can be read. Shapes, strides and storage offsets count elements; lengths
 //! say when they are bytes.
 
+mod blocks;
 mod concat;
 mod dtype;
 mod gather;

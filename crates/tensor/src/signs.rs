@@ -31,11 +31,10 @@ pub(crate) struct Signed {
 }
 
 impl Signed {
-    /// Appends the bytes of `range`, which starts and ends at components, to `out`.
-    pub(crate) fn append(&self, range: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
-        let (from, start) = (range.start, out.len());
-        self.base.append(range, out)?;
-        self.flip(out.get_mut(start..).unwrap_or_default(), from);
+    /// Copies the bytes from `start` on, which starts and ends at components, into `out`.
+    pub(crate) fn read(&self, start: usize, out: &mut [u8]) -> io::Result<()> {
+        self.base.read(start, out)?;
+        self.flip(out, start);
         Ok(())
     }
 
@@ -70,10 +69,13 @@ struct Flip<'s> {
 
 impl Sink for Flip<'_> {
     fn write(&mut self, window: Window) -> io::Result<()> {
-        let mut bytes = window.to_vec();
-        self.signed.flip(&mut bytes, self.at);
-        self.at = self.at.saturating_add(bytes.len());
-        self.sink.write(Window::owned(bytes))
+        let flipped = Window::filled(window.len(), |bytes| {
+            bytes.copy_from_slice(&window);
+            self.signed.flip(bytes, self.at);
+            Ok(())
+        })?;
+        self.at = self.at.saturating_add(window.len());
+        self.sink.write(flipped)
     }
 }
 

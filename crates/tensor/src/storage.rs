@@ -184,7 +184,8 @@ impl Storage {
         match &*self.inner {
             Inner::Concat(concat) => concat.len(),
             Inner::Signed(signed) => signed.base.len(),
-            _ => self.raw().len() as u64,
+            Inner::Mapped { range, .. } => range.len() as u64,
+            Inner::Owned(bytes) => bytes.len() as u64,
         }
     }
 
@@ -193,36 +194,12 @@ impl Storage {
         self.len() == 0
     }
 
-    /// All bytes, in the file's own byte order; empty for a storage that is computed from others.
-    fn raw(&self) -> &[u8] {
-        match &*self.inner {
-            // `mapped` proved that the range is inside the file.
-            Inner::Mapped { file, range, .. } => file.bytes().get(range.clone()).unwrap_or_default(),
-            Inner::Owned(bytes) => bytes,
-            Inner::Concat(_) | Inner::Signed(_) => &[],
-        }
+    /// Whether all bytes of the storage have a checksum of their own.
+    pub(crate) fn is_summed(&self) -> bool {
+        matches!(&*self.inner, Inner::Mapped { range, checksum: Some((_, sum)), .. } if sum == range)
     }
 
-    /// The bytes of `range` in file order, for a checksum; `None` if there is nothing to compare.
-    pub(crate) fn checked(&self, range: Range<usize>) -> Option<&[u8]> {
-        match &*self.inner {
-            Inner::Mapped { range: whole, checksum: Some((_, sum)), .. } if sum == whole => {
-                self.raw().get(range)
-            }
-            _ => None,
-        }
-    }
-
-    /// Brings `range` (bytes of the storage) into memory; see [`MappedFile::populate`].
-    pub(crate) fn populate(&self, range: &Range<usize>) -> io::Result<()> {
-        match &*self.inner {
-            Inner::Mapped { file, range: whole, .. } => file.populate(shift(range, whole.start)),
-            Inner::Signed(signed) => signed.base.populate(range),
-            _ => Ok(()),
-        }
-    }
-
-    /// Sums the bytes that a checksum is of and [`checked`](Self::checked) does not give, and compares.
+    /// Sums the bytes that a checksum is of and compares it.
     pub(crate) fn verify(&self) -> io::Result<()> {
         let Inner::Mapped { file, checksum: Some((_, whole)), .. } = &*self.inner else { return Ok(()) };
         let mut sum = crc32fast::Hasher::new();
@@ -249,31 +226,39 @@ impl Storage {
         }
     }
 
-    /// Appends the bytes of `range` to `out`, little-endian. `range` starts and ends at components.
-    pub(crate) fn append(&self, range: Range<usize>, out: &mut Vec<u8>) -> io::Result<()> {
-        match &*self.inner {
-            Inner::Concat(concat) => return concat.append(range.start as u64..range.end as u64, out),
-            Inner::Signed(signed) => return signed.append(range, out),
-            _ => {}
-        }
-        let from = self.raw().get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
-        let start = out.len();
-        out.extend_from_slice(from);
-        if self.swap > 1 {
-            let copied = out.get_mut(start..).unwrap_or_default();
-            copied.chunks_exact_mut(self.swap).for_each(<[u8]>::reverse);
-        }
-        Ok(())
+    /// Copies the bytes from `start` on into `out`, little-endian. Both ends are at components.
+    pub(crate) fn read(&self, start: usize, out: &mut [u8]) -> io::Result<()> {
+        self.read_summed(start, out, None)
     }
 
-    /// Gives `range` (bytes of the storage) back to the system; see [`MappedFile::release`].
-    pub(crate) fn release(&self, range: &Range<usize>) {
+    /// The same, and adds the bytes to a checksum as the file has them.
+    pub(crate) fn read_summed(
+        &self,
+        start: usize,
+        out: &mut [u8],
+        sum: Option<&mut crc32fast::Hasher>,
+    ) -> io::Result<()> {
+        let range = start..start.saturating_add(out.len());
         match &*self.inner {
-            Inner::Mapped { file, range: whole, .. } => file.release(shift(range, whole.start)),
-            Inner::Concat(concat) => concat.release(&(range.start as u64..range.end as u64)),
-            Inner::Signed(signed) => signed.base.release(range),
-            Inner::Owned(_) => {}
+            Inner::Concat(concat) => return concat.read(start as u64, out),
+            Inner::Signed(signed) => return signed.read(start, out),
+            Inner::Mapped { file, range: whole, .. } => {
+                if range.end > whole.len() {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                file.read_exact_at(shift(&range, whole.start).start as u64, out)?;
+            }
+            Inner::Owned(bytes) => {
+                out.copy_from_slice(bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+            }
         }
+        if let Some(sum) = sum {
+            sum.update(out);
+        }
+        if self.swap > 1 {
+            out.chunks_exact_mut(self.swap).for_each(<[u8]>::reverse);
+        }
+        Ok(())
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows.
@@ -283,12 +268,12 @@ impl Storage {
             Inner::Signed(signed) => return signed.send(range, sink),
             _ => {}
         }
-        let raw = self.raw();
-        if raw.get(range.clone()).is_none() {
+        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        if range.end > len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let checked = match &*self.inner {
-            Inner::Mapped { file, range: all, checksum: Some((_, sum)) } if range == (0..raw.len()) => {
+            Inner::Mapped { file, range: all, checksum: Some((_, sum)) } if range == (0..len) => {
                 Some((file, sum.start..all.start, all.end..sum.end))
             }
             _ => None,
@@ -299,21 +284,9 @@ impl Storage {
         }
         // A multiple of every component size, so that no number is cut.
         for start in range.clone().step_by(WINDOW) {
-            let part = start..start.saturating_add(WINDOW).min(range.end);
-            let window = match &*self.inner {
-                Inner::Mapped { file, range: whole, .. } => Window::mapped(file, shift(&part, whole.start))?,
-                _ => Window::owned(raw.get(part.clone()).unwrap_or_default().to_vec()),
-            };
-            if checked.is_some() {
-                crc.update(&window);
-            }
-            if self.swap == 1 {
-                sink.write(window)?;
-            } else {
-                let mut swapped = window.to_vec();
-                swapped.chunks_exact_mut(self.swap).for_each(<[u8]>::reverse);
-                sink.write(Window::owned(swapped))?;
-            }
+            let len = range.end.saturating_sub(start).min(WINDOW);
+            let sum = checked.is_some().then_some(&mut crc);
+            sink.write(Window::filled(len, |bytes| self.read_summed(start, bytes, sum))?)?;
         }
         let Some((file, _, after)) = checked else { return Ok(()) };
         add(file, after, &mut crc)?;
@@ -325,7 +298,7 @@ impl Storage {
 fn add(file: &Arc<MappedFile>, range: Range<usize>, sum: &mut crc32fast::Hasher) -> io::Result<()> {
     for start in range.clone().step_by(WINDOW) {
         let part = start..start.saturating_add(WINDOW).min(range.end);
-        sum.update(&Window::mapped(file, part)?);
+        sum.update(&Window::read(file, part)?);
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The carton back end: carton.toml for a module, and the files that a carton holds, in one pass.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use carton_writer::{Carton, Content, File, Written};
 use mapped::MappedFile;
 use sources::Companion;
 use store::{IfExists, Output, file_name};
-use tensor::{Damaged, Dtype};
+use tensor::Dtype;
 use torchscript::Converted;
 
 use super::carton_fields;
@@ -72,6 +73,11 @@ impl Layout {
         names
     }
 
+    /// Fails when one of the files in `misc/` changed since it was opened.
+    pub(crate) fn check_unchanged(&self) -> io::Result<()> {
+        self.misc.iter().try_for_each(|(_, map)| map.check_unchanged())
+    }
+
     /// The carton around `converted`.
     pub(crate) fn carton<'b>(&'b self, converted: &'b Converted) -> Carton<'b> {
         let mut files = vec![
@@ -87,14 +93,16 @@ impl Layout {
     }
 }
 
-/// Writes a carton to `target`, whole or not at all.
+/// Writes a carton to `target`, whole or not at all. `check_inputs` is called once everything is written: it fails when
+/// one of the inputs changed meanwhile.
 ///
 /// # Errors
-/// When a source cannot be read or is damaged, `target` cannot be written, or `observer` stops the work.
+/// When a source cannot be read, is damaged or changed, `target` cannot be written, or `observer` stops the work.
 pub fn write_carton(
     carton: &Carton<'_>,
     target: &Path,
     if_exists: IfExists,
+    check_inputs: &dyn Fn() -> io::Result<()>,
     observer: &dyn Observer,
 ) -> Result<Written> {
     let len = carton.len().map_err(|error| failed(target, error))?;
@@ -105,6 +113,7 @@ pub fn write_carton(
         observer::advance(observer, step)
     };
     let written = carton.write(&mut output, &mut progress).map_err(|error| failed(target, error))?;
+    check_inputs().map_err(|reason| failed(target, carton_writer::Error::Read(reason)))?;
     output.commit(if_exists)?;
     Ok(written)
 }
@@ -114,10 +123,9 @@ fn failed(target: &Path, error: carton_writer::Error) -> Error {
     match error {
         carton_writer::Error::Cancelled(_) => Error::Cancelled,
         carton_writer::Error::Write(reason) => Error::Write { path: target.to_owned(), reason },
-        carton_writer::Error::Read(reason) => match Damaged::cause_of(&reason) {
-            Some(damaged) => Error::Damaged(damaged.clone()),
-            None => Error::Read { path: target.to_owned(), reason },
-        },
+        carton_writer::Error::Read(reason) => {
+            Error::of_read(&reason).unwrap_or_else(|| Error::Read { path: target.to_owned(), reason })
+        }
         error => Error::Carton(error),
     }
 }
@@ -177,8 +185,9 @@ fn port(port: &torchscript::Port) -> Result<Port> {
     Ok(Port { description, ..Port::new(&port.name, dtype, shape) })
 }
 
-/// The files for `misc/`: the companions of the checkpoint and the given ones, which win.
-pub(crate) fn misc(given: &[PathBuf], checkpoint: &Path) -> Result<Vec<Companion>> {
+/// The files for `misc/`: the companions of the checkpoint and the given ones, which win. And notes on companions that
+/// are left out.
+pub(crate) fn misc(given: &[PathBuf], checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
     let mut all: Vec<Companion> = Vec::new();
     for path in given {
         if !path.is_file() {
@@ -192,9 +201,14 @@ pub(crate) fn misc(given: &[PathBuf], checkpoint: &Path) -> Result<Vec<Companion
         }
         all.push((name.to_owned(), path.clone()));
     }
-    let mut companions = sources::companions(checkpoint)?;
-    companions.retain(|(name, _)| !all.iter().any(|(other, _)| other == name));
+    let (mut companions, mut left_out) = sources::companions(checkpoint)?;
+    let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
+    companions.retain(|(name, _)| !is_given(name));
+    left_out.retain(|note| match note {
+        sources::Note::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
+        _ => true,
+    });
     all.extend(companions);
     all.sort();
-    Ok(all)
+    Ok((all, left_out.into_iter().map(Note::Sources).collect()))
 }

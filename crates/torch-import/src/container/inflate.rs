@@ -41,7 +41,8 @@ pub(super) fn whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result
     {
         return Ok(Inflated::File(inflated));
     }
-    let bytes = to_memory(file.bytes().get(entry.data.clone()).unwrap_or_default(), entry)?;
+    let mut bytes = Vec::new();
+    copy(file.reader(entry.data.clone()), entry, &mut bytes)?;
     if checksums {
         compare(entry, crc32fast::hash(&bytes))?;
     }
@@ -59,7 +60,7 @@ pub(super) fn compare(entry: &Entry, found: u32) -> Result<()> {
 /// Inflates a small record into memory. The allocation grows with the bytes that are decoded.
 pub(crate) fn to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    copy(stored, entry, &mut bytes, &mut || {})?;
+    copy(stored, entry, &mut bytes)?;
     Ok(bytes)
 }
 
@@ -76,8 +77,7 @@ pub(super) fn spill<'e>(
     let mut out = tempfile::tempfile().map_err(Error::Spill)?;
     for entry in deflated {
         let mut sums = Sums { out: &mut out, crc: crc32fast::Hasher::new() };
-        let stored = file.bytes().get(entry.data.clone()).unwrap_or_default();
-        copy(stored, entry, &mut sums, &mut || file.release(entry.data.clone()))?;
+        copy(file.reader(entry.data.clone()), entry, &mut sums)?;
         let found = sums.crc.finalize();
         if checksums {
             compare(entry, found)?;
@@ -86,16 +86,17 @@ pub(super) fn spill<'e>(
     Ok(Some(MappedFile::from_file(&out, file.path())?))
 }
 
-/// Inflates the bytes of an entry; `read` is called after each window.
-fn copy(compressed: &[u8], entry: &Entry, out: &mut dyn Write, read: &mut dyn FnMut()) -> Result<()> {
+/// Inflates the bytes of an entry.
+fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()> {
     let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
     match entry.method {
         Method::Deflated | Method::Stored => {}
         Method::Zstd => return Err(fail("PyTorch's archives do not use zstd".to_owned())),
         Method::Other(number) => return Err(fail(format!("compression method {number} is not supported"))),
     }
-    if entry.len > (compressed.len() as u64).saturating_mul(RATIO).saturating_add(RATIO) {
-        return Err(fail(format!("{} bytes cannot hold {}", compressed.len(), entry.len)));
+    let stored = entry.data.len();
+    if entry.len > (stored as u64).saturating_mul(RATIO).saturating_add(RATIO) {
+        return Err(fail(format!("{stored} bytes cannot hold {}", entry.len)));
     }
     // One byte more than the directory records reveals a record that is too long.
     let mut decoder = DeflateDecoder::new(compressed).take(entry.len.saturating_add(1));
@@ -109,7 +110,6 @@ fn copy(compressed: &[u8], entry: &Entry, out: &mut dyn Write, read: &mut dyn Fn
         };
         len = len.saturating_add(count as u64);
         out.write_all(window.get(..count).unwrap_or_default()).map_err(Error::Spill)?;
-        read();
     }
     if len == entry.len {
         Ok(())

@@ -11,6 +11,7 @@ pub(crate) mod sniff;
 pub(crate) mod tar;
 mod zip;
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,6 +78,14 @@ impl Container {
     /// Whether the file has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.file.is_empty()
+    }
+
+    /// Fails when the file has another length or modification time than when it was opened.
+    ///
+    /// # Errors
+    /// When it changed, or the system does not report its metadata.
+    pub fn check_unchanged(&self) -> io::Result<()> {
+        self.0.file.check_unchanged()
     }
 
     /// The pickle that holds the root object.

@@ -1,0 +1,87 @@
+//! The memory of windows, which is used again: new pages for each window would cost more than filling them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::WINDOW;
+
+/// The most buffers of [`WINDOW`] bytes that are kept for later: as many as one copy has in flight, and some more.
+const KEPT: usize = 12;
+/// Shorter buffers are cheaper to allocate than to keep.
+const SHORT: usize = WINDOW / 16;
+
+static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+fn free() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes whose memory may be used again once they are dropped.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    /// How many of the bytes count.
+    len: usize,
+}
+
+impl Buffer {
+    /// A buffer of `len` bytes to fill. Their values are those of an earlier one.
+    pub(crate) fn new(len: usize) -> Self {
+        if len <= SHORT || len > WINDOW {
+            return Self::from(vec![0; len]);
+        }
+        let kept = free().pop();
+        Self { bytes: kept.unwrap_or_else(|| vec![0; WINDOW]), len }
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self { bytes, len }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.bytes.len() == WINDOW {
+            let mut free = free();
+            if free.len() < KEPT {
+                free.push(std::mem::take(&mut self.bytes));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_has_the_length_that_was_asked_for() {
+        for len in [0, 1, SHORT, SHORT + 1, WINDOW - 1, WINDOW, WINDOW + 1] {
+            let mut buffer = Buffer::new(len);
+            assert_eq!(buffer.len(), len);
+            buffer.fill(7);
+            drop(buffer);
+            assert_eq!(Buffer::new(len).len(), len);
+        }
+        let many: Vec<Buffer> = (0..2 * KEPT).map(|_| Buffer::new(WINDOW)).collect();
+        drop(many);
+        assert!(free().len() <= KEPT);
+    }
+}
