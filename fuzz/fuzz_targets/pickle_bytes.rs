@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| torch2carton_fuzz::check(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| torch2carton_fuzz::pickles::check(bytes));

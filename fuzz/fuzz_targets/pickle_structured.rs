@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
             Err(error) => assert_eq!(error.opcode, Some(*expected)),
         }
     }
-    torch2carton_fuzz::check(&program);
+    torch2carton_fuzz::pickles::check(&program);
     Corpus::Keep
 });
 

@@ -1,0 +1,52 @@
+//! The properties of every checkpoint that is read, whatever its container.
+
+use std::collections::HashSet;
+
+use tensor::Tensor;
+use torch_import::{Checkpoint, Container, Format};
+
+use crate::input::Memory;
+use crate::tensors::{bytes, naive};
+
+/// Larger tensors and storages are not read: an input of a few bytes can expand one element to any size.
+const MAX: u64 = 1 << 16;
+
+/// Reads the bytes as a checkpoint. If they are one, two readings agree, names differ, and each tensor is
+/// inside its storage and consists of the elements that a naive reader finds there. Returns the format.
+pub fn check(bytes: &[u8]) -> Option<Format> {
+    let memory = Memory::new(bytes);
+    let container = Container::from_map(memory.map()).ok()?;
+    let (Ok(checkpoint), again) = (Checkpoint::read(&container), Checkpoint::read(&container)) else {
+        return Some(container.format());
+    };
+    let again = again.expect("the first reading succeeded");
+    assert_eq!(listing(&checkpoint), listing(&again));
+    let mut names = HashSet::new();
+    for (name, tensor) in checkpoint.tensors() {
+        assert!(names.insert(name.clone()), "{name} appears twice");
+        check_tensor(tensor);
+    }
+    Some(container.format())
+}
+
+/// The facts of all tensors.
+fn listing(checkpoint: &Checkpoint) -> Vec<String> {
+    let tensors = checkpoint.tensors();
+    tensors.map(|(name, t)| format!("{name} {} {:?} {:?}", t.dtype(), t.shape(), t.stride())).collect()
+}
+
+fn check_tensor(tensor: &Tensor) {
+    let storage = tensor.storage();
+    assert!(tensor.span().end <= storage.len() || tensor.numel() == 0);
+    assert!(tensor.nbytes() <= i64::MAX as u64);
+    if tensor.nbytes() > MAX || storage.len() > MAX {
+        return;
+    }
+    // A storage whose checksum is wrong is an error; a part of it may be read all the same.
+    let Ok(whole) = bytes(storage) else { return };
+    let gathered = bytes(&tensor.gathered()).expect("all of the storage could be read");
+    assert_eq!(gathered, naive(tensor, &whole));
+    if let Some(mapped) = tensor.mapped_bytes() {
+        assert_eq!(mapped, gathered);
+    }
+}
