@@ -92,6 +92,8 @@ pub struct TensorRow {
     pub layout: Option<String>,
     /// The scheme and the axis of a quantized tensor.
     pub quantizer: Option<Box<Json>>,
+    /// The class, the shard and the other attributes of a tensor whose parts are its attributes; they follow it.
+    pub subclass: Option<Box<Json>>,
     /// The hash of its elements in C order, little-endian.
     pub sha256: TensorHash,
     /// What is unusual about it.
@@ -148,6 +150,9 @@ impl Serialize for TensorRow {
         }
         if let Some(quantizer) = &self.quantizer {
             row.serialize_entry("quantizer", quantizer)?;
+        }
+        if let Some(subclass) = &self.subclass {
+            row.serialize_entry("subclass", subclass)?;
         }
         if !self.sha256.is_absent() {
             row.serialize_entry("sha256", &self.sha256)?;
@@ -317,6 +322,7 @@ impl Rows<'_> {
             nbytes: tensor.nbytes(),
             layout: None,
             quantizer: None,
+            subclass: None,
             sha256,
             note,
         });
@@ -339,6 +345,10 @@ impl Rows<'_> {
             CompoundKind::Nested => (Some("nested".to_owned()), None),
             CompoundKind::Jagged => (Some("jagged".to_owned()), None),
             CompoundKind::Meta { what } => (None, Some(format!("no data: {what}"))),
+            CompoundKind::Subclass { class, shard, .. } => (
+                None,
+                Some(shard.as_ref().map_or_else(|| class.clone(), |shard| format!("{shard} ({class})"))),
+            ),
             _ => (None, None),
         };
         self.done.push(TensorRow {
@@ -349,6 +359,7 @@ impl Rows<'_> {
             nbytes: compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum)),
             layout,
             quantizer: None,
+            subclass: values::subclass(&compound.kind).map(Box::new),
             sha256: if self.options.sha256 { TensorHash::TooLarge } else { TensorHash::NotAsked },
             note,
         });

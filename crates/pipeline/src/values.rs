@@ -123,6 +123,18 @@ pub(crate) fn document(
     ))
 }
 
+/// The class of a tensor whose parts are its attributes, what it is a shard of, and its other attributes.
+pub(crate) fn subclass(kind: &torch_import::CompoundKind) -> Option<Json> {
+    let torch_import::CompoundKind::Subclass { class, shard, attributes } = kind else { return None };
+    let attributes = attributes.iter().map(|(name, shown)| (name.clone(), Json::from(shown.as_str())));
+    let attributes: serde_json::Map<String, Json> = attributes.collect();
+    let mut subclass = json!({ "class": class, "attributes": attributes });
+    if let (Some(shard), Some(subclass)) = (shard, subclass.as_object_mut()) {
+        subclass.insert("shard".to_owned(), Json::from(shard.as_str()));
+    }
+    Some(subclass)
+}
+
 fn compound(name: &str, compound: &torch_import::Compound) -> Json {
     use torch_import::CompoundKind;
     let parts: Vec<String> = compound.parts.iter().map(|(part, _)| format!("{name}.{part}")).collect();
@@ -133,7 +145,7 @@ fn compound(name: &str, compound: &torch_import::Compound) -> Json {
         CompoundKind::Sparse { layout } => json!({ "layout": layout }),
         CompoundKind::Nested => json!({ "layout": "nested" }),
         CompoundKind::Jagged => json!({ "layout": "jagged" }),
-        _ => json!({}),
+        kind => subclass(kind).map_or_else(|| json!({}), |subclass| json!({ "subclass": subclass })),
     };
     if let (Some(out), Json::Object(kind)) = (out.as_object_mut(), kind) {
         out.extend(kind);

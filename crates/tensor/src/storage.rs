@@ -189,6 +189,11 @@ impl Storage {
         }
     }
 
+    /// Whether the bytes are computed from those of other storages.
+    pub fn is_computed(&self) -> bool {
+        matches!(&*self.inner, Inner::Concat(_) | Inner::Signed(_))
+    }
+
     /// Whether the storage has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -29,7 +29,7 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
 fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
     let args = heap.items(instance.args)?;
     let dtype = match Function::called_by(heap, instance)? {
-        Function::Wrapper => return Some("Parameter".to_owned()),
+        Function::Wrapper | Function::ParameterWithState => return Some("Parameter".to_owned()),
         Function::Tensor | Function::TensorV2 | Function::Quantized => {
             StorageRef::read(heap, *args.first()?).ok()?.dtype?.name()
         }

@@ -139,6 +139,7 @@ impl Checkpoint {
             name_limit: name_bytes(pickle),
         };
         walk.run(pickle.root)?;
+        walk.rebuilder.finish()?;
         let left_out = walk.count_left_out();
         let found = walk.found;
         check_duplicates(heap, &found)?;

@@ -1,5 +1,7 @@
 //! Tensors that consist of several (quantized, sparse, nested), and tensors without data.
 
+use std::borrow::Cow;
+
 use tensor::{Dtype, Tensor};
 
 /// A tensor that is not a single strided view.
@@ -12,11 +14,11 @@ pub struct Compound {
     /// Its shape, in elements; for a nested tensor, the shape of its buffer.
     pub shape: Vec<u64>,
     /// The tensors that it consists of, and their names; empty for a tensor without data.
-    pub parts: Vec<(&'static str, Tensor)>,
+    pub parts: Vec<(Cow<'static, str>, Tensor)>,
 }
 
 /// What a [`Compound`] is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompoundKind {
     /// Integers with a scale and a zero point: parts `int_repr`, `scale` and `zero_point`.
@@ -36,6 +38,16 @@ pub enum CompoundKind {
     /// Tensors that differ in one dimension, in one buffer: parts `values` and `offsets`, and `lengths` where
     /// they have holes between them.
     Jagged,
+    /// A subclass of Tensor that keeps its data in its attributes. Its parts are the attributes that are tensors, by their
+    /// names; those of attributes that have parts themselves are joined with dots.
+    Subclass {
+        /// Its class, with its module.
+        class: String,
+        /// What it is a shard of, where it is one: `a shard of [4096, 4096], rank 0 of 8`.
+        shard: Option<String>,
+        /// The other attributes, and what Python would print of each, abbreviated.
+        attributes: Vec<(String, String)>,
+    },
     /// No data: on the meta device, or of a class that keeps its data elsewhere.
     Meta {
         /// Why there are none, with its article, such as `a tensor on the meta device`.

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use pickle_vm::{Heap, ObjectId};
+use pickle_vm::{Heap, Object, ObjectId};
 use tensor::Dtype;
 
 use crate::{Error, Result};
@@ -44,8 +44,14 @@ impl<'h> StorageRef<'h> {
                 "protocol 0 writes it as text, which PyTorch cannot load either; save it with protocol 2";
             return Err(fail(why.to_owned()));
         }
-        let Some(fields) = pid.and_then(|pid| heap.items(pid)) else {
-            return Err(fail(format!("expected a storage, found {}", heap.get(id).type_name())));
+        if let Some(changed) = heap.changed(id) {
+            return Err(fail(format!("the pickle changes the storage at offset 0x{changed:x}")));
+        }
+        // PyTorch accepts nothing but a tuple, which cannot change after it was taken.
+        let tuple = pid.filter(|pid| matches!(heap.get(*pid), Object::Tuple(_)));
+        let Some(fields) = tuple.and_then(|pid| heap.items(pid)) else {
+            let found = heap.get(pid.unwrap_or(id)).type_name();
+            return Err(fail(format!("expected a storage, found {found}")));
         };
         let (fields_of_root, view) = match fields {
             [first @ .., view] if fields.len() == 6 => (first, Some(*view)),
@@ -68,6 +74,9 @@ impl<'h> StorageRef<'h> {
         let view = match view.filter(|view| !heap.is_none(*view)) {
             None => None,
             Some(view) => {
+                if let Some(changed) = heap.changed(view).filter(|changed| *changed > offset) {
+                    return Err(fail(format!("its view changes afterwards, at offset 0x{changed:x}")));
+                }
                 let Some(&[key, offset, numel]) = heap.items(view) else {
                     return Err(fail("the view is not a tuple of a key, an offset and a size".to_owned()));
                 };
@@ -94,6 +103,22 @@ impl<'h> StorageRef<'h> {
         let (offset, numel) = self.view.as_ref().map_or((0, self.numel), |view| (view.offset, view.numel));
         let start = offset.checked_mul(size)?;
         Some(start..start.checked_add(numel.checked_mul(size)?)?)
+    }
+
+    /// Whether `other` refers to the same bytes as something that is loaded alike: as numbers of one type and as bytes, or
+    /// as no elements at all. The first happens with tensors of dtypes that have no storage class, the second with empty
+    /// tensors, for which PyTorch does not compare dtypes when it saves.
+    pub(crate) fn may_be_seen_as(&self, other: &Self) -> bool {
+        let bytes = |one: &Self| one.dtype.unwrap_or(Dtype::UInt8) == Dtype::UInt8;
+        let same = |one: Option<&StorageView<'_>>, other: Option<&StorageView<'_>>| match (one, other) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.offset == other.offset && one.numel == other.numel,
+            _ => false,
+        };
+        self.key == other.key
+            && self.numel == other.numel
+            && same(self.view.as_deref(), other.view.as_deref())
+            && (self.numel == 0 || bytes(self) && bytes(other))
     }
 
     /// The number of elements that are referred to.

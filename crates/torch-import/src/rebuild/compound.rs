@@ -1,62 +1,60 @@
 //! The rebuild functions for tensors that consist of several.
 //!
-//! Facts: `_rebuild_qtensor`, `_rebuild_sparse_tensor`, `_rebuild_nested_tensor`,
-//! `_rebuild_meta_tensor_no_storage` and `_rebuild_wrapper_subclass` in `torch/_utils.py`.
+//! Facts: `_rebuild_qtensor`, `_rebuild_sparse_tensor`, `_rebuild_nested_tensor` and
+//! `_rebuild_meta_tensor_no_storage` in `torch/_utils.py`.
+
+use std::borrow::Cow;
 
 use pickle_vm::ObjectId;
 use tensor::{Dtype, Signs, Storage, Tensor};
 
-use super::Rebuilder;
-use super::sharded::{self, Sharded};
+use super::call::{Args, Then};
+use super::{Rebuilder, dtype};
 use crate::Result;
 use crate::compound::{Compound, CompoundKind};
-use crate::persistent::StorageRef;
 
 /// `(storage, offset, size, stride, quantizer, …)`
-pub(crate) fn quantized(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[ObjectId]) -> Result<Compound> {
-    let heap = rebuilder.heap;
-    let dtype = args.first().map(|storage| StorageRef::read(heap, *storage)).transpose()?;
-    let dtype = dtype.and_then(|storage| storage.dtype);
-    if let Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)) = dtype {
-        let why = format!("{packed} packs several numbers into a byte, which is not supported");
-        return Err(rebuilder.bad(id, &why));
+pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+    let then = args.then;
+    let bad = |reason: &str| then.bad(reason);
+    let stored = args.nth(0).map(|storage| rebuilder.storage(then, storage, None)).transpose()?;
+    if let Some((Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)), _)) = stored {
+        return Err(bad(&format!("{packed} packs several numbers into a byte, which is not supported")));
     }
-    let values = rebuilder.view(id, args, None, None)?;
+    let values = rebuilder.view(args, None, None)?;
     let dtype = values.dtype();
     let plain = match dtype {
         Dtype::QInt8 => Dtype::Int8,
         Dtype::QUInt8 => Dtype::UInt8,
         Dtype::QInt32 => Dtype::Int32,
-        other => return Err(rebuilder.bad(id, &format!("quantized tensors of {other} are not supported"))),
+        other => return Err(bad(&format!("quantized tensors of {other} are not supported"))),
     };
-    let quantizer = args.get(4).and_then(|quantizer| heap.items(*quantizer)).unwrap_or_default();
-    let &[scheme, scale, zero_point, ref axis @ ..] = quantizer else {
-        return Err(rebuilder.bad(id, "expected a scheme, a scale and a zero point"));
+    let quantizer = args.nth(4).map(|quantizer| then.items(quantizer)).transpose()?.flatten();
+    let &[scheme, scale, zero_point, ref axis @ ..] = quantizer.unwrap_or_default() else {
+        return Err(bad("expected a scheme, a scale and a zero point"));
     };
-    let Some(("torch", scheme)) = heap.global(scheme) else {
-        return Err(rebuilder.bad(id, "expected a quantization scheme"));
+    let Some(("torch", scheme)) = then.global(scheme) else {
+        return Err(bad("expected a quantization scheme"));
     };
-    let axis = axis.first().map(|axis| rebuilder.number(id, *axis, "the axis")).transpose()?;
+    let axis = axis.first().map(|axis| then.number(*axis, "the axis")).transpose()?;
     let (scale, zero_point) = match axis {
         None => {
-            let (Some(scale), Some(zero_point)) = (heap.float(scale), heap.int(zero_point)) else {
-                return Err(rebuilder.bad(id, "expected a float and an integer to quantize by"));
+            let (Some(scale), Some(zero_point)) = (then.float(scale), then.int(zero_point)) else {
+                return Err(bad("expected a float and an integer to quantize by"));
             };
             (scalar(Dtype::Float64, &scale.to_le_bytes())?, scalar(Dtype::Int64, &zero_point.to_le_bytes())?)
         }
         Some(axis) => {
             let channels = usize::try_from(axis).ok().and_then(|axis| values.shape().get(axis).copied());
-            let (scales, zero_points) = (channel(rebuilder, id, scale)?, channel(rebuilder, id, zero_point)?);
+            let scales = channel(rebuilder, then, scale)?;
+            let zero_points = channel(rebuilder, then, zero_point)?;
             if channels != Some(scales.numel()) || channels != Some(zero_points.numel()) {
-                return Err(rebuilder.bad(
-                    id,
-                    &format!(
-                        "axis {axis} of {:?} does not have {} scales and {} zero points",
-                        values.shape(),
-                        scales.numel(),
-                        zero_points.numel()
-                    ),
-                ));
+                return Err(bad(&format!(
+                    "axis {axis} of {:?} does not have {} scales and {} zero points",
+                    values.shape(),
+                    scales.numel(),
+                    zero_points.numel()
+                )));
             }
             (scales, zero_points)
         }
@@ -69,8 +67,13 @@ pub(crate) fn quantized(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[Obj
         kind: CompoundKind::Quantized { scheme: scheme.to_owned(), axis },
         dtype,
         shape,
-        parts: vec![("int_repr", integers), ("scale", scale), ("zero_point", zero_point)],
+        parts: named([("int_repr", integers), ("scale", scale), ("zero_point", zero_point)]),
     })
+}
+
+/// Parts with the names that PyTorch has for them.
+fn named(parts: impl IntoIterator<Item = (&'static str, Tensor)>) -> Vec<(Cow<'static, str>, Tensor)> {
+    parts.into_iter().map(|(name, part)| (Cow::Borrowed(name), part)).collect()
 }
 
 fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
@@ -78,17 +81,16 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
 }
 
 /// Scales or zero points, which are a tensor, or a list in old files.
-fn channel(rebuilder: &mut Rebuilder<'_>, id: ObjectId, values: ObjectId) -> Result<Tensor> {
-    let heap = rebuilder.heap;
-    let Some(items) = heap.items(values) else { return rebuilder.part(values, id) };
-    rebuilder.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
-    let integers = || items.iter().map(|item| Some(heap.int(*item)?.to_le_bytes()));
-    let floats = || items.iter().map(|item| Some(heap.float(*item)?.to_le_bytes()));
+fn channel<'h>(rebuilder: &mut Rebuilder<'h>, then: Then<'h>, values: ObjectId) -> Result<Tensor> {
+    let Some(items) = then.items(values)? else { return rebuilder.part(then, values) };
+    rebuilder.copies(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
+    let integers = || items.iter().map(|item| Some(then.int(*item)?.to_le_bytes()));
+    let floats = || items.iter().map(|item| Some(then.float(*item)?.to_le_bytes()));
     let (dtype, bytes) = match gather(integers()) {
         Some(bytes) => (Dtype::Int64, bytes),
         None => match gather(floats()) {
             Some(bytes) => (Dtype::Float64, bytes),
-            None => return Err(rebuilder.bad(id, "expected numbers to quantize by")),
+            None => return Err(then.bad("expected numbers to quantize by")),
         },
     };
     Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
@@ -105,131 +107,98 @@ fn gather(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec
 
 /// `(layout, data)`; `data` ends with the size, and for COO perhaps with whether it is coalesced. In a TorchScript
 /// archive `(layout, size, requires_grad, part, …)`.
-pub(crate) fn sparse(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[ObjectId]) -> Result<Compound> {
-    let heap = rebuilder.heap;
-    let (layout, data, size) = match *args {
-        [layout, size, _, ref parts @ ..] if heap.int(layout).is_some() => {
-            (layout_name(rebuilder, layout), parts, Some(size))
+pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+    let then = args.then;
+    let bad = |reason: &str| then.bad(reason);
+    let (layout, data, size) = match *args.all() {
+        [layout, size, _, ref parts @ ..] if then.int(layout).is_some() => {
+            (layout_name(then, layout)?, parts, Some(size))
         }
-        [layout, data, ..] => (layout_name(rebuilder, layout), heap.items(data).unwrap_or_default(), None),
+        [layout, data, ..] => (layout_name(then, layout)?, then.items(data)?.unwrap_or_default(), None),
         _ => (None, [].as_slice(), None),
     };
-    let Some(layout) = layout else { return Err(rebuilder.bad(id, "expected a layout and its data")) };
+    let Some(layout) = layout else { return Err(bad("expected a layout and its data")) };
     let names: &[&'static str] = match layout.as_str() {
         "sparse_coo" => &["indices", "values"],
         "sparse_csr" | "sparse_bsr" => &["crow_indices", "col_indices", "values"],
         "sparse_csc" | "sparse_bsc" => &["ccol_indices", "row_indices", "values"],
-        other => {
-            return Err(rebuilder.bad(id, &format!("layout `{}` is not supported", other.escape_debug())));
-        }
+        other => return Err(bad(&format!("layout `{}` is not supported", other.escape_debug()))),
     };
     let size = size.or_else(|| data.get(names.len()).copied());
     let (Some(data), Some(size)) = (data.get(..names.len()), size) else {
-        return Err(rebuilder.bad(id, &format!("{layout} needs {} and its size", names.join(", "))));
+        return Err(bad(&format!("{layout} needs {} and its size", names.join(", "))));
     };
-    let shape = rebuilder.numbers(id, size, "the size")?;
+    let shape = rebuilder.numbers(then, size, "the size")?;
     let mut parts = Vec::new();
     for (name, part) in names.iter().zip(data) {
-        parts.push((*name, rebuilder.part(*part, id)?));
+        parts.push((*name, rebuilder.part(then, *part)?));
     }
     let Some(dtype) = parts.last().map(|(_, values)| values.dtype()) else {
-        return Err(rebuilder.bad(id, "it has no values"));
+        return Err(bad("it has no values"));
     };
-    Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts })
+    Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts: named(parts) })
 }
 
 /// `torch.sparse_coo` as a global, `torch.serialization._get_layout('torch.sparse_coo')`, or in a TorchScript
 /// archive the number that `c10/core/Layout.h` gives it.
-fn layout_name(rebuilder: &Rebuilder<'_>, id: ObjectId) -> Option<String> {
-    let heap = rebuilder.heap;
-    if let Some(("torch", name)) = heap.global(id) {
-        return Some(name.to_owned());
+fn layout_name(then: Then<'_>, id: ObjectId) -> Result<Option<String>> {
+    if let Some(("torch", name)) = then.global(id) {
+        return Ok(Some(name.to_owned()));
     }
-    if let Some(number) = heap.int(id) {
+    if let Some(number) = then.int(id) {
         let names =
             ["strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc"];
-        return usize::try_from(number).ok().and_then(|number| Some((*names.get(number)?).to_owned()));
+        return Ok(usize::try_from(number).ok().and_then(|number| Some((*names.get(number)?).to_owned())));
     }
-    let &[name] = heap.items(heap.instance(id)?.args)? else { return None };
-    Some(heap.text(name)?.trim_start_matches("torch.").to_owned())
+    let name = then.only_argument(id, &[("torch.serialization", "_get_layout")])?;
+    let name = name.and_then(|name| then.text(name));
+    Ok(name.map(|name| name.trim_start_matches("torch.").to_owned()))
 }
 
 /// `(values, sizes, strides, offsets)`
-pub(crate) fn nested(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[ObjectId]) -> Result<Compound> {
+pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let mut parts = Vec::new();
-    for (name, part) in ["values", "sizes", "strides", "offsets"].into_iter().zip(args) {
+    for (name, part) in ["values", "sizes", "strides", "offsets"].into_iter().zip(args.all()) {
         // Offsets were a list before they were a tensor.
-        parts.push((name, channel(rebuilder, id, *part)?));
+        parts.push((name, channel(rebuilder, args.then, *part)?));
     }
     let [(_, values), _, _, _] = parts.as_slice() else {
-        return Err(rebuilder.bad(id, "expected values, sizes, strides and offsets"));
+        return Err(args.then.bad("expected values, sizes, strides and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts })
+    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts: named(parts) })
 }
 
 /// `({'values': …, 'offsets': …, 'lengths': …, …},)`
-pub(crate) fn jagged(rebuilder: &mut Rebuilder<'_>, id: ObjectId, args: &[ObjectId]) -> Result<Compound> {
-    let heap = rebuilder.heap;
-    let arguments = args.first().and_then(|dict| heap.entries(*dict)).unwrap_or_default();
+pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+    let then = args.then;
+    let arguments = args.nth(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
     let mut parts = Vec::new();
     for name in ["values", "offsets", "lengths"] {
-        let argument = arguments.iter().rev().find(|(key, _)| heap.text(*key).as_deref() == Some(name));
-        if let Some((_, part)) = argument.filter(|(_, part)| !heap.is_none(*part)) {
-            parts.push((name, rebuilder.part(*part, id)?));
+        let argument = arguments.iter().rev().find(|(key, _)| then.text(*key).as_deref() == Some(name));
+        if let Some((_, part)) = argument.filter(|(_, part)| !then.is_none(*part)) {
+            parts.push((name, rebuilder.part(then, *part)?));
         }
     }
     let [("values", values), ("offsets", _), ..] = parts.as_slice() else {
-        return Err(rebuilder.bad(id, "expected values and offsets"));
+        return Err(then.bad("expected values and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts })
+    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts: named(parts) })
 }
 
 /// `(dtype, size, stride, requires_grad)`
-pub(crate) fn meta(rebuilder: &Rebuilder<'_>, id: ObjectId, args: &[ObjectId]) -> Result<Compound> {
-    let dtype = rebuilder.dtype(id, args.first())?;
-    let size = args.get(1).ok_or_else(|| rebuilder.bad(id, "expected a dtype and a size"))?;
-    let shape = rebuilder.numbers(id, *size, "the size")?;
+pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+    let dtype = dtype(args.then, args.nth(0))?;
+    let size = args.nth(1).ok_or_else(|| args.then.bad("expected a dtype and a size"))?;
+    let shape = rebuilder.numbers(args.then, size, "the size")?;
     let what = "a tensor on the meta device".to_owned();
     Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new() })
 }
 
-/// `(class, dtype, size, …)`: a subclass of Tensor that keeps its data in its attributes.
-pub(crate) fn subclass(
-    rebuilder: &Rebuilder<'_>,
-    id: ObjectId,
-    class: Option<ObjectId>,
-    args: &[ObjectId],
-    shard: Option<&Sharded>,
-) -> Result<Compound> {
-    let mut compound = meta(rebuilder, id, args.get(1..).unwrap_or_default())?;
-    let names = class.and_then(|class| rebuilder.heap.global(class));
-    let what = match names {
-        Some((_, "DTensor")) => format!(
-            "{} (DTensor); gather it first with full_tensor() where it was saved",
-            sharded::describe(&compound.shape, shard)
-        ),
-        Some((_, "ShardedTensor")) => format!(
-            "{} (ShardedTensor); gather it first with gather() where it was saved",
-            sharded::describe(&compound.shape, shard)
-        ),
-        Some((module, name)) => {
-            format!(
-                "a {}.{}, which keeps its data in its attributes",
-                module.escape_debug(),
-                name.escape_debug()
-            )
-        }
-        None => "a tensor of a class without a name".to_owned(),
-    };
-    compound.kind = CompoundKind::Meta { what };
-    Ok(compound)
-}
-
 /// The tensor with signs flipped: those of all numbers for `neg`, of imaginary parts for `conj`. It gets
 /// a storage of its own, laid out as before.
-pub(crate) fn with_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Tensor, String> {
+pub(super) fn with_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Tensor, String> {
     let dtype = tensor.dtype();
     let complex = dtype.size() > dtype.component_size();
     let signed = matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);

@@ -3,9 +3,12 @@
 //! Facts: `torch/_utils.py`, `torch/_tensor.py` of PyTorch 2.15. Offsets, sizes and strides count
 //! elements.
 
+mod call;
 mod compound;
 mod numpy;
 mod sharded;
+mod state;
+mod subclass;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -18,8 +21,8 @@ use tensor::{Dtype, Storage, Tensor};
 use crate::compound::Compound;
 use crate::container::legacy;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
-use crate::{Container, Error, Result, encoded};
-use sharded::Sharded;
+use crate::{Container, Error, Result};
+use call::{Args, Call, Then};
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
@@ -27,6 +30,11 @@ const MAX_DEPTH: usize = 16;
 /// pickle could fill memory. These are the bytes that may be copied for each byte of the pickle, and in any case.
 const COPIED_PER_BYTE: usize = 16;
 const COPIED: usize = 64 << 20;
+
+/// What PyTorch takes the elements of an untyped storage for.
+const UNTYPED: Dtype = Dtype::UInt8;
+/// The calls around a tuple or list of sizes.
+const SIZES: &[(&str, &str)] = &[("torch", "Size")];
 
 /// The calls that make tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +45,16 @@ pub(crate) enum Function {
     TensorV2,
     /// `_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])`
     TensorV3,
-    /// `_rebuild_parameter(data, requires_grad, hooks[, state])` and others whose first argument is the
-    /// tensor
+    /// `_rebuild_parameter(data, requires_grad, hooks)`, `Parameter(data, requires_grad)` and similar classes
     Wrapper,
-    /// `_rebuild_from_type(func, type, args, dict)` and its second version
+    /// `_rebuild_parameter_with_state(data, requires_grad, hooks, state)`, which sets attributes
+    ParameterWithState,
+    /// `_rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad)` and similar
+    FromDevice,
+    /// `_rebuild_from_type(func, type, args, dict)`, which replaces `__dict__`
     FromType,
+    /// `_rebuild_from_type_v2(func, type, args, state)`, which sets attributes
+    FromTypeV2,
     /// `_rebuild_sparse_tensor(layout, data)`
     Sparse,
     /// `_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)`
@@ -73,19 +86,18 @@ impl Function {
             ("torch._utils", "_rebuild_tensor") => Self::Tensor,
             ("torch._utils", "_rebuild_tensor_v2") => Self::TensorV2,
             ("torch._utils", "_rebuild_tensor_v3") => Self::TensorV3,
-            (
-                "torch._utils",
-                "_rebuild_parameter"
-                | "_rebuild_parameter_with_state"
-                | "_rebuild_device_tensor_from_numpy"
-                | "_rebuild_device_tensor_from_cpu_tensor"
-                | "_rebuild_xla_tensor",
-            )
+            ("torch._utils", "_rebuild_parameter")
             | ("torch.nn.parameter", "Parameter" | "Buffer")
             | ("torch.autograd.variable", "Variable") => Self::Wrapper,
-            ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => {
-                Self::FromType
-            }
+            ("torch._utils", "_rebuild_parameter_with_state") => Self::ParameterWithState,
+            (
+                "torch._utils",
+                "_rebuild_device_tensor_from_numpy"
+                | "_rebuild_device_tensor_from_cpu_tensor"
+                | "_rebuild_xla_tensor",
+            ) => Self::FromDevice,
+            ("torch._tensor" | "torch.tensor", "_rebuild_from_type") => Self::FromType,
+            ("torch._tensor" | "torch.tensor", "_rebuild_from_type_v2") => Self::FromTypeV2,
             ("torch.storage", "_load_from_bytes") => Self::LoadedStorage,
             ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
             ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
@@ -93,7 +105,9 @@ impl Function {
             ("torch.nested._internal.nested_tensor", "_rebuild_njt") => Self::Jagged,
             ("torch._utils", "_rebuild_meta_tensor_no_storage") => Self::Meta,
             ("torch._utils", "_rebuild_wrapper_subclass") => Self::WrapperSubclass,
-            ("torch" | "torch.cuda" | "torch.tensor", class) if is_tensor_class(class) => Self::SetState,
+            ("torch" | "torch.cuda" | "torch.tensor", class) if tensor_class(class).is_some() => {
+                Self::SetState
+            }
             ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyArray,
             ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Self::NumpyBuffer,
             (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => Self::Unread,
@@ -109,14 +123,22 @@ impl Function {
 
     /// Whether the call makes a tensor rather than wrapping one.
     pub(crate) fn makes_one(self) -> bool {
-        !matches!(self, Self::Wrapper | Self::FromType | Self::LoadedStorage | Self::Unread)
+        !matches!(
+            self,
+            Self::Wrapper
+                | Self::ParameterWithState
+                | Self::FromDevice
+                | Self::FromType
+                | Self::FromTypeV2
+                | Self::LoadedStorage
+                | Self::Unread
+        )
     }
 }
 
-/// Whether `name` is a tensor class such as `FloatTensor`.
-fn is_tensor_class(name: &str) -> bool {
-    name.strip_suffix("Tensor")
-        .is_some_and(|dtype| Dtype::from_storage_class(&format!("{dtype}Storage")).is_some())
+/// The dtype of a tensor class such as `FloatTensor`.
+fn tensor_class(name: &str) -> Option<Dtype> {
+    Dtype::from_storage_class(&format!("{}Storage", name.strip_suffix("Tensor")?))
 }
 
 /// The result of a rebuild.
@@ -125,6 +147,13 @@ pub(crate) enum Rebuilt {
     Strided(Tensor),
     /// Shared, so that its shape is in memory once however often it is found.
     Compound(Arc<Compound>),
+}
+
+/// A storage, and the first reference to it.
+struct Stored<'h> {
+    id: ObjectId,
+    reference: StorageRef<'h>,
+    storage: Storage,
 }
 
 /// Rebuilds tensors, each once: tensors of one object share it, tensors of one storage key share its
@@ -136,7 +165,7 @@ pub(crate) struct Rebuilder<'h> {
     /// Bytes that may still be copied, and how many could be at first.
     left: Cell<usize>,
     limit: usize,
-    storages: HashMap<Cow<'h, str>, (StorageRef<'h>, Storage)>,
+    storages: HashMap<Cow<'h, str>, Stored<'h>>,
     /// By the calls that load them from bytes.
     loaded: HashMap<ObjectId, (Option<Dtype>, Storage)>,
 }
@@ -148,6 +177,14 @@ impl<'h> Rebuilder<'h> {
         let (done, storages) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
         let limit = container.pickle().len().saturating_mul(COPIED_PER_BYTE).saturating_add(COPIED);
         Self { container, heap, done, left: Cell::new(limit), limit, storages, loaded: HashMap::new() }
+    }
+
+    /// Refuses a pickle that changes what the rebuilt tensors may share.
+    ///
+    /// # Errors
+    /// When it changes a storage, the numbers of a tensor, or a function or class.
+    pub(crate) fn finish(&self) -> Result<()> {
+        call::refuse_shared_changes(self.heap)
     }
 
     /// Whether the instance `id` was rebuilt.
@@ -162,180 +199,200 @@ impl<'h> Rebuilder<'h> {
 
     fn at_depth(&mut self, id: ObjectId, depth: usize) -> Result<Option<Rebuilt>> {
         let heap = self.heap;
-        if let Some(instance) = heap.instance(id) {
-            if let Some(done) = self.done.get(&id) {
-                return Ok(Some(done.clone()));
-            }
-            let Some(function) = Function::called_by(heap, instance) else { return Ok(None) };
-            if depth >= MAX_DEPTH {
-                return Err(self.bad(id, "too many tensors wrap each other"));
-            }
-            let args = heap.items(instance.args).unwrap_or_default();
-            let rebuilt = self.call(function, id, args, depth)?;
-            if let Some(rebuilt) = &rebuilt {
-                self.done.insert(id, rebuilt.clone());
-            }
-            return Ok(rebuilt);
+        if matches!(heap.get(id), Object::Instance(_))
+            && let Some(done) = self.done.get(&id)
+        {
+            return Ok(Some(done.clone()));
         }
-        Ok(match heap.get(id) {
-            Object::Persistent(_) => self.persistent(id)?.map(Rebuilt::Strided),
-            _ => None,
-        })
+        let Some(call) = Call::new(heap, id) else {
+            return Ok(match heap.get(id) {
+                Object::Persistent(_) => self.persistent(id)?.map(Rebuilt::Strided),
+                _ => None,
+            });
+        };
+        if depth >= MAX_DEPTH {
+            return Err(self.bad(id, "too many tensors wrap each other"));
+        }
+        let function = call.function;
+        let (args, built) = call.args_and_state()?;
+        let rebuilt = match (function, built) {
+            (Function::NumpyArray, Some(built)) => numpy::array(self, built)?.map(Rebuilt::Strided),
+            // A tensor without elements, to which BUILD gives the data.
+            (Function::SetState, Some(built)) => Some(state::built(self, args, None, built, depth)?),
+            (Function::Wrapper, Some(built)) if args.all().is_empty() => {
+                Some(state::built(self, args, None, built, depth)?)
+            }
+            (Function::FromDevice, Some(_)) => {
+                return Err(args
+                    .then
+                    .bad("the pickle sets a state on its result (BUILD), which may be its argument"));
+            }
+            (function, Some(built)) => {
+                let made = self.call(function, args, depth)?;
+                Some(state::built(self, args, made, built, depth)?)
+            }
+            (function, None) => self.call(function, args, depth)?,
+        };
+        if let Some(rebuilt) = &rebuilt {
+            self.done.insert(id, rebuilt.clone());
+        }
+        Ok(rebuilt)
     }
 
-    /// What `function(*args)` would have returned. `id` is the call.
-    fn call(
-        &mut self,
-        function: Function,
-        id: ObjectId,
-        args: &[ObjectId],
-        depth: usize,
-    ) -> Result<Option<Rebuilt>> {
+    /// What `function(*args)` would have returned.
+    fn call(&mut self, function: Function, args: Args<'h>, depth: usize) -> Result<Option<Rebuilt>> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
         let made = |compound| Some(Rebuilt::Compound(Arc::new(compound)));
+        let bad = |reason: &str| args.then.bad(reason);
         Ok(match function {
-            Function::Tensor => strided(self.view(id, args, None, None)?),
-            Function::TensorV2 => strided(self.view(id, args, None, args.get(6))?),
+            Function::Tensor => strided(self.view(args, None, None)?),
+            Function::TensorV2 => strided(self.view(args, None, args.nth(6))?),
             Function::TensorV3 => {
-                let dtype = self.dtype(id, args.get(6))?;
-                strided(self.view(id, args, Some(dtype), args.get(7))?)
+                let dtype = dtype(args.then, args.nth(6))?;
+                strided(self.view(args, Some(dtype), args.nth(7))?)
             }
-            Function::SetState => strided(self.set_state(id)?),
-            Function::Wrapper => {
-                let state = self.heap.instance(id).and_then(|instance| instance.state().first());
-                let in_state = || self.heap.items(*state?)?.first();
-                let Some(data) = args.first().or_else(in_state) else {
-                    return Err(self.bad(id, "expected a tensor"));
-                };
-                let Some(rebuilt) = self.at_depth(*data, inner)? else {
-                    return Err(self.bad(id, "expected a tensor"));
-                };
-                // A tensor from another device has its dtype as an argument, which has to be that of the data.
-                if let (Some(dtype), Rebuilt::Strided(tensor)) = (args.get(1), &rebuilt)
-                    && let Ok(dtype) = self.dtype(id, Some(dtype))
-                    && dtype != tensor.dtype()
+            Function::Wrapper => Some(self.first(args, inner)?),
+            Function::ParameterWithState => {
+                let rebuilt = self.first(args, inner)?;
+                match args.nth(3) {
+                    Some(attributes) => {
+                        Some(state::with_attributes(self, args.then, rebuilt, attributes, inner)?)
+                    }
+                    None => return Err(bad("expected a state")),
+                }
+            }
+            Function::FromDevice => {
+                let rebuilt = self.first(args, inner)?;
+                // Its dtype is an argument, which has to be that of the data.
+                if let (Some(wanted), Rebuilt::Strided(tensor)) = (args.nth(1), &rebuilt)
+                    && let Ok(wanted) = dtype(args.then, Some(wanted))
+                    && wanted != tensor.dtype()
                 {
-                    return Err(
-                        self.bad(id, &format!("its dtype is {dtype}, but its data are {}", tensor.dtype()))
-                    );
+                    return Err(bad(&format!("its dtype is {wanted}, but its data are {}", tensor.dtype())));
                 }
                 Some(rebuilt)
             }
-            Function::FromType => {
-                let &[function, class, args, ref state @ ..] = args else {
-                    return Err(self.bad(id, "expected a function, a class and arguments"));
-                };
-                let names = self.heap.global(function);
-                let Some(function) = names.and_then(|(module, name)| Function::from_names(module, name))
-                else {
-                    return Err(self.bad(id, "its function is not supported"));
-                };
-                if inner >= MAX_DEPTH {
-                    return Err(self.bad(id, "too many tensors wrap each other"));
-                }
-                let args = self.heap.items(args).unwrap_or_default();
-                if function == Function::WrapperSubclass {
-                    let shard = state.first().and_then(|state| Sharded::from_state(self.heap, class, *state));
-                    if let Some(Sharded::Copy(local)) = shard {
-                        return self.at_depth(local, inner);
-                    }
-                    return compound::subclass(self, id, Some(class), args, shard.as_ref()).map(made);
-                }
-                self.call(function, id, args, inner)?
-            }
-            Function::Sparse => made(compound::sparse(self, id, args)?),
-            Function::Quantized => made(compound::quantized(self, id, args)?),
-            Function::Nested => made(compound::nested(self, id, args)?),
-            Function::Jagged => Some(Rebuilt::Compound(Arc::new(compound::jagged(self, id, args)?))),
-            Function::Meta => made(compound::meta(self, id, args)?),
-            Function::WrapperSubclass => {
-                made(compound::subclass(self, id, args.first().copied(), args, None)?)
-            }
+            Function::FromType | Function::FromTypeV2 => self.from_type(function, args, inner)?,
+            Function::Sparse => made(compound::sparse(self, args)?),
+            Function::Quantized => made(compound::quantized(self, args)?),
+            Function::Nested => made(compound::nested(self, args)?),
+            Function::Jagged => made(compound::jagged(self, args)?),
+            Function::Meta => made(compound::meta(self, args)?),
+            Function::WrapperSubclass => made(subclass::without_attributes(self, args)?),
             // Arrays of objects and of text are values, not tensors.
-            Function::NumpyArray => numpy::array(self, id)?.map(Rebuilt::Strided),
-            Function::NumpyBuffer => numpy::buffer(self, id, args)?.map(Rebuilt::Strided),
+            Function::NumpyBuffer => numpy::buffer(self, args)?.map(Rebuilt::Strided),
             Function::LoadedStorage => {
-                let (dtype, storage) = self.loaded(id)?;
+                let (dtype, storage) = self.loaded(args)?;
                 let dtype = dtype.unwrap_or(Dtype::UInt8);
                 let numel = storage.len().checked_div(dtype.size()).unwrap_or(0);
                 strided(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?)
             }
-            Function::Unread => return Err(self.bad(id, "this function is not supported")),
+            // BUILD gives these their data.
+            Function::SetState | Function::NumpyArray => return Err(bad("it has no state")),
+            Function::Unread => return Err(bad("this function is not supported")),
         })
     }
 
-    /// The strided tensor `id`, which is a part of the tensor `whose`.
-    pub(crate) fn part(&mut self, id: ObjectId, whose: ObjectId) -> Result<Tensor> {
+    /// `_rebuild_from_type(func, type, args, dict)` and its second version.
+    fn from_type(&mut self, version: Function, args: Args<'h>, depth: usize) -> Result<Option<Rebuilt>> {
+        let then = args.then;
+        let &[function, class, inner, ref state @ ..] = args.all() else {
+            return Err(then.bad("expected a function, a class and arguments"));
+        };
+        let names = then.global(function);
+        let Some(function) = names.and_then(|(module, name)| Function::from_names(module, name)) else {
+            return Err(then.bad("its function is not supported"));
+        };
+        if depth >= MAX_DEPTH {
+            return Err(then.bad("too many tensors wrap each other"));
+        }
+        let inner = args.inner(inner)?;
+        let state = state.first().copied();
+        if function == Function::WrapperSubclass {
+            return subclass::with_attributes(self, inner, class, state, depth).map(Some);
+        }
+        let Some(rebuilt) = self.call(function, inner, depth)? else { return Ok(None) };
+        match (version, state) {
+            (Function::FromTypeV2, Some(state)) if function == Function::FromDevice => {
+                state::refuse_data(then, state)?;
+                Ok(Some(rebuilt))
+            }
+            (Function::FromTypeV2, Some(state)) => {
+                state::with_attributes(self, then, rebuilt, state, depth).map(Some)
+            }
+            // The first version replaces `__dict__`, where a name such as `data` is an attribute like any other.
+            _ => Ok(Some(rebuilt)),
+        }
+    }
+
+    /// The tensor that is the first argument of a call.
+    fn first(&mut self, args: Args<'h>, depth: usize) -> Result<Rebuilt> {
+        match args.nth(0) {
+            Some(data) => self.argument(args.then, data, depth),
+            None => Err(args.then.bad("expected a tensor")),
+        }
+    }
+
+    /// The tensor that a call takes as its argument.
+    fn argument(&mut self, then: Then<'h>, id: ObjectId, depth: usize) -> Result<Rebuilt> {
+        then.unchanged(id)?;
+        self.at_depth(id, depth)?.ok_or_else(|| then.bad("expected a tensor"))
+    }
+
+    /// The strided tensor that a call takes as a part of another.
+    fn part(&mut self, then: Then<'h>, id: ObjectId) -> Result<Tensor> {
+        then.unchanged(id)?;
         match self.at_depth(id, 1)? {
             Some(Rebuilt::Strided(tensor)) => Ok(tensor),
-            _ => Err(self.bad(whose, "one of its parts is not a plain tensor")),
+            _ => Err(then.bad("one of its parts is not a plain tensor")),
         }
     }
 
     /// A strided view: `(storage, offset, size, stride, …)`.
-    pub(crate) fn view(
-        &mut self,
-        id: ObjectId,
-        args: &[ObjectId],
-        dtype: Option<Dtype>,
-        metadata: Option<&ObjectId>,
-    ) -> Result<Tensor> {
-        let &[storage, offset, size, stride, ..] = args else {
-            return Err(self.bad(id, "expected a storage, an offset, a size and a stride"));
+    fn view(&mut self, args: Args<'h>, dtype: Option<Dtype>, metadata: Option<ObjectId>) -> Result<Tensor> {
+        let then = args.then;
+        let &[storage, offset, size, stride, ..] = args.all() else {
+            return Err(then.bad("expected a storage, an offset, a size and a stride"));
         };
-        let offset = self.number(id, offset, "the storage offset")?;
-        let size = self.numbers(id, size, "the size")?;
-        let stride = self.numbers(id, stride, "the stride")?;
-        let (reference, storage) = self.storage(id, storage, dtype)?;
-        let Some(dtype) = dtype.or(reference) else {
-            return Err(self.bad(id, "an untyped storage without a dtype"));
-        };
+        let offset = then.number(offset, "the storage offset")?;
+        let size = self.numbers(then, size, "the size")?;
+        let stride = self.numbers(then, stride, "the stride")?;
+        let (stored, storage) = self.storage(then, storage, dtype)?;
+        let dtype = dtype.or(stored).unwrap_or(UNTYPED);
         let tensor = Tensor::new(dtype, size, stride, offset, storage)?;
         match metadata {
-            Some(metadata) => self.resolved(id, tensor, *metadata),
+            Some(metadata) => self.resolved(then, tensor, metadata),
             None => Ok(tensor),
         }
     }
 
-    /// `set_(storage, offset, size, stride)`, or the state of a variable, whose first item is its data.
-    fn set_state(&mut self, id: ObjectId) -> Result<Tensor> {
-        let state = self.heap.instance(id).and_then(|instance| instance.state().last().copied());
-        let Some(state) = state.and_then(|state| self.heap.items(state)) else {
-            return Err(self.bad(id, "it has no state"));
-        };
-        self.view(id, state, None, None)
-    }
-
-    /// The storage of a persistent id, and its dtype if it has one.
+    /// The storage that a call takes, and its dtype if it has one.
     fn storage(
         &mut self,
-        id: ObjectId,
+        then: Then<'h>,
         storage: ObjectId,
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
-        let called =
-            self.heap.instance(storage).and_then(|instance| Function::called_by(self.heap, instance));
-        if called == Some(Function::LoadedStorage) {
-            return self.loaded(storage);
+        then.unchanged(storage)?;
+        match Call::new(self.heap, storage) {
+            Some(call) if call.function == Function::LoadedStorage => self.loaded(call.args()?),
+            _ => self.stored(then.id(), storage, dtype),
         }
-        let reference = StorageRef::read(self.heap, storage)?;
-        Ok((reference.dtype, self.stored(id, reference, dtype)?))
     }
 
-    /// The storage that the call `id` loads from a byte string, each once.
-    fn loaded(&mut self, id: ObjectId) -> Result<(Option<Dtype>, Storage)> {
-        if let Some(known) = self.loaded.get(&id) {
+    /// The storage that a call loads from a byte string, each once.
+    fn loaded(&mut self, args: Args<'h>) -> Result<(Option<Dtype>, Storage)> {
+        let then = args.then;
+        if let Some(known) = self.loaded.get(&then.id()) {
             return Ok(known.clone());
         }
-        let arg = self.heap.instance(id).and_then(|instance| self.heap.items(instance.args)?.first());
-        let Some(bytes) = arg.and_then(|arg| encoded::bytes(self.heap, *arg)) else {
-            return Err(self.bad(id, "expected bytes"));
-        };
-        let found = legacy::storage(&bytes).map_err(|error| self.bad(id, &error.to_string()));
+        let bytes = args.nth(0).map(|bytes| then.bytes(bytes)).transpose()?.flatten();
+        let Some(bytes) = bytes else { return Err(then.bad("expected bytes")) };
+        let found = legacy::storage(&bytes).map_err(|error| then.bad(&error.to_string()));
         let (dtype, range) = found?;
-        let storage = self.storage_from_bytes(id, bytes.get(range).unwrap_or_default())?;
-        self.loaded.insert(id, (dtype, storage.clone()));
+        let storage = self.storage_from_bytes(then.id(), bytes.get(range).unwrap_or_default())?;
+        self.loaded.insert(then.id(), (dtype, storage.clone()));
         Ok((dtype, storage))
     }
 
@@ -348,35 +405,35 @@ impl<'h> Rebuilder<'h> {
         Ok(Storage::owned(bytes.to_vec()))
     }
 
-    /// The storage of a reference, each once.
-    fn stored(&mut self, id: ObjectId, reference: StorageRef<'h>, dtype: Option<Dtype>) -> Result<Storage> {
-        let seen_as = dtype.or(reference.dtype).unwrap_or(Dtype::UInt8);
-        let known = self.storages.get(reference.identity());
-        let storage = match known {
-            Some((first, storage)) if *first == reference => storage.clone(),
-            // PyTorch refuses to save this, and what it would load depends on the order.
-            Some((first, _)) => {
-                let name = |dtype: Option<Dtype>| dtype.map_or("bytes", Dtype::name);
-                return Err(self.bad(
-                    id,
-                    &format!(
-                        "storage `{}` is {} of {} here but was {} of {} before",
-                        reference.identity().escape_debug(),
-                        reference.len(),
-                        name(reference.dtype),
-                        first.len(),
-                        name(first.dtype)
-                    ),
-                ));
+    /// The storage of the persistent object `id`, each once, and its dtype. `whose` is the call that takes it.
+    fn stored(
+        &mut self,
+        whose: ObjectId,
+        id: ObjectId,
+        dtype: Option<Dtype>,
+    ) -> Result<(Option<Dtype>, Storage)> {
+        let reference = StorageRef::read(self.heap, id)?;
+        let (first, storage) = match self.storages.get(reference.identity()) {
+            Some(stored) if stored.reference == reference => (reference.dtype, stored.storage.clone()),
+            Some(stored) => {
+                // PyTorch knows a storage by its key, and gives every reference the dtype of the one that it reads first.
+                if !stored.reference.may_be_seen_as(&reference) || id < stored.id {
+                    let reason = differs(&stored.reference, &reference);
+                    return Err(self.bad(whose, &reason));
+                }
+                (stored.reference.dtype, stored.storage.clone())
             }
             None => {
-                let storage = self.container.storage(&reference, seen_as)?;
-                self.storages.insert(reference.identity().clone(), (reference, storage.clone()));
-                storage
+                let storage =
+                    self.container.storage(&reference, dtype.or(reference.dtype).unwrap_or(UNTYPED))?;
+                let (identity, first) = (reference.identity().clone(), reference.dtype);
+                self.storages.insert(identity, Stored { id, reference, storage: storage.clone() });
+                (first, storage)
             }
         };
         // Only the tensor knows what an untyped storage's bytes are.
-        Ok(storage.with_byte_order(self.container.byte_order(), seen_as.component_size()))
+        let seen_as = dtype.or(first).unwrap_or(UNTYPED);
+        Ok((first, storage.with_byte_order(self.container.byte_order(), seen_as.component_size())))
     }
 
     /// The tensor that a persistent id represents: a tensor of a 0.1 checkpoint, or all elements (or bytes) of a
@@ -388,53 +445,51 @@ impl<'h> Rebuilder<'h> {
         if let Some(PersistentTensor { storage, shape, stride, offset }) =
             self.container.persistent_tensor(self.heap, id)
         {
-            let dtype = storage.dtype.unwrap_or(Dtype::UInt8);
-            let storage = self.stored(id, storage.clone(), Some(dtype))?;
+            let dtype = storage.dtype.unwrap_or(UNTYPED);
+            let storage = self.described(id, storage)?;
             return Ok(Some(Tensor::new(dtype, shape.clone(), stride.clone(), *offset, storage)?));
         }
-        let reference = StorageRef::read(self.heap, id)?;
-        let (dtype, numel) = (reference.dtype.unwrap_or(Dtype::UInt8), reference.len());
-        let storage = self.stored(id, reference, Some(dtype))?;
-        Ok(Some(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?))
+        let numel = StorageRef::read(self.heap, id)?.len();
+        let (dtype, storage) = self.stored(id, id, None)?;
+        Ok(Some(Tensor::new(dtype.unwrap_or(UNTYPED), vec![numel], vec![1], 0, storage)?))
+    }
+
+    /// The storage of a tensor of a 0.1 checkpoint, each once.
+    fn described(&mut self, id: ObjectId, reference: &StorageRef<'static>) -> Result<Storage> {
+        let dtype = reference.dtype.unwrap_or(UNTYPED);
+        let storage = match self.storages.get(reference.identity()) {
+            Some(stored) if stored.reference == *reference => stored.storage.clone(),
+            Some(stored) => return Err(self.bad(id, &differs(&stored.reference, reference))),
+            None => {
+                let storage = self.container.storage(reference, dtype)?;
+                let stored = Stored { id, reference: reference.clone(), storage: storage.clone() };
+                self.storages.insert(reference.identity().clone(), stored);
+                storage
+            }
+        };
+        Ok(storage.with_byte_order(self.container.byte_order(), dtype.component_size()))
     }
 
     /// The tensor with the conj and neg bits of its metadata applied to its values.
-    fn resolved(&self, id: ObjectId, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
-        // TorchScript wraps the dict in a call that names its type: `torch.jit._pickle.restore_type_tag(dict, type)`.
-        let tagged = self.heap.instance(metadata).filter(|instance| {
-            self.heap.global(instance.callable) == Some(("torch.jit._pickle", "restore_type_tag"))
-        });
-        let dict = tagged.and_then(|instance| self.heap.items(instance.args)?.first().copied());
-        let Some(entries) = self.heap.entries(dict.unwrap_or(metadata)) else {
-            return if self.heap.is_none(metadata) {
-                Ok(tensor)
-            } else {
-                Err(self.bad(id, "its metadata is not a dict"))
-            };
-        };
+    fn resolved(&self, then: Then<'h>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
+        if then.is_none(metadata) {
+            return Ok(tensor);
+        }
+        // TorchScript wraps the dict in a call that names its type, and that returns the dict itself.
+        let tagged = then.tagged(metadata)?.unwrap_or(metadata);
+        let Some(entries) = then.entries(tagged)? else { return Err(then.bad("its metadata is not a dict")) };
         let (mut conj, mut neg) = (false, false);
         for (key, value) in entries {
-            match (self.heap.text(*key).as_deref(), self.heap.bool(*value)) {
+            match (then.text(key).as_deref(), then.bool(value)) {
                 (Some("conj"), Some(set)) => conj = set,
                 (Some("neg"), Some(set)) => neg = set,
-                _ => return Err(self.bad(id, "its metadata has keys other than conj and neg")),
+                _ => return Err(then.bad("its metadata has keys other than conj and neg")),
             }
         }
         if conj || neg {
-            compound::with_signs(&tensor, conj, neg).map_err(|reason| self.bad(id, &reason))
+            compound::with_signs(&tensor, conj, neg).map_err(|reason| then.bad(&reason))
         } else {
             Ok(tensor)
-        }
-    }
-
-    /// The `torch.dtype` that the pickle names as a global.
-    pub(crate) fn dtype(&self, id: ObjectId, name: Option<&ObjectId>) -> Result<Dtype> {
-        let names = name.and_then(|name| self.heap.global(*name));
-        match names {
-            Some(("torch", name)) => Dtype::from_name(name).ok_or_else(|| {
-                self.bad(id, &format!("dtype `torch.{}` is not supported", name.escape_debug()))
-            }),
-            _ => Err(self.bad(id, "expected a dtype")),
         }
     }
 
@@ -449,38 +504,45 @@ impl<'h> Rebuilder<'h> {
         Ok(())
     }
 
-    /// A tuple or list of natural numbers; `torch.Size` is a call around one.
-    pub(crate) fn numbers(&self, id: ObjectId, list: ObjectId, what: &str) -> Result<Vec<u64>> {
-        let list = match self.heap.instance(list).and_then(|instance| self.heap.items(instance.args)) {
-            Some(&[inner]) => inner,
-            _ => list,
-        };
-        let items = self.heap.items(list).ok_or_else(|| self.bad(id, &format!("{what} is not a tuple")))?;
-        self.copies(id, items.len().saturating_mul(size_of::<u64>()))?;
+    /// A tuple or list of natural numbers, or a `torch.Size` of one.
+    fn numbers(&self, then: Then<'h>, list: ObjectId, what: &str) -> Result<Vec<u64>> {
+        let list = then.only_argument(list, SIZES)?.unwrap_or(list);
+        let items = then.items(list)?.ok_or_else(|| then.bad(&format!("{what} is not a tuple")))?;
+        self.copies(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
         // `collect` would reserve more than is copied.
         let mut numbers = Vec::with_capacity(items.len());
         for item in items {
-            numbers.push(self.number(id, *item, what)?);
+            numbers.push(then.number(*item, what)?);
         }
         Ok(numbers)
-    }
-
-    pub(crate) fn number(&self, id: ObjectId, item: ObjectId, what: &str) -> Result<u64> {
-        match self.heap.int(item) {
-            Some(number) => {
-                u64::try_from(number).map_err(|_| self.bad(id, &format!("{what} holds {number}, below 0")))
-            }
-            None if self.heap.long(item).is_some() => {
-                Err(self.bad(id, &format!("{what} holds a number of more than 64 bits")))
-            }
-            None => Err(self.bad(id, &format!("{what} holds a {}", self.heap.get(item).type_name()))),
-        }
     }
 
     /// An error about the call `id`.
     pub(crate) fn bad(&self, id: ObjectId, reason: &str) -> Error {
         bad(self.heap, id, reason)
     }
+}
+
+/// The `torch.dtype` that the pickle names as a global.
+fn dtype(then: Then<'_>, name: Option<ObjectId>) -> Result<Dtype> {
+    match name.and_then(|name| then.global(name)) {
+        Some(("torch", name)) => Dtype::from_name(name)
+            .ok_or_else(|| then.bad(&format!("dtype `torch.{}` is not supported", name.escape_debug()))),
+        _ => Err(then.bad("expected a dtype")),
+    }
+}
+
+/// Two references to one key that do not go together.
+fn differs(first: &StorageRef<'_>, other: &StorageRef<'_>) -> String {
+    let name = |dtype: Option<Dtype>| dtype.map_or("bytes", Dtype::name);
+    format!(
+        "storage `{}` is {} of {} here but was {} of {} before",
+        other.identity().escape_debug(),
+        other.len(),
+        name(other.dtype),
+        first.len(),
+        name(first.dtype)
+    )
 }
 
 /// An error about the call `id`.

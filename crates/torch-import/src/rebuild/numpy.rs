@@ -3,32 +3,35 @@
 //! Facts: `numpy/core/src/multiarray/methods.c` (`array_reduce`, `array_setstate`) and `descriptor.c`
 //! (`arraydescr_reduce`) of NumPy 1.26 and 2.3.
 
-use pickle_vm::{Heap, ObjectId};
+use pickle_vm::ObjectId;
 use tensor::{ByteOrder, Dtype, Tensor, contiguous_strides};
 
-use super::{Rebuilder, bad};
+use super::Rebuilder;
+use super::call::{Args, State, Then};
 use crate::Result;
-use crate::encoded::bytes;
 
 /// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of
 /// anything but numbers.
-pub(crate) fn array(rebuilder: &Rebuilder<'_>, id: ObjectId) -> Result<Option<Tensor>> {
-    let heap = rebuilder.heap;
-    let state = heap.instance(id).and_then(|instance| instance.state().last().copied());
-    let Some(&[_, shape, dtype, fortran, data]) = state.and_then(|state| heap.items(state)) else {
-        return Err(bad(heap, id, "its state is not that of an array"));
+pub(super) fn array<'h>(rebuilder: &Rebuilder<'h>, state: State<'h>) -> Result<Option<Tensor>> {
+    let state = state.items()?;
+    let &[_, shape, dtype, fortran, data] = state.all() else {
+        return Err(state.then.bad("its state is not that of an array"));
     };
-    tensor(rebuilder, id, &Parts { shape, dtype, data, fortran: heap.bool(fortran) == Some(true) })
+    let fortran = match (state.then.bool(fortran), state.then.int(fortran)) {
+        (Some(fortran), _) => fortran,
+        (None, Some(fortran)) => fortran != 0,
+        (None, None) => return Err(state.then.bad("its state is not that of an array")),
+    };
+    tensor(rebuilder, state.then, &Parts { shape, dtype, data, fortran })
 }
 
 /// `(buffer, dtype, shape, order)`, which protocol 5 writes.
-pub(crate) fn buffer(rebuilder: &Rebuilder<'_>, id: ObjectId, args: &[ObjectId]) -> Result<Option<Tensor>> {
-    let heap = rebuilder.heap;
-    let &[data, dtype, shape, order, ..] = args else {
-        return Err(bad(heap, id, "expected a buffer, a dtype, a shape and an order"));
+pub(super) fn buffer<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Option<Tensor>> {
+    let &[data, dtype, shape, order, ..] = args.all() else {
+        return Err(args.then.bad("expected a buffer, a dtype, a shape and an order"));
     };
-    let fortran = heap.text(order).as_deref() == Some("F");
-    tensor(rebuilder, id, &Parts { shape, dtype, data, fortran })
+    let fortran = args.then.text(order).as_deref() == Some("F");
+    tensor(rebuilder, args.then, &Parts { shape, dtype, data, fortran })
 }
 
 struct Parts {
@@ -38,16 +41,16 @@ struct Parts {
     fortran: bool,
 }
 
-fn tensor(rebuilder: &Rebuilder<'_>, id: ObjectId, parts: &Parts) -> Result<Option<Tensor>> {
-    let heap = rebuilder.heap;
-    let Some((dtype, order)) = dtype(heap, parts.dtype) else { return Ok(None) };
-    let shape: Option<Vec<u64>> = heap
-        .items(parts.shape)
-        .and_then(|shape| shape.iter().map(|size| u64::try_from(heap.int(*size)?).ok()).collect());
-    let Some(shape) = shape else { return Err(bad(heap, id, "its shape is not a tuple of natural numbers")) };
-    let Some(data) = bytes(heap, parts.data) else { return Err(bad(heap, id, "its data is not bytes")) };
+fn tensor<'h>(rebuilder: &Rebuilder<'h>, then: Then<'h>, parts: &Parts) -> Result<Option<Tensor>> {
+    let Some((dtype, order)) = dtype(then, parts.dtype)? else { return Ok(None) };
+    let shape: Option<Vec<u64>> = then
+        .items(parts.shape)?
+        .and_then(|shape| shape.iter().map(|size| u64::try_from(then.int(*size)?).ok()).collect());
+    let Some(shape) = shape else { return Err(then.bad("its shape is not a tuple of natural numbers")) };
+    let Some(data) = then.bytes(parts.data)? else { return Err(then.bad("its data is not bytes")) };
     let stride = if parts.fortran { fortran_strides(&shape) } else { contiguous_strides(&shape) };
-    let storage = rebuilder.storage_from_bytes(id, &data)?.with_byte_order(order, dtype.component_size());
+    let storage =
+        rebuilder.storage_from_bytes(then.id(), &data)?.with_byte_order(order, dtype.component_size());
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }
 
@@ -62,10 +65,12 @@ fn fortran_strides(shape: &[u64]) -> Vec<u64> {
     strides.collect()
 }
 
-/// `numpy.dtype('f4', …)` with the state `(version, byte order, …)`.
-fn dtype(heap: &Heap<'_>, id: ObjectId) -> Option<(Dtype, ByteOrder)> {
-    let instance = heap.instance(id)?;
-    let code = heap.text(*heap.items(instance.args)?.first()?)?;
+/// `numpy.dtype('f4', False, True)` with the state `(version, byte order, subarray, names, fields, …)`.
+fn dtype(then: Then<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
+    let Some(made) = then.made(id, &[("numpy", "dtype"), ("numpy.dtypes", "dtype")])? else {
+        return Ok(None);
+    };
+    let Some(code) = made.args.first().and_then(|code| then.text(*code)) else { return Ok(None) };
     let dtype = match code.trim_start_matches(['<', '>', '|', '=']) {
         "f8" => Dtype::Float64,
         "f4" => Dtype::Float32,
@@ -81,10 +86,21 @@ fn dtype(heap: &Heap<'_>, id: ObjectId) -> Option<(Dtype, ByteOrder)> {
         "b1" => Dtype::Bool,
         "c16" => Dtype::Complex128,
         "c8" => Dtype::Complex64,
-        _ => return None,
+        _ => return Ok(None),
     };
-    let state = instance.state().last().and_then(|state| heap.items(*state)?.get(1));
-    let order = state.and_then(|order| heap.text(*order));
-    let big = code.starts_with('>') || order.as_deref() == Some(">");
-    Some((dtype, if big { ByteOrder::Big } else { ByteOrder::Little }))
+    let mut order = if code.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
+    if let Some(state) = made.state {
+        // With a subarray or with fields it is another dtype.
+        let rest = state.get(2..5).unwrap_or_default();
+        let known = match state.get(1).and_then(|order| then.text(*order)).as_deref() {
+            Some(">") => Some(ByteOrder::Big),
+            Some("<" | "|" | "=") => Some(ByteOrder::Little),
+            _ => None,
+        };
+        match known {
+            Some(known) if rest.iter().all(|field| then.is_none(*field)) => order = known,
+            _ => return Err(then.bad("the state of its dtype is not that of a dtype of numbers")),
+        }
+    }
+    Ok(Some((dtype, order)))
 }

@@ -3,84 +3,89 @@
 //! Facts: `torch/distributed/tensor/_api.py`, `_dtensor_spec.py`, `placement_types.py` and `device_mesh.py`,
 //! `torch/distributed/_shard/sharded_tensor/api.py` of PyTorch 2.15; files that it wrote.
 
-use pickle_vm::{Heap, ObjectId};
+use pickle_vm::ObjectId;
 
-use crate::encoded::attributes;
+use super::call::Then;
+use crate::Result;
 
 /// What the state of such a tensor describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharded {
-    /// Every rank holds all of it, as this tensor.
-    Copy(ObjectId),
-    /// One rank's part. The rank and the number of ranks are `None` if the state does not have them.
-    Shard { rank: Option<i64>, count: Option<usize> },
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shard {
+    /// Whether a local tensor of the whole shape is the whole tensor, and not an addend of it.
+    pub(super) may_be_whole: bool,
+    /// The rank, and the number of ranks, if the state has them.
+    rank: Option<i64>,
+    count: Option<usize>,
+    /// Tensors of this rank that are not attributes.
+    pub(super) local: Vec<ObjectId>,
 }
 
-impl Sharded {
-    /// The shard that `state` describes, for a tensor of `class`; `None` for classes that are not sharded.
-    pub(crate) fn from_state(heap: &Heap<'_>, class: ObjectId, state: ObjectId) -> Option<Self> {
-        match heap.global(class)?.1 {
-            "DTensor" => dtensor(heap, state),
-            "ShardedTensor" => Some(sharded_tensor(heap, state)),
-            _ => None,
-        }
+impl Shard {
+    /// A description such as `a shard of [4096, 4096], rank 0 of 8`.
+    pub(super) fn describe(&self, shape: &[u64]) -> String {
+        let place = match (self.rank, self.count) {
+            (Some(rank), Some(count)) => format!(", rank {rank} of {count}"),
+            (None, Some(count)) => format!(", one of {count}"),
+            _ => String::new(),
+        };
+        format!("a shard of {shape:?}{place}")
     }
 }
 
-/// A description such as `a shard of [4096, 4096], rank 0 of 8`.
-pub(crate) fn describe(shape: &[u64], shard: Option<&Sharded>) -> String {
-    let place = match shard {
-        Some(Sharded::Shard { rank: Some(rank), count: Some(count) }) => format!(", rank {rank} of {count}"),
-        Some(Sharded::Shard { rank: None, count: Some(count) }) => format!(", one of {count}"),
-        _ => String::new(),
-    };
-    format!("a shard of {shape:?}{place}")
+/// The attribute `name` of these.
+fn named(then: Then<'_>, attributes: &[(ObjectId, ObjectId)], name: &str) -> Option<ObjectId> {
+    let found = attributes.iter().rev().find(|(key, _)| then.text(*key).as_deref() == Some(name));
+    found.map(|(_, value)| *value)
 }
 
-/// The attribute `name` that a state sets.
-fn state_attribute(heap: &Heap<'_>, state: ObjectId, name: &str) -> Option<ObjectId> {
-    let attributes = attributes(heap, state);
-    let found = attributes.into_iter().rev().find(|(key, _)| heap.text(*key).as_deref() == Some(name));
-    found.map(|(_, value)| value)
+/// The attribute `name` that BUILD gave an object.
+fn attribute(then: Then<'_>, object: Option<ObjectId>, name: &str) -> Result<Option<ObjectId>> {
+    let Some(object) = object else { return Ok(None) };
+    Ok(named(then, &then.attributes(object)?, name))
 }
 
-fn attribute(heap: &Heap<'_>, instance: ObjectId, name: &str) -> Option<ObjectId> {
-    state_attribute(heap, *heap.instance(instance)?.state().last()?, name)
+/// The items of the attribute `name` of an object.
+fn list<'h>(then: Then<'h>, object: Option<ObjectId>, name: &str) -> Result<Option<&'h [ObjectId]>> {
+    let list = attribute(then, object, name)?;
+    Ok(list.map(|list| then.items(list)).transpose()?.flatten())
 }
 
-fn dtensor(heap: &Heap<'_>, state: ObjectId) -> Option<Sharded> {
-    let spec = state_attribute(heap, state, "_spec")?;
-    let placements =
-        attribute(heap, spec, "placements").and_then(|list| heap.items(list)).unwrap_or_default();
-    let is_copy = |id: &ObjectId| {
-        let class = heap.instance(*id).and_then(|instance| heap.global(instance.callable));
-        class.is_some_and(|(_, name)| name == "Replicate")
-    };
-    if !placements.is_empty() && placements.iter().all(is_copy) {
-        return state_attribute(heap, state, "_local_tensor").map(Sharded::Copy);
+/// The state is a dict with `_local_tensor` and `_spec`.
+pub(super) fn dtensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
+    let spec = named(then, &then.state(state)?, "_spec");
+    let placements = list(then, spec, "placements")?.unwrap_or_default();
+    let mesh = attribute(then, spec, "mesh")?;
+    let mut ranks = None;
+    for name in ["_flatten_rank_map", "_flatten_mesh_list"] {
+        ranks = ranks.or(list(then, mesh, name)?);
     }
-    let mesh = attribute(heap, spec, "mesh")?;
-    let mut ranks = ["_flatten_rank_map", "_flatten_mesh_list"].iter();
-    let ranks = ranks.find_map(|name| heap.items(attribute(heap, mesh, name)?));
     let count = ranks.map(<[ObjectId]>::len);
-    let rank = attribute(heap, mesh, "_rank").and_then(|rank| heap.int(rank)).or_else(|| {
+    let rank = attribute(then, mesh, "_rank")?.and_then(|rank| then.int(rank));
+    let coordinate = list(then, mesh, "_coordinate_on_dim")?.unwrap_or_default();
+    let rank = rank.or_else(|| match coordinate {
         // Older files have the rank's coordinate in the mesh, which is enough in one dimension.
-        match heap.items(attribute(heap, mesh, "_coordinate_on_dim")?)? {
-            &[place] => heap.int(*ranks?.get(usize::try_from(heap.int(place)?).ok()?)?),
-            _ => None,
-        }
+        &[place] => then.int(*ranks?.get(usize::try_from(then.int(place)?).ok()?)?),
+        _ => None,
     });
-    Some(Sharded::Shard { rank, count })
+    let is_part = |id: &ObjectId| {
+        let class = then.class(*id).map(|(_, name)| name);
+        matches!(class, Some("Shard" | "Replicate" | "_StridedShard"))
+    };
+    let may_be_whole = count == Some(1) || !placements.is_empty() && placements.iter().all(is_part);
+    Ok(Shard { may_be_whole, rank, count, local: Vec::new() })
 }
 
 /// The state is `(shards of this rank, metadata of all, process group, …)`.
-fn sharded_tensor(heap: &Heap<'_>, state: ObjectId) -> Sharded {
-    let parts = heap.items(state).unwrap_or_default();
-    let all = parts.get(1).and_then(|metadata| heap.items(attribute(heap, *metadata, "shards_metadata")?));
-    let first = parts.first().and_then(|shards| heap.items(*shards)?.first().copied());
-    let rank = first.and_then(|shard| {
-        let placement = attribute(heap, attribute(heap, shard, "metadata")?, "placement")?;
-        heap.int(attribute(heap, placement, "_rank")?)
-    });
-    Sharded::Shard { rank, count: all.map(<[ObjectId]>::len) }
+pub(super) fn sharded_tensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
+    let parts = then.items(state)?.unwrap_or_default();
+    let all = list(then, parts.get(1).copied(), "shards_metadata")?;
+    let shards = parts.first().map(|shards| then.items(*shards)).transpose()?.flatten().unwrap_or_default();
+    let mut local = Vec::new();
+    for shard in shards {
+        local.extend(attribute(then, Some(*shard), "tensor")?);
+    }
+    let metadata = attribute(then, shards.first().copied(), "metadata")?;
+    let placement = attribute(then, metadata, "placement")?;
+    let rank = attribute(then, placement, "_rank")?.and_then(|rank| then.int(rank));
+    Ok(Shard { may_be_whole: true, rank, count: all.map(<[ObjectId]>::len), local })
 }

@@ -1,0 +1,376 @@
+//! Recorded calls as they ran: their arguments as they were at that time, and what the pickle did to the result.
+//!
+//! The machine leaves every object in its final state, but a call that copies an argument saw it earlier, and a pickle may
+//! change what a call returned. So the arguments of a call are read through [`Then`], which refuses what changed
+//! afterwards, and nobody gets them without deciding what happens to the recorded changes of its result.
+//!
+//! Facts: `load_reduce`, `load_build`, `load_setitems` and `load_appends` in CPython's `Lib/pickle.py`.
+
+use std::borrow::Cow;
+
+use pickle_vm::{Heap, Instance, Object, ObjectId};
+
+use super::Function;
+use crate::{Error, Result, encoded, key};
+
+/// The objects of a heap as the call `id` saw them at an offset of the pickle.
+///
+/// Numbers, text and globals never change. Containers are refused if they changed after that offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Then<'h> {
+    heap: &'h Heap<'h>,
+    id: ObjectId,
+    offset: u64,
+}
+
+impl<'h> Then<'h> {
+    /// The objects as the call `id` saw them.
+    pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Self {
+        Self { heap, id, offset: heap.offset(id) }
+    }
+
+    /// The call.
+    pub(super) fn id(self) -> ObjectId {
+        self.id
+    }
+
+    /// The module and the name of what the call calls.
+    pub(super) fn callable(self) -> Option<(&'h str, &'h str)> {
+        self.heap.global(self.heap.instance(self.id)?.callable)
+    }
+
+    /// An error about the call.
+    pub(super) fn bad(self, reason: &str) -> Error {
+        super::bad(self.heap, self.id, reason)
+    }
+
+    /// Refuses an object that changed after the call took it.
+    pub(super) fn unchanged(self, id: ObjectId) -> Result<()> {
+        match self.heap.changed(id) {
+            Some(changed) if changed > self.offset => Err(self.bad(&format!(
+                "it takes a {} from offset 0x{:x}, which changes afterwards, at offset 0x{changed:x}",
+                self.heap.get(id).type_name(),
+                self.heap.offset(id),
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The items of a tuple or a list (or of a set).
+    pub(super) fn items(self, id: ObjectId) -> Result<Option<&'h [ObjectId]>> {
+        self.unchanged(id)?;
+        Ok(self.heap.items(id))
+    }
+
+    /// The entries of a dict or of an `OrderedDict`, duplicates kept.
+    pub(super) fn entries(self, id: ObjectId) -> Result<Option<Vec<(ObjectId, ObjectId)>>> {
+        self.unchanged(id)?;
+        if let Some(entries) = self.heap.entries(id) {
+            return Ok(Some(entries.to_vec()));
+        }
+        let Some(instance) = self.heap.instance(id) else { return Ok(None) };
+        if self.heap.global(instance.callable) != Some(("collections", "OrderedDict")) {
+            return Ok(None);
+        }
+        let made = Self { offset: self.heap.offset(id), ..self };
+        let mut entries = match self.heap.items(instance.args).unwrap_or_default() {
+            [] => Vec::new(),
+            &[dict] if self.heap.entries(dict).is_some() => made.entries(dict)?.unwrap_or_default(),
+            &[pairs, ..] => made.pairs(pairs)?,
+        };
+        entries.extend_from_slice(instance.items());
+        Ok(Some(entries))
+    }
+
+    /// The keys and values of a list of pairs.
+    fn pairs(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
+        let not_pairs = || self.bad("it takes an OrderedDict that is not made from pairs");
+        let mut entries = Vec::new();
+        for pair in self.items(id)?.ok_or_else(not_pairs)? {
+            let Some(&[key, value]) = self.items(*pair)? else { return Err(not_pairs()) };
+            entries.push((key, value));
+        }
+        Ok(entries)
+    }
+
+    /// The only argument of a call of one of these functions, whose result nothing changes.
+    pub(super) fn only_argument(self, id: ObjectId, functions: &[(&str, &str)]) -> Result<Option<ObjectId>> {
+        let Some(instance) = self.heap.instance(id) else { return Ok(None) };
+        let is_one = self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names));
+        let Some(&[argument]) = self.heap.items(instance.args).filter(|_| is_one) else { return Ok(None) };
+        if self.heap.changed(id).is_some() {
+            return Err(self.bad("the pickle changes one of its arguments"));
+        }
+        Ok(Some(argument))
+    }
+
+    /// The arguments of a call of one of these functions, and the items of the state that BUILD set on its result before.
+    pub(super) fn made(self, id: ObjectId, functions: &[(&str, &str)]) -> Result<Option<Made<'h>>> {
+        let Some(instance) = self.heap.instance(id) else { return Ok(None) };
+        if !self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names)) {
+            return Ok(None);
+        }
+        self.unchanged(id)?;
+        let args = self.heap.items(instance.args).unwrap_or_default();
+        let is_plain =
+            instance.items().is_empty() && instance.appends().is_empty() && instance.kwargs().is_none();
+        let mut built = self.heap.recorded(id).into_iter().flat_map(|recorded| recorded.built());
+        let state = match (is_plain, built.next(), built.next()) {
+            (true, None, _) => None,
+            (true, Some((state, offset)), None) => Self { offset, ..self }.items(state)?,
+            _ => return Err(self.bad("the pickle changes one of its arguments")),
+        };
+        Ok(Some(Made { args, state }))
+    }
+
+    /// The dict in `torch.jit._pickle.restore_type_tag(dict, type)`, which returns that dict.
+    pub(super) fn tagged(self, id: ObjectId) -> Result<Option<ObjectId>> {
+        let Some(instance) = self.heap.instance(id) else { return Ok(None) };
+        if self.heap.global(instance.callable) != Some(("torch.jit._pickle", "restore_type_tag")) {
+            return Ok(None);
+        }
+        match self.heap.changed(id) {
+            None => Ok(self.heap.items(instance.args).and_then(|args| args.first().copied())),
+            Some(_) => Err(self.bad("the pickle changes one of its arguments")),
+        }
+    }
+
+    /// The attributes that BUILD gave an object: dicts, or tuples of a dict and one of slots.
+    pub(super) fn attributes(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
+        self.unchanged(id)?;
+        let mut attributes = Vec::new();
+        for (state, offset) in self.heap.recorded(id).into_iter().flat_map(|recorded| recorded.built()) {
+            attributes.extend(Self { offset, ..self }.state(state)?);
+        }
+        Ok(attributes)
+    }
+
+    /// The attributes in a state.
+    pub(super) fn state(self, state: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
+        if let Some(entries) = self.entries(state)? {
+            return Ok(entries);
+        }
+        let mut attributes = Vec::new();
+        if let Some(dicts @ [_, _]) = self.items(state)? {
+            for dict in dicts {
+                attributes.extend(self.entries(*dict)?.unwrap_or_default());
+            }
+        }
+        Ok(attributes)
+    }
+
+    /// What Python would print, abbreviated.
+    pub(super) fn display(self, id: ObjectId) -> String {
+        self.heap.display(id).to_string()
+    }
+
+    /// The objects in a list, a tuple or a dict, and the part that each adds to a name.
+    pub(super) fn children(self, id: ObjectId) -> Result<Vec<(Cow<'h, str>, ObjectId)>> {
+        self.unchanged(id)?;
+        Ok(match self.heap.get(id) {
+            Object::List(_) | Object::Tuple(_) => {
+                let items = self.heap.items(id).unwrap_or_default().iter().enumerate();
+                items.map(|(index, item)| (Cow::Owned(index.to_string()), *item)).collect()
+            }
+            Object::Dict(_) => {
+                let entries = self.heap.entries(id).unwrap_or_default().iter();
+                entries.map(|(key, value)| (key::part(self.heap, *key), *value)).collect()
+            }
+            _ => Vec::new(),
+        })
+    }
+
+    /// The bytes of a byte string or of a bytearray, in any of the encodings that the protocols use.
+    pub(super) fn bytes(self, id: ObjectId) -> Result<Option<Cow<'h, [u8]>>> {
+        self.unchanged(id)?;
+        Ok(encoded::bytes(self.heap, id))
+    }
+
+    /// The part that a dict's key or an attribute's name adds to a name.
+    pub(super) fn key(self, id: ObjectId) -> Cow<'h, str> {
+        key::part(self.heap, id)
+    }
+
+    /// The module and the name of the class of an object.
+    pub(super) fn class(self, id: ObjectId) -> Option<(&'h str, &'h str)> {
+        self.heap.global(self.heap.instance(id)?.callable)
+    }
+
+    /// The module and the name of a global.
+    pub(super) fn global(self, id: ObjectId) -> Option<(&'h str, &'h str)> {
+        self.heap.global(id)
+    }
+
+    /// A `str`.
+    pub(super) fn text(self, id: ObjectId) -> Option<Cow<'h, str>> {
+        self.heap.text(id)
+    }
+
+    /// An int of 64 bits.
+    pub(super) fn int(self, id: ObjectId) -> Option<i64> {
+        self.heap.int(id)
+    }
+
+    /// A float.
+    pub(super) fn float(self, id: ObjectId) -> Option<f64> {
+        self.heap.float(id)
+    }
+
+    /// A bool.
+    pub(super) fn bool(self, id: ObjectId) -> Option<bool> {
+        self.heap.bool(id)
+    }
+
+    /// Whether it is `None`.
+    pub(super) fn is_none(self, id: ObjectId) -> bool {
+        self.heap.is_none(id)
+    }
+
+    /// A natural number.
+    pub(super) fn number(self, item: ObjectId, what: &str) -> Result<u64> {
+        match self.heap.int(item) {
+            Some(number) => {
+                u64::try_from(number).map_err(|_| self.bad(&format!("{what} holds {number}, below 0")))
+            }
+            None if self.heap.long(item).is_some() => {
+                Err(self.bad(&format!("{what} holds a number of more than 64 bits")))
+            }
+            None => Err(self.bad(&format!("{what} holds a {}", self.heap.get(item).type_name()))),
+        }
+    }
+}
+
+/// A call that makes an argument, and the state that it got.
+pub(super) struct Made<'h> {
+    pub(super) args: &'h [ObjectId],
+    pub(super) state: Option<&'h [ObjectId]>,
+}
+
+/// A recorded call of a function that makes tensors. Its arguments are only given out together with the changes of its
+/// result.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Call<'h> {
+    pub(super) function: Function,
+    instance: &'h Instance,
+    then: Then<'h>,
+}
+
+/// The arguments of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Args<'h> {
+    pub(super) then: Then<'h>,
+    items: &'h [ObjectId],
+}
+
+/// The state that BUILD gives to the result of a call. It has to be applied or refused.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct State<'h> {
+    object: ObjectId,
+    then: Then<'h>,
+}
+
+impl<'h> Call<'h> {
+    /// The call `id`, if its function makes tensors.
+    pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
+        let instance = heap.instance(id)?;
+        let function = Function::called_by(heap, instance)?;
+        Some(Self { function, instance, then: Then::new(heap, id) })
+    }
+
+    /// The arguments of a call whose result stays as it is.
+    pub(super) fn args(self) -> Result<Args<'h>> {
+        let then = self.then;
+        match self.args_and_state()? {
+            (args, None) => Ok(args),
+            (_, Some(_)) => Err(then.bad("the pickle sets a state on its result (BUILD)")),
+        }
+    }
+
+    /// The arguments, and the state that BUILD gives to the result.
+    pub(super) fn args_and_state(self) -> Result<(Args<'h>, Option<State<'h>>)> {
+        let Self { instance, then, .. } = self;
+        let changes = [
+            (instance.items().is_empty(), "sets items of its result (SETITEM)"),
+            (instance.appends().is_empty(), "appends to its result (APPEND)"),
+            (instance.kwargs().is_none_or(|kwargs| is_empty(then.heap, kwargs)), "calls it with keywords"),
+            (instance.state().len() < 2, "sets several states on its result (BUILD)"),
+        ];
+        if let Some((_, change)) = changes.iter().find(|(is_absent, _)| !is_absent) {
+            return Err(then.bad(&format!("the pickle {change}, which is not supported")));
+        }
+        let built = then.heap.recorded(then.id).and_then(|recorded| recorded.built().next());
+        let state = built.map(|(object, offset)| State { object, then: Then { offset, ..then } });
+        Ok((Args { then, items: then.heap.items(instance.args).unwrap_or_default() }, state))
+    }
+}
+
+/// Whether these keyword arguments are none.
+fn is_empty(heap: &Heap<'_>, kwargs: ObjectId) -> bool {
+    heap.entries(kwargs).is_some_and(<[_]>::is_empty)
+}
+
+impl<'h> Args<'h> {
+    /// The arguments that another call passes on: `_rebuild_from_type(function, class, args, …)`.
+    pub(super) fn inner(self, args: ObjectId) -> Result<Self> {
+        let items = self.then.items(args)?;
+        Ok(Self { items: items.ok_or_else(|| self.then.bad("its arguments are not a tuple"))?, ..self })
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> &'h [ObjectId] {
+        self.items
+    }
+
+    /// One of them, counted from 0.
+    pub(super) fn nth(&self, index: usize) -> Option<ObjectId> {
+        self.items.get(index).copied()
+    }
+
+    /// Those from number `index` on.
+    pub(super) fn from(&self, index: usize) -> Self {
+        Self { items: self.items.get(index..).unwrap_or_default(), ..*self }
+    }
+}
+
+impl<'h> State<'h> {
+    /// The items of a state that is a tuple or a list, and the objects as BUILD saw them.
+    pub(super) fn items(self) -> Result<Args<'h>> {
+        let Self { object, then } = self;
+        match then.items(object)? {
+            Some(items) => Ok(Args { then, items }),
+            None => Err(then.bad(&format!(
+                "the pickle sets a state on its result (BUILD) that is a {}",
+                then.heap.get(object).type_name()
+            ))),
+        }
+    }
+}
+
+/// Refuses a heap in which something changes that other objects share: a storage, a tensor's numbers, or a function or a
+/// class. Which tensors such a change reaches is not known, since they may share storages.
+pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
+    for id in heap.with_changes() {
+        let at = heap.changed(*id).unwrap_or_default();
+        if let Some((module, name)) = heap.global(*id) {
+            return Err(Error::Rebuild {
+                function: format!("{}.{}", module.escape_debug(), name.escape_debug()),
+                offset: heap.offset(*id),
+                reason: format!(
+                    "the pickle changes this function or class at offset 0x{at:x}, so what it returns is unknown"
+                ),
+            });
+        }
+        if heap.persistent(*id).is_some() {
+            let reason = format!("the pickle changes the storage at offset 0x{at:x}");
+            return Err(Error::PersistentId { offset: heap.offset(*id), reason });
+        }
+        if let Some(call) = Call::new(heap, *id)
+            && !(call.instance.items().is_empty() && call.instance.appends().is_empty())
+        {
+            call.args_and_state()?;
+        }
+    }
+    Ok(())
+}

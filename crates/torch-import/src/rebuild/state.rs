@@ -1,0 +1,120 @@
+//! What BUILD and attributes do to a tensor: other data, or nothing.
+//!
+//! Facts: `Tensor.__setstate__` in `torch/_tensor.py`, `_set_obj_state` in `torch/_utils.py` and BUILD in
+//! `torch/_weights_only_unpickler.py` of PyTorch 2.15; which names of `dir(torch.nn.Parameter)` can be set, and which of these
+//! change its values (PyTorch 2.0.1 and 2.15).
+
+use pickle_vm::ObjectId;
+use tensor::{Dtype, Tensor};
+
+use super::call::{Args, State, Then};
+use super::{Rebuilder, Rebuilt, tensor_class};
+use crate::Result;
+
+/// The attributes of a tensor that are views of its values, and its class.
+const NOT_SET: [&str; 3] = ["real", "imag", "__class__"];
+
+/// The result of a call after BUILD. A state of four is passed to `set_`, one of five has the data first, and one of three
+/// is about gradients. `made` is what the call returned; `None` for a tensor without elements.
+pub(super) fn built<'h>(
+    rebuilder: &mut Rebuilder<'h>,
+    args: Args<'h>,
+    made: Option<Rebuilt>,
+    state: State<'h>,
+    depth: usize,
+) -> Result<Rebuilt> {
+    let state = state.items()?;
+    let bad = |reason: &str| Err(state.then.bad(reason));
+    match state.all() {
+        [storage, _, _, _] => {
+            let dtype = match &made {
+                Some(Rebuilt::Strided(tensor)) if !tensor.storage().is_computed() => tensor.dtype(),
+                Some(_) => return bad("the pickle gives its result another storage (BUILD)"),
+                None => class_dtype(args.then),
+            };
+            let (stored, _) = rebuilder.storage(state.then, *storage, Some(dtype))?;
+            if let Some(stored) = stored.filter(|stored| *stored != dtype) {
+                return bad(&format!("it is a tensor of {dtype}, and its storage is one of {stored}"));
+            }
+            rebuilder.view(state, Some(dtype), None).map(Rebuilt::Strided)
+        }
+        [data, _, _, _, _] => other_data(rebuilder, state.then, *data, depth).map(Rebuilt::Strided),
+        [requires_grad, _, _] if state.then.bool(*requires_grad).is_some() => match made {
+            Some(made) => Ok(made),
+            None => bad("expected a tensor"),
+        },
+        _ => bad("the pickle sets a state on its result (BUILD) that is not the state of a tensor"),
+    }
+}
+
+/// The dtype of a tensor that a class makes: `torch.LongTensor()`, `torch.nn.Parameter()`.
+fn class_dtype(then: Then<'_>) -> Dtype {
+    then.callable().and_then(|(_, name)| tensor_class(name)).unwrap_or(Dtype::Float32)
+}
+
+/// A tensor after its attributes were set, of which `data` replaces its values.
+pub(super) fn with_attributes<'h>(
+    rebuilder: &mut Rebuilder<'h>,
+    then: Then<'h>,
+    rebuilt: Rebuilt,
+    state: ObjectId,
+    depth: usize,
+) -> Result<Rebuilt> {
+    match (attribute_data(then, state)?, rebuilt) {
+        (None, rebuilt) => Ok(rebuilt),
+        (Some(data), Rebuilt::Strided(_)) => other_data(rebuilder, then, data, depth).map(Rebuilt::Strided),
+        (Some(_), Rebuilt::Compound(_)) => {
+            Err(then.bad("its state replaces the data of a tensor with parts"))
+        }
+    }
+}
+
+/// Refuses a state that replaces the data.
+pub(super) fn refuse_data(then: Then<'_>, state: ObjectId) -> Result<()> {
+    match attribute_data(then, state)? {
+        None => Ok(()),
+        Some(_) => Err(then.bad("its state replaces the data of a tensor that it may not own")),
+    }
+}
+
+/// The tensor that a state of attributes has as `data`.
+fn attribute_data(then: Then<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
+    let dicts = match then.items(state)? {
+        Some(&[attributes, slots]) => vec![attributes, slots],
+        // Only the class knows what another tuple is.
+        Some(_) => Vec::new(),
+        None => vec![state],
+    };
+    let mut data = None;
+    for dict in dicts {
+        if then.is_none(dict) {
+            continue;
+        }
+        let Some(entries) = then.entries(dict)? else {
+            return Err(then.bad("its state is not a dict of attributes"));
+        };
+        for (key, value) in entries {
+            let name = then.text(key);
+            if let Some(name) = NOT_SET.iter().find(|set| Some(**set) == name.as_deref()) {
+                return Err(then.bad(&format!("its state sets `{name}`, which changes the tensor")));
+            }
+            if name.as_deref() == Some("data") {
+                data = Some(value);
+            }
+        }
+    }
+    Ok(data)
+}
+
+/// The tensor whose data another one gets.
+fn other_data<'h>(
+    rebuilder: &mut Rebuilder<'h>,
+    then: Then<'h>,
+    data: ObjectId,
+    depth: usize,
+) -> Result<Tensor> {
+    match rebuilder.argument(then, data, depth.saturating_add(1))? {
+        Rebuilt::Strided(tensor) => Ok(tensor),
+        Rebuilt::Compound(_) => Err(then.bad("its data is not a plain tensor")),
+    }
+}
