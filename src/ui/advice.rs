@@ -111,7 +111,9 @@ pub(crate) fn note(note: &Note, file: &str) -> String {
         Note::Sources(sources::Note::Container { note: torch_import::Note::AfterPickle { .. }, .. }) => {
             format!("; `torch2carton trace --pickle 1 {}` shows what they are", quoted_text(file))
         }
-        Note::Sources(sources::Note::LinkLeftOut { path, .. }) => format!("; --misc {} keeps it", quoted(path)),
+        Note::Sources(sources::Note::LinkLeftOut { path, .. }) => {
+            format!("; --misc {} keeps it", quoted(path))
+        }
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         Note::Recorded { .. } => format!("; `torch2carton scan {}` lists them", quoted_text(file)),

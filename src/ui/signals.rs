@@ -25,8 +25,7 @@ pub(crate) fn watch() -> Result<()> {
     let ignored = ignored();
     let watched = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU].into_iter();
     let watched = watched.filter(|signal| ignored >> signal.saturating_sub(1) & 1 == 0);
-    let mut signals =
-        signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")?;
+    let mut signals = signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")?;
     let watch = move || {
         if let Some(signal) = signals.forever().next() {
             exit(signal);

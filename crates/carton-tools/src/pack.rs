@@ -302,11 +302,9 @@ fn compress(
             None
         } else {
             let mut progress = |done: u64| work.set(before.saturating_add(done));
-            spill.compress(*blob, how, &mut progress).map_err(|reason| {
-                match Error::read(reason) {
-                    Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
-                    error => error,
-                }
+            spill.compress(*blob, how, &mut progress).map_err(|reason| match Error::read(reason) {
+                Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
+                error => error,
             })?
         });
         before = before.saturating_add(blob.len());

@@ -307,7 +307,10 @@ mod tests {
         let mut bytes = [0; 2000];
         file.read_exact_at(8000, &mut bytes).expect("it is all there");
         file.check_unchanged().expect("nobody wrote to it");
-        assert_eq!(file.read_exact_at(8001, &mut bytes).expect_err("past the end").kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            file.read_exact_at(8001, &mut bytes).expect_err("past the end").kind(),
+            io::ErrorKind::UnexpectedEof
+        );
         let cut = Change::Length { expected: 10_000, found: 4000 };
         for (len, seconds, expected) in [
             (4000, 1, cut),

@@ -18,6 +18,7 @@ pub(crate) fn leads_out(path: &Path, folder: &Path) -> Option<PathBuf> {
 
 /// The folders with the files of the repository that `folder` is a snapshot of, or a part of one.
 fn blobs(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let snapshots = folder.ancestors().skip(1).filter(|above| above.file_name().is_some_and(|it| it == "snapshots"));
+    let snapshots =
+        folder.ancestors().skip(1).filter(|above| above.file_name().is_some_and(|it| it == "snapshots"));
     snapshots.filter_map(|snapshots| Some(snapshots.parent()?.join("blobs")))
 }

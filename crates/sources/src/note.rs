@@ -53,7 +53,8 @@ impl fmt::Display for Note {
             Self::LinksFollowed { files } => match files.as_slice() {
                 [file] => write!(f, "{file} is a link to a file outside of the folder"),
                 files => {
-                    let (first, more) = (files.first().map_or("", String::as_str), files.len().saturating_sub(1));
+                    let (first, more) =
+                        (files.first().map_or("", String::as_str), files.len().saturating_sub(1));
                     write!(f, "{first} and {more} more files are links to files outside of the folder")
                 }
             },

@@ -105,9 +105,9 @@ fn block_size(run: u64, outer: &[(u64, u64)]) -> Option<usize> {
     let (nearest, (_, step)) = outer.iter().enumerate().rev().min_by_key(|(_, (_, stride))| *stride)?;
     let places = outer.get(nearest.saturating_add(1)..).unwrap_or_default();
     let number = places.iter().fold(1_u64, |product, (size, _)| product.saturating_mul(*size));
-    let extent = places.iter().fold(run, |sum, (size, stride)| {
-        sum.saturating_add(size.saturating_sub(1).saturating_mul(*stride))
-    });
+    let extent = places
+        .iter()
+        .fold(run, |sum, (size, stride)| sum.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
     if *step >= FAR || run >= FAR {
         return None;
     }

@@ -168,11 +168,7 @@ impl Concat {
                 reader.part.tensor.storage().compare(sum.finalize())?;
             }
         }
-        if whole {
-            self.verify(|part| part.is_whole() && part.tensor.storage().is_summed())
-        } else {
-            Ok(())
-        }
+        if whole { self.verify(|part| part.is_whole() && part.tensor.storage().is_summed()) } else { Ok(()) }
     }
 
     /// Reads the storages that were sent only in part once more, for their checksums.

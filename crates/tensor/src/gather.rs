@@ -193,7 +193,8 @@ mod tests {
             let shape: Vec<u64> = (0..rank).map(|_| [1, 2, 3, 40, 300][random(5) as usize]).collect();
             let numel: u64 = shape.iter().product();
             let fits = |stride: &[u64]| -> u64 { shape.iter().zip(stride).map(|(n, s)| (n - 1) * s).sum() };
-            let stride: Vec<u64> = (0..rank).map(|_| [0, 1, 2, 7, 300, 2048, 9000][random(7) as usize]).collect();
+            let stride: Vec<u64> =
+                (0..rank).map(|_| [0, 1, 2, 7, 300, 2048, 9000][random(7) as usize]).collect();
             if numel > 1_000_000 || fits(&stride) >= 390_000 {
                 continue;
             }

@@ -9,12 +9,14 @@ mod blocks;
 mod concat;
 mod dtype;
 mod gather;
+mod records;
 mod signs;
 mod storage;
 mod tensor;
 
 pub use dtype::Dtype;
 pub use gather::Gathered;
+pub use records::{Record, Records};
 pub use signs::Signs;
 pub use storage::{ByteOrder, Checksum, Damaged, Storage, StorageId};
 pub use tensor::{Error, Tensor, contiguous_strides};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
 
 use crate::concat::Concat;
+use crate::records::Records;
 use crate::signs::{Signed, Signs};
 use crate::{Error, Tensor};
 
@@ -24,9 +25,16 @@ pub enum ByteOrder {
 /// The bytes of one storage. Clones are the same storage and have the same [`id`](Self::id).
 #[derive(Clone, Debug)]
 pub struct Storage {
-    inner: Arc<Inner>,
+    bytes: Bytes,
     /// Bytes a component to reverse; 1 for little-endian storages.
-    swap: usize,
+    swap: u8,
+}
+
+#[derive(Clone, Debug)]
+enum Bytes {
+    /// A record of a file.
+    Record(Arc<Records>, u32),
+    Other(Arc<Inner>),
 }
 
 #[derive(Debug)]
@@ -40,6 +48,14 @@ enum Inner {
     Owned(Vec<u8>),
     Concat(Concat),
     Signed(Signed),
+}
+
+/// A storage that is a part of a file.
+struct InFile<'s> {
+    file: &'s Arc<MappedFile>,
+    range: Range<usize>,
+    /// The CRC-32 of a range of the file: of `range`, or of a larger one for a slice.
+    sum: Option<(u32, Range<usize>)>,
 }
 
 /// The checksum of a storage, compared whenever all of its bytes are read.
@@ -98,12 +114,20 @@ impl Storage {
         file.bytes().get(range.clone())?;
         let file = Arc::clone(file);
         let checksum = checksum.map(|checksum| (checksum, range.clone()));
-        Some(Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 })
+        Some(Self::from(Inner::Mapped { file, range, checksum }))
+    }
+
+    /// A record of a file, little-endian until [`with_byte_order`](Self::with_byte_order) says otherwise; `None` when it
+    /// is not inside the file.
+    pub fn record(records: &Arc<Records>, number: u32) -> Option<Self> {
+        let record = records.get(number)?;
+        records.file_of(record)?.bytes().get(record.range.clone())?;
+        Some(Self { bytes: Bytes::Record(Arc::clone(records), number), swap: 1 })
     }
 
     /// Little-endian bytes in memory.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self { inner: Arc::new(Inner::Owned(bytes)), swap: 1 }
+        Self::from(Inner::Owned(bytes))
     }
 
     /// The elements of `parts` one after the other along dimension `dim`, in C order, as `torch.cat` lays
@@ -113,7 +137,7 @@ impl Storage {
     /// When there are no parts, they differ in dtype or in shape along another dimension, or the size does not fit 63 bits.
     pub fn concat(dim: usize, parts: &[Tensor]) -> Result<(Self, Vec<u64>), Error> {
         let (concat, shape) = Concat::new(dim, parts)?;
-        Ok((Self { inner: Arc::new(Inner::Concat(concat)), swap: 1 }, shape))
+        Ok((Self::from(Inner::Concat(concat)), shape))
     }
 
     /// The same floating-point numbers of `component_size` bytes, the signs of some flipped, as a storage of its own.
@@ -121,7 +145,7 @@ impl Storage {
     pub fn with_signs(&self, component_size: u64, signs: Signs) -> Self {
         let component = usize::try_from(component_size).unwrap_or(1).max(1);
         let signed = Signed { base: self.clone(), component, signs };
-        Self { inner: Arc::new(Inner::Signed(signed)), swap: 1 }
+        Self::from(Inner::Signed(signed))
     }
 
     /// A part of the storage as a storage of its own. `range` is in bytes, and starts and ends at components. When all of
@@ -129,13 +153,17 @@ impl Storage {
     /// are not contiguous.
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
         let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
-        let part = match &*self.inner {
-            Inner::Mapped { file, range: whole, checksum } if range.end <= whole.len() => {
-                let range = shift(&range, whole.start);
-                file.bytes().get(range.clone())?;
-                let (file, checksum) = (Arc::clone(file), checksum.clone());
-                Self { inner: Arc::new(Inner::Mapped { file, range, checksum }), swap: 1 }
+        if let Some(mapped) = self.in_file() {
+            if range.end > mapped.range.len() {
+                return None;
             }
+            let range = shift(&range, mapped.range.start);
+            mapped.file.bytes().get(range.clone())?;
+            let checksum = |(crc, whole)| (Checksum { crc, record: self.record_name().into() }, whole);
+            let (file, checksum) = (Arc::clone(mapped.file), mapped.sum.map(checksum));
+            return Some(Self { swap: self.swap, ..Self::from(Inner::Mapped { file, range, checksum }) });
+        }
+        let part = match self.inner()? {
             Inner::Owned(bytes) => Self::owned(bytes.get(range)?.to_vec()),
             // A part starts with a real number, or which signs flip would change.
             Inner::Signed(Signed { base, component, signs })
@@ -153,39 +181,77 @@ impl Storage {
     pub fn with_byte_order(mut self, order: ByteOrder, component_size: u64) -> Self {
         self.swap = match order {
             ByteOrder::Little => 1,
-            ByteOrder::Big => usize::try_from(component_size).unwrap_or(1).max(1),
+            ByteOrder::Big => u8::try_from(component_size).unwrap_or(1).max(1),
         };
         self
     }
 
     /// An id that is equal for two tensors if they share memory.
     pub fn id(&self) -> StorageId {
-        StorageId(Arc::as_ptr(&self.inner).cast::<u8>() as usize)
+        StorageId(match &self.bytes {
+            // Each record has an address too.
+            Bytes::Record(records, number) => {
+                records.get(*number).map_or(0, |record| std::ptr::from_ref(record).addr())
+            }
+            Bytes::Other(inner) => Arc::as_ptr(inner).addr(),
+        })
+    }
+
+    /// The part of a file that it is; `None` for other storages.
+    fn in_file(&self) -> Option<InFile<'_>> {
+        match &self.bytes {
+            Bytes::Record(records, number) => {
+                let record = records.get(*number)?;
+                let (file, range) = (records.file_of(record)?, record.range.clone());
+                Some(InFile { file, range, sum: record.crc.map(|crc| (crc, record.range.clone())) })
+            }
+            Bytes::Other(inner) => match &**inner {
+                Inner::Mapped { file, range, checksum } => {
+                    let sum = checksum.as_ref().map(|(checksum, whole)| (checksum.crc, whole.clone()));
+                    Some(InFile { file, range: range.clone(), sum })
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// The name of its record, for messages.
+    fn record_name(&self) -> String {
+        match &self.bytes {
+            Bytes::Record(records, number) => records.full_name(*number),
+            Bytes::Other(inner) => match &**inner {
+                Inner::Mapped { checksum: Some((checksum, _)), .. } => checksum.record.to_string(),
+                _ => String::new(),
+            },
+        }
+    }
+
+    /// What it is if it is not a record.
+    fn inner(&self) -> Option<&Inner> {
+        match &self.bytes {
+            Bytes::Record(..) => None,
+            Bytes::Other(inner) => Some(inner),
+        }
     }
 
     /// The offset of the bytes in their file.
     pub fn file_offset(&self) -> Option<u64> {
-        match &*self.inner {
-            Inner::Mapped { range, .. } => Some(range.start as u64),
-            Inner::Owned(_) | Inner::Concat(_) | Inner::Signed(_) => None,
-        }
+        self.in_file().map(|mapped| mapped.range.start as u64)
     }
 
     /// The mapped bytes, without reading, copying or checking them; `None` if no file holds exactly these bytes.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {
-        match &*self.inner {
-            Inner::Mapped { file, range, .. } if self.swap == 1 => file.bytes().get(range.clone()),
-            _ => None,
-        }
+        let mapped = self.in_file().filter(|_| self.swap == 1)?;
+        mapped.file.bytes().get(mapped.range)
     }
 
     /// The number of bytes.
     pub fn len(&self) -> u64 {
-        match &*self.inner {
-            Inner::Concat(concat) => concat.len(),
-            Inner::Signed(signed) => signed.base.len(),
-            Inner::Mapped { range, .. } => range.len() as u64,
-            Inner::Owned(bytes) => bytes.len() as u64,
+        match self.inner() {
+            Some(Inner::Concat(concat)) => concat.len(),
+            Some(Inner::Signed(signed)) => signed.base.len(),
+            Some(Inner::Owned(bytes)) => bytes.len() as u64,
+            Some(Inner::Mapped { .. }) | None => self.in_file().map_or(0, |mapped| mapped.range.len() as u64),
         }
     }
 
@@ -201,32 +267,30 @@ impl Storage {
 
     /// Whether all bytes of the storage have a checksum of their own.
     pub(crate) fn is_summed(&self) -> bool {
-        matches!(&*self.inner, Inner::Mapped { range, checksum: Some((_, sum)), .. } if sum == range)
+        matches!(self.in_file(), Some(InFile { range, sum: Some((_, whole)), .. }) if whole == range)
     }
 
     /// Sums the bytes that a checksum is of and compares it.
     pub(crate) fn verify(&self) -> io::Result<()> {
-        let Inner::Mapped { file, checksum: Some((_, whole)), .. } = &*self.inner else { return Ok(()) };
+        let Some(InFile { file, sum: Some((_, whole)), .. }) = self.in_file() else { return Ok(()) };
         let mut sum = crc32fast::Hasher::new();
-        add(file, whole.clone(), &mut sum)?;
+        add(file, whole, &mut sum)?;
         self.compare(sum.finalize())
     }
 
     /// Compares the CRC-32 of all bytes with the one in the file.
     pub(crate) fn compare(&self, found: u32) -> io::Result<()> {
-        match &*self.inner {
-            Inner::Mapped { file, checksum: Some((checksum, _)), .. } if checksum.crc != found => {
-                Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    Damaged {
-                        file: file.path().to_owned(),
-                        record: checksum.record.to_string(),
-                        expected: checksum.crc,
-                        found,
-                        tensor: None,
-                    },
-                ))
-            }
+        match self.in_file() {
+            Some(InFile { file, sum: Some((expected, _)), .. }) if expected != found => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                Damaged {
+                    file: file.path().to_owned(),
+                    record: self.record_name(),
+                    expected,
+                    found,
+                    tensor: None,
+                },
+            )),
             _ => Ok(()),
         }
     }
@@ -244,41 +308,42 @@ impl Storage {
         sum: Option<&mut crc32fast::Hasher>,
     ) -> io::Result<()> {
         let range = start..start.saturating_add(out.len());
-        match &*self.inner {
-            Inner::Concat(concat) => return concat.read(start as u64, out),
-            Inner::Signed(signed) => return signed.read(start, out),
-            Inner::Mapped { file, range: whole, .. } => {
-                if range.end > whole.len() {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                file.read_exact_at(shift(&range, whole.start).start as u64, out)?;
-            }
-            Inner::Owned(bytes) => {
+        match self.inner() {
+            Some(Inner::Concat(concat)) => return concat.read(start as u64, out),
+            Some(Inner::Signed(signed)) => return signed.read(start, out),
+            Some(Inner::Owned(bytes)) => {
                 out.copy_from_slice(bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+            }
+            Some(Inner::Mapped { .. }) | None => {
+                let mapped = self.in_file().filter(|mapped| range.end <= mapped.range.len());
+                let Some(InFile { file, range: whole, .. }) = mapped else {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                };
+                file.read_exact_at(whole.start.saturating_add(start) as u64, out)?;
             }
         }
         if let Some(sum) = sum {
             sum.update(out);
         }
         if self.swap > 1 {
-            out.chunks_exact_mut(self.swap).for_each(<[u8]>::reverse);
+            out.chunks_exact_mut(self.swap.into()).for_each(<[u8]>::reverse);
         }
         Ok(())
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows.
     pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink) -> io::Result<()> {
-        match &*self.inner {
-            Inner::Concat(concat) => return concat.send(range.start as u64..range.end as u64, sink),
-            Inner::Signed(signed) => return signed.send(range, sink),
+        match self.inner() {
+            Some(Inner::Concat(concat)) => return concat.send(range.start as u64..range.end as u64, sink),
+            Some(Inner::Signed(signed)) => return signed.send(range, sink),
             _ => {}
         }
         let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
         if range.end > len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let checked = match &*self.inner {
-            Inner::Mapped { file, range: all, checksum: Some((_, sum)) } if range == (0..len) => {
+        let checked = match self.in_file() {
+            Some(InFile { file, range: all, sum: Some((_, sum)) }) if range == (0..len) => {
                 Some((file, sum.start..all.start, all.end..sum.end))
             }
             _ => None,
@@ -296,6 +361,12 @@ impl Storage {
         let Some((file, _, after)) = checked else { return Ok(()) };
         add(file, after, &mut crc)?;
         self.compare(crc.finalize())
+    }
+}
+
+impl From<Inner> for Storage {
+    fn from(inner: Inner) -> Self {
+        Self { bytes: Bytes::Other(Arc::new(inner)), swap: 1 }
     }
 }
 

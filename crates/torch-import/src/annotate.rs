@@ -16,7 +16,7 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
             let dtype = reference.dtype.unwrap_or(Dtype::UInt8);
             let file_offset = || container?.storage(&reference, dtype).ok()?.file_offset();
             let record = container.and_then(|container| container.storage_record(&reference.key));
-            let record = record.unwrap_or(&reference.key);
+            let record = record.as_deref().unwrap_or(&reference.key);
             let at = file_offset().map_or_else(String::new, |at| format!(", at byte {at} of the file"));
             let dtype = reference.dtype.map_or("untyped", Dtype::name);
             Some(format!("Storage({record}, {dtype}, {} elements{at})", reference.numel))

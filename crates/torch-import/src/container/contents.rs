@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::Pickle;
 use safetensors_format::View;
-use tensor::ByteOrder;
+use tensor::{ByteOrder, Records};
 
 use super::inflate::Inflated;
 use crate::persistent::PersistentTensor;
@@ -57,8 +57,8 @@ pub(crate) struct Contents {
     pub(super) pickle_record: String,
     /// The part of a record's name before the storage's key.
     pub(super) prefix: String,
-    /// By the records' names.
-    pub(super) storages: HashMap<Arc<str>, Record>,
+    /// By their keys.
+    pub(super) storages: Arc<Records>,
     /// The tensors of a 0.1 checkpoint, by their persistent ids.
     pub(super) described: HashMap<String, PersistentTensor>,
     /// All pickles but the one that holds the root object, and the record of each.
@@ -76,16 +76,6 @@ pub(super) enum Bytes {
     Inflated(Inflated),
 }
 
-/// Where a storage's bytes are.
-#[derive(Debug)]
-pub(super) struct Record {
-    /// Whether `range` counts in the inflated file.
-    pub(super) inflated: bool,
-    pub(super) range: Range<usize>,
-    /// The CRC-32 of the bytes; `None` if the archive has none, or it was already checked.
-    pub(super) crc: Option<u32>,
-}
-
 impl Contents {
     /// A container without storages, for the formats to complete.
     pub(super) fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
@@ -96,7 +86,7 @@ impl Contents {
             pickle,
             pickle_record: String::new(),
             prefix: String::new(),
-            storages: HashMap::new(),
+            storages: Arc::default(),
             described: HashMap::new(),
             more_pickles: Vec::new(),
             direct: Vec::new(),

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::{Arg, Heap, Opcode, Reader};
-use tensor::Dtype;
+use tensor::{Dtype, Record, Records};
 
 use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format, Record};
+use super::contents::{Bytes, Contents, Format};
 use crate::persistent::{StorageRef, module_class};
 use crate::{Error, Note, Result};
 
@@ -49,7 +49,7 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     let pickle_record = format!("root object at byte {}", pickle.start);
     Ok(Contents {
         pickle_record,
-        storages,
+        storages: Arc::new(storages),
         notes,
         ..Contents::new(file, Format::Legacy, Bytes::Mapped(pickle))
     })
@@ -65,7 +65,7 @@ pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
     let Parts { pickle, storages } = parts(&mut chain)?;
     let root = Chain::new(bytes, pickle, "a storage in a byte string").pickle("the root object")?;
     let reference = StorageRef::read(&root.heap, root.root)?;
-    let record = storages.get(reference.key.as_ref());
+    let record = storages.find(&reference.key).and_then(|number| storages.get(number));
     let key = || reference.key.clone().into_owned();
     let Some(Record { range, .. }) = record else { return Err(Error::MissingStorage { key: key() }) };
     let (needed, available) = (reference.nbytes().unwrap_or(u64::MAX), range.len() as u64);
@@ -80,7 +80,7 @@ pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
 struct Parts {
     /// Where the root object's pickle is.
     pickle: Range<usize>,
-    storages: HashMap<Arc<str>, Record>,
+    storages: Records,
 }
 
 fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
@@ -144,8 +144,8 @@ fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageR
     Ok(refs)
 }
 
-fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<HashMap<Arc<str>, Record>> {
-    let mut storages = HashMap::with_capacity(references.len());
+fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Records> {
+    let mut storages = Records::with_capacity("", references.len());
     // Now the size that the file must have is known.
     let needed = references
         .iter()
@@ -164,7 +164,7 @@ fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Has
         }
         let len = reference.nbytes().unwrap_or(u64::MAX);
         let range = chain.take(len, &format!("storage `{}`", key.escape_debug()))?;
-        if storages.insert(key.into(), Record { inflated: false, range, crc: None }).is_some() {
+        if !storages.insert(key, Record::new(range, None)) {
             return Err(chain.unexpected(format!("the storage key `{}` is listed twice", key.escape_debug())));
         }
     }

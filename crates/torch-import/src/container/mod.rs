@@ -19,12 +19,10 @@ use std::sync::Arc;
 use mapped::MappedFile;
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
-use tensor::{ByteOrder, Checksum, Dtype, Storage, Tensor};
+use tensor::{ByteOrder, Dtype, Storage, Tensor};
 
 pub(crate) use contents::Contents;
 pub use contents::Format;
-
-use contents::Record;
 
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::{Error, Note, Result};
@@ -47,7 +45,11 @@ impl Container {
     /// # Errors
     /// When it is of another format, or its container is damaged.
     pub fn from_map(file: MappedFile) -> Result<Self> {
-        Ok(Self(Arc::new(sniff::open(file)?)))
+        let mut contents = sniff::open(file)?;
+        if let Some(storages) = Arc::get_mut(&mut contents.storages) {
+            storages.set_files(&contents.file, contents.inflated.as_ref());
+        }
+        Ok(Self(Arc::new(contents)))
     }
 
     /// The map and what was found in it, to be shared with values that outlive this container.
@@ -138,18 +140,16 @@ impl Container {
     }
 
     /// The path in the archive of the storage `key`.
-    pub(crate) fn storage_record(&self, key: &str) -> Option<&str> {
-        self.record(key).map(|(name, _)| name.as_ref())
-    }
-
-    fn record(&self, key: &str) -> Option<(&Arc<str>, &Record)> {
-        self.0.storages.get_key_value([&self.0.prefix, key].concat().as_str())
+    pub(crate) fn storage_record(&self, key: &str) -> Option<String> {
+        self.0.storages.find(key).map(|number| self.0.storages.full_name(number))
     }
 
     /// The storage that `reference` names, or the part of it, as a tensor of `dtype` sees it.
     pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage> {
         let (prefix, key) = (self.0.prefix.as_str(), reference.key.as_ref());
-        let Some((name, record)) = self.record(key) else {
+        let storages = &self.0.storages;
+        let number = storages.find(key);
+        let Some((number, record)) = number.and_then(|number| Some((number, storages.get(number)?))) else {
             return Err(match self.0.format {
                 Format::Zip | Format::TorchScript => Error::MissingRecord { record: [prefix, key].concat() },
                 _ => Error::MissingStorage { key: key.to_owned() },
@@ -160,16 +160,14 @@ impl Container {
         let too_short = || Error::ShortRecord { key: key.to_owned(), needed, available };
         let within = reference.byte_range().filter(|range| needed <= available && range.end <= needed);
         let Some(within) = within else { return Err(too_short()) };
-        let whole = within == (0..available);
-        let file = if record.inflated { self.0.inflated.as_ref() } else { Some(&self.0.file) };
-        // Not more than `available`, which is a `usize`.
-        let at = |n: u64| record.range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
-        let checksum = record.crc.map(|crc| Checksum { crc, record: Arc::clone(name) });
-        let storage = file
-            .and_then(|file| {
-                Storage::mapped(file, at(within.start)..at(within.end), checksum.filter(|_| whole))
-            })
-            .ok_or_else(too_short)?;
-        Ok(storage.with_byte_order(self.0.byte_order, dtype.component_size()))
+        let storage = if within == (0..available) {
+            Storage::record(storages, number)
+        } else {
+            // Not more than `available`, which is a `usize`.
+            let at = |n: u64| record.range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
+            let file = storages.file_of(record);
+            file.and_then(|file| Storage::mapped(file, at(within.start)..at(within.end), None))
+        };
+        Ok(storage.ok_or_else(too_short)?.with_byte_order(self.0.byte_order, dtype.component_size()))
     }
 }

@@ -16,8 +16,10 @@ use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
 use pickle_vm::Heap;
 
+use tensor::{Record, Records};
+
 use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format, Record};
+use super::contents::{Bytes, Contents, Format};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -49,7 +51,7 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
         more_pickles.flat_map(|(name, chain)| chain.pickles().into_iter().map(move |range| (name, range)));
     let more_pickles = more_pickles.collect();
     Ok(Contents {
-        storages: records,
+        storages: Arc::new(records),
         described,
         more_pickles,
         pickle_record: PICKLE.to_owned(),
@@ -114,10 +116,10 @@ impl Members {
     }
 }
 
-type Storages = (HashMap<Arc<str>, Record>, HashMap<String, StorageRef<'static>>);
+type Storages = (Records, HashMap<String, StorageRef<'static>>);
 
 fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
-    let (mut records, mut references) = (HashMap::new(), HashMap::new());
+    let (mut records, mut references) = (Records::default(), HashMap::new());
     let count = count(chain, "the number of storages")?;
     for _ in 0..count {
         let pickle = chain.pickle("the description of a storage")?;
@@ -131,8 +133,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
         let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
         let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        records.insert(key.as_str().into(), Record { inflated: false, range, crc: None });
-        if references.insert(key, storage).is_some() {
+        if !records.insert(&key, Record::new(range, None)) || references.insert(key, storage).is_some() {
             return Err(chain.unexpected(format!("storage `{shown}` appears twice")));
         }
     }

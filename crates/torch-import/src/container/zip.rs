@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt};
 use mapped::MappedFile;
-use tensor::ByteOrder;
+use tensor::{ByteOrder, Record, Records};
 use zip_index::{Entry, Index, Method};
 
-use super::contents::{Bytes, Contents, Format, Record};
+use super::contents::{Bytes, Contents, Format};
 use super::inflate;
 use crate::{Error, Note, Result};
 
@@ -46,27 +45,26 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     let prefix = format!("{root}data/");
     let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
     let inflated = inflate::spill(&file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
-    let mut storages = HashMap::with_capacity(index.entries.len());
+    let mut storages = Records::with_capacity(&prefix, index.entries.len());
     let mut next = 0_usize;
-    for entry in index.entries.into_iter().filter(is_storage) {
-        let stored = entry.method == Method::Stored;
-        let range = if stored {
-            entry.data
+    for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
+        let record = if entry.method == Method::Stored {
+            Record::new(entry.data.clone(), checksums.then_some(entry.crc))
         } else {
             // One after the other, as `spill` wrote them.
             let start = next;
             next = next.saturating_add(usize::try_from(entry.len).unwrap_or(usize::MAX));
-            start..next
+            Record::inflated(start..next)
         };
-        let crc = (checksums && stored).then_some(entry.crc);
-        storages.insert(entry.name.into(), Record { inflated: !stored, range, crc });
+        // The index has each name once.
+        storages.insert(entry.name.strip_prefix(&prefix).unwrap_or_default(), record);
     }
     let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
     Ok(Contents {
         inflated: inflated.map(Arc::new),
         pickle_record,
         prefix,
-        storages,
+        storages: Arc::new(storages),
         byte_order,
         notes,
         ..Contents::new(file, format, pickle)
