@@ -9,7 +9,8 @@ use torch2carton_fuzz::tensors::{bytes, tensor};
 
 fuzz_target!(|input: &[u8]| -> Corpus {
     let Ok((tensor, expected)) = tensor(&mut Unstructured::new(input)) else { return Corpus::Reject };
-    assert_eq!(bytes(&tensor.gathered()).expect("nothing is damaged"), expected, "{tensor:?}");
+    let found = bytes(&tensor.gathered()).unwrap_or_else(|error| panic!("{error}: {tensor:?}"));
+    assert_eq!(found, expected, "{tensor:?}");
     if let Some(mapped) = tensor.mapped_bytes() {
         assert_eq!(mapped, expected);
     }

@@ -65,6 +65,23 @@ def value_difference(report, wanted):
     return None
 
 
+def comparable(rows):
+    """The rows with their storages numbered again, without those of tensors that have no elements.
+
+    PyTorch 2.0.1 gives two such tensors of one storage two storages.
+    """
+    storages = {}
+    for row in rows:
+        storage = row.get("storage")
+        numbered = None if storage is None or not row.get("nbytes") else storages.setdefault(storage, len(storages))
+        yield row | ({"storage": numbered} if "storage" in row else {})
+
+
+def compare(ours, theirs):
+    """None, or the first difference between two lists of rows."""
+    return difference([*comparable(ours)], [*comparable(theirs)])
+
+
 def report(wrong):
     """The first few differences; the seeds say how to repeat them."""
     return "\n".join([f"{len(wrong)} of {COUNT} seeds differ", *(f"seed {seed}: {why[:600]}" for seed, why in [*wrong.items()][:12])])
@@ -85,7 +102,7 @@ def test_random_objects_are_read_as_torch_reads_them(torch, tmp_path, table):
         counts["read"] += 1
         counts["tensors"] += len(ours["tensors"])
         counts["values"] += len(file["values"])
-        if why := difference(ours["tensors"], read["rows"]) or value_difference(ours, file["values"]):
+        if why := compare(ours["tensors"], read["rows"]) or value_difference(ours, file["values"]):
             wrong[seed] = why
     table(f"differential, objects, seeds {START} to {START + COUNT - 1}: {dict(counts)}")
     assert counts["read"] > COUNT // 2
@@ -103,7 +120,7 @@ def test_random_programs_are_read_as_torch_reads_them_or_refused(torch, tmp_path
         else:
             counts["read"] += 1
             # Torch reads some programs in two ways, depending on whether it trusts the file.
-            differences = [difference(ours["tensors"], rows) for rows in theirs]
+            differences = [compare(ours["tensors"], rows) for rows in theirs]
             if all(differences):
                 wrong[seed] = differences[0]
     table(f"differential, programs, seeds {START} to {START + COUNT - 1}: {dict(counts)}")

@@ -145,7 +145,9 @@ fn view(info: Info, start: usize) -> Result<View, EntryError> {
             _ => return Err(EntryError::HalfByte { shape, dtype }),
         }
     }
-    let needed = elements.iter().try_fold(torch.size(), |product, size| product.checked_mul(*size));
+    // In the official reader's order: the elements are counted first, and a size of 0 ends the multiplication.
+    let numel = elements.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+    let needed = numel.and_then(|numel| numel.checked_mul(torch.size()));
     let found = last.saturating_sub(first);
     if needed != Some(found) {
         return Err(EntryError::Size { shape, dtype, needed, found });
@@ -280,6 +282,13 @@ mod tests {
         assert_eq!(error(&format!("{{{a}}}"), 5), "the file is damaged: 1 bytes follow the last tensor");
         let cut = Header::read(&file(&format!("{{{a}}}"), 3)).expect_err("a byte is missing");
         assert!(cut.is_cut(), "{cut}");
+    }
+
+    #[test]
+    fn a_size_of_zero_makes_any_other_size_harmless() {
+        // 2^61 elements of 8 bytes do not fit 64 bits, but there are none.
+        let json = r#"{"w":{"dtype":"C64","shape":[2305843009213693952,0],"data_offsets":[0,0]}}"#;
+        Header::read(&file(json, 0)).expect("the official reader accepts it too");
     }
 
     #[test]

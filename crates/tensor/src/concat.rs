@@ -126,6 +126,10 @@ impl Concat {
     fn span(&self, part: &Part, range: &Range<u64>) -> Range<usize> {
         let span = part.tensor.span();
         let (start, end) = (self.within(part, range.start), self.within(part, range.end));
+        if start == end {
+            // A view without elements may start past the end of its storage.
+            return 0..0;
+        }
         let bytes = if part.tensor.is_contiguous() {
             span.start.saturating_add(start)..span.start.saturating_add(end)
         } else {
@@ -310,6 +314,18 @@ mod tests {
         let columns = columns.expect("alike");
         assert_eq!(columns.shape(), [2, 3]);
         assert_eq!(values(&columns), [0, 10, 11, 1, 12, 13]);
+    }
+
+    #[test]
+    fn a_part_without_elements_may_start_past_the_end_of_its_storage() {
+        let storage = Storage::owned(vec![0; 4]);
+        let empty = Tensor::new(Dtype::Int16, vec![0, 3], vec![3, 1], 7, storage).expect("it reads nothing");
+        for parts in [[part([1, 3], [3, 1], 0), empty.clone()], [empty.clone(), part([1, 3], [1, 1], 0)]] {
+            let rows = Tensor::concat(0, &parts).expect("alike");
+            assert_eq!(values(&rows), [0, 1, 2]);
+        }
+        let columns = Tensor::concat(1, &[empty.clone(), part([0, 2], [2, 1], 0)]).expect("alike");
+        assert_eq!((columns.shape(), values(&columns)), ([0, 5].as_slice(), Vec::new()));
     }
 
     #[test]
