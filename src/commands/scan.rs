@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pipeline::{Error, FileScan, Outcome, ScanOptions, ScanSummary, Verdict, counted, globals_of_risk};
-use torch_import::{Risk, Scan as Found, Use};
+use torch_import::{Omitted, Risk, Scan as Found, Use};
 
 use crate::args::Scan;
 use crate::ui::progress::Progress;
@@ -141,6 +141,21 @@ fn found(args: &Scan, file: &FileScan, scan: &Found, out: &mut dyn Write) -> io:
     }
     for missed in &scan.missed {
         writeln!(out, "  {DIM}{:<10}{DIM:#} {}", "unread", safe(missed))?;
+    }
+    if scan.omitted.total() > 0 {
+        let Omitted { globals, pickles, findings, missed } = scan.omitted;
+        let counts = [
+            (globals, "global"),
+            (pickles, "unread pickle"),
+            (findings, "irregularity"),
+            (missed, "unread part"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| match *what {
+            "irregularity" if *count != 1 => format!("{count} irregularities"),
+            what => counted(*count, what),
+        });
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        writeln!(out, "  {DIM}{:<10}{DIM:#} {counts} more, which are not listed", "note")?;
     }
     for note in &scan.notes {
         writeln!(out, "  {DIM}{:<10}{DIM:#} {}", "note", safe(note))?;

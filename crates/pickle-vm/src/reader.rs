@@ -83,6 +83,15 @@ impl<'p> Reader<'p> {
         self.position as u64
     }
 
+    /// Passes over bytes that are not instructions: joblib writes the elements of an array between two of them. Returns
+    /// whether there were `count` bytes; if not, nothing changes.
+    pub fn pass_over(&mut self, count: u64) -> bool {
+        let position = usize::try_from(count).ok().and_then(|count| self.position.checked_add(count));
+        let position = position.filter(|position| *position <= self.bytes.len());
+        self.position = position.unwrap_or(self.position);
+        position.is_some()
+    }
+
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "decoded in place, instructions are read twice as fast")]
     fn read(&mut self) -> Result<Instruction<'p>> {
@@ -249,6 +258,15 @@ mod tests {
         assert_eq!(first(b"ca\nb\n"), Ok(Arg::Global { module: "a", name: "b" }));
         assert_eq!(first(b"X\x01\0\0\0a"), Ok(Arg::Text("a".into())));
         assert_eq!(first(b"U\x01\xff"), Ok(Arg::String((&b"\xff"[..]).into())));
+    }
+
+    #[test]
+    fn bytes_that_are_not_instructions_are_passed_over() {
+        let mut reader = Reader::new(b"N\xff\xff.");
+        assert_eq!(reader.next().map(|read| read.map(|read| read.opcode)), Some(Ok(Opcode::None)));
+        assert!(!reader.pass_over(4) && !reader.pass_over(u64::MAX));
+        assert!(reader.pass_over(2));
+        assert_eq!(reader.next().map(|read| read.map(|read| read.offset)), Some(Ok(3)));
     }
 
     #[test]

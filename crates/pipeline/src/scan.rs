@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use torch_import::{Risk, Scan, Step, Use};
+use torch_import::{Omitted, Risk, Scan, Step, Use};
 
 use crate::{Observer, Result, counted};
 
 /// Version of the members of [`FileScan`] in JSON.
 const SCHEMA_VERSION: u32 = 1;
 /// What the names of checkpoints end in.
-const EXTENSIONS: [&str; 8] = ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch"];
+const EXTENSIONS: [&str; 10] =
+    ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch", "joblib", "distcp"];
 
 /// What to scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -258,7 +259,7 @@ fn object(file: &str, scan: &Scan, verdict: &str) -> Json {
             let mut steps = pickle.place.0.iter().map(|step| match step {
                 Step::Part(name) => json!(name),
                 Step::Record(name) => json!(name),
-                Step::Bytes(offset) => json!(offset),
+                Step::Bytes(offset) | Step::Archive(offset) => json!(offset),
             });
             json!({
                 "record": steps.next(),
@@ -271,7 +272,7 @@ fn object(file: &str, scan: &Scan, verdict: &str) -> Json {
         .collect();
     let findings: Vec<Json> =
         scan.findings.iter().map(|finding| json!({ "kind": finding.kind, "text": finding.text })).collect();
-    json!({
+    let mut object = json!({
         "schema_version": SCHEMA_VERSION,
         "file": file,
         "verdict": verdict,
@@ -281,7 +282,16 @@ fn object(file: &str, scan: &Scan, verdict: &str) -> Json {
         "irregularities": findings,
         "missed": scan.missed,
         "notes": scan.notes,
-    })
+    });
+    let Omitted { globals, pickles, findings, missed } = scan.omitted;
+    if scan.omitted.total() > 0
+        && let Some(members) = object.as_object_mut()
+    {
+        let omitted =
+            json!({ "globals": globals, "pickles": pickles, "irregularities": findings, "missed": missed });
+        members.insert("omitted".to_owned(), omitted);
+    }
+    object
 }
 
 fn global(found: &Use) -> Json {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use pickle_vm::{Heap, Instance, ObjectId, Recorded};
 
+use crate::scan::joblib;
 use crate::{Risk, encoded, risk};
 
 /// A class or function that the pickle names. It was recorded, not imported or called.
@@ -28,8 +29,15 @@ impl Global {
         let risk = match (module, name) {
             names if is_getattr(names) && uses.getattr_names_classes => Risk::Known,
             LOADS if !uses.loads_are_readable => Risk::Dangerous,
+            // The scan reads the arrays that it describes.
+            names if joblib::is_wrapper(names) => Risk::Known,
             _ => Risk::from_names(module, name),
         };
+        Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
+    }
+
+    /// A global that does not come from a pickle, such as an operator in code.
+    pub(crate) fn with_risk(module: &str, name: &str, offset: u64, risk: Risk) -> Self {
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
     }
 
@@ -79,13 +87,25 @@ impl Uses {
         };
         let is_readable = |instance: &Instance| {
             let arg = heap.items(instance.args).and_then(|args| args.first());
-            arg.is_some_and(|arg| encoded::bytes(heap, *arg).is_some())
+            arg.is_some_and(|arg| encoded::bytes(heap, *arg).is_some() && is_unchanged(heap, *arg))
         };
         Self {
             getattr_names_classes: only_called(heap, &is_getattr, &names_class),
             loads_are_readable: only_called(heap, &|names| names == LOADS, &is_readable),
         }
     }
+}
+
+/// Whether nothing was added to a byte string, or to the one that it was made from: a bytearray can change.
+fn is_unchanged(heap: &Heap<'_>, id: ObjectId) -> bool {
+    let inner = heap.instance(id).and_then(|outer| heap.items(outer.args)?.first().copied());
+    let mut parts = [Some(id), inner].into_iter().flatten();
+    parts.all(|part| {
+        let changes = heap.recorded(part);
+        changes.is_none_or(|changes| {
+            changes.items().is_empty() && changes.appends().is_empty() && changes.state().is_empty()
+        })
+    })
 }
 
 /// Whether a pickle uses a global only in calls that `fine` accepts. If it is passed to anything else, its use cannot be

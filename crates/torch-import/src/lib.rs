@@ -42,5 +42,5 @@ pub use globals::Global;
 pub use note::Note;
 pub use pickles::Pickles;
 pub use risk::Risk;
-pub use scan::{Call, Finding, Place, Scan, ScannedPickle, Step, Use};
+pub use scan::{Call, Finding, Omitted, Place, Scan, ScannedPickle, Step, Use};
 pub use shards::{Index, Merged, ModelSizes, Shard, model_parallel, union};

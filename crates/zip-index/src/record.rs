@@ -116,6 +116,26 @@ impl End {
         Self::at(bytes, at as u64).ok()
     }
 
+    /// Where the archive that ends `bytes` starts, if its end records agree on that: offsets count from there.
+    pub(crate) fn start(bytes: &[u8]) -> Option<u64> {
+        let at = bytes.len().checked_sub(Self::RECORD)? as u64;
+        let (disks, narrow) = Self::parse(bytes, at).filter(|_| bytes.ends_with(&[0, 0]))?;
+        // The wide record is right before its locator, which is right before the narrow one.
+        let wide = at.checked_sub(20).and_then(|at| locator(bytes, at)).and_then(|(offset, _, _)| {
+            let record = at.checked_sub(20 + 56)?;
+            Some((record.checked_sub(offset)?, Self::parse_wide(bytes, record)?))
+        });
+        let (start, end) = match wide {
+            Some((start, end)) => (Some(start), end),
+            None if disks == 0 => (None, narrow),
+            None => return None,
+        };
+        let directory = end.offset.checked_sub(end.directory_len)?;
+        let first = directory.checked_sub(end.directory_offset)?;
+        let has_header = end.entries == 0 || Header::central(bytes, directory).is_ok();
+        (start.is_none_or(|start| start == first) && has_header).then_some(first)
+    }
+
     fn at(bytes: &[u8], at: u64) -> Result<Self> {
         let len = bytes.len() as u64;
         let (disks, end) = Self::parse(bytes, at).ok_or(Error::NoEnd { len })?;

@@ -15,6 +15,10 @@ use crate::{Error, Result};
 /// The most entries and oddities that are collected.
 const ENTRIES_MAX: usize = 1 << 20;
 const ODDITIES_MAX: usize = 1 << 10;
+const LOCAL: &[u8] = b"PK\x03\x04";
+const CENTRAL: &[u8] = b"PK\x01\x02";
+const DESCRIPTOR: &[u8] = b"PK\x07\x08";
+const END: &[u8] = b"PK\x05\x06";
 /// Bytes of a data descriptor: with or without signature, with 32-bit or 64-bit sizes.
 const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
 
@@ -27,6 +31,9 @@ pub struct Survey {
     pub oddities: Vec<Oddity>,
     /// Whether there were more of either than are collected.
     pub cut: bool,
+    /// Whether the file ends before its directory, as a download that was interrupted does. The entries are those of
+    /// which something is there.
+    pub is_cut: bool,
 }
 
 /// Something odd about a zip file.
@@ -42,6 +49,10 @@ impl Survey {
     /// Surveys `bytes`, a whole zip file.
     pub fn read(bytes: &[u8]) -> Self {
         let mut survey = Self::default();
+        if End::last(bytes).is_none() && bytes.starts_with(LOCAL) {
+            survey.interrupted(bytes);
+            return survey;
+        }
         match survey.directory(bytes) {
             Some(start) => survey.hidden(bytes, start),
             // Without a directory there are only local headers.
@@ -49,6 +60,33 @@ impl Survey {
         }
         survey.overlaps_and_duplicates();
         survey
+    }
+
+    /// The archives in `bytes`, if they are whole and follow one another from the first byte to the last.
+    /// `torch.distributed.checkpoint` writes one for each tensor into a `.distcp` file.
+    pub fn sequence(bytes: &[u8]) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let mut end = bytes.len();
+        while end > 0 {
+            let start = bytes.get(..end).and_then(End::start).and_then(|start| usize::try_from(start).ok());
+            let Some(start) = start.filter(|start| *start < end && parts.len() < ENTRIES_MAX) else {
+                return Vec::new();
+            };
+            parts.push(start..end);
+            end = start;
+        }
+        parts.reverse();
+        parts
+    }
+
+    /// Whether a directory is where the last end record in the last 64 KiB says, whatever follows that record. Python's
+    /// `zipfile` and miniz, which PyTorch uses, accept that.
+    pub fn has_directory(bytes: &[u8]) -> bool {
+        let from = bytes.len().saturating_sub(usize::from(u16::MAX).saturating_add(22));
+        let tail = bytes.get(from..).unwrap_or_default();
+        // Most bytes have no such record; then nothing else is looked at.
+        find(tail, END).is_some()
+            && End::last(bytes).is_some_and(|end| Header::central(bytes, end.directory_offset).is_ok())
     }
 
     /// Whether `bytes` end like a zip file.
@@ -62,6 +100,49 @@ impl Survey {
         } else {
             self.oddities.push(Oddity { kind, text });
         }
+    }
+
+    /// Follows the local headers of a file that ends before its directory. What they say about later ones is unknown, so
+    /// nothing is compared.
+    fn interrupted(&mut self, bytes: &[u8]) {
+        self.is_cut = true;
+        let mut offset = 0_usize;
+        let mut missing = None;
+        while let Ok(local) = local_header(bytes, offset as u64) {
+            if self.entries.len() >= ENTRIES_MAX {
+                self.cut = true;
+                break;
+            }
+            let span = usize::try_from(local.span).unwrap_or(usize::MAX);
+            let start = offset.saturating_add(span).min(bytes.len());
+            let rest = bytes.get(start..).unwrap_or_default();
+            let len = usize::try_from(local.compressed_len).unwrap_or(usize::MAX);
+            let has_len = !(local.has_descriptor() && len == 0);
+            // Without sizes, the data extend to the next record.
+            let len = if has_len { len } else { next_record(rest).unwrap_or(usize::MAX) };
+            missing = Some(len.saturating_sub(rest.len())).filter(|_| has_len);
+            let end = start.saturating_add(len).min(bytes.len());
+            let name = local.display_name();
+            self.entries.extend(Entry::lenient(&local, name, offset as u64, start as u64, end));
+            let next = bytes.get(end..).and_then(|rest| find(rest, LOCAL));
+            let Some(next) = next else { break };
+            offset = end.saturating_add(next);
+        }
+        let last = self.entries.last().map_or_else(String::new, |entry| {
+            let (name, here) = (entry.name.escape_debug(), entry.data.len());
+            let of = match missing {
+                Some(0) => String::new(),
+                Some(missing) => format!(", of which {missing} bytes are missing"),
+                None => ", whose length is not known".to_owned(),
+            };
+            format!(", and the last of its {} entries is `{name}` with {here} bytes{of}", self.entries.len())
+        });
+        let text = format!(
+            "it ends after {} bytes, before the directory of the archive{last}: the file is cut short; download or copy \
+             it again",
+            bytes.len()
+        );
+        self.odd("cut", text);
     }
 
     /// Reads the entries of the directory and returns where the directory starts.
@@ -294,6 +375,14 @@ fn kind(error: &Error) -> &'static str {
         Error::Path { .. } => "path",
         Error::Encrypted { .. } => "encrypted",
     }
+}
+
+/// Where the data of an entry without sizes end: before the next record, and the descriptor before that.
+fn next_record(bytes: &[u8]) -> Option<usize> {
+    let next = [LOCAL, CENTRAL].into_iter().filter_map(|signature| find(bytes, signature)).min()?;
+    let is_descriptor = |start: &usize| bytes.get(*start..).is_some_and(|rest| rest.starts_with(DESCRIPTOR));
+    let descriptor = [16, 24].into_iter().filter_map(|len| next.checked_sub(len)).find(is_descriptor);
+    Some(descriptor.unwrap_or(next))
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

@@ -129,11 +129,6 @@ pub(crate) fn reject_others(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether a record of an archive is itself an archive, an array or a pickle, judged by its first bytes.
-pub(crate) fn holds_something(bytes: &[u8]) -> bool {
-    is_zip(bytes) || bytes.starts_with(b"\x93NUMPY") || legacy::recognises(bytes) || pickle::recognises(bytes)
-}
-
 /// Whether the pickles of a file follow one another from its first byte, as those of a bare pickle and of
 /// a legacy checkpoint do.
 pub(crate) fn is_in_pieces(bytes: &[u8]) -> bool {

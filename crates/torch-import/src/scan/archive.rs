@@ -1,13 +1,16 @@
-//! Archives: zip as `torch.save` writes it or anything else does, and the tar of PyTorch 0.1.
+//! Zip archives as `torch.save` writes them or anything else does, and sequences of them.
 
 use std::borrow::Cow;
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
+use pickle_vm::ErrorKind;
 use zip_index::{Entry, Method, Survey};
 
-use super::{Item, Place, Scanner, Step, numpy_objects};
-use crate::container::{inflate, sniff, tar};
+use super::scanner::{Item, Scanner, numpy_data};
+use super::{Place, Step, packed, pickle, script};
+use crate::container::{inflate, tar};
+use crate::scan::budget::Budget;
 
 /// The records that PyTorch itself unpickles, by the ends of their names.
 const PICKLES: [&str; 7] = [
@@ -24,24 +27,65 @@ const PEEK: u64 = 512;
 /// The most bytes of a damaged record that are scanned.
 const DAMAGED_MAX: u64 = 64 << 20;
 
-/// Whether bytes end like a zip archive, where readers start to look for its directory.
+/// The most bytes of one record that are decompressed into memory.
+const INFLATED_MAX: u64 = 1 << 30;
+
+/// Whether some reader takes bytes for a zip archive: by their start, as PyTorch does, or by what is near their end.
 pub(super) fn is_archive(bytes: &[u8]) -> bool {
+    starts_as_archive(bytes) || ends_as_archive(bytes) || Survey::has_directory(bytes)
+}
+
+/// Whether bytes start with the header of an entry, or with the end of an archive that has none.
+pub(super) fn starts_as_archive(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+/// Whether bytes end like a zip archive.
+pub(super) fn ends_as_archive(bytes: &[u8]) -> bool {
     Survey::ends_as_zip(bytes)
 }
 
+/// What the entries of an archive have in common.
+#[derive(Clone, Copy)]
+struct Archive {
+    is_checkpoint: bool,
+    /// Whether it has checksums.
+    sums: bool,
+    /// Whether it ends before its directory.
+    is_cut: bool,
+    depth: usize,
+}
+
 impl<'a> Scanner<'a> {
+    /// Scans an archive, or several that follow one another, as the `.distcp` files of `torch.distributed.checkpoint`.
+    pub(super) fn archives(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
+        let parts = Survey::sequence(bytes);
+        if parts.len() < 2 {
+            return self.archive(record, bytes, depth);
+        }
+        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
+        self.note(|| format!("{place}{} archives follow one another", parts.len()));
+        for part in parts {
+            if self.should_stop() {
+                return;
+            }
+            let record = record.with(Step::Archive(part.start as u64));
+            self.archive(&record, bytes.get(part).unwrap_or_default(), depth);
+        }
+    }
+
     pub(super) fn archive(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
         let survey = Survey::read(bytes);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         for oddity in survey.oddities {
             if oddity.kind == "cut" {
-                self.scan.missed.push(format!("{place}{}", oddity.text));
+                self.miss(|| format!("{place}{}", oddity.text));
                 continue;
             }
-            self.report(oddity.kind, format!("{place}{}", oddity.text));
+            self.report(oddity.kind, || format!("{place}{}", oddity.text));
         }
         if survey.cut {
-            self.scan.missed.push(format!("{place}the entries after the limit were not scanned"));
+            self.miss(|| format!("{place}the entries after the limit were not scanned"));
         }
         let roots: Vec<&Entry> =
             survey.entries.iter().filter(|entry| is_named(&entry.name, "data.pkl")).collect();
@@ -49,27 +93,35 @@ impl<'a> Scanner<'a> {
             && first.name != second.name
         {
             let (first, second) = (first.name.escape_debug(), second.name.escape_debug());
-            self.report(
-                "roots",
-                format!("{place}`{first}` and `{second}` are both the root of a checkpoint"),
-            );
+            self.report("roots", || {
+                format!("{place}`{first}` and `{second}` are both the root of a checkpoint")
+            });
         }
         let is_checkpoint = !roots.is_empty();
         let sums = survey.entries.iter().any(|entry| entry.crc != 0);
         if !sums && !survey.entries.is_empty() {
-            self.scan.notes.push(format!("{place}the archive has no checksums"));
+            self.note(|| format!("{place}the archive has no checksums"));
         }
+        if survey.entries.iter().any(|entry| entry.name.ends_with(".data/extern_modules")) {
+            let sources = survey.entries.iter().filter(|entry| is_package_source(entry)).count();
+            if sources > 0 {
+                self.miss(|| {
+                    format!("{place}`torch.package` runs its Python code ({sources} records), which is not scanned")
+                });
+            }
+        }
+        let archive = Archive { is_checkpoint, sums, is_cut: survey.is_cut, depth };
         for entry in &survey.entries {
             if self.stopped {
                 return;
             }
             let record = record.with(Step::Record(entry.name.clone()));
-            self.entry(record, entry, bytes, (is_checkpoint, sums, depth));
+            self.entry(record, entry, bytes, archive);
         }
     }
 
-    fn entry(&mut self, record: Place, entry: &Entry, bytes: &'a [u8], within: (bool, bool, usize)) {
-        let (is_checkpoint, sums, depth) = within;
+    fn entry(&mut self, record: Place, entry: &Entry, bytes: &'a [u8], archive: Archive) {
+        let Archive { is_checkpoint, sums, is_cut, depth } = archive;
         let stored = bytes.get(entry.data.clone()).unwrap_or_default();
         if stored.is_empty() {
             return;
@@ -78,43 +130,65 @@ impl<'a> Scanner<'a> {
         let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let pickle = read || matches!(extension.as_deref(), Some("pkl" | "pickle"));
         if !matches!(entry.method, Method::Stored | Method::Deflated) {
-            return self.scan.missed.push(format!("{record}: its compression method is not supported"));
+            return self.miss(|| format!("{record}: its compression method is not supported"));
         }
-        if sums && (pickle || self.checksums) {
+        if sums && !is_cut && (pickle || self.checksums) {
             self.compare(&record, entry, stored);
         }
-        if !pickle && !sniff::holds_something(&peek(stored, entry.method)) {
+        let is_code = is_code(&entry.name);
+        if !(pickle || is_code || self.holds_something(&record, stored, entry.method)) {
             return;
         }
         let content = match entry.method {
             Method::Stored => Cow::Borrowed(stored),
-            _ => match self.inflated(&record, entry, stored) {
+            _ => match self.inflated(&record, entry, stored, is_cut) {
                 Some(bytes) => Cow::Owned(bytes),
                 None => return,
             },
         };
-        if content.starts_with(b"\x93NUMPY") {
-            let bytes = match &content {
-                Cow::Borrowed(bytes) => numpy_objects(bytes).map(Cow::Borrowed),
-                Cow::Owned(bytes) => numpy_objects(bytes).map(|objects| Cow::Owned(objects.to_vec())),
-            };
-            let Some(bytes) = bytes else { return };
-            return self.work.push_back(Item {
-                record,
-                bytes,
-                depth: depth.saturating_add(1),
-                expected: true,
-            });
+        if is_code {
+            let uses = script::uses_in_code(&content, &mut self.budget);
+            if !self.budget.spend(content.len() as u64) {
+                self.miss(|| format!("{record}: the limit on the work for one file was reached"));
+            }
+            return self.keep(&record, 0, uses, None);
         }
-        let expected = read || !is_checkpoint;
+        if is_named(&entry.name, "bytecode.pkl") {
+            let uses = script::uses_in_bytecode(&content, &mut self.budget);
+            self.keep(&record, 0, uses, None);
+        }
+        let expected = pickle || (!is_checkpoint && pickle::run(&content, &mut Budget::new(0)).matters);
         self.work.push_back(Item { record, bytes: content, depth: depth.saturating_add(1), expected });
     }
 
+    /// Whether a record may be something that is scanned, judged by the first bytes of a compressed one.
+    fn holds_something(&mut self, record: &Place, stored: &[u8], method: Method) -> bool {
+        let start = peek(stored, method);
+        if is_archive(&start) || is_array_or_packed(&start) || tar::recognises(&start) {
+            return true;
+        }
+        if !self.budget.spend(start.len().min(usize::try_from(PEEK).unwrap_or(usize::MAX)) as u64) {
+            self.miss(|| format!("{record}: the limit on the work for one file was reached"));
+            return false;
+        }
+        let found = pickle::run(&start, &mut Budget::new(0));
+        let ends_early = found.error.is_some_and(|error| {
+            matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
+        });
+        found.matters || (method == Method::Deflated && ends_early && start.len() as u64 >= PEEK)
+    }
+
     /// A record inflated into memory; `None` if the records of the file exceed the limit together.
-    fn inflated(&mut self, record: &Place, entry: &Entry, stored: &[u8]) -> Option<Vec<u8>> {
-        let bytes = (entry.len <= self.room).then(|| {
+    fn inflated(&mut self, record: &Place, entry: &Entry, stored: &[u8], is_cut: bool) -> Option<Vec<u8>> {
+        let most = self.room.min(INFLATED_MAX);
+        if is_cut {
+            let bytes = start(stored, most.min(DAMAGED_MAX));
+            self.room = self.room.saturating_sub(bytes.len() as u64);
+            return Some(bytes);
+        }
+        let bytes = (entry.len <= most).then(|| {
             inflate::to_memory(stored, entry).unwrap_or_else(|error| {
-                self.report("damaged", error.to_string());
+                self.report("damaged", || error.to_string());
                 // The part that can be inflated is scanned anyway.
                 start(stored, DAMAGED_MAX)
             })
@@ -122,10 +196,11 @@ impl<'a> Scanner<'a> {
         let left = bytes.as_ref().and_then(|bytes| self.room.checked_sub(bytes.len() as u64));
         let Some(left) = left else {
             let why = "the archive inflates to more than the limit; unpack it and scan its files";
-            self.scan.missed.push(format!("{record}: {why}"));
+            self.miss(|| format!("{record}: {why}"));
             return None;
         };
         self.room = left;
+        self.budget.add(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
         bytes
     }
 
@@ -133,10 +208,9 @@ impl<'a> Scanner<'a> {
         let Some(found) = self.crc(stored, entry.method) else { return };
         if found != entry.crc {
             let expected = entry.crc;
-            self.report(
-                "checksum",
-                format!("the CRC-32 of {record} is {found:08x}, the archive records {expected:08x}"),
-            );
+            self.report("checksum", || {
+                format!("the CRC-32 of {record} is {found:08x}, the archive records {expected:08x}")
+            });
         }
     }
 
@@ -163,26 +237,6 @@ impl<'a> Scanner<'a> {
         }
         Some(sum.finalize())
     }
-
-    /// Scans the members of a tar archive. The pickles in the other members of a 0.1 checkpoint are found with its
-    /// container.
-    pub(super) fn tar(&mut self, bytes: &'a [u8]) {
-        match tar::Members::read(bytes) {
-            Ok(members) => {
-                for (name, range) in members.0 {
-                    let bytes = bytes.get(range).unwrap_or_default();
-                    let bare = name.strip_prefix("./").unwrap_or(&name);
-                    let expected = matches!(bare, "pickle" | "sys_info");
-                    if expected || (!matches!(bare, "storages" | "tensors") && sniff::holds_something(bytes))
-                    {
-                        let record = Place(vec![Step::Record(name)]);
-                        self.work.push_back(Item { record, bytes: bytes.into(), depth: 1, expected });
-                    }
-                }
-            }
-            Err(error) => self.scan.missed.push(error.to_string()),
-        }
-    }
 }
 
 /// Whether an entry has this name in any folder.
@@ -190,6 +244,20 @@ fn is_named(entry: &str, name: &str) -> bool {
     entry
         .strip_suffix(name)
         .is_some_and(|root| root.is_empty() || root.ends_with('/') || name.starts_with('.'))
+}
+
+/// Whether a record is TorchScript code.
+fn is_code(name: &str) -> bool {
+    name.ends_with(".py") && (name.starts_with("code/") || name.contains("/code/"))
+}
+
+/// Whether an entry is Python code that is packed with `torch.package`.
+fn is_package_source(entry: &Entry) -> bool {
+    entry.name.ends_with(".py") && !is_code(&entry.name)
+}
+
+fn is_array_or_packed(bytes: &[u8]) -> bool {
+    numpy_data(bytes).is_some() || bytes.starts_with(b"\x93NUMPY") || packed::recognise(bytes).is_some()
 }
 
 /// The first bytes of a record.

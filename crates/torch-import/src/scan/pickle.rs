@@ -1,11 +1,13 @@
 //! One pickle: what it names, what it would call, and which byte strings in it are pickles.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use pickle_vm::{Arg, Error, Heap, Instance, Limits, Machine, Object, ObjectId, Opcode, Reader};
+use pickle_vm::{Arg, Error, Heap, Instance, Instruction, Limits, Machine, Object, ObjectId, Opcode, Reader};
 
-use super::{Call, Use, archive};
+use super::budget::{Budget, shortened};
+use super::joblib::{self, Elements};
+use super::{Call, Use, archive, doubt};
 use crate::container::legacy;
 use crate::globals::{LOADS, Uses};
 use crate::{Global, Risk, encoded};
@@ -20,14 +22,28 @@ const CALLS_OF_CALLS: usize = 8;
 /// What a pickle holds.
 pub(super) struct Found<'p> {
     pub(super) uses: Vec<Use>,
-    pub(super) nested: Vec<(u64, Cow<'p, [u8]>)>,
+    pub(super) nested: Vec<Nested<'p>>,
     /// Irregularities, as clauses.
     pub(super) oddities: Vec<String>,
+    /// What was not scanned, as clauses.
+    pub(super) missed: Vec<&'static str>,
     pub(super) error: Option<Error>,
     /// The bytes that were read, up to and including STOP, or up to the error.
     pub(super) read: u64,
     /// Whether the object is the number that a legacy checkpoint starts with.
     pub(super) is_magic: bool,
+    /// Whether Python may do something with the bytes. If not, an error ends them before the first call, for Python's
+    /// unpicklers too.
+    pub(super) matters: bool,
+}
+
+/// A byte string in a pickle.
+pub(super) struct Nested<'p> {
+    /// Where it is made, in bytes from the start of the pickle.
+    pub(super) at: u64,
+    pub(super) bytes: Cow<'p, [u8]>,
+    /// Whether the pickle hands it to a function that unpickles it.
+    pub(super) is_loaded: bool,
 }
 
 /// A BUILD instruction: its offset, the object that it builds, and the state.
@@ -37,75 +53,174 @@ struct Build {
     state: ObjectId,
 }
 
+/// How the machine went through a pickle.
+struct Ran<'p> {
+    reader: Reader<'p>,
+    machine: Machine<'p>,
+    builds: Vec<Build>,
+    root: Option<ObjectId>,
+    error: Option<Error>,
+    /// The pickles of arrays of objects in joblib's files.
+    objects: Vec<Nested<'p>>,
+    missed: Vec<&'static str>,
+}
+
 /// Reads the pickle that `bytes` start with.
-pub(super) fn run(bytes: &[u8]) -> Found<'_> {
-    let mut reader = Reader::new(bytes);
-    let mut machine = Machine::new(Limits::default());
-    let (mut builds, mut root, mut error) = (Vec::new(), None, None);
-    for instruction in reader.by_ref() {
-        let instruction = match instruction {
-            Ok(instruction) => instruction,
-            Err(cause) => {
-                error = Some(cause);
-                break;
+pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
+    let ran = Ran::new(bytes, false);
+    let heap = ran.machine.heap();
+    let has_arrays =
+        ran.error.is_some() && heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_wrapper));
+    if !has_arrays {
+        return ran.found(bytes, budget);
+    }
+    // joblib reads the elements of arrays between two instructions; every other unpickler reads them as instructions.
+    let plain = ran.found(bytes, budget);
+    let mut found = Ran::new(bytes, true).found(bytes, budget);
+    let names = |used: &Use| (used.global.module.clone(), used.global.name.clone());
+    let listed: HashSet<(String, String)> = found.uses.iter().map(names).collect();
+    let others = plain.uses.into_iter().filter(|used| !used.after_error && !listed.contains(&names(used)));
+    found.uses.extend(others);
+    found.nested.extend(plain.nested.into_iter().filter(|nested| nested.is_loaded));
+    found.oddities.extend(plain.oddities);
+    found
+}
+
+impl<'p> Ran<'p> {
+    fn new(bytes: &'p [u8], with_arrays: bool) -> Self {
+        let mut ran = Self {
+            reader: Reader::new(bytes),
+            machine: Machine::new(Limits::default()),
+            builds: Vec::new(),
+            root: None,
+            error: None,
+            objects: Vec::new(),
+            missed: Vec::new(),
+        };
+        while let Some(instruction) = ran.reader.next() {
+            match instruction.and_then(|instruction| ran.step(instruction)) {
+                Ok(None) => {}
+                Ok(Some(root)) => {
+                    ran.root = Some(root);
+                    break;
+                }
+                Err(error) => {
+                    ran.error = Some(error);
+                    break;
+                }
+            }
+            if with_arrays && ran.builds.last().is_some_and(|build| build.offset == ran.last()) {
+                ran.pass_elements(bytes);
+            }
+        }
+        ran
+    }
+
+    /// The offset of the instruction before the reader's, if it is BUILD.
+    fn last(&self) -> u64 {
+        self.reader.offset().saturating_sub(1)
+    }
+
+    fn step(&mut self, instruction: Instruction<'p>) -> Result<Option<ObjectId>, Error> {
+        if instruction.opcode == Opcode::Build
+            && let [.., target, state] = *self.machine.stack()
+        {
+            self.builds.push(Build { offset: instruction.offset, target, state });
+        }
+        self.machine.step(instruction)
+    }
+
+    /// Passes over the elements of an array that BUILD has just described.
+    fn pass_elements(&mut self, bytes: &'p [u8]) {
+        let Some(id) = self.machine.stack().last() else { return };
+        let Some(elements) = joblib::elements(self.machine.heap(), *id) else { return };
+        let at = self.reader.offset();
+        let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let passed = match elements {
+            Elements::Bytes(count, padded) => {
+                let padding =
+                    if padded { rest.first().map_or(1, |len| u64::from(*len).saturating_add(1)) } else { 0 };
+                self.reader.pass_over(count.saturating_add(padding))
+            }
+            Elements::Pickle => {
+                let mut reader = Reader::new(rest);
+                let whole = reader.by_ref().all(|instruction| instruction.is_ok());
+                self.objects.push(Nested { at, bytes: Cow::Borrowed(rest), is_loaded: true });
+                whole && self.reader.pass_over(reader.offset())
+            }
+            Elements::Unknown => false,
+        };
+        if !passed {
+            self.missed.push("the elements of an array of joblib cannot be told from what follows them");
+        }
+    }
+
+    fn found(self, bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
+        let Self { reader, machine, builds, root, error, objects, mut missed } = self;
+        let read = reader.offset();
+        // A line without an end is looked for in all that is left.
+        let without_end = error.as_ref().is_some_and(|error| error.kind == pickle_vm::ErrorKind::NoNewline);
+        let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
+        let mut whole = budget.spend(cost);
+        let heap = machine.heap();
+        let mut names = Names::in_heap(heap, budget);
+        let mut oddities = Vec::new();
+        names.uses_of_instances(heap, &mut oddities);
+        names.uses_of_builds(heap, &builds, &mut oddities);
+        let named = !names.uses.is_empty();
+        let risky = names.uses.iter().any(|used| used.risk == Risk::Dangerous);
+        let called = !builds.is_empty() || heap.ids().any(|id| heap.instance(id).is_some());
+        let matters = match &error {
+            None => named,
+            Some(error) => {
+                let is_marked = bytes.first() == Some(&0x80);
+                (named && (is_marked || called)) || risky || !doubt::python_stops(error, bytes)
             }
         };
-        if instruction.opcode == Opcode::Build
-            && let [.., target, state] = *machine.stack()
-        {
-            builds.push(Build { offset: instruction.offset, target, state });
+        if error.is_some() && matters {
+            names.uses_after_error(reader);
         }
-        match machine.step(instruction) {
-            Ok(None) => {}
-            Ok(Some(id)) => {
-                root = Some(id);
-                break;
-            }
-            Err(cause) => {
-                error = Some(cause);
-                break;
-            }
+        whole &= names.whole;
+        oddities.truncate(ODDITIES_MAX);
+        let uses = names.uses;
+        let mut nested = objects;
+        whole &= find_nested(heap, budget, &mut nested);
+        if !whole {
+            missed.push("the limit on the work for one file was reached");
         }
-    }
-    let read = reader.offset();
-    let heap = machine.heap();
-    let mut names = Names::in_heap(heap);
-    let mut oddities = Vec::new();
-    names.uses_of_instances(heap, &mut oddities);
-    names.uses_of_builds(heap, &builds, &mut oddities);
-    if error.is_some() {
-        names.uses_after_error(reader);
-    }
-    oddities.truncate(ODDITIES_MAX);
-    Found {
-        uses: names.uses,
-        nested: nested(heap),
-        oddities,
-        error,
-        read,
-        is_magic: root.and_then(|root| heap.long(root)?.to_i128()) == Some(legacy::MAGIC),
+        let is_magic = root.and_then(|root| heap.long(root)?.to_i128()) == Some(legacy::MAGIC);
+        Found { uses, nested, oddities, missed, error, read, is_magic, matters }
     }
 }
 
 /// The globals of a pickle by their names.
-struct Names {
+struct Names<'b> {
     uses: Vec<Use>,
     places: HashMap<(String, String), usize>,
     /// The objects that are globals and not known to be harmless.
     risky: HashMap<ObjectId, usize>,
     how: Uses,
+    budget: &'b mut Budget,
+    /// Whether the budget sufficed.
+    whole: bool,
 }
 
-impl Names {
-    fn in_heap(heap: &Heap<'_>) -> Self {
+impl<'b> Names<'b> {
+    fn in_heap(heap: &Heap<'_>, budget: &'b mut Budget) -> Self {
         let how = Uses::in_heap(heap);
-        let mut names = Self { uses: Vec::new(), places: HashMap::new(), risky: HashMap::new(), how };
-        let mut known: HashMap<(&str, &str), usize> = HashMap::new();
+        let (places, risky) = (HashMap::new(), HashMap::new());
+        let mut names = Self { uses: Vec::new(), places, risky, how, budget, whole: true };
+        // By address first: a pickle can name many globals of a module whose name is a megabyte.
+        let mut known = HashMap::new();
         for id in heap.ids() {
             let Some((module, name)) = heap.global(id) else { continue };
-            let place = *known
-                .entry((module, name))
-                .or_insert_with(|| names.place(module, name, heap.offset(id), false));
+            let address = (module.as_ptr(), module.len(), name.as_ptr(), name.len());
+            let place = match known.get(&address) {
+                Some(place) => Some(*place),
+                None => names.place(module, name, heap.offset(id), false),
+            };
+            let Some(place) = place else { continue };
+            known.insert(address, place);
             if names.uses.get(place).is_some_and(|found| found.risk != Risk::Known) {
                 names.risky.insert(id, place);
             }
@@ -113,15 +228,28 @@ impl Names {
         names
     }
 
-    fn place(&mut self, module: &str, name: &str, offset: u64, after_error: bool) -> usize {
+    /// Whether this much work may still be done.
+    fn spend(&mut self, work: usize) -> bool {
+        self.whole = self.whole && self.budget.spend(work as u64);
+        self.whole
+    }
+
+    /// The place of a global among the uses; `None` if the budget is spent.
+    fn place(&mut self, module: &str, name: &str, offset: u64, after_error: bool) -> Option<usize> {
+        if !self.spend(module.len().saturating_add(name.len())) {
+            return None;
+        }
         let next = self.uses.len();
         let place = *self.places.entry((module.to_owned(), name.to_owned())).or_insert(next);
         if place == next {
-            let global = Global::new(module, name, offset, self.how);
+            let mut global = Global::new(module, name, offset, self.how);
             let risk = global.risk();
+            for text in [&mut global.module, &mut global.name] {
+                *text = shortened(std::mem::take(text));
+            }
             self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, after_error });
         }
-        place
+        Some(place)
     }
 
     fn call(
@@ -138,8 +266,10 @@ impl Names {
             found.calls.remove(first);
             found.more = found.more.saturating_add(1);
         }
-        if found.calls.len() < CALLS_MAX {
-            found.calls.push(Call { opcode: opcode.name(), offset, text: text(), has_arguments });
+        if found.calls.len() < CALLS_MAX
+            && let Some(text) = self.budget.text(text)
+        {
+            found.calls.push(Call { opcode: opcode.name(), offset, text, has_arguments });
         } else {
             found.more = found.more.saturating_add(1);
         }
@@ -152,6 +282,9 @@ impl Names {
                 Object::Instance(instance) => {
                     let given = heap.items(instance.args).unwrap_or_default().iter().copied();
                     let more = instance.kwargs().and_then(|kwargs| heap.entries(kwargs)).unwrap_or_default();
+                    if !self.spend(given.len().saturating_add(more.len())) {
+                        return;
+                    }
                     let given: Vec<ObjectId> = given.chain(more.iter().map(|(_, value)| *value)).collect();
                     let called = self.called(heap, instance).map(|callable| (callable, !given.is_empty()));
                     for (part, has_arguments) in
@@ -164,6 +297,9 @@ impl Names {
                     }
                 }
                 Object::Persistent(pid) => {
+                    if !self.spend(heap.items(*pid).unwrap_or_default().len()) {
+                        return;
+                    }
                     for part in heap.items(*pid).unwrap_or_default() {
                         if let Some(place) = self.risky.get(part) {
                             let at = (Opcode::BinPersId, offset);
@@ -201,6 +337,11 @@ impl Names {
             if let Some((module, name)) = heap.global(*target) {
                 let (module, name) = (module.escape_debug(), name.escape_debug());
                 oddities.push(format!("BUILD at 0x{offset:x} sets attributes of {module}.{name} itself"));
+            }
+            let dicts = heap.items(*state).unwrap_or_default().iter().take(2).chain([state]);
+            let entries = dicts.filter_map(|dict| heap.entries(*dict));
+            if !self.spend(entries.fold(1, |sum, entries| entries.len().saturating_add(sum))) {
+                return;
             }
             let inner = heap.instance(*target).and_then(|instance| self.called(heap, instance));
             // A dict, or a tuple of a dict and one of slots.
@@ -247,24 +388,41 @@ impl Names {
     }
 }
 
-/// The byte strings that are pickles or archives, and their offsets.
-fn nested<'p>(heap: &Heap<'p>) -> Vec<(u64, Cow<'p, [u8]>)> {
-    let mut found = Vec::new();
+/// Finds the byte strings that are pickles or archives, and those that the pickle loads. Returns whether the budget
+/// sufficed.
+fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<'p>>) -> bool {
+    // What is loaded is scanned whatever it looks like, and once.
+    let mut seen = HashSet::new();
     for id in heap.ids() {
+        let Some(instance) = heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOADS))
+        else {
+            continue;
+        };
+        let Some(&arg) = heap.items(instance.args).and_then(|args| args.first()) else { continue };
+        let inner = heap.instance(arg).and_then(|outer| heap.items(outer.args)?.first().copied());
+        if !seen.insert(arg) {
+            continue;
+        }
+        // If they cannot be read, the call itself is a finding.
+        let Some(bytes) = encoded::bytes(heap, arg) else { continue };
+        seen.extend(inner);
+        if !budget.spend(bytes.len() as u64) {
+            return false;
+        }
+        found.push(Nested { at: heap.offset(arg), bytes: Cow::Owned(bytes.into_owned()), is_loaded: true });
+    }
+    let mut texts = HashSet::new();
+    for id in heap.ids().filter(|id| !seen.contains(id)) {
         let bytes = match heap.get(id) {
             Object::Bytes(bytes) | Object::ByteArray(bytes) => Cow::Borrowed(*bytes),
             Object::String(bytes) if is_pickle(bytes) => Cow::Owned(bytes.to_vec()),
-            // The bytes that it loads are scanned.
-            Object::Instance(instance) if heap.global(instance.callable) == Some(LOADS) => {
-                let arg = heap.items(instance.args).and_then(|args| args.first());
-                let bytes = arg.and_then(|arg| encoded::bytes(heap, *arg)).filter(|bytes| !is_pickle(bytes));
-                found.extend(bytes.map(|bytes| (heap.offset(id), Cow::Owned(bytes.into_owned()))));
-                continue;
-            }
             Object::Instance(instance) => {
-                let text = heap.items(instance.args).and_then(|args| heap.text(*args.first()?));
+                let arg = heap.items(instance.args).and_then(|args| args.first());
+                let text = arg.and_then(|arg| heap.text(*arg));
                 // Before protocol 3 bytes are written as text.
-                if !text.is_some_and(|text| text.starts_with(['\u{80}', 'P', 'L', '\u{8a}'])) {
+                if !text.is_some_and(|text| text.starts_with(['\u{80}', 'P', 'L', '\u{8a}']))
+                    || !texts.insert(arg)
+                {
                     continue;
                 }
                 match encoded::latin1(heap, id) {
@@ -275,10 +433,13 @@ fn nested<'p>(heap: &Heap<'p>) -> Vec<(u64, Cow<'p, [u8]>)> {
             _ => continue,
         };
         if is_pickle(&bytes) {
-            found.push((heap.offset(id), bytes));
+            if !budget.spend(bytes.len() as u64) {
+                return false;
+            }
+            found.push(Nested { at: heap.offset(id), bytes, is_loaded: false });
         }
     }
-    found
+    true
 }
 
 fn is_pickle(bytes: &[u8]) -> bool {

@@ -1,0 +1,113 @@
+//! Whether Python refuses a pickle where our machine does.
+//!
+//! The machine accepts what picklers write. CPython's two unpicklers accept more: hexadecimal numbers, SETITEM on a list,
+//! BUILD with an empty state. A payload after such an instruction would run although the machine never reaches it. So bytes
+//! are only dismissed as "not a pickle" after an error at which both unpicklers stop as well.
+//!
+//! Facts: `Modules/_pickle.c` and `Lib/pickle.py` of CPython 3.11 to 3.14. `tests/conformance/test_scan_nested.py`
+//! compares them with this file on random pickles.
+
+use pickle_vm::{Error, ErrorKind, Opcode};
+
+/// Whether both of CPython's unpicklers stop at this error of the pickle in `bytes`, too.
+pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
+    use Opcode as Op;
+    let line = || {
+        let start = usize::try_from(error.offset).ok().and_then(|offset| offset.checked_add(1));
+        let rest = start.and_then(|start| bytes.get(start..)).unwrap_or_default();
+        rest.split(|byte| *byte == b'\n').next().unwrap_or_default()
+    };
+    match (&error.kind, error.opcode) {
+        // `Lib/pickle.py` takes what is left as the last name and imports it.
+        (ErrorKind::NoNewline, Some(Op::Global | Op::Inst)) => {
+            let start = usize::try_from(error.offset).unwrap_or(usize::MAX);
+            !bytes.get(start..).is_some_and(|rest| rest.contains(&b'\n'))
+        }
+        (ErrorKind::NotAnInteger | ErrorKind::TooManyDigits { .. }, _) => !is_integer(line()),
+        // C stops at a NUL.
+        (ErrorKind::NotAFloat, _) => {
+            let number = until_nul(line());
+            !std::str::from_utf8(number).is_ok_and(|number| number.trim().parse::<f64>().is_ok())
+        }
+        (ErrorKind::WrongType { found, .. }, Some(Op::SetItem | Op::SetItems | Op::Append | Op::Appends)) => {
+            !matches!(*found, "list" | "bytearray" | "buffer")
+        }
+        (ErrorKind::WrongType { .. }, Some(Op::AddItems)) => true,
+        // Only a `str` is a name, and only these may be one.
+        (ErrorKind::WrongType { found, .. }, Some(Op::StackGlobal)) => {
+            !matches!(*found, "str" | "Python 2 str" | "instance" | "persistent object" | "extension")
+        }
+        // `pickle.py` accepts any iterable as arguments, any mapping as keywords, and takes no notice of an empty state.
+        (ErrorKind::WrongType { .. } | ErrorKind::LimitExceeded { .. } | ErrorKind::MemoKey, _) => false,
+        _ => true,
+    }
+}
+
+/// Whether Python may read the text as an integer, in any base and up to a NUL.
+fn is_integer(line: &[u8]) -> bool {
+    let text = until_nul(line).trim_ascii();
+    let text = text.strip_suffix(b"L").unwrap_or(text);
+    let digits = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
+    let digits = match digits {
+        [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', digits @ ..] => digits,
+        digits if digits.iter().all(|digit| digit.is_ascii_digit() || *digit == b'_') => digits,
+        _ => return false,
+    };
+    !digits.is_empty() && digits.iter().all(|digit| digit.is_ascii_hexdigit() || *digit == b'_')
+}
+
+fn until_nul(line: &[u8]) -> &[u8] {
+    line.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stops(pickle: &[u8]) -> bool {
+        let error = pickle_vm::load(pickle).expect_err("the machine refuses it");
+        python_stops(&error, pickle)
+    }
+
+    #[test]
+    fn python_reads_on_where_the_machine_does_not() {
+        let cases: [&[u8]; 12] = [
+            b"I0x10\n0N.",
+            b"I7\0\n0N.",
+            b"L0b1L\n0N.",
+            b"F1\0\n0N.",
+            b"](K\x01K\x02eK\0K\x05s0N.",
+            b"\x96\x01\0\0\0\0\0\0\0aK\x01a0N.",
+            b"\x96\x01\0\0\0\0\0\0\0aK\0K\x01s0N.",
+            b"\x96\x01\0\0\0\0\0\0\0a\x980N.",
+            b"])b0N.",
+            b"]N}\x86b0N.",
+            b"Np18446744073709551616\n0N.",
+            b"(ios\nsystem",
+        ];
+        for pickle in cases {
+            assert!(!stops(pickle), "{}", pickle.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn python_stops_where_bytes_are_not_a_pickle() {
+        let cases: [&[u8]; 12] = [
+            b"\0\0",
+            b"",
+            b"It is\n",
+            b"Learn\n",
+            b"For all\n",
+            b"Some text\n",
+            b"}K\x01a.",
+            b"NK\x01K\x02s.",
+            b"K\x01K\x02\x93.",
+            b"h\x07.",
+            b"0.",
+            b"class",
+        ];
+        for bytes in cases {
+            assert!(stops(bytes), "{}", bytes.escape_ascii());
+        }
+    }
+}

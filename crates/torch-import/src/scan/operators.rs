@@ -1,0 +1,47 @@
+//! Which operators and classes TorchScript code may use without a word from the scan.
+//!
+//! Facts: the schemas that PyTorch 2.15 registers (`torch._C._jit_get_all_schemas()`): of its own, only those in
+//! [`DANGEROUS`] take the name of a file or call back into Python. Those of torchvision and torchaudio from their
+//! registrations in C++.
+
+use crate::Risk;
+
+/// Namespaces of operators and classes that are a part of PyTorch.
+const OWN: &str = "_native _quantized aten cuda inductor inductor_prims metal metal_prepacked mkl mkldnn mkldnn_prepacked \
+                   onednn onnx prepacked prim prims profiler quantization quantized rngprims rnn sparse static_runtime \
+                   vulkan vulkan_prepacked xnnpack";
+
+/// Operators that read or write files, or call into Python; the classes that open files and connections.
+const DANGEROUS: &[(&str, &str)] = &[
+    ("aten", FILES),
+    ("prim", "IgnoredPythonOp PythonOp"),
+    ("debugprims", "load_tensor"),
+    ("dist_c10d", "FileStore HashStore PrefixStore ProcessGroup Store TCPStore"),
+    ("image", "read_file write_file"),
+    ("video_reader", "probe_video_from_file read_video_from_file"),
+    (
+        "torchaudio",
+        "sox_effects_apply_effects_file sox_io_get_info sox_io_load_audio_file sox_io_save_audio_file",
+    ),
+];
+
+/// Those of `aten`, which are also methods of every value.
+const FILES: &str = "from_file save";
+
+/// The risk of running an operator, or of making an object of a class.
+pub(super) fn risk(namespace: &str, name: &str) -> Risk {
+    let has = |words: &str, word: &str| words.split(' ').any(|other| other == word);
+    let listed = DANGEROUS.iter().find(|(listed, _)| *listed == namespace);
+    if listed.is_some_and(|(_, names)| has(names, name)) {
+        Risk::Dangerous
+    } else if has(OWN, namespace) {
+        Risk::Known
+    } else {
+        Risk::Unknown
+    }
+}
+
+/// Whether a method of this name reads or writes a file, whatever object it is called on.
+pub(super) fn is_file_method(name: &str) -> bool {
+    FILES.split(' ').any(|other| other == name)
+}

@@ -1,0 +1,158 @@
+//! Files that were compressed after they were saved, as joblib, pandas and people do.
+//!
+//! Facts: RFC 1950 and 1952, the zstd format (RFC 8878); the prefixes in `joblib/compressor.py` of joblib 1.5, which is
+//! also where `ZF` comes from (`numpy_pickle_compat.py`).
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use mapped::{MappedFile, WINDOW};
+
+use crate::container::inflate::Inflated;
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packed {
+    /// Its name, as in the member `format` of a scan.
+    pub(super) name: &'static str,
+    recognises: fn(&[u8]) -> bool,
+    unpack: Option<fn(&[u8]) -> io::Result<Box<dyn Read + '_>>>,
+}
+
+/// The formats by their first bytes. Those that are decompressed here do not start with an opcode, so none of them is a
+/// pickle as well.
+const PACKED: &[Packed] = &[
+    Packed {
+        name: "gzip",
+        recognises: |bytes| bytes.starts_with(b"\x1f\x8b"),
+        unpack: Some(|bytes| Ok(Box::new(MultiGzDecoder::new(bytes)))),
+    },
+    Packed { name: "zlib", recognises: is_zlib, unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes)))) },
+    Packed {
+        name: "zlib",
+        recognises: |bytes| bytes.starts_with(b"ZF0x"),
+        unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes.get(ZF_HEADER..).unwrap_or_default())))),
+    },
+    Packed {
+        name: "zstd",
+        recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"),
+        unpack: Some(|bytes| Ok(Box::new(zstd_decoder(bytes)?))),
+    },
+    Packed { name: "bzip2", recognises: |bytes| bytes.starts_with(b"BZh"), unpack: None },
+    Packed { name: "xz", recognises: |bytes| bytes.starts_with(b"\xfd7zXZ"), unpack: None },
+    Packed { name: "lzma", recognises: |bytes| bytes.starts_with(b"\x5d\0\0"), unpack: None },
+    Packed { name: "lzip", recognises: |bytes| bytes.starts_with(b"LZIP"), unpack: None },
+    Packed { name: "lz4", recognises: |bytes| bytes.starts_with(b"\x04\x22\x4d\x18"), unpack: None },
+    Packed { name: "compress", recognises: |bytes| bytes.starts_with(b"\x1f\x9d"), unpack: None },
+    Packed { name: "7z", recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"), unpack: None },
+    Packed { name: "rar", recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), unpack: None },
+];
+
+/// `ZF` and a hexadecimal length in 19 characters.
+const ZF_HEADER: usize = 21;
+
+/// How `bytes` are compressed; `None` if they are not.
+pub(super) fn recognise(bytes: &[u8]) -> Option<&'static Packed> {
+    PACKED.iter().find(|packed| (packed.recognises)(bytes))
+}
+
+/// What was decompressed.
+pub(super) struct Unpacked {
+    pub(super) content: Inflated,
+    /// Why it is not all of it.
+    pub(super) cut: Option<String>,
+}
+
+/// More than this is decompressed into an unlinked temporary file.
+const IN_MEMORY: usize = 16 << 20;
+
+impl Packed {
+    /// Whether the format is decompressed here.
+    pub(super) fn is_unpacked(&self) -> bool {
+        self.unpack.is_some()
+    }
+
+    /// Decompresses at most `most` bytes. The part before damage is returned too.
+    pub(super) fn unpack(&self, bytes: &[u8], most: u64) -> Unpacked {
+        let Some(unpack) = self.unpack else {
+            let cut = "it cannot be decompressed here; decompress it and scan that".to_owned();
+            return Unpacked { content: Inflated::Memory(Vec::new()), cut: Some(cut) };
+        };
+        let mut out = Out { memory: Vec::new(), file: None, len: 0 };
+        let copied = unpack(bytes).and_then(|reader| out.copy(&mut reader.take(most.saturating_add(1))));
+        let cut = match copied {
+            Err(error) => Some(format!("it cannot be decompressed to its end: {error}")),
+            Ok(()) if out.len > most => {
+                Some(format!("it decompresses to more than {most} bytes; decompress it and scan that"))
+            }
+            Ok(()) => None,
+        };
+        match out.content() {
+            Ok(content) => Unpacked { content, cut },
+            Err(error) => Unpacked { content: Inflated::Memory(Vec::new()), cut: Some(error.to_string()) },
+        }
+    }
+}
+
+struct Out {
+    memory: Vec<u8>,
+    file: Option<std::fs::File>,
+    len: u64,
+}
+
+impl Out {
+    fn copy(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let mut window = vec![0; WINDOW];
+        loop {
+            let count = from.read(&mut window)?;
+            let read = window.get(..count).unwrap_or_default();
+            if read.is_empty() {
+                return Ok(());
+            }
+            self.len = self.len.saturating_add(count as u64);
+            self.memory.extend_from_slice(read);
+            if self.memory.len() > IN_MEMORY {
+                self.spill()?;
+            }
+        }
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => tempfile::tempfile()?,
+        };
+        file.write_all(&self.memory)?;
+        self.memory.clear();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn content(mut self) -> Result<Inflated, mapped::Error> {
+        if self.file.is_none() {
+            return Ok(Inflated::Memory(self.memory));
+        }
+        let path = Path::new("a temporary file");
+        self.spill().map_err(|reason| mapped::Error::Io { path: path.to_owned(), reason })?;
+        match self.file {
+            Some(file) => Ok(Inflated::File(MappedFile::from_file(&file, path)?)),
+            None => Ok(Inflated::Memory(Vec::new())),
+        }
+    }
+}
+
+/// A header whose two bytes are a multiple of 31 and name Deflate with a window of 32 KiB or less.
+fn is_zlib(bytes: &[u8]) -> bool {
+    let [cmf, flags, ..] = *bytes else { return false };
+    cmf & 0x0f == 8 && cmf >> 4 <= 7 && u16::from_be_bytes([cmf, flags]).is_multiple_of(31) && flags & 0x20 == 0
+        // `\x78` is what Python writes, and not an opcode.
+        && cmf == 0x78
+}
+
+fn zstd_decoder(bytes: &[u8]) -> io::Result<zstd::Decoder<'_, &[u8]>> {
+    let mut decoder = zstd::Decoder::with_buffer(bytes)?;
+    // 128 MiB, which `zstd --long` needs; more takes memory that the file only names.
+    decoder.window_log_max(27)?;
+    Ok(decoder)
+}

@@ -1,0 +1,448 @@
+//! Goes through a file: what may be in it, and everything that is in that.
+//!
+//! Each part of a file is offered to every reader that Python has for it. A file that is an archive for one reader and
+//! a pickle for another is scanned as both.
+//!
+//! Facts: `torch/serialization.py` of PyTorch 2.15, `numpy/lib/format.py` of NumPy 2.4.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::path::Path;
+
+use mapped::MappedFile;
+
+use super::budget::{Budget, shortened};
+use super::packed::Packed;
+use super::pickle::{self, Nested};
+use super::{Finding, Place, Scan, ScannedPickle, Step, Use, archive, packed};
+use crate::container::inflate::Inflated;
+use crate::container::{legacy, sniff, tar};
+use crate::{Container, Error, Format, Note, Result, Risk};
+
+/// The deepest level of pickles within pickles, and archives within archives, that is scanned.
+const MAX_DEPTH: usize = 8;
+/// The most pickles in one record.
+const PICKLES_MAX: usize = 1 << 16;
+/// The most globals of each risk, pickles, findings and missed parts that are listed for a file.
+const LISTED_MAX: usize = 1 << 10;
+/// How many bytes the parts of one file may be decompressed to together: a multiple of its length, plus a constant.
+const UNPACKED_TIMES: u64 = 32;
+const UNPACKED: u64 = 64 << 20;
+
+/// Bytes to scan, and where they are.
+pub(super) struct Item<'a> {
+    pub(super) record: Place,
+    pub(super) bytes: Cow<'a, [u8]>,
+    pub(super) depth: usize,
+    /// Whether a pickle is expected there.
+    pub(super) expected: bool,
+}
+
+pub(super) struct Scanner<'a> {
+    pub(super) scan: Scan,
+    pub(super) checksums: bool,
+    pub(super) budget: Budget,
+    /// Bytes that may still be decompressed.
+    pub(super) room: u64,
+    pub(super) work: VecDeque<Item<'a>>,
+    stop: &'a dyn Fn() -> bool,
+    pub(super) stopped: bool,
+    /// How many globals of each risk are listed.
+    listed: [usize; 3],
+}
+
+/// How a file is read.
+enum Kind {
+    Container(Format),
+    Archive,
+    Numpy,
+    Packed(&'static Packed),
+    /// No format is recognised, but Python may read it as a pickle.
+    Doubtful,
+}
+
+impl Kind {
+    fn new(bytes: &[u8]) -> Result<Self> {
+        if let Some(format) = sniff::format(bytes) {
+            return Ok(Self::Container(format));
+        }
+        if archive::is_archive(bytes) {
+            return Ok(Self::Archive);
+        }
+        if numpy_data(bytes).is_some() {
+            return Ok(Self::Numpy);
+        }
+        if let Some(packed) = packed::recognise(bytes) {
+            return Ok(Self::Packed(packed));
+        }
+        if pickle::run(bytes, &mut Budget::new(bytes.len() as u64)).matters {
+            return Ok(Self::Doubtful);
+        }
+        sniff::reject_others(bytes)?;
+        Err(sniff::unknown(bytes))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Container(format) => format.name(),
+            Self::Archive => Format::Zip.name(),
+            Self::Numpy => "npy",
+            Self::Packed(packed) => packed.name,
+            Self::Doubtful => Format::Pickle.name(),
+        }
+    }
+}
+
+impl<'a> Scanner<'a> {
+    /// A scanner for a file of a known kind.
+    pub(super) fn of_file(file: &'a MappedFile, checksums: bool, stop: &'a dyn Fn() -> bool) -> Result<Self> {
+        let bytes = file.bytes();
+        let kind = Kind::new(bytes)?;
+        let mut scanner = Self {
+            scan: Scan { format: kind.name(), ..Scan::default() },
+            checksums,
+            budget: Budget::new(file.len()),
+            room: file.len().saturating_mul(UNPACKED_TIMES).saturating_add(UNPACKED),
+            work: VecDeque::new(),
+            stop,
+            stopped: false,
+            listed: [0; 3],
+        };
+        scanner.root(bytes, &kind);
+        Ok(scanner)
+    }
+
+    /// Scans everything that is to be scanned, and what is found in it.
+    pub(super) fn run(mut self, file: &MappedFile, path: &Path) -> Result<Scan> {
+        self.drain();
+        if self.stopped {
+            return Err(Error::Stopped);
+        }
+        let format = sniff::format(file.bytes());
+        if matches!(format, Some(Format::Legacy | Format::Tar | Format::Safetensors)) {
+            self.container(file, path);
+        }
+        Ok(self.scan)
+    }
+
+    fn drain(&mut self) {
+        while let Some(item) = self.work.pop_front() {
+            if self.should_stop() {
+                break;
+            }
+            self.item(item);
+        }
+    }
+
+    pub(super) fn should_stop(&mut self) -> bool {
+        self.stopped = self.stopped || (self.stop)();
+        self.stopped
+    }
+
+    /// The file itself, which may be two formats at once.
+    fn root(&mut self, bytes: &'a [u8], kind: &Kind) {
+        let is_zip = archive::starts_as_archive(bytes);
+        if archive::ends_as_archive(bytes) && !is_zip {
+            self.report("polyglot", || {
+                "the file ends as a zip archive and starts as something else".to_owned()
+            });
+        }
+        let item = |part: &'static str, bytes: &'a [u8], expected| Item {
+            record: Place(vec![Step::Part(part)]),
+            bytes: bytes.into(),
+            depth: 0,
+            expected,
+        };
+        match kind {
+            _ if is_zip => return self.archives(&Place::default(), bytes, 0),
+            // An archive after a pickle is scanned with the pickle.
+            Kind::Container(Format::Pickle | Format::Legacy) | Kind::Doubtful => {
+                return self.work.push_back(item("pickle", bytes, true));
+            }
+            Kind::Container(Format::Tar) => self.tar(&Place::default(), bytes, 0),
+            Kind::Numpy => {
+                if let Some((data, has_objects)) = numpy_data(bytes) {
+                    self.work.push_back(item("objects", data, has_objects));
+                }
+            }
+            Kind::Packed(packed) => self.packed(&Place::default(), packed, bytes, 0, false),
+            Kind::Container(_) | Kind::Archive => {}
+        }
+        if archive::is_archive(bytes) {
+            self.archive(&Place::default(), bytes, 0);
+        }
+        // A file of another format may be a pickle, too.
+        self.work.push_back(item("pickle", bytes, false));
+    }
+
+    fn item(&mut self, item: Item<'a>) {
+        let Item { record, bytes, depth, expected } = item;
+        if depth > MAX_DEPTH {
+            return self.miss(|| format!("{record}: it is nested deeper than {MAX_DEPTH} levels"));
+        }
+        match bytes {
+            Cow::Borrowed(bytes) => self.content(&record, bytes, depth, expected),
+            Cow::Owned(bytes) => self.owned(&record, &bytes, depth, expected),
+        }
+    }
+
+    /// Scans bytes that are not kept: everything in them is scanned before this returns. It calls itself at most
+    /// [`MAX_DEPTH`] times, because what is in the bytes is deeper than they are.
+    fn owned(&mut self, record: &Place, bytes: &[u8], depth: usize, expected: bool) {
+        let mut inner = Scanner {
+            scan: std::mem::take(&mut self.scan),
+            checksums: self.checksums,
+            budget: self.budget.take(),
+            room: self.room,
+            work: VecDeque::new(),
+            stop: self.stop,
+            stopped: self.stopped,
+            listed: self.listed,
+        };
+        inner.content(record, bytes, depth, expected);
+        inner.drain();
+        self.scan = inner.scan;
+        self.budget = inner.budget;
+        (self.room, self.stopped, self.listed) = (inner.room, inner.stopped, inner.listed);
+    }
+
+    /// Scans bytes in a file as whatever they may be.
+    fn content(&mut self, record: &Place, bytes: &'a [u8], depth: usize, expected: bool) {
+        // A file itself was looked at by `root`.
+        let inside = depth > 0;
+        if archive::is_archive(bytes) && (inside || expected) {
+            self.archives(record, bytes, depth);
+        }
+        if archive::starts_as_archive(bytes) {
+            return;
+        }
+        if inside && let Some(packed) = packed::recognise(bytes) {
+            return self.packed(record, packed, bytes, depth, expected);
+        }
+        if inside && tar::recognises(bytes) {
+            self.tar(record, bytes, depth);
+        }
+        if inside && let Some((data, has_objects)) = numpy_data(bytes) {
+            let nested = self.stream(record, data, has_objects);
+            return self.nested(record, nested, depth);
+        }
+        let nested = self.stream(record, bytes, expected);
+        self.nested(record, nested, depth);
+    }
+
+    /// Scans what compressed bytes are decompressed to.
+    fn packed(&mut self, record: &Place, packed: &Packed, bytes: &[u8], depth: usize, expected: bool) {
+        let unpacked = packed.unpack(bytes, self.room);
+        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
+        if let Some(cut) = unpacked.cut {
+            self.miss(|| format!("{place}{cut}"));
+        }
+        let inner: &[u8] = match &unpacked.content {
+            Inflated::Memory(bytes) => bytes,
+            Inflated::File(file) => file.bytes(),
+        };
+        // A format without a decoder here may begin like a pickle.
+        if !packed.is_unpacked() {
+            let nested = self.stream(record, bytes, false);
+            for Nested { at, bytes, is_loaded } in nested {
+                self.owned(&record.with(Step::Bytes(at)), &bytes, depth.saturating_add(1), is_loaded);
+            }
+        }
+        self.room = self.room.saturating_sub(inner.len() as u64);
+        self.budget.add(inner.len() as u64);
+        let record = record.with(Step::Part(packed.name));
+        let depth = depth.saturating_add(1);
+        if depth > MAX_DEPTH {
+            return self.miss(|| format!("{record}: it is nested deeper than {MAX_DEPTH} levels"));
+        }
+        let expected = expected || matches!(sniff::format(inner), Some(Format::Pickle | Format::Legacy));
+        self.owned(&record, inner, depth, expected);
+    }
+
+    fn nested(&mut self, record: &Place, nested: Vec<Nested<'a>>, depth: usize) {
+        let depth = depth.saturating_add(1);
+        for Nested { at, bytes, is_loaded } in nested {
+            let record = record.with(Step::Bytes(at));
+            let expected = is_loaded || legacy::recognises(&bytes);
+            self.work.push_back(Item { record, bytes, depth, expected });
+        }
+    }
+
+    /// Reads the sequence of pickles in `bytes`, and returns the byte strings in them that may be loaded.
+    fn stream<'b>(&mut self, record: &Place, bytes: &'b [u8], expected: bool) -> Vec<Nested<'b>> {
+        let mut nested = Vec::new();
+        let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
+        if bytes.is_empty() && expected {
+            let error = pickle_vm::load(bytes).err();
+            self.keep(record, 0, Vec::new(), error);
+        }
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            if index >= PICKLES_MAX {
+                self.miss(|| format!("{record}: more than {PICKLES_MAX} pickles"));
+                break;
+            }
+            let found = pickle::run(rest, &mut self.budget);
+            let expected_here = expected && (index == 0 || legacy);
+            // Bytes after a pickle, or where none is expected, are a pickle if Python may do something with them.
+            let is_one = found.matters || (found.error.is_none() && (expected || index > 0));
+            if !(is_one || expected_here) {
+                if index > 0 {
+                    let left = rest.len();
+                    self.report("trailing", || {
+                        format!("{left} bytes that are not a pickle follow the pickles of {record}")
+                    });
+                }
+                break;
+            }
+            let offset = at as u64;
+            for text in found.oddities {
+                self.report("pickle", || format!("{record}: {text}"));
+            }
+            for text in found.missed {
+                self.miss(|| format!("{record}: {text}"));
+            }
+            let within = |nested: Nested<'b>| Nested { at: offset.saturating_add(nested.at), ..nested };
+            nested.extend(found.nested.into_iter().map(within));
+            let failed = found.error.is_some();
+            self.scan.count = self.scan.count.saturating_add(1);
+            self.keep(record, offset, found.uses, found.error);
+            if index == 0 && !expected && matches!(record.0.last(), Some(Step::Record(_))) {
+                self.report("pickle", || format!("{record} is a pickle where none is expected"));
+            }
+            if failed {
+                break;
+            }
+            at = at.saturating_add(usize::try_from(found.read).unwrap_or(usize::MAX));
+            legacy |= index == 0 && found.is_magic;
+            // The storages follow.
+            if legacy && index > legacy::ROOT {
+                break;
+            }
+            index = index.saturating_add(1);
+        }
+        nested
+    }
+
+    /// Adds what the checkpoint reader finds in the rest of the file.
+    fn container(&mut self, file: &MappedFile, path: &Path) {
+        match Container::open(path) {
+            Ok(container) => {
+                for (record, range) in container.more_pickles() {
+                    let bytes = file.bytes().get(range.clone()).unwrap_or_default();
+                    let place = Place(vec![Step::Part(record)]);
+                    let found = pickle::run(bytes, &mut self.budget);
+                    self.scan.count = self.scan.count.saturating_add(1);
+                    self.keep(&place, range.start as u64, found.uses, found.error);
+                    for text in found.missed {
+                        self.miss(|| format!("{place}: {text}"));
+                    }
+                    for Nested { at, bytes, is_loaded } in found.nested {
+                        self.owned(&place.with(Step::Bytes(at)), &bytes, 1, is_loaded);
+                    }
+                }
+                for note in container.notes() {
+                    if matches!(note, Note::AfterStorages { .. }) {
+                        self.report("trailing", || note.to_string());
+                    }
+                }
+            }
+            // Its members were scanned one by one.
+            Err(Error::Format { .. }) => {}
+            Err(error) => {
+                let text = error.to_string();
+                if !self.scan.missed.contains(&text) {
+                    self.miss(|| text);
+                }
+            }
+        }
+    }
+
+    // What is reported.
+
+    pub(super) fn report(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
+        let has_room = self.scan.findings.len() < LISTED_MAX;
+        match has_room.then(|| self.budget.text(text)).flatten() {
+            Some(text) => self.scan.findings.push(Finding { kind, text }),
+            None if self.scan.findings.is_empty() => {
+                let text = "the report has no room for what is irregular".to_owned();
+                self.scan.findings.push(Finding { kind, text });
+            }
+            None => self.scan.omitted.findings = self.scan.omitted.findings.saturating_add(1),
+        }
+    }
+
+    pub(super) fn miss(&mut self, text: impl FnOnce() -> String) {
+        let has_room = self.scan.missed.len() < LISTED_MAX;
+        match has_room.then(|| self.budget.text(text)).flatten() {
+            Some(text) => self.scan.missed.push(text),
+            None => self.scan.omitted.missed = self.scan.omitted.missed.saturating_add(1),
+        }
+    }
+
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        let has_room = self.scan.notes.len() < LISTED_MAX;
+        self.scan.notes.extend(has_room.then(|| self.budget.text(text)).flatten());
+    }
+
+    /// Adds a pickle to the report, with as many of its globals as are listed for a file.
+    pub(super) fn keep(
+        &mut self,
+        place: &Place,
+        offset: u64,
+        uses: Vec<Use>,
+        error: Option<pickle_vm::Error>,
+    ) {
+        let all = uses.len();
+        let mut kept: Vec<Use> = Vec::new();
+        for used in uses {
+            let [known, unknown, dangerous] = &mut self.listed;
+            let listed = match used.risk {
+                Risk::Known => known,
+                Risk::Unknown => unknown,
+                Risk::Dangerous => dangerous,
+            };
+            if *listed < LISTED_MAX {
+                *listed = listed.saturating_add(1);
+                kept.push(used);
+            }
+        }
+        let omitted = &mut self.scan.omitted;
+        omitted.globals = omitted.globals.saturating_add(all.saturating_sub(kept.len()));
+        if kept.is_empty() && error.is_none() {
+            return;
+        }
+        if kept.is_empty() && self.scan.pickles.len() >= LISTED_MAX {
+            omitted.pickles = omitted.pickles.saturating_add(1);
+            return;
+        }
+        self.scan.pickles.push(ScannedPickle { place: place.clone(), offset, uses: kept, error });
+    }
+}
+
+impl Place {
+    pub(super) fn with(&self, step: Step) -> Self {
+        let step = match step {
+            Step::Record(name) => Step::Record(shortened(name)),
+            step => step,
+        };
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+}
+
+/// The data after the header of a `.npy` file, and whether they may be a pickle of objects.
+pub(super) fn numpy_data(bytes: &[u8]) -> Option<(&[u8], bool)> {
+    let (version, rest) = bytes.strip_prefix(b"\x93NUMPY")?.split_first()?;
+    let rest = rest.get(1..)?;
+    let (len, rest) = if *version == 1 {
+        let (len, rest) = rest.split_first_chunk()?;
+        (usize::from(u16::from_le_bytes(*len)), rest)
+    } else {
+        let (len, rest) = rest.split_first_chunk()?;
+        (usize::try_from(u32::from_le_bytes(*len)).ok()?, rest)
+    };
+    let (header, data) = rest.split_at_checked(len)?;
+    // The dtype of objects is `|O`, also where it is one of several fields. NumPy knows it by other names, too: for
+    // those, the data are looked at like bytes that may be anything.
+    let has_objects = header.windows(2).any(|pair| pair == b"O'" || pair == b"O\"");
+    Some((data, has_objects))
+}

@@ -1,0 +1,322 @@
+//! What TorchScript code calls: operators that read or write files, and operators and classes of other libraries.
+//!
+//! The code of a `torch.jit.save` archive is text. `torch.jit.load` compiles it and runs each `__setstate__`; calling the
+//! model runs the rest. The text is split into words, strings and comments, and not parsed: a name that may lead to an
+//! operator is reported wherever it is.
+//!
+//! Facts: `torch/csrc/jit/frontend/lexer.h` and `schema_matching.cpp`, `SourceImporterImpl` in
+//! `torch/csrc/jit/serialization/import_source.cpp`: `torch.NAME` and methods of values are operators of `aten`,
+//! `ops.NAMESPACE.NAME` is any operator, `__torch__.torch.classes.NAMESPACE.NAME` is a class in C++.
+
+use std::collections::HashMap;
+
+use pickle_vm::{Limits, Machine, Object, Reader};
+
+use super::budget::{Budget, shortened};
+use super::operators::{is_file_method, risk};
+use super::{Call, Use};
+use crate::{Global, Risk};
+
+/// The most uses of one operator that are shown.
+const CALLS_MAX: usize = 8;
+
+/// The operators and classes in the text of a record of code that are not PyTorch's own harmless ones.
+pub(super) fn uses_in_code(code: &[u8], budget: &mut Budget) -> Vec<Use> {
+    let mut spotted = Spotted { uses: Vec::new(), places: HashMap::new(), budget };
+    let mut tokens = Tokens { text: code, at: 0 };
+    let (mut chain, mut after_dot) = (Chain::default(), false);
+    // Inside the parentheses of `getattr(`, a string names an attribute.
+    let mut getattr = false;
+    while let Some((offset, token)) = tokens.next() {
+        match token {
+            Token::Name(name) if chain.names.is_empty() => {
+                chain = Chain { offset, after_dot, names: vec![name], open: false }
+            }
+            Token::Name(name) if chain.open => {
+                chain.names.push(name);
+                chain.open = false;
+            }
+            Token::Dot if !chain.names.is_empty() && !chain.open => chain.open = true,
+            token => {
+                let last = std::mem::take(&mut chain);
+                getattr |= last.names == ["getattr"];
+                spotted.chain(&last, code);
+                match token {
+                    Token::Name(name) => {
+                        chain = Chain { offset, after_dot: false, names: vec![name], open: false }
+                    }
+                    Token::Text(text) if getattr && (text.contains(&b'\\') || names_file_method(text)) => {
+                        let name = String::from_utf8_lossy(text);
+                        spotted.add("torch", &name, Risk::Dangerous, (offset, code));
+                    }
+                    Token::Other(b'\n') => getattr = false,
+                    _ => {}
+                }
+            }
+        }
+        after_dot = token.is_dot() || (after_dot && token.is_name());
+    }
+    spotted.chain(&chain, code);
+    spotted.uses
+}
+
+/// The operators and classes that a mobile model's `bytecode.pkl` names: `aten::add`, `__torch__.torch.classes.a.B`.
+pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut Budget) -> Vec<Use> {
+    let mut machine = Machine::new(Limits::default());
+    for instruction in Reader::new(bytes) {
+        if !instruction.is_ok_and(|instruction| matches!(machine.step(instruction), Ok(None))) {
+            break;
+        }
+    }
+    let heap = machine.heap();
+    let mut spotted = Spotted { uses: Vec::new(), places: HashMap::new(), budget };
+    for id in heap.ids().filter(|id| matches!(heap.get(*id), Object::Text(_))) {
+        let Some(text) = heap.text(id) else { continue };
+        let class = text.find(CLASSES).and_then(|at| text.get(at..)?.strip_prefix(CLASSES));
+        if let Some((namespace, name)) = class.and_then(|class| class.split_once('.')) {
+            let name = name.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+            spotted.add_class(namespace, name, (heap.offset(id), b""));
+        } else if let Some((namespace, name)) = text.split_once("::") {
+            let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_word);
+            if is_word(namespace) && is_word(name) {
+                spotted.add_operator(namespace, name, (heap.offset(id), b""));
+            }
+        }
+    }
+    spotted.uses
+}
+
+const CLASSES: &str = "__torch__.torch.classes.";
+
+fn names_file_method(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(is_file_method)
+}
+
+/// Names with dots between them.
+#[derive(Default)]
+struct Chain<'t> {
+    offset: u64,
+    /// Whether a dot is before it, as in `f(x).save`.
+    after_dot: bool,
+    names: Vec<&'t str>,
+    /// Whether it ends in a dot.
+    open: bool,
+}
+
+struct Spotted<'b> {
+    uses: Vec<Use>,
+    places: HashMap<(String, String), usize>,
+    budget: &'b mut Budget,
+}
+
+impl Spotted<'_> {
+    fn chain(&mut self, chain: &Chain<'_>, code: &[u8]) {
+        let at = (chain.offset, code);
+        match chain.names.as_slice() {
+            ["__torch__", "torch", "classes", namespace, name, ..] if !chain.after_dot => {
+                self.add_class(namespace, name, at);
+            }
+            ["__torch__", ..] if !chain.after_dot => {}
+            ["ops", namespace, name, ..] if !chain.after_dot => self.add_operator(namespace, name, at),
+            // Another name for a namespace of operators, or for all of them.
+            ["ops", namespace] if !chain.after_dot => self.add("torch.ops", namespace, Risk::Unknown, at),
+            ["ops"] if !chain.after_dot => self.add("torch", "ops", Risk::Unknown, at),
+            names => {
+                let methods = names.iter().skip(usize::from(!chain.after_dot));
+                for name in methods.filter(|name| is_file_method(name)) {
+                    self.add_operator("aten", name, at);
+                }
+            }
+        }
+    }
+
+    fn add_operator(&mut self, namespace: &str, name: &str, at: (u64, &[u8])) {
+        let risk = risk(namespace, name);
+        if risk != Risk::Known {
+            self.add(&format!("torch.ops.{namespace}"), name, risk, at);
+        }
+    }
+
+    fn add_class(&mut self, namespace: &str, name: &str, at: (u64, &[u8])) {
+        let risk = risk(namespace, name);
+        if risk != Risk::Known {
+            self.add(&format!("torch.classes.{namespace}"), name, risk, at);
+        }
+    }
+
+    fn add(&mut self, module: &str, name: &str, risk: Risk, (offset, code): (u64, &[u8])) {
+        if !self.budget.spend(module.len().saturating_add(name.len()) as u64) {
+            return;
+        }
+        let (module, name) = (shortened(module.to_owned()), shortened(name.to_owned()));
+        let next = self.uses.len();
+        let place = *self.places.entry((module.clone(), name.clone())).or_insert(next);
+        if place == next {
+            let global = Global::with_risk(&module, &name, offset, risk);
+            self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, after_error: false });
+        }
+        let Some(found) = self.uses.get_mut(place) else { return };
+        if found.calls.len() < CALLS_MAX
+            && let Some(text) = self.budget.text(|| line(code, offset))
+        {
+            found.calls.push(Call { opcode: "code", offset, text, has_arguments: true });
+        } else {
+            found.more = found.more.saturating_add(1);
+        }
+    }
+}
+
+/// The line of the text that has this offset, without the space around it.
+fn line(code: &[u8], offset: u64) -> String {
+    let at = usize::try_from(offset).unwrap_or(usize::MAX);
+    let (before, after) = code.split_at_checked(at).unwrap_or_default();
+    let start = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let end = after.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    // A line can be as long as the file.
+    let start = start.get(start.len().saturating_sub(200)..).unwrap_or_default();
+    let end = end.get(..end.len().min(400)).unwrap_or_default();
+    String::from_utf8_lossy(&[start, end].concat()).trim().to_owned()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token<'t> {
+    Name(&'t str),
+    Dot,
+    /// The text between quotes, with its escapes.
+    Text(&'t [u8]),
+    Other(u8),
+}
+
+impl Token<'_> {
+    fn is_dot(self) -> bool {
+        self == Self::Dot
+    }
+
+    fn is_name(self) -> bool {
+        matches!(self, Self::Name(_))
+    }
+}
+
+/// Splits code into words, dots and strings; comments and space are left out, except for the ends of lines.
+struct Tokens<'t> {
+    text: &'t [u8],
+    at: usize,
+}
+
+impl<'t> Iterator for Tokens<'t> {
+    type Item = (u64, Token<'t>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let start = self.at;
+            let rest = self.text.get(start..)?;
+            let (&first, after) = rest.split_first()?;
+            let offset = start as u64;
+            let (len, token) = match first {
+                b' ' | b'\t' | b'\r' => (1, None),
+                // The end of a line that goes on.
+                b'\\' => (if after.first() == Some(&b'\n') { 2 } else { 1 }, None),
+                b'#' => (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), None),
+                b'\'' | b'"' => {
+                    let (len, text) = quoted(rest, first);
+                    (len, Some(Token::Text(text)))
+                }
+                b'.' if !after.first().is_some_and(u8::is_ascii_digit) => (1, Some(Token::Dot)),
+                byte if is_word(byte) => {
+                    let len = rest.iter().position(|byte| !is_word(*byte)).unwrap_or(rest.len());
+                    let word = rest.get(..len).and_then(|word| std::str::from_utf8(word).ok());
+                    (
+                        len,
+                        Some(if byte.is_ascii_digit() {
+                            Token::Other(byte)
+                        } else {
+                            Token::Name(word.unwrap_or_default())
+                        }),
+                    )
+                }
+                other => (1, Some(Token::Other(other))),
+            };
+            self.at = start.saturating_add(len.max(1));
+            if let Some(token) = token {
+                return Some((offset, token));
+            }
+        }
+    }
+}
+
+/// The length of a string with its quotes, and what is between them.
+fn quoted(text: &[u8], quote: u8) -> (usize, &[u8]) {
+    let triple = text.starts_with(&[quote; 3]);
+    let width = if triple { 3 } else { 1 };
+    let end: &[u8] = if triple { &[quote; 3] } else { &[quote] };
+    let mut at = width;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        // A string of one line that has no end is not TorchScript; what follows is looked at.
+        if rest.starts_with(end) || (!triple && rest.starts_with(b"\n")) {
+            return (at.saturating_add(width), text.get(width..at).unwrap_or_default());
+        }
+        at = at.saturating_add(if rest.starts_with(b"\\") { 2 } else { 1 });
+    }
+    (text.len(), text.get(width..).unwrap_or_default())
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(code: &str) -> Vec<String> {
+        let uses = uses_in_code(code.as_bytes(), &mut Budget::new(1 << 20));
+        uses.iter().map(|used| format!("{} {}", used.risk.name(), used.global)).collect()
+    }
+
+    #[test]
+    fn operators_are_found_however_they_are_reached() {
+        for (code, expected) in [
+            ("x = torch.from_file(\"a\", True, 4)", "dangerous torch.ops.aten.from_file"),
+            ("t = torch\ny = t . from_file(\"a\")", "dangerous torch.ops.aten.from_file"),
+            ("f(x)[0].save(\"a\")", "dangerous torch.ops.aten.save"),
+            ("f = \\\n torch.save", "dangerous torch.ops.aten.save"),
+            ("getattr(torch, \"save\")(x, \"a\")", "dangerous torch.save"),
+            ("getattr(torch, \"s\\x61ve\")(x, \"a\")", "dangerous torch.s\\x61ve"),
+            ("ops.image.write_file(\"a\", x)", "dangerous torch.ops.image.write_file"),
+            ("ops.torchvision.nms(a, b, 0.5)", "unknown torch.ops.torchvision.nms"),
+            ("o = ops", "unknown torch.ops"),
+            ("o = ops.image", "unknown torch.ops.image"),
+            (
+                "s : __torch__.torch.classes.dist_c10d.FileStore",
+                "dangerous torch.classes.dist_c10d.FileStore",
+            ),
+            ("s : __torch__.torch.classes.mine.Thing", "unknown torch.classes.mine.Thing"),
+        ] {
+            assert_eq!(names(code), [expected], "{code}");
+        }
+    }
+
+    #[test]
+    fn ordinary_code_is_silent() {
+        for code in [
+            "# torch.from_file(\"a\")",
+            "x = \"torch.save(\"",
+            "x = '''\ntorch.save(x)\n'''",
+            "def save(self: __torch__.m.Model, x: Tensor) -> Tensor:",
+            "_0 = __torch__.mine.save(x)",
+            "ops.prim.RaiseException(\"AssertionError: \")",
+            "w : __torch__.torch.classes.quantized.LinearPackedParamsBase",
+            "x = self.ops.weight",
+            "y = 1.5 + .5e3",
+        ] {
+            assert_eq!(names(code), [String::new(); 0], "{code}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_shown() {
+        let uses = uses_in_code(b"a = 1\n  b = torch.from_file(a)\nc = 2", &mut Budget::new(100));
+        assert_eq!(uses[0].calls[0].text, "b = torch.from_file(a)");
+        assert_eq!(uses[0].global.offset, 12);
+    }
+}
