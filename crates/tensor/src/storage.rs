@@ -257,7 +257,7 @@ impl Storage {
 
     /// Whether the bytes are computed from those of other storages.
     pub fn is_computed(&self) -> bool {
-        matches!(&*self.inner, Inner::Concat(_) | Inner::Signed(_))
+        matches!(self.inner(), Some(Inner::Concat(_) | Inner::Signed(_)))
     }
 
     /// Whether the storage has no bytes.
