@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use decoder::Fact;
 use pipeline::{InvalidOption, Note, size};
 use sources::{Candidate, Contents};
-use store::{Remote, Scheme, folder};
+use store::{Remote, Scheme, file_name, folder};
 
 use super::flags;
 use super::shell::{quoted, quoted_text};
@@ -164,6 +164,15 @@ pub(crate) fn sources_text(error: &sources::Error) -> String {
         }
         Error::NotASet { paths } => {
             format!("; --each converts each of them on its own: `torch2carton --each {}`", pattern(paths))
+        }
+        Error::Set { reason, .. } => match &**reason {
+            torch_import::Error::EqualShards { file, .. } => {
+                format!("; download or copy {file} again")
+            }
+            _ => String::new(),
+        },
+        Error::OneFileTwice { second, .. } => {
+            format!("; put the file that {} should be in its place", file_name(second))
         }
         Error::Distributed { folder } => format!(
             "; first run `python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt`",

@@ -56,6 +56,7 @@ ONE, TWO = SET
 FOLDERS = {
     "missing": ({"consolidated.00.pth": shard(), "params.json": PARAMS}, "one of two shards is missing"),
     "extra": (pair(shard(first=100.0)) | {"consolidated.02.pth": shard(first=200.0)}, "a third shard of two"),
+    "duplicate": (pair(shard()), "the second shard is a copy of the first"),
     "gap": ({"consolidated.00.pth": shard(), "consolidated.02.pth": shard(), "params.json": PARAMS}, "number 1 is missing"),
     "lacks": (pair(shard(without("norm.weight"))), "the second shard lacks a tensor"),
     "more": (pair(shard(SHAPES | {"layers.0.ffn_norm.weight": (DIM,)})), "the second shard has one more tensor"),

@@ -218,7 +218,8 @@ pub(crate) fn convert_into(
     }
 
     let judge = |file: &Path, checkpoint: &Checkpoint| judge(options.globals, file, checkpoint);
-    let (checkpoint, read_notes) = sources.read::<Error>(&containers, &judge)?;
+    let (checkpoint, read_notes) =
+        sources.read_checked::<Error>(&containers, &judge, &|| crate::check(observer))?;
     let mut notes: Vec<Note> = read_notes.into_iter().map(Note::Sources).collect();
     notes.extend(left_out);
     if checkpoint.left_out > 0 {

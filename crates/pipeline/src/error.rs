@@ -288,7 +288,12 @@ impl Error {
 
 impl From<sources::Error> for Error {
     fn from(error: sources::Error) -> Self {
-        Self::Sources(error)
+        match error {
+            sources::Error::Set { reason, .. } if matches!(*reason, torch_import::Error::Stopped) => {
+                Self::Cancelled
+            }
+            error => Self::Sources(error),
+        }
     }
 }
 

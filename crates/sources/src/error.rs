@@ -94,6 +94,14 @@ pub enum Error {
         /// The number in their names.
         number: usize,
     },
+    /// Two names in a set lead to one file.
+    #[error("{} and {} are the same file", first.display(), second.display())]
+    OneFileTwice {
+        /// One path.
+        first: PathBuf,
+        /// The other one.
+        second: PathBuf,
+    },
     /// A file of a numbered set is not there.
     #[error("{} is missing: the folder has {found} of its set's files", path.display())]
     MissingShard {
@@ -125,6 +133,14 @@ pub enum Error {
         found: DeepSpeed,
         /// Files with the whole model in the same folder, if the training wrote them too.
         candidates: Vec<Candidate>,
+    },
+    /// A file of a folder is a link that leads to nothing.
+    #[error("{} is a link to {}, which is not there", path.display(), target.display())]
+    LostLink {
+        /// The link.
+        path: PathBuf,
+        /// What it leads to, as the link says it.
+        target: PathBuf,
     },
     /// A folder holds several checkpoints, and none of them is preferred.
     #[error("{} holds {} checkpoints", folder.display(), candidates.len())]

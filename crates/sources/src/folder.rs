@@ -60,6 +60,10 @@ impl Candidate {
 pub(crate) fn find(folder: &Path) -> Result<Sources> {
     let listing = Listing::read(folder)?;
     listing.refuse_others()?;
+    if let Some(path) = listing.lost_link() {
+        let target = path.read_link().unwrap_or_default();
+        return Err(Error::LostLink { path, target });
+    }
     let mut candidates = listing.candidates()?;
     let left_alone = listing.left_alone(&candidates);
     let mut notes = Vec::new();

@@ -23,6 +23,8 @@ const EXTENSIONS: &[&str] = &[
     ".pth.tar",
     ".pt.tar",
 ];
+/// Files next to a checkpoint that describe the model.
+const DOCUMENTS: &[&str] = &["config.json", "params.json"];
 /// Files next to a checkpoint that belong to its training.
 const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_state", "random_states"];
 const TRAINING: &[&str] = &["scaler.pt", "training_args.bin"];
@@ -36,12 +38,14 @@ pub(crate) struct Listing {
     pub(crate) files: Vec<String>,
     /// Folders, sorted.
     pub(crate) folders: Vec<String>,
+    /// Links that lead to nothing, sorted.
+    pub(crate) lost: Vec<String>,
 }
 
 impl Listing {
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let io = |reason| Error::Io { path: folder.to_owned(), reason };
-        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        let (mut files, mut folders, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for entry in folder.read_dir().map_err(io)? {
             let path = entry.map_err(io)?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
@@ -49,11 +53,14 @@ impl Listing {
                 files.push(name.to_owned());
             } else if path.is_dir() {
                 folders.push(name.to_owned());
+            } else if path.is_symlink() {
+                lost.push(name.to_owned());
             }
         }
         files.sort();
         folders.sort();
-        Ok(Self { folder: folder.to_owned(), files, folders })
+        lost.sort();
+        Ok(Self { folder: folder.to_owned(), files, folders, lost })
     }
 
     /// Whether there is a file of this name.
@@ -64,6 +71,17 @@ impl Listing {
     /// The files that are checkpoints by their names.
     pub(crate) fn checkpoints(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(String::as_str).filter(|name| is_checkpoint(name))
+    }
+
+    /// A link that leads to nothing, and has the name of a checkpoint, of an index or of a document that describes the
+    /// model. Without it, the folder would mean another model, or none.
+    pub(crate) fn lost_link(&self) -> Option<PathBuf> {
+        let counts = |name: &&String| {
+            is_checkpoint(name)
+                || name.strip_suffix(INDEX).is_some_and(is_checkpoint)
+                || DOCUMENTS.contains(&name.as_str())
+        };
+        self.lost.iter().find(counts).map(|name| self.folder.join(name))
     }
 
     /// The files that list the tensors of a set.

@@ -1,5 +1,7 @@
 //! The files of one checkpoint, and the checkpoint in them.
 
+use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use torch_import::{Checkpoint, Container, Index, ModelSizes, Shard};
@@ -64,10 +66,27 @@ impl Sources {
     /// Opens the files.
     ///
     /// # Errors
-    /// When one of them cannot be read, or is not a checkpoint.
+    /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
+        self.refuse_one_file_twice()?;
         let open = |path: &PathBuf| Container::open(path).map_err(|reason| Error::checkpoint(path, reason));
         self.files.iter().map(open).collect()
+    }
+
+    /// Refuses a set in which two names lead to one file: its tensors would be merged with themselves.
+    fn refuse_one_file_twice(&self) -> Result<()> {
+        if self.files.len() < 2 {
+            return Ok(());
+        }
+        let mut known = HashMap::with_capacity(self.files.len());
+        for path in &self.files {
+            // A file that cannot be opened is reported where it is read.
+            let Ok(file) = path.canonicalize() else { continue };
+            if let Some(first) = known.insert(file, path) {
+                return Err(Error::OneFileTwice { first: first.clone(), second: path.clone() });
+            }
+        }
+        Ok(())
     }
 
     /// Reads the opened files as one checkpoint, and returns what there is to note about them. `judge` sees each file
@@ -79,6 +98,19 @@ impl Sources {
         &self,
         containers: &[Container],
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
+    ) -> Result<(Checkpoint, Vec<Note>), E> {
+        self.read_checked(containers, judge, &|| Ok(()))
+    }
+
+    /// The same. `check` is called before each window of elements that is compared; its error stops the work.
+    ///
+    /// # Errors
+    /// The same, and [`torch_import::Error::Stopped`] within [`Error::Set`].
+    pub fn read_checked<E: From<Error>>(
+        &self,
+        containers: &[Container],
+        judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
+        check: &dyn Fn() -> io::Result<()>,
     ) -> Result<(Checkpoint, Vec<Note>), E> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
@@ -103,7 +135,7 @@ impl Sources {
                     }
                     None => ModelSizes::default(),
                 };
-                torch_import::model_parallel(shards, &sizes)
+                torch_import::model_parallel(shards, &sizes, check)
             }
         };
         let merged = merged.map_err(|reason| Error::set(&self.path, reason))?;

@@ -84,6 +84,49 @@ fn an_indexed_set_is_read_as_one_checkpoint() {
     assert_eq!((checkpoint.items.len(), notes.as_slice()), (2, &[][..]));
 }
 
+#[cfg(unix)]
+#[test]
+fn one_file_under_two_names_is_refused() {
+    let link = |folder: &Folder, original: &str, name: &str| {
+        std::fs::remove_file(folder.path().join(name)).ok();
+        std::os::unix::fs::symlink(original, folder.path().join(name)).expect("a temporary folder");
+    };
+    let folder = Folder::with(&["consolidated.00.pth"]);
+    link(&folder, "consolidated.00.pth", "consolidated.01.pth");
+    let indexed = Folder::with(&[]);
+    indexed.write_set();
+    link(&indexed, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors");
+    let numbered = Folder::with(&["model-00001-of-00002.safetensors"]);
+    link(&numbered, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors");
+    for folder in [folder, indexed, numbered] {
+        let sources = folder.find().expect("two names");
+        let error = sources.open().expect_err("one file");
+        let [first, second] = sources.files.as_slice() else { panic!("{:?}", sources.files) };
+        let text = format!("{} and {} are the same file", first.display(), second.display());
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_refused_if_the_folder_would_mean_something_else() {
+    for (name, others) in [
+        ("model.safetensors", &["pytorch_model.bin"][..]),
+        ("consolidated.01.pth", &["consolidated.00.pth"]),
+        ("model.safetensors.index.json", &["pytorch_model.bin"]),
+        ("config.json", &["model.safetensors"]),
+    ] {
+        let folder = Folder::with(others);
+        std::os::unix::fs::symlink("../gone", folder.path().join(name)).expect("a temporary folder");
+        let error = folder.find().expect_err("a link to nothing").to_string();
+        let path = folder.path().join(name);
+        assert_eq!(error, format!("{} is a link to ../gone, which is not there", path.display()));
+    }
+    let folder = Folder::with(&["model.safetensors"]);
+    std::os::unix::fs::symlink("../gone", folder.path().join("notes.txt")).expect("a temporary folder");
+    assert_eq!(names(&folder.find().expect("one file").files), ["model.safetensors"]);
+}
+
 #[test]
 fn an_indexed_set_is_preferred_to_consolidated_files() {
     for other in ["consolidated.safetensors", "consolidated.00.pth"] {

@@ -250,11 +250,12 @@ impl Tensor {
         Self::new(dtype, shape, stride, 0, storage)
     }
 
-    /// Whether `other` has the same shape, dtype and elements, compared bit by bit in windows.
+    /// Whether `other` has the same shape, dtype and elements, compared bit by bit in windows. `check` is called before
+    /// each of them.
     ///
     /// # Errors
-    /// When one of them cannot be read.
-    pub fn has_elements_of(&self, other: &Tensor) -> io::Result<bool> {
+    /// When one of them cannot be read, and those of `check`.
+    pub fn has_elements_of(&self, other: &Tensor, check: &dyn Fn() -> io::Result<()>) -> io::Result<bool> {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);
         }
@@ -262,6 +263,7 @@ impl Tensor {
         let (mut our_blocks, mut their_blocks) = (ours.blocks(), theirs.blocks());
         let mut start = 0;
         while start < self.nbytes() {
+            check()?;
             let left = self.nbytes().saturating_sub(start);
             let len = usize::try_from(left).unwrap_or(WINDOW).min(WINDOW);
             let our = Window::filled(len, |bytes| ours.read(start, bytes, &mut our_blocks))?;
@@ -362,9 +364,9 @@ mod tests {
 
     #[test]
     fn elements_are_compared_bit_by_bit() {
-        let same = part([2, 2], [2, 1], 0).has_elements_of(&part([2, 2], [2, 1], 0));
+        let same = part([2, 2], [2, 1], 0).has_elements_of(&part([2, 2], [2, 1], 0), &|| Ok(()));
         assert!(same.expect("memory can be read"));
-        let transposed = part([2, 2], [2, 1], 0).has_elements_of(&part([2, 2], [1, 2], 0));
+        let transposed = part([2, 2], [2, 1], 0).has_elements_of(&part([2, 2], [1, 2], 0), &|| Ok(()));
         assert!(!transposed.expect("memory can be read"));
     }
 

@@ -39,6 +39,16 @@ impl Gathered {
         Self { tensor, outer, run }
     }
 
+    /// At most [`WINDOW`] bytes in C order from byte `start` on, little-endian. `start` is a multiple of the window.
+    ///
+    /// # Errors
+    /// When the storage cannot be read.
+    pub fn window(&self, start: u64) -> io::Result<Window> {
+        let left = self.len().saturating_sub(start);
+        let len = usize::try_from(left).unwrap_or(WINDOW).min(WINDOW);
+        Window::filled(len, |bytes| self.read(start, bytes, &mut self.blocks()))
+    }
+
     /// What [`read`](Self::read) keeps from one call to the next.
     pub(crate) fn blocks(&self) -> Blocks<'_> {
         Blocks::new(self.tensor.storage(), self.run, &self.outer)

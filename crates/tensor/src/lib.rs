@@ -6,6 +6,7 @@
 //! say when they are bytes.
 
 mod blocks;
+mod budget;
 mod concat;
 mod dtype;
 mod gather;
@@ -14,6 +15,7 @@ mod signs;
 mod storage;
 mod tensor;
 
+pub use budget::Budget;
 pub use dtype::Dtype;
 pub use gather::Gathered;
 pub use records::{Record, Records};

@@ -155,6 +155,16 @@ impl Tensor {
         if self.is_contiguous() { bytes.get(span) } else { None }
     }
 
+    /// The view with size 1 along each dimension of stride 0, whose elements are all the same ones. Two tensors that
+    /// repeat along the same dimensions are equal if these are.
+    #[must_use]
+    pub fn without_repeats(&self) -> Self {
+        let sizes = self.shape().iter().zip(self.stride());
+        let sizes = sizes.map(|(size, stride)| if *stride == 0 { (*size).min(1) } else { *size });
+        let dims = sizes.chain(self.stride().iter().copied()).collect();
+        Self { dims, ..self.clone() }
+    }
+
     /// Equal for tensors that are the same elements of the same storage.
     pub fn view(&self) -> (StorageId, u64, &[u64], &[u64]) {
         (self.storage.id(), self.offset, self.shape(), self.stride())

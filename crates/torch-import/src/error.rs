@@ -42,6 +42,12 @@ pub enum Error {
         /// What was found instead.
         found: String,
     },
+    /// A record is a symbolic link: programs that unpack the archive see another file than PyTorch, which reads the path.
+    #[error("record `{}` is a symbolic link, expected a file", record.escape_debug())]
+    Link {
+        /// The record's path in the archive.
+        record: String,
+    },
     /// A record is missing from the container.
     #[error("record `{}` is missing", record.escape_debug())]
     MissingRecord {
@@ -223,6 +229,26 @@ pub enum Error {
         file: String,
         /// The other one.
         other: String,
+    },
+    /// A file has the parts of another file.
+    #[error("{file} is a copy of {other}: their parts of `{}`, and of all other tensors that were split, are equal bit for bit", tensor.escape_debug())]
+    EqualShards {
+        /// The file with the higher number.
+        file: String,
+        /// The other one.
+        other: String,
+        /// A tensor whose elements are not all the same.
+        tensor: String,
+    },
+    /// A part that is to be joined with others, or compared with them, repeats its storage too often.
+    #[error("tensor `{}` is an expanded view of {nbytes} bytes over a storage of {stored}, too many to merge", tensor.escape_debug())]
+    Expanded {
+        /// The tensor.
+        tensor: String,
+        /// Bytes of the elements of one part.
+        nbytes: u64,
+        /// Bytes of its storage.
+        stored: u64,
     },
     /// The model's sizes cannot be split into this shape.
     #[error("tensor `{}` is {shape:?} in each of {shards} shards: {reason}", tensor.escape_debug())]

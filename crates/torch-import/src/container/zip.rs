@@ -23,6 +23,9 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
         error => Error::Zip(error),
     })?;
     let root = root(&index)?;
+    if let Some(link) = index.entries.iter().find(|entry| entry.link) {
+        return Err(Error::Link { record: link.name.clone() });
+    }
     // A file saved with checksums switched off has zeros everywhere; a single zero is a checksum.
     let checksums = index.entries.iter().any(|entry| entry.crc != 0);
     let mut notes = Vec::new();

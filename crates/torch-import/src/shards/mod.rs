@@ -3,6 +3,7 @@
 //!
 //! Facts: the index files of Hugging Face's `transformers`.
 
+mod equal;
 mod model_parallel;
 
 pub use model_parallel::{ModelSizes, model_parallel};

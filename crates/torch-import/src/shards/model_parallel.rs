@@ -3,14 +3,18 @@
 //! Facts: `ColumnParallelLinear`, `RowParallelLinear` and `VocabParallelEmbedding` in fairscale, as Meta's
 //! `llama-models` uses them. Nothing is copied: a tensor that was split is a view of its parts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::ops::Range;
 
+use mapped::Cancelled;
+use pickle_vm::Limits;
 use serde::Deserialize;
-use tensor::{StorageId, Tensor};
+use tensor::{Budget, StorageId, Tensor};
 
+use super::equal::{Equal, without_repeats};
 use super::{Merged, Shard, empty};
-use crate::{Content, Error, Item, Result};
+use crate::{Checkpoint, Content, Error, Item, Result};
 
 /// The sizes of a model in `params.json`, in elements. Missing ones are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -86,13 +90,19 @@ impl Split {
     }
 }
 
-/// The checkpoint that Meta's code split over `shards`, which are in the order of their numbers.
+/// The checkpoint that Meta's code split over `shards`, which are in the order of their numbers. `check` is called before
+/// each window of elements that is compared; its error stops the work.
 ///
 /// # Errors
-/// When there are too few or too many shards, they disagree with each other or with `sizes`, or a tensor is not one of
-/// LLaMA's.
-pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> {
-    let merge = Merge::new(&shards, sizes)?;
+/// When there are too few or too many shards, they disagree with each other or with `sizes`, one is a copy of another, or
+/// a tensor is not one of LLaMA's.
+pub fn model_parallel(
+    shards: Vec<Shard>,
+    sizes: &ModelSizes,
+    check: &dyn Fn() -> io::Result<()>,
+) -> Result<Merged> {
+    let mut merge = Merge::new(&shards, sizes, check)?;
+    let mut equal = Equal::new(shards.len());
     let mut joined: HashMap<(usize, Vec<View>), Tensor> = HashMap::new();
     let mut tensors = Vec::with_capacity(merge.first.checkpoint.items.len());
     for item in &merge.first.checkpoint.items {
@@ -107,14 +117,27 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes) -> Result<Merged> 
             parts => {
                 // Tensors that share their parts in each shard share the result.
                 let key = (dim, parts.iter().map(view).collect());
-                let known = joined.get(&key).cloned();
-                let tensor = known.map_or_else(|| Tensor::concat(dim, parts), Ok);
-                let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
-                joined.insert(key, tensor.clone());
-                tensor
+                if let Some(known) = joined.get(&key) {
+                    known.clone()
+                } else {
+                    merge.spend(name, parts)?;
+                    // Where there are fewer heads than shards, shards have equal parts.
+                    if parts.len() == shards.len() {
+                        equal.compare(name, parts, check).map_err(|reason| unread(name, reason))?;
+                    }
+                    let tensor = Tensor::concat(dim, parts);
+                    let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
+                    joined.insert(key, tensor.clone());
+                    tensor
+                }
             }
         };
         tensors.push(Item { content: Content::Tensor(tensor), ..item.clone() });
+    }
+    if let Some((first, second, tensor)) = equal.found() {
+        let file = |shard: usize| shards.get(shard).map(|shard| shard.file.clone()).unwrap_or_default();
+        let (file, other, tensor) = (file(second), file(first), tensor.to_owned());
+        return Err(Error::EqualShards { file, other, tensor });
     }
     let mut shards = shards.into_iter();
     let mut merged = Merged::new(shards.next().ok_or_else(empty)?.checkpoint);
@@ -134,8 +157,19 @@ fn view(tensor: &Tensor) -> View {
     (tensor.storage().id(), tensor.storage_offset(), tensor.shape().to_vec(), tensor.stride().to_vec())
 }
 
+/// The error for the elements of a part, or the caller's wish to stop.
+fn unread(tensor: &str, reason: io::Error) -> Error {
+    if Cancelled::caused(&reason) {
+        return Error::Stopped;
+    }
+    Error::ReadPart { tensor: tensor.to_owned(), reason }
+}
+
 /// The shards, and what is needed to merge them.
 struct Merge<'s> {
+    check: &'s dyn Fn() -> io::Result<()>,
+    /// What may be read of parts that repeat bytes of their storages.
+    budget: Budget,
     sizes: &'s ModelSizes,
     shards: &'s [Shard],
     first: &'s Shard,
@@ -147,7 +181,11 @@ struct Merge<'s> {
 
 impl<'s> Merge<'s> {
     /// Compares the names in the shards, and the number of shards with the shapes.
-    fn new(shards: &'s [Shard], sizes: &'s ModelSizes) -> Result<Self> {
+    fn new(
+        shards: &'s [Shard],
+        sizes: &'s ModelSizes,
+        check: &'s dyn Fn() -> io::Result<()>,
+    ) -> Result<Self> {
         let first = shards.first().ok_or_else(empty)?;
         let names: Vec<HashMap<&str, &Tensor>> = shards
             .iter()
@@ -180,7 +218,9 @@ impl<'s> Merge<'s> {
         };
         let dim =
             sizes.dim.or_else(|| norm("norm.weight")).or_else(|| norm("layers.0.attention_norm.weight"));
-        let merge = Self { sizes, shards, first, names, count, dim };
+        let stored = shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(stored(&shard.checkpoint)));
+        let budget = Budget::new(Limits::default().repeated_of(stored));
+        let merge = Self { check, budget, sizes, shards, first, names, count, dim };
         merge.compare_count()?;
         Ok(merge)
     }
@@ -232,8 +272,21 @@ impl<'s> Merge<'s> {
         self.shards.iter().zip(&self.names).map(part).collect()
     }
 
+    /// Accounts for reading all elements of `parts`: a merged tensor is written as a whole, and a part of a few bytes
+    /// can be expanded to any size.
+    fn spend(&mut self, name: &str, parts: &[Tensor]) -> Result<()> {
+        match parts.iter().find(|part| !self.budget.spend(part)) {
+            None => Ok(()),
+            Some(part) => Err(Error::Expanded {
+                tensor: name.to_owned(),
+                nbytes: part.nbytes(),
+                stored: part.storage().len(),
+            }),
+        }
+    }
+
     /// The dimension along which to join the parts, and the parts without copies. A single part is the tensor itself.
-    fn split(&self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
+    fn split(&mut self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
         if self.count == 1 {
             return Ok((0, parts));
         }
@@ -280,23 +333,32 @@ impl<'s> Merge<'s> {
     }
 
     /// Compares the copies in the shards of `range` with the first of them.
-    fn compare(&self, name: &str, parts: &[Tensor], range: Range<usize>) -> Result<()> {
+    fn compare(&mut self, name: &str, parts: &[Tensor], range: Range<usize>) -> Result<()> {
         let shards = self.shards.get(range.clone()).unwrap_or_default();
-        let parts = parts.get(range).unwrap_or_default();
+        let parts = without_repeats(parts.get(range).unwrap_or_default());
+        self.spend(name, &parts)?;
         let (Some(first), Some(part)) = (shards.first(), parts.first()) else { return Ok(()) };
-        for (shard, other) in shards.iter().zip(parts).skip(1) {
+        for (shard, other) in shards.iter().zip(&parts).skip(1) {
             let tensor = name.to_owned();
-            match part.has_elements_of(other) {
+            match part.has_elements_of(other, self.check) {
                 Ok(true) => {}
                 Ok(false) => {
                     let (file, other) = (shard.file.clone(), first.file.clone());
                     return Err(Error::CopiesDiffer { tensor, file, other });
                 }
-                Err(reason) => return Err(Error::ReadPart { tensor, reason }),
+                Err(reason) => return Err(unread(name, reason)),
             }
         }
         Ok(())
     }
+}
+
+/// Bytes of the storages of a checkpoint's tensors.
+fn stored(checkpoint: &Checkpoint) -> u64 {
+    let mut seen = HashSet::new();
+    let storages = checkpoint.tensors().map(|(_, tensor)| tensor.storage().clone());
+    let storages = storages.filter(|storage| seen.insert(storage.id()));
+    storages.fold(0, |sum, storage| sum.saturating_add(storage.len()))
 }
 
 /// `consolidated.00.pth` with another number.
