@@ -170,6 +170,94 @@ fn memo_bombs_print_one_short_line() {
     assert_eq!(pickle.heap.display(pickle.root).to_string(), "[[...]]");
 }
 
+/// Bytes of the listing of a pickle.
+fn listed(pickle: &[u8], options: &Options<'_>) -> usize {
+    let mut out = Vec::new();
+    trace::write(pickle, options, &mut out).expect("a pickle");
+    String::from_utf8(out).expect("listings are UTF-8").len()
+}
+
+#[test]
+fn listings_are_linear_in_the_pickle() {
+    // Pickles of N and 2 N bytes, of which every step could print nearly everything.
+    let stack = |n: usize| [b"N".repeat(n), b".".to_vec()].concat();
+    let marks = |n: usize| [b"N(".repeat(n / 2), b"N.".to_vec()].concat();
+    let memo = |n: usize| [b"\x80\x04N".to_vec(), b"\x94".repeat(n), b".".to_vec()].concat();
+    let items = |n: usize| {
+        [b"](".to_vec(), b"N".repeat(n / 2), b"e".to_vec(), b"2".repeat(n / 2), b".".to_vec()].concat()
+    };
+    let text = |n: usize| {
+        let len = u32::try_from(n / 2).expect("small").to_le_bytes();
+        [b"X", &len[..], &b"a".repeat(n / 2), &b"2".repeat(n / 2), b"."].concat()
+    };
+    let global = |n: usize| {
+        [
+            b"c".to_vec(),
+            b"m".repeat(n / 4),
+            b"\n".to_vec(),
+            b"n".repeat(n / 4),
+            b"\n".to_vec(),
+            b"2".repeat(n / 2),
+            b".".to_vec(),
+        ]
+        .concat()
+    };
+    // An annotator's text can hold what is in the pickle.
+    let long = |_: &pickle_vm::Heap<'_>, _| Some("a".repeat(10_000));
+    for view in [View::Steps, View::Lines, View::Json] {
+        for pickle in [&stack as &dyn Fn(usize) -> Vec<u8>, &marks, &memo, &items, &text, &global] {
+            for options in [
+                Options { view, ..Options::default() },
+                Options { view, annotate: Some(&long), ..Options::default() },
+            ] {
+                let (once, twice) = (listed(&pickle(5_000), &options), listed(&pickle(10_000), &options));
+                assert!(twice < once * 5 / 2, "{view:?}: {once} and {twice} bytes");
+                assert!(twice < 3_000 * 10_000, "{view:?}: {twice} bytes");
+            }
+        }
+    }
+    let dis = |n: usize| {
+        let mut out = Vec::new();
+        trace::dis(&marks(n), &mut out).ok();
+        out.len()
+    };
+    assert!(dis(10_000) < dis(5_000) * 5 / 2, "{} and {}", dis(5_000), dis(10_000));
+}
+
+#[test]
+fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
+    let limits = Limits { repeats: 4, repeated: 100_000, ..Limits::default() };
+    let stack = [b"N".repeat(5_000), b".".to_vec()].concat();
+    let text = [b"X\x00\x20\0\0".to_vec(), b"a".repeat(0x2000), b"2".repeat(1_000), b".".to_vec()].concat();
+    for pickle in [&stack, &text] {
+        for view in [View::Steps, View::Lines, View::Json] {
+            let full = listed(pickle, &Options { view, full: true, limits, ..Options::default() });
+            let short = listed(pickle, &Options { view, ..Options::default() });
+            assert!(
+                full <= short + 4 * pickle.len() + 100_000 + 1_000,
+                "{view:?}: {full} bytes, {short} in short"
+            );
+            // A listing that repeats little is whole.
+            let few = [b"X\x00\x20\0\0".to_vec(), b"a".repeat(0x2000), b".".to_vec()].concat();
+            let mut out = Vec::new();
+            trace::write(&few, &Options { view, full: true, limits, ..Options::default() }, &mut out)
+                .expect("a pickle");
+            let whole = "a".repeat(0x2000);
+            assert!(String::from_utf8(out).expect("UTF-8").contains(&whole));
+        }
+    }
+    // The JSON stays JSON.
+    let mut out = Vec::new();
+    trace::write(&text, &Options { view: View::Json, full: true, limits, ..Options::default() }, &mut out)
+        .expect("a pickle");
+    let lines = String::from_utf8(out).expect("UTF-8");
+    assert!(
+        lines
+            .lines()
+            .all(|line| line.starts_with("{\"schema_version\":1,\"offset\":") && line.ends_with("\"}"))
+    );
+}
+
 /// Runs everything over bytes that may not be a pickle; it must return.
 fn try_all(bytes: &[u8]) {
     let loaded = load(bytes);

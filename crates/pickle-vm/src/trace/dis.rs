@@ -18,7 +18,7 @@ use crate::value::MAX_DIGITS;
 
 /// Lists the pickle that these bytes start with, as `python3 -m pickletools` does.
 ///
-/// Non-ASCII text may differ in which characters are escaped. Memory is the offsets of open marks and the memo's keys.
+/// Non-ASCII text may differ in which characters are escaped, and lines are indented for at most 64 open marks. Memory is the offsets of open marks and the memo's keys.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -157,6 +157,9 @@ impl State {
     }
 }
 
+/// The deepest indentation, in marks: without a limit, a megabyte of MARKs would be indented by terabytes of spaces.
+const DEPTH: usize = 64;
+
 /// The byte of an opcode as `repr` writes it.
 struct Code(Opcode);
 
@@ -169,9 +172,9 @@ impl fmt::Display for Code {
     }
 }
 
+/// Indents a line as pickletools does, up to [`DEPTH`].
 fn indent(out: &mut dyn Write, depth: usize) -> fmt::Result {
-    // Written in pieces, because the width in a format string is at most 65,535.
-    (0..depth).try_for_each(|_| out.write_str("    "))
+    (0..depth.min(DEPTH)).try_for_each(|_| out.write_str("    "))
 }
 
 /// An argument in the form that pickletools prints.

@@ -23,7 +23,7 @@ pub enum View {
     Steps,
     /// The instruction and its effect on one line.
     Lines,
-    /// One JSON object per line, with `file` if it is given, `offset`, `opcode`, `arg`, `stack`, `metastack`, `memo` and `effect`.
+    /// One JSON object per line, with `schema_version`, `file` if it is given, `offset`, `opcode`, `arg`, `stack`, `metastack`, `memo` and `effect`.
     ///
     /// `stack` counts the objects of the current frame, `metastack` the frames below it, `memo` the entries. Arguments
     /// are those of `pickletools.genops`: a GLOBAL has `"module name"`, a byte string has one character per byte, and
@@ -36,7 +36,8 @@ pub enum View {
 pub struct Options<'a> {
     /// What to print for each instruction.
     pub view: View,
-    /// Whether to print stack, metastack, memo and values in full instead of cutting them short.
+    /// Whether to print stack, metastack, memo and values in full instead of cutting them short. They are cut short all the
+    /// same once the listing is longer than [`Limits::repeated_of`] allows for the bytes of the pickle.
     pub full: bool,
     /// The number of instructions after which to stop.
     pub limit: Option<u64>,

@@ -10,6 +10,8 @@ pub(crate) struct Out<'w> {
     writer: &'w mut dyn io::Write,
     buffer: String,
     error: Option<io::Error>,
+    /// Bytes so far.
+    len: u64,
 }
 
 /// How many bytes of text are collected before they are written.
@@ -17,7 +19,12 @@ const PIECE: usize = 1 << 15;
 
 impl<'w> Out<'w> {
     pub(crate) fn new(writer: &'w mut dyn io::Write) -> Self {
-        Out { writer, buffer: String::with_capacity(PIECE), error: None }
+        Out { writer, buffer: String::with_capacity(PIECE), error: None, len: 0 }
+    }
+
+    /// How many bytes of text there were.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
     }
 
     /// Runs `f`, and turns a formatting error into the I/O error that caused it.
@@ -35,6 +42,7 @@ impl<'w> Out<'w> {
 
 impl fmt::Write for Out<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.len = self.len.saturating_add(text.len() as u64);
         if self.buffer.len().saturating_add(text.len()) > PIECE {
             let written = self.writer.write_all(self.buffer.as_bytes());
             self.buffer.clear();
@@ -52,5 +60,30 @@ impl fmt::Write for Out<'_> {
         }
         self.buffer.push_str(text);
         Ok(())
+    }
+}
+
+/// Passes text on until a number of bytes is reached.
+pub(crate) struct Capped<'o> {
+    out: &'o mut dyn fmt::Write,
+    left: u64,
+    /// Whether a text did not fit, which is then the reason of an error.
+    pub(crate) is_full: bool,
+}
+
+impl<'o> Capped<'o> {
+    pub(crate) fn new(out: &'o mut dyn fmt::Write, left: u64) -> Self {
+        Capped { out, left, is_full: false }
+    }
+}
+
+impl fmt::Write for Capped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let Some(left) = self.left.checked_sub(text.len() as u64) else {
+            self.is_full = true;
+            return Err(fmt::Error);
+        };
+        self.left = left;
+        self.out.write_str(text)
     }
 }

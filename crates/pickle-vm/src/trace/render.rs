@@ -12,11 +12,17 @@ use crate::heap::Heap;
 use crate::limits::Limits;
 use crate::object::{Instance, Object, ObjectId, Recorded};
 
+/// Longer than any name that a person would choose. A name is printed at each step at which it is on the stack, so the
+/// listing would otherwise grow with the square of the pickle.
+pub(crate) const NAME: usize = 200;
+
 /// How much of a value is printed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Characters of a string.
     pub(crate) text: usize,
+    /// Characters of a module, of the name of a global, and of an annotator's text.
+    pub(crate) name: usize,
     /// Items of a container.
     pub(crate) items: usize,
     /// Containers in containers.
@@ -26,15 +32,14 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    pub(crate) const SHORT: Extent = Extent { text: 60, items: 6, depth: 3, parts: 24 };
-    /// Longer than any name that a person would choose.
-    const LONG: Extent = Extent { text: 1000, items: 100, depth: 16, parts: 100 };
+    pub(crate) const SHORT: Extent = Extent { text: 60, name: NAME, items: 6, depth: 3, parts: 24 };
+    const LONG: Extent = Extent { text: 1000, name: 1000, items: 100, depth: 16, parts: 100 };
 
     /// Every value in full. Without a bound on the parts, thirty tuples that each contain the previous one twice would take
     /// hours to print; in a real pickle only a few other objects contain the same object.
     pub(crate) fn full(limits: &Limits, heap: &Heap<'_>) -> Extent {
         let parts = heap.len().saturating_mul(16).saturating_add(10_000);
-        Extent { text: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
+        Extent { text: usize::MAX, name: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
     }
 }
 
@@ -210,7 +215,7 @@ impl Renderer {
         match heap.get(id) {
             Object::Global(_) | Object::Instance(_) | Object::Persistent(_) | Object::Extension(_) => {
                 if let Some(name) = name(id) {
-                    return repr::plain(out, &name);
+                    return repr::name(out, &name, extent.name);
                 }
             }
             _ => {}
@@ -246,9 +251,9 @@ impl Renderer {
             Object::FrozenSet(_) => self.open(out, id, Part::Items, "frozenset({", "})", extent),
             Object::Global(_) => {
                 let (module, name) = heap.global(id).unwrap_or_default();
-                repr::plain(out, module)?;
+                repr::name(out, module, extent.name)?;
                 out.write_char('.')?;
-                repr::plain(out, name)?;
+                repr::name(out, name, extent.name)?;
                 if heap.recorded(id).is_some() && self.enter(id, extent) {
                     self.changes(heap, id);
                 }

@@ -80,6 +80,17 @@ pub(crate) fn plain(out: &mut dyn Write, text: &str) -> fmt::Result {
     out.write_str(rest)
 }
 
+/// Writes text without quotes as [`plain`] does; of more than `most` characters only the first, and `…`.
+pub(crate) fn name(out: &mut dyn Write, text: &str, most: usize) -> fmt::Result {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => {
+            plain(out, text.get(..end).unwrap_or_default())?;
+            out.write_char('…')
+        }
+        None => plain(out, text),
+    }
+}
+
 /// Writes a float as Python does: `1.0`, `1e+16`, `1e-05`.
 pub(crate) fn float(out: &mut dyn Write, value: f64) -> fmt::Result {
     if value.is_nan() {
@@ -219,5 +230,7 @@ mod tests {
         assert_eq!(written(|out| bytes(out, b"a'\xff\0", 9)), "b\"a'\\xff\\x00\"");
         assert_eq!(written(|out| bytearray(out, b"a'", 9)), "bytearray(b\"a\\'\")");
         assert_eq!(written(|out| plain(out, "a\x1b[2Jb")), "a\\x1b[2Jb");
+        assert_eq!(written(|out| name(out, "añb", 2)), "añ…");
+        assert_eq!(written(|out| name(out, "añb", 3)), "añb");
     }
 }

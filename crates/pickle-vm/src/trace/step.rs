@@ -1,6 +1,7 @@
 //! Runs the machine and shows each step: the instruction, its effect, and stack, metastack and memo after it.
 //!
 //! The cost of a step is proportional to what it prints, not to the size of the machine's state, unless it is printed in full.
+//! A full listing grows with the square of the pickle, so it is cut short from [`Limits::repeated_of`](crate::Limits) on.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -8,8 +9,8 @@ use std::rc::Rc;
 
 use super::event::{Effect, Event};
 use super::options::{Annotate, Options, TraceError, View};
-use super::out::Out;
-use super::render::{Extent, Renderer};
+use super::out::{Capped, Out};
+use super::render::{Extent, NAME, Renderer};
 use super::{json, repr, words};
 use crate::error::{Error, ErrorKind};
 use crate::heap::{Heap, Pickle};
@@ -24,8 +25,11 @@ const FRAMES: usize = 3;
 const FRAME: usize = 3;
 const MEMO: usize = 4;
 
+/// Version of the members of [`View::Json`].
+const SCHEMA_VERSION: u32 = 1;
+
 /// How much of one object is printed as part of the machine's state.
-const IN_STATE: Extent = Extent { text: 40, items: 5, depth: 2, parts: 12 };
+const IN_STATE: Extent = Extent { text: 40, name: NAME, items: 5, depth: 2, parts: 12 };
 
 /// Traces the pickle that these bytes start with. Returns the pickle, or None if the limit ended the trace early.
 ///
@@ -50,7 +54,7 @@ fn run<'p>(
 ) -> Result<Option<Pickle<'p>>, TraceError> {
     let mut reader = Reader::new(bytes);
     let mut machine = Machine::new(options.limits);
-    let mut printer = Printer::new(options);
+    let mut printer = Printer::new(options, bytes.len() as u64);
     while let Some(instruction) = reader.next() {
         if options.limit.is_some_and(|limit| machine.opcodes() >= limit) {
             if options.view != View::Json {
@@ -73,7 +77,9 @@ fn run<'p>(
             }
         };
         printer.note(event.effect);
+        let before = out.len();
         out.write(|out| printer.event(out, &event, &machine))?;
+        printer.left = printer.left.map(|left| left.saturating_sub(out.len().saturating_sub(before)));
         if let Some(root) = event.result() {
             return Ok(Some(machine.finish(root, reader.offset())));
         }
@@ -86,11 +92,15 @@ struct Printer<'a> {
     values: Values<'a>,
     /// The memo entries that were stored last, newest last.
     recent: VecDeque<(u64, ObjectId)>,
+    /// How many more bytes may be printed in full; `None` where everything is cut short.
+    left: Option<u64>,
 }
 
 impl<'a> Printer<'a> {
-    fn new(options: &'a Options<'a>) -> Self {
-        Printer { options, values: Values::new(options.annotate), recent: VecDeque::new() }
+    /// `len` are the bytes of the pickle.
+    fn new(options: &'a Options<'a>, len: u64) -> Self {
+        let left = options.full.then(|| options.limits.repeated_of(len));
+        Printer { options, values: Values::new(options.annotate), recent: VecDeque::new(), left }
     }
 
     /// Remembers what an instruction changed.
@@ -116,15 +126,17 @@ impl<'a> Printer<'a> {
     fn event(&mut self, out: &mut dyn Write, event: &Event<'_>, machine: &Machine<'_>) -> fmt::Result {
         let heap = machine.heap();
         let mut extent = Extent::SHORT;
-        if self.options.full {
+        self.values.left = None;
+        if self.left.is_some() {
             extent = Extent::full(&self.options.limits, heap);
             self.values.left = Some(extent.parts);
         }
+        let most = self.left.unwrap_or(u64::MAX);
         match self.options.view {
             View::Json => {
                 let Event { ref instruction, effect, stack, metastack, memo } = *event;
                 let Instruction { offset, opcode, ref arg } = *instruction;
-                out.write_char('{')?;
+                write!(out, "{{\"schema_version\":{SCHEMA_VERSION},")?;
                 if let Some(file) = self.options.file {
                     out.write_str("\"file\":")?;
                     json::text(out, file)?;
@@ -134,19 +146,45 @@ impl<'a> Printer<'a> {
                 json::arg(out, arg)?;
                 write!(out, ",\"stack\":{stack},\"metastack\":{metastack},\"memo\":{memo},\"effect\":\"")?;
                 let values = &mut self.values;
-                let mut inside = json::Inside(out);
-                words::effect(&mut inside, effect, &mut |out, id| values.write(out, heap, id, extent))?;
+                let mut inside = json::Inside(&mut *out);
+                let mut capped = Capped::new(&mut inside, most);
+                let written =
+                    words::effect(&mut capped, effect, &mut |out, id| values.write(out, heap, id, extent));
+                if capped.is_full {
+                    self.left = None;
+                    out.write_char('…')?;
+                } else {
+                    written?;
+                }
                 out.write_str("\"}\n")
             }
             View::Lines | View::Steps => {
-                self.instruction(out, &event.instruction)?;
-                out.write_str(if self.options.view == View::Lines { "; " } else { "\n    " })?;
-                let values = &mut self.values;
-                words::effect(out, event.effect, &mut |out, id| values.write(out, heap, id, extent))?;
-                out.write_char('\n')?;
-                if self.options.view == View::Lines { Ok(()) } else { self.state(out, machine) }
+                let mut capped = Capped::new(&mut *out, most);
+                let written = self.step(&mut capped, event, machine, extent);
+                if !capped.is_full {
+                    return written;
+                }
+                self.left = None;
+                out.write_str("…\n… the listing is too long: values are cut short from here on\n")
             }
         }
+    }
+
+    /// The instruction, its effect, and the state after it.
+    fn step(
+        &mut self,
+        out: &mut dyn Write,
+        event: &Event<'_>,
+        machine: &Machine<'_>,
+        extent: Extent,
+    ) -> fmt::Result {
+        let (heap, is_line) = (machine.heap(), self.options.view == View::Lines);
+        self.instruction(out, &event.instruction)?;
+        out.write_str(if is_line { "; " } else { "\n    " })?;
+        let values = &mut self.values;
+        words::effect(out, event.effect, &mut |out, id| values.write(out, heap, id, extent))?;
+        out.write_char('\n')?;
+        if is_line { Ok(()) } else { self.state(out, machine) }
     }
 
     /// Offset, byte, opcode and argument.
@@ -157,14 +195,14 @@ impl<'a> Printer<'a> {
         write!(out, "0x{offset:<8x} {code:02x} {character} {}", opcode.name())?;
         if *arg != Arg::None {
             write!(out, "{:1$}", "", 17_usize.saturating_sub(opcode.name().len()))?;
-            argument(out, arg, if self.options.full { usize::MAX } else { Extent::SHORT.text })?;
+            argument(out, arg, if self.left.is_some() { usize::MAX } else { Extent::SHORT.text })?;
         }
         Ok(())
     }
 
     /// Stack, metastack and memo.
     fn state(&mut self, out: &mut dyn Write, machine: &Machine<'_>) -> fmt::Result {
-        let full = self.options.full;
+        let full = self.left.is_some();
         let heap = machine.heap();
         let extent = if full { Extent::full(&self.options.limits, heap) } else { IN_STATE };
         let most = |most: usize| if full { usize::MAX } else { most };
