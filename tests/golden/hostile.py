@@ -4,6 +4,7 @@
 """
 
 import struct
+import zlib
 
 import other_containers
 import pickles as p
@@ -41,6 +42,16 @@ def zip64_far_end():
     at = body.index(b"PK\x01\x02") + (len(body) - 22 - body.index(b"PK\x01\x02"))
     locator = struct.pack("<IIQI", 0x07064B50, 0, at, 1)
     return checkpoint(end={"zip64_end": record + locator, "count": 0xFFFF, "directory_offset": 0xFFFFFFFF})
+
+
+def zip64(*sizes):
+    return struct.pack("<HH", 1, 8 * len(sizes)) + b"".join(struct.pack("<Q", size) for size in sizes)
+
+
+def unicode_path(name, other):
+    """Info-ZIP's extra field with a name in UTF-8, and the checksum of the name that it replaces."""
+    data = struct.pack("<BI", 1, zlib.crc32(name.encode())) + other.encode()
+    return struct.pack("<HH", 0x7075, len(data)) + data
 
 
 def cycle():
@@ -89,6 +100,19 @@ ZIPS = {
     "path_traversal.pth": (checkpoint(extra=[Entry("archive/../../x", b"x")]), "an entry is called archive/../../x"),
     "absolute_path.pth": (checkpoint(extra=[Entry("/etc/x", b"x")]), "an entry is called /etc/x"),
     "encrypted.pth": (checkpoint(storage=Entry("archive/data/0", W, flags=1)), "archive/data/0 is marked as encrypted"),
+    "encrypted_strongly.pth": (
+        checkpoint(storage=Entry("archive/data/0", W, flags=1 << 6)), "archive/data/0 is marked as strongly encrypted"),
+    "encrypted_masked.pth": (
+        checkpoint(storage=Entry("archive/data/0", W, flags=1 << 13)), "the local header of archive/data/0 is marked as masked"),
+    "patch.pth": (checkpoint(storage=Entry("archive/data/0", W, flags=1 << 5)), "archive/data/0 is marked as a patch"),
+    "link_inside.pth": (
+        checkpoint(extra=[Entry("archive/data/1", b"0", mode=0o120777)]), "archive/data/1 is a symbolic link to archive/data/0"),
+    "link_to_nothing.pth": (
+        checkpoint(extra=[Entry("archive/data/1", b"/nowhere", mode=0o120777)]),
+        "archive/data/1 is a symbolic link to a file that is not in the archive"),
+    "two_names.pth": (
+        checkpoint(storage=Entry("archive/data/0", W, central_extra=unicode_path("archive/data/0", "archive/data/7"))),
+        "archive/data/0 has another name in its Unicode path field"),
     "unknown_method.pth": (checkpoint(storage=Entry("archive/data/0", W, method=99)), "compression method 99"),
     "deflated_too_long.pth": (
         checkpoint(storage=Entry("archive/data/0", b"\0" * (1 << 20), method=DEFLATED, size=8)),
@@ -108,6 +132,14 @@ ZIPS = {
         checkpoint(storage=Entry("archive/data/0", W, offset=0xFFFFFFFF,
                                  central_extra=struct.pack("<HHQ", 1, 8, (1 << 64) - 1))),
         "the zip64 extra field of archive/data/0 says offset 2**64 - 1"),
+    "zip64_twice.pth": (
+        checkpoint(storage=Entry("archive/data/0", W, size=0xFFFFFFFF, compressed_size=0xFFFFFFFF, local_size=8,
+                                 central_extra=zip64(8, 8) + zip64(4, 4))),
+        "archive/data/0 has two zip64 extra fields, which say 8 and 4 bytes"),
+    "zip64_twice_equal.pth": (
+        checkpoint(storage=Entry("archive/data/0", W, size=0xFFFFFFFF, compressed_size=0xFFFFFFFF, local_size=8,
+                                 central_extra=zip64(8, 8) * 2)),
+        "archive/data/0 has two zip64 extra fields, which say the same"),
     "zip64_end.pth": (zip64_far_end(), "the zip64 end record places the central directory at 1 TiB"),
 }
 

@@ -29,6 +29,7 @@ class Entry:
     local_name: str | bytes | None = None
     local_size: int | None = None
     central_extra: bytes = b""
+    mode: int = 0  # Unix, such as 0o120777 for a symbolic link
     local: bool = True  # False: listed in the central directory, but without a local header and data
 
 
@@ -65,8 +66,8 @@ def archive(entries, *, count=None, directory_offset=None, zip64_end=b"", prefix
             extra = _pad_extra(len(out) + 30 + len(local_name), e.align)
             out += struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, e.flags, e.method, 0, 0x21, crc, local_packed, local_size,
                                len(local_name), len(extra)) + local_name + extra + payload
-        central += struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 20, 20, e.flags, e.method, 0, 0x21, crc, packed, size,
-                               len(name), len(e.central_extra), 0, 0, 0, 0, offset) + name + e.central_extra
+        central += struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 20 | (3 << 8 if e.mode else 0), 20, e.flags, e.method, 0, 0x21, crc,
+                               packed, size, len(name), len(e.central_extra), 0, 0, 0, e.mode << 16, offset) + name + e.central_extra
     start = len(out) if directory_offset is None else directory_offset
     n = len(entries) if count is None else count
     return bytes(out) + bytes(central) + zip64_end + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, n, n, len(central), start, 0)

@@ -3,6 +3,9 @@
 //! Facts: the format section of the safetensors README and `safetensors/src/tensor.rs` 0.8. Tensors are contiguous and
 //! little-endian, and cover the bytes after the header without holes or overlaps. `F4` counts single values in its
 //! shape, PyTorch's `float4_e2m1fn_x2` counts pairs.
+//!
+//! JSON leaves open which of two equal keys counts (RFC 8259, section 4), and readers of safetensors differ. A key that
+//! appears twice is an error here, even if both values are the same.
 
 use std::fmt;
 use std::ops::Range;
@@ -188,7 +191,8 @@ impl<'de> Deserialize<'de> for Entries {
                 let mut header = Entries { metadata: Vec::new(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
                     if !seen.insert(name.clone()) {
-                        let text = format!("tensor `{}` appears twice", name.escape_debug());
+                        let what = if name == METADATA { "" } else { "tensor " };
+                        let text = format!("{what}`{}` appears twice", name.escape_debug());
                         return Err(serde::de::Error::custom(text));
                     }
                     if name == METADATA {
@@ -222,9 +226,14 @@ impl<'de> Deserialize<'de> for Metadata {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Metadata, A::Error> {
+                let mut seen = std::collections::HashSet::new();
                 let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
+                while let Some((key, value)) = map.next_entry::<String, String>()? {
+                    if !seen.insert(key.clone()) {
+                        let text = format!("`{}` appears twice in `{METADATA}`", key.escape_debug());
+                        return Err(serde::de::Error::custom(text));
+                    }
+                    entries.push((key, value));
                 }
                 Ok(Metadata(entries))
             }
@@ -289,6 +298,26 @@ mod tests {
         // 2^61 elements of 8 bytes do not fit 64 bits, but there are none.
         let json = r#"{"w":{"dtype":"C64","shape":[2305843009213693952,0],"data_offsets":[0,0]}}"#;
         Header::read(&file(json, 0)).expect("the official reader accepts it too");
+    }
+
+    #[test]
+    fn a_key_appears_once() {
+        let entry = r#"{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
+        let twice = |first: &str, second: &str| error(&format!("{{{first},{second}}}"), 1);
+        let tensor = format!(r#""w":{entry}"#);
+        assert_eq!(
+            twice(&tensor, &tensor),
+            "the header is damaged: tensor `w` appears twice at line 1 column 57"
+        );
+        let escaped = format!(r#""\u0077":{entry}"#);
+        assert!(twice(&tensor, &escaped).contains("tensor `w` appears twice"));
+        let metadata = r#""__metadata__":{"a":"b"}"#;
+        let text = twice(metadata, metadata);
+        assert!(text.starts_with("the header is damaged: `__metadata__` appears twice"), "{text}");
+        let text = twice(&tensor, r#""__metadata__":{"a":"b","a":"b"}"#);
+        assert!(text.contains("`a` appears twice in `__metadata__`"), "{text}");
+        let text = twice(r#""w":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}"#, metadata);
+        assert!(text.contains("duplicate field `dtype`"), "{text}");
     }
 
     #[test]

@@ -115,6 +115,26 @@ pub enum Error {
         /// The entry.
         name: String,
     },
+    /// An entry is the difference to another file.
+    #[error("entry `{}` is a patch of a file that is not in the archive", name.escape_debug())]
+    Patch {
+        /// The entry.
+        name: String,
+    },
+    /// An extra field has two zip64 fields, of which readers use one or the other.
+    #[error("entry `{}` has two zip64 fields, expected one", name.escape_debug())]
+    TwoZip64 {
+        /// The entry.
+        name: String,
+    },
+    /// An extra field has another name, which some readers use.
+    #[error("entry `{}` has a second name, `{}`", name.escape_debug(), other.escape_debug())]
+    TwoNames {
+        /// The name in the header.
+        name: String,
+        /// The name in the extra field.
+        other: String,
+    },
     /// An archive that is split over several files.
     #[error("the archive is split over several disks, which is not supported")]
     Disks,
@@ -131,7 +151,10 @@ impl Error {
             | Self::Overlap { first: name, .. }
             | Self::Duplicate { name, .. }
             | Self::Path { name }
-            | Self::Encrypted { name } => Some(name),
+            | Self::Encrypted { name }
+            | Self::Patch { name }
+            | Self::TwoZip64 { name }
+            | Self::TwoNames { name, .. } => Some(name),
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
             | Self::Unread { .. }

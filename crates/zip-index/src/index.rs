@@ -43,7 +43,7 @@ impl Index {
     ///
     /// # Errors
     /// When a record is missing, is outside the file, or disagrees with another one; when entries
-    /// overlap, share a name, or are encrypted.
+    /// overlap, share a name, have two names or sizes, or are encrypted.
     pub fn read(file: &MappedFile) -> Result<Self> {
         let bytes = file.bytes();
         let end = End::read(bytes)?;
@@ -198,6 +198,18 @@ pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> 
     }
     if central.is_encrypted() || local.is_encrypted() {
         return Err(Error::Encrypted { name: name() });
+    }
+    for header in [central, local] {
+        if header.is_patch() {
+            return Err(Error::Patch { name: name() });
+        }
+        if header.has_zip64_twice() {
+            return Err(Error::TwoZip64 { name: name() });
+        }
+        if let Some(other) = header.other_name() {
+            let other = String::from_utf8_lossy(other).into_owned();
+            return Err(Error::TwoNames { name: name(), other });
+        }
     }
     let numbers = [
         ("the compression method", u64::from(central.method), u64::from(local.method)),

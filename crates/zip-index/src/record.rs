@@ -16,6 +16,12 @@ pub(crate) const REGULAR: u64 = 0o100_000;
 pub(crate) const FOLDER: u64 = 0o040_000;
 /// The id of the extra field with 64-bit sizes and offsets.
 pub(crate) const ZIP64: u16 = 1;
+/// The id of Info-ZIP's extra field with another name: a version, a CRC-32 of the name in the header, the name in UTF-8.
+const UNICODE_PATH: u16 = 0x7075;
+/// Flags of encrypted entries: encryption, strong encryption, and masked values in the local header.
+const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
+/// The flag of an entry that is a patch of another file.
+const PATCH: u16 = 1 << 5;
 
 /// How an entry's data are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -331,7 +337,22 @@ impl<'a> Header<'a> {
     }
 
     pub(crate) fn is_encrypted(&self) -> bool {
-        self.flags & 1 != 0
+        self.flags & ENCRYPTED != 0
+    }
+
+    pub(crate) fn is_patch(&self) -> bool {
+        self.flags & PATCH != 0
+    }
+
+    /// Whether there are several zip64 fields: some readers use the first, others the last.
+    pub(crate) fn has_zip64_twice(&self) -> bool {
+        Extra(self.extra).flatten().filter(|(id, _)| *id == ZIP64).count() > 1
+    }
+
+    /// A name in the extra field that is not the name in the header. Some readers use it instead, such as Info-ZIP's unzip.
+    pub(crate) fn other_name(&self) -> Option<&'a [u8]> {
+        let names = Extra(self.extra).flatten().filter(|(id, _)| *id == UNICODE_PATH);
+        names.filter_map(|(_, data)| data.get(5..)).find(|name| *name != self.name)
     }
 
     pub(crate) fn display_name(&self) -> String {

@@ -19,6 +19,8 @@ const LOCAL: &[u8] = b"PK\x03\x04";
 const CENTRAL: &[u8] = b"PK\x01\x02";
 const DESCRIPTOR: &[u8] = b"PK\x07\x08";
 const END: &[u8] = b"PK\x05\x06";
+/// The most bytes of a link's target that are looked at: the longest path in Linux.
+const TARGET: usize = 4096;
 /// Bytes of a data descriptor: with or without signature, with 32-bit or 64-bit sizes.
 const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
 
@@ -59,6 +61,7 @@ impl Survey {
             None => survey.unlisted(bytes, 0..bytes.len(), false),
         }
         survey.overlaps_and_duplicates();
+        survey.links(bytes);
         survey
     }
 
@@ -300,6 +303,48 @@ impl Survey {
     }
 }
 
+impl Survey {
+    /// Reports the links that lead to nothing in the archive: a program that unpacks them may follow them to a file of
+    /// the system.
+    fn links(&mut self, bytes: &[u8]) {
+        let names: HashSet<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
+        let mut lost = Vec::new();
+        // The target of a compressed link is not known here.
+        for entry in self.entries.iter().filter(|entry| entry.link && entry.method == Method::Stored) {
+            let target = bytes.get(entry.data.clone()).unwrap_or_default();
+            let target = target.get(..target.len().min(TARGET)).unwrap_or_default();
+            let target = String::from_utf8_lossy(target);
+            let there = resolved(&entry.name, &target);
+            if !there.is_some_and(|there| names.contains(there.as_str())) {
+                lost.push((entry.name.clone(), target.into_owned()));
+            }
+        }
+        for (name, target) in lost {
+            let (name, target) = (name.escape_debug(), target.escape_debug());
+            self.odd("link", format!("entry `{name}` is a link to `{target}`, which is not in the archive"));
+        }
+    }
+}
+
+/// The name of the entry that the link `name` leads to; `None` for one that leads out of the archive.
+fn resolved(name: &str, target: &str) -> Option<String> {
+    if target.starts_with('/') {
+        return None;
+    }
+    let mut parts: Vec<&str> = name.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
 impl Entry {
     /// The range from its header to the end of its data.
     fn span(&self) -> Range<usize> {
@@ -369,11 +414,14 @@ fn kind(error: &Error) -> &'static str {
         Error::NoRecord { .. } | Error::NoLocal { .. } | Error::PastEnd { .. } | Error::Unread { .. } => {
             "missing"
         }
-        Error::Renamed { .. } | Error::Local { .. } => "disagreement",
+        Error::Renamed { .. } | Error::Local { .. } | Error::TwoZip64 { .. } | Error::TwoNames { .. } => {
+            "disagreement"
+        }
         Error::Overlap { .. } => "overlap",
         Error::Duplicate { .. } => "duplicate",
         Error::Path { .. } => "path",
         Error::Encrypted { .. } => "encrypted",
+        Error::Patch { .. } => "patch",
     }
 }
 
