@@ -15,6 +15,8 @@ use crate::carton_tools::write;
 pub(crate) enum Value {
     /// A tensor of bytes with this shape.
     Tensor(Vec<u64>),
+    /// A view of a storage of so many bytes: its shape and its stride.
+    View(u64, Vec<u64>, Vec<u64>),
     Int(i64),
     Dict(Vec<(String, Value)>),
 }
@@ -70,7 +72,12 @@ impl Pickler {
     fn value(&mut self, value: &Value) {
         match value {
             Value::Int(number) => self.writer.int(*number),
-            Value::Tensor(shape) => self.tensor(shape),
+            Value::Tensor(shape) => {
+                let stride: Vec<u64> =
+                    (1..=shape.len()).map(|from| shape.iter().skip(from).product()).collect();
+                self.tensor(shape.iter().product(), shape, &stride);
+            }
+            Value::View(len, shape, stride) => self.tensor(*len, shape, stride),
             Value::Dict(items) => {
                 self.writer.empty_dict();
                 self.writer.mark();
@@ -83,8 +90,7 @@ impl Pickler {
         }
     }
 
-    fn tensor(&mut self, shape: &[u64]) {
-        let numel: u64 = shape.iter().product();
+    fn tensor(&mut self, numel: u64, shape: &[u64], stride: &[u64]) {
         let key = self.storages.len().to_string();
         self.storages.push(usize::try_from(numel).expect("a small tensor"));
         self.global("torch._utils", "_rebuild_tensor_v2");
@@ -99,7 +105,7 @@ impl Pickler {
         self.writer.binpersid();
         self.writer.int(0);
         self.numbers(shape.iter().copied());
-        self.numbers((1..=shape.len()).map(|from| shape.iter().skip(from).product()));
+        self.numbers(stride.iter().copied());
         self.writer.bool(false);
         self.global("collections", "OrderedDict");
         self.writer.empty_tuple();

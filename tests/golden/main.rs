@@ -13,6 +13,7 @@ mod downloads;
 mod error_texts;
 mod folders;
 mod hostile;
+mod limits;
 mod made;
 mod notes;
 mod pickles;

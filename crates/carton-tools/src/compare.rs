@@ -8,9 +8,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use mapped::{Blob, Sink, Window};
-use pipeline::{Observer, select};
+use pickle_vm::Limits;
+use pipeline::{Observer, select, size};
 use sources::Sources;
-use tensor::Tensor;
+use tensor::{Budget, StorageId, Tensor};
 use torch_import::Checkpoint;
 
 use crate::open::model;
@@ -38,7 +39,8 @@ pub(crate) fn compare(
     options.against.iter().try_for_each(|path| store::refuse_remote(path))?;
     let sources = Sources::find(&options.against, options.single)?;
     let containers = sources.open()?;
-    let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
+    let (checkpoint, notes) =
+        sources.read_checked::<sources::Error>(&containers, &|_, _| Ok(()), &|| check(observer))?;
     let expected = select(&options.selection, &checkpoint).map_err(pipeline::Error::at(&sources.path))?;
     let notes = notes.into_iter().map(pipeline::Note::Sources).chain(expected.notes);
     let notes = notes.map(Note::Checkpoint).collect();
@@ -48,12 +50,15 @@ pub(crate) fn compare(
         Error::reader(carton.path())(reason)
     })?;
     let mut by_name: HashMap<Cow<'_, str>, &Tensor> = own_tensors(&found).into_iter().collect();
+    let files = containers.iter().fold(carton.len(), |sum, container| sum.saturating_add(container.len()));
+    let budget = Budget::new(Limits::default().repeated_of(files));
+    let mut comparer = Pairs { budget, known: HashMap::new(), observer };
     let mut differences = Vec::new();
     for (name, tensor) in &expected.tensors {
         let difference = match by_name.remove(name.as_str()) {
             None => Some("is missing".to_owned()),
             Some(other) => {
-                difference(tensor, other, observer).map_err(|reason| Error::elements(name, reason))?
+                comparer.difference(tensor, other).map_err(|reason| Error::elements(name, reason))?
             }
         };
         differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
@@ -65,16 +70,57 @@ pub(crate) fn compare(
     Ok(Comparison { compared: expected.tensors.len(), differences, notes })
 }
 
-/// How two tensors differ; `None` when every bit is equal.
-fn difference(expected: &Tensor, found: &Tensor, observer: &dyn Observer) -> io::Result<Option<String>> {
-    if expected.dtype() != found.dtype() {
-        return Ok(Some(format!("is {}, in the checkpoint {}", found.dtype(), expected.dtype())));
+/// Compares pairs of tensors, each pair of views once.
+struct Pairs<'o> {
+    /// A scalar can be expanded to terabytes.
+    budget: Budget,
+    known: HashMap<(View, View), Option<String>>,
+    observer: &'o dyn Observer,
+}
+
+/// Equal for tensors that are the same elements of the same storage.
+type View = (StorageId, u64, Vec<u64>, Vec<u64>, &'static str);
+
+fn view(tensor: &Tensor) -> View {
+    let (storage, offset, shape, stride) = tensor.view();
+    (storage, offset, shape.to_vec(), stride.to_vec(), tensor.dtype().name())
+}
+
+impl Pairs<'_> {
+    /// How two tensors differ; `None` when every bit is equal.
+    fn difference(&mut self, expected: &Tensor, found: &Tensor) -> io::Result<Option<String>> {
+        if expected.dtype() != found.dtype() {
+            return Ok(Some(format!("is {}, in the checkpoint {}", found.dtype(), expected.dtype())));
+        }
+        if expected.shape() != found.shape() {
+            let (expected, found) = (expected.shape(), found.shape());
+            return Ok(Some(format!("has shape {found:?}, in the checkpoint {expected:?}")));
+        }
+        let key = (view(expected), view(found));
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
+        }
+        let difference = self.elements(expected, found)?;
+        self.known.insert(key, difference.clone());
+        Ok(difference)
     }
-    if expected.shape() != found.shape() {
-        return Ok(Some(format!("has shape {:?}, in the checkpoint {:?}", found.shape(), expected.shape())));
+
+    fn elements(&mut self, expected: &Tensor, found: &Tensor) -> io::Result<Option<String>> {
+        // A conversion keeps strides, so the elements that a view repeats are compared once.
+        let once = (expected.without_repeats(), found.without_repeats());
+        let (expected, found) =
+            if once.0.shape() == once.1.shape() { (&once.0, &once.1) } else { (expected, found) };
+        for tensor in [expected, found] {
+            if !self.budget.spend(tensor) {
+                let (view, storage) = (size(tensor.nbytes()), size(tensor.storage().len()));
+                return Ok(Some(format!(
+                    "is not compared: an expanded view of {view} over a storage of {storage}"
+                )));
+            }
+        }
+        let equal = have_equal_elements(expected, found, self.observer)?;
+        Ok((!equal).then(|| "has other elements in the checkpoint".to_owned()))
     }
-    let equal = have_equal_elements(expected, found, observer)?;
-    Ok((!equal).then(|| "has other elements in the checkpoint".to_owned()))
 }
 
 /// Reads both tensors at once, a window at a time, up to the first difference.

@@ -5,23 +5,19 @@ use std::path::PathBuf;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use mapped::{Cancelled, hex};
+use pickle_vm::Limits;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use sources::Sources;
 use store::file_name;
-use tensor::{Damaged, StorageId, Tensor};
+use tensor::{Budget, Damaged, StorageId, Tensor};
 use torch_import::{Compound, CompoundKind, Content, Item, Risk};
 
 use crate::{Error, Note, Observer, Result, sha256, size, values};
 
 /// Version of the members of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
-/// An expanded view is hashed when it has at most this many bytes, or at most this many times the bytes
-/// of its storage: a scalar can be expanded to terabytes.
-const EXPANDED_BYTES: u64 = 1 << 30;
-const EXPANDED_TIMES: u64 = 16;
-
 /// What to look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InspectOptions {
@@ -169,7 +165,8 @@ impl Serialize for TensorRow {
 pub enum TensorHash {
     /// It was not asked for.
     NotAsked,
-    /// The view expands its storage beyond what is sensible to hash, or the row is not one view. `null` in JSON.
+    /// The views of the file repeat more bytes of their storages than [`Limits`] allows, or the row is not one view.
+    /// `null` in JSON.
     TooLarge,
     /// In hexadecimal digits.
     Hex(String),
@@ -238,20 +235,22 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     store::refuse_remote(&options.input)?;
     let sources = Sources::find(std::slice::from_ref(&options.input), true)?;
     let containers = sources.open()?;
-    let (mut checkpoint, notes) = sources.read::<Error>(&containers, &|_, _| Ok(()))?;
+    let check = || crate::check(observer);
+    let (mut checkpoint, notes) = sources.read_checked::<Error>(&containers, &|_, _| Ok(()), &check)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let values = || {
         let values = checkpoint.values();
         values.map(|(path, value)| values::json(&checkpoint, path, value)).collect()
     };
     let risk = |risk: Risk| Json::from(risk.name());
+    let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
     let globals = checkpoint.globals.iter();
     let report = InspectReport {
         schema_version: SCHEMA_VERSION,
         file: options.input.display().to_string(),
         format: containers.first().map_or("", |container| container.format().name()),
         files: if names.len() > 1 { names } else { Vec::new() },
-        nbytes: containers.iter().fold(0, |sum, container| sum.saturating_add(container.len())),
+        nbytes,
         globals: globals.clone().map(ToString::to_string).collect(),
         risks: globals.map(|global| (global.to_string(), risk(global.risk()))).collect(),
         values: options.values.then(values),
@@ -259,7 +258,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         totals: Totals::from_tensors(checkpoint.tensors().map(|(_, tensor)| tensor)),
         left_out: checkpoint.left_out,
         notes: notes.into_iter().map(Note::Sources).collect(),
-        tensors: rows(std::mem::take(&mut checkpoint.items), options, observer)?,
+        tensors: rows(std::mem::take(&mut checkpoint.items), options, nbytes, observer)?,
     };
     for note in &report.notes {
         observer.note(note);
@@ -270,10 +269,21 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
 }
 
 /// A row for each tensor. A quantized tensor has one row, a sparse one and its parts have one each.
-fn rows(items: Vec<Item>, options: &InspectOptions, observer: &dyn Observer) -> Result<Vec<TensorRow>> {
+/// `nbytes` are those of the files.
+fn rows(
+    items: Vec<Item>,
+    options: &InspectOptions,
+    nbytes: u64,
+    observer: &dyn Observer,
+) -> Result<Vec<TensorRow>> {
     let room = items.len();
+    let hasher = Hasher {
+        budget: Budget::new(Limits::default().repeated_of(nbytes)),
+        known: HashMap::new(),
+        observer,
+    };
     let done = Vec::with_capacity(room);
-    let mut rows = Rows { storages: HashMap::with_capacity(room), options, observer, done };
+    let mut rows = Rows { storages: HashMap::with_capacity(room), options, hasher, done };
     for item in items {
         match &item.content {
             Content::Tensor(tensor) => rows.strided(item.name, tensor)?,
@@ -292,7 +302,7 @@ fn rows(items: Vec<Item>, options: &InspectOptions, observer: &dyn Observer) -> 
 struct Rows<'o> {
     storages: HashMap<StorageId, usize>,
     options: &'o InspectOptions,
-    observer: &'o dyn Observer,
+    hasher: Hasher<'o>,
     done: Vec<TensorRow>,
 }
 
@@ -302,7 +312,7 @@ impl Rows<'_> {
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
         let (mut sha256, mut note) = (TensorHash::NotAsked, None);
         if self.options.sha256 {
-            sha256 = hash(tensor, self.observer).map_err(|reason| match Damaged::cause_of(&reason) {
+            sha256 = self.hasher.hash(tensor).map_err(|reason| match Damaged::cause_of(&reason) {
                 _ if Cancelled::caused(&reason) => Error::Cancelled,
                 Some(damaged) => Error::Damaged(Damaged { tensor: Some(name.clone()), ..damaged.clone() }),
                 None => Error::of_read(&reason).unwrap_or_else(|| {
@@ -367,10 +377,27 @@ impl Rows<'_> {
     }
 }
 
-fn hash(tensor: &Tensor, observer: &dyn Observer) -> io::Result<TensorHash> {
-    let allowed = tensor.storage().len().saturating_mul(EXPANDED_TIMES).max(EXPANDED_BYTES);
-    if tensor.nbytes() > allowed {
-        return Ok(TensorHash::TooLarge);
+/// Hashes elements, each view once.
+struct Hasher<'o> {
+    /// A scalar can be expanded to terabytes.
+    budget: Budget,
+    known: HashMap<(StorageId, u64, Vec<u64>, Vec<u64>, &'static str), TensorHash>,
+    observer: &'o dyn Observer,
+}
+
+impl Hasher<'_> {
+    fn hash(&mut self, tensor: &Tensor) -> io::Result<TensorHash> {
+        let (storage, offset, shape, stride) = tensor.view();
+        let view = (storage, offset, shape.to_vec(), stride.to_vec(), tensor.dtype().name());
+        if let Some(known) = self.known.get(&view) {
+            return Ok(known.clone());
+        }
+        let hash = if self.budget.spend(tensor) {
+            TensorHash::Hex(hex(&sha256(&tensor.gathered(), self.observer)?))
+        } else {
+            TensorHash::TooLarge
+        };
+        self.known.insert(view, hash.clone());
+        Ok(hash)
     }
-    Ok(TensorHash::Hex(hex(&sha256(&tensor.gathered(), observer)?)))
 }

@@ -132,7 +132,13 @@ impl Scanner<'_> {
             Err(reason) => return self.not_scanned(path, reason),
         };
         for file in files {
-            self.file(&file, true)?;
+            match file.read_link() {
+                Ok(target) if !file.exists() => {
+                    let reason = format!("a link to {}, which is not there", target.display());
+                    self.not_scanned(&file, reason)?;
+                }
+                _ => self.file(&file, true)?,
+            }
         }
         if self.summary.files() > before.files() {
             return Ok(());
@@ -181,7 +187,8 @@ impl Scanner<'_> {
     }
 }
 
-/// All files below a folder, sorted; links to folders are not followed.
+/// All files below a folder, sorted, and links with the name of a checkpoint that lead to nothing. Links to folders are
+/// not followed.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |folder: &Path, error: std::io::Error| format!("{}: {error}", folder.display());
     let mut folders = vec![folder.to_owned()];
@@ -192,7 +199,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
             let path = entry.path();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
-            } else if path.is_file() {
+            } else if path.is_file() || (is_named_as_checkpoint(&path) && !path.exists()) {
                 files.push(path);
             }
         }

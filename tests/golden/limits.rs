@@ -1,0 +1,110 @@
+//! Files of a few hundred bytes that ask for terabytes of work are read, compared or refused at once.
+
+use std::path::Path;
+
+use mapped::{Sha256Sink, Sink, Window, hex};
+use serde_json::Value as Json;
+
+use crate::carton_tools::scratch;
+use crate::made::{Value, dict, write_pth};
+use crate::program::{torch2carton, transcript};
+
+/// Four bytes that are repeated 2^40 times.
+fn expanded() -> Value {
+    Value::View(4, vec![1 << 40, 4], vec![0, 1])
+}
+
+/// Every run of 2^20 bytes of 2^21.
+fn windows() -> Value {
+    Value::View(1 << 21, vec![1 << 20, 1 << 20], vec![1, 1])
+}
+
+fn inspected(path: &Path) -> Json {
+    let output = torch2carton(["inspect".as_ref(), "--json".as_ref(), "--sha256".as_ref(), path.as_os_str()]);
+    assert!(output.status.success(), "{}", transcript(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn convert(path: &Path, carton: &Path) {
+    let output = torch2carton([
+        path.as_os_str(),
+        "-q".as_ref(),
+        "-o".as_ref(),
+        carton.as_os_str(),
+        "--arch=weights".as_ref(),
+    ]);
+    assert!(output.status.success(), "{}", transcript(&output));
+}
+
+#[test]
+fn an_expanded_view_is_not_hashed_and_is_compared() {
+    let folder = scratch();
+    let (path, carton) = (folder.path().join("a.pth"), folder.path().join("a.carton"));
+    write_pth(&path, &dict(&[("w", expanded()), ("v", Value::Tensor(vec![3]))]));
+    let report = inspected(&path);
+    assert_eq!(report["tensors"][0]["sha256"], Json::Null);
+    let note = "not hashed: an expanded view of 4.4 TB over a storage of 4 B";
+    assert_eq!(report["tensors"][0]["note"], note);
+    assert!(report["tensors"][1]["sha256"].is_string());
+    convert(&path, &carton);
+    assert!(carton.metadata().expect("it was written").len() < 100_000);
+    let verify = |path: &Path| {
+        let output =
+            torch2carton(["verify".as_ref(), carton.as_os_str(), "--against".as_ref(), path.as_os_str()]);
+        (output.status.code(), transcript(&output))
+    };
+    let (status, text) = verify(&path);
+    assert!(status == Some(0) && text.contains("2 tensors equal bit for bit"), "{text}");
+    // The same shape over other bytes.
+    let other = folder.path().join("b.pth");
+    let shifted = dict(&[("u", Value::Tensor(vec![1])), ("w", expanded()), ("v", Value::Tensor(vec![3]))]);
+    write_pth(&other, &shifted);
+    let (status, text) = verify(&other);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("tensor `w` has other elements in the checkpoint"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_a_finding() {
+    let folder = scratch();
+    let (path, carton) = (folder.path().join("a.pth"), folder.path().join("a.carton"));
+    write_pth(&path, &dict(&[("w", windows())]));
+    convert(&path, &carton);
+    let output =
+        torch2carton(["verify".as_ref(), carton.as_os_str(), "--against".as_ref(), path.as_os_str()]);
+    let text = transcript(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let finding = "tensor `w` is not compared: an expanded view of 1.1 TB over a storage of 2.1 MB";
+    assert!(text.contains(finding), "{text}");
+}
+
+#[test]
+fn the_bytes_of_all_views_are_counted_together() {
+    // Each one could be hashed alone: 150 views of 4 MB.
+    let folder = scratch();
+    let path = folder.path().join("a.pth");
+    let names: Vec<String> = (0..150).map(|number| format!("t{number}")).collect();
+    let tensors: Vec<(&str, Value)> = names
+        .iter()
+        .map(|name| (name.as_str(), Value::View(1 << 10, vec![1 << 12, 1 << 10], vec![0, 1])))
+        .collect();
+    write_pth(&path, &dict(&tensors));
+    let report = inspected(&path);
+    let rows = report["tensors"].as_array().expect("rows");
+    let hashed = rows.iter().filter(|row| row["sha256"].is_string()).count();
+    // 256 MiB in views of 4 MiB, and 16 times the file.
+    assert!((64..=66).contains(&hashed), "{hashed}");
+}
+
+#[test]
+fn a_mask_that_is_expanded_to_a_batch_is_hashed() {
+    let folder = scratch();
+    let path = folder.path().join("a.pth");
+    write_pth(
+        &path,
+        &dict(&[("mask", Value::View(1 << 16, vec![64, 1, 256, 256], vec![0, 1 << 16, 256, 1]))]),
+    );
+    let mut hash = Sha256Sink::default();
+    hash.write(Window::owned(vec![1; 64 << 16])).expect("a hash takes any bytes");
+    assert_eq!(inspected(&path)["tensors"][0]["sha256"], hex(&hash.digest()));
+}
