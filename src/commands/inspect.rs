@@ -114,7 +114,7 @@ fn tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
             (TensorHash::NotAsked, _) => break,
         };
         let gap = if index == 0 { "\n" } else { "" };
-        writeln!(out, "{gap}{text}  {}", cut(&safe(&row.name)))?;
+        writeln!(out, "{gap}{}  {}", safe(text), cut(&safe(&row.name)))?;
     }
     Ok(())
 }

@@ -29,6 +29,8 @@ pub(crate) use trace::trace;
 pub(crate) use unpack::unpack;
 pub(crate) use verify::verify;
 
+use crate::ui::escapes::Json;
+
 /// Writes bytes to standard output at once.
 fn written(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -36,8 +38,8 @@ fn written(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a report as one JSON object on a line.
+/// Prints a report as one JSON object on a line. Characters that a person would not see are escaped.
 fn json(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, report)?;
+    report.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Json))?;
     writeln!(out)
 }

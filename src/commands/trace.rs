@@ -7,6 +7,7 @@ use anyhow::Result;
 use pipeline::{Listing, TraceOptions, View};
 
 use crate::args::Trace;
+use crate::ui::escapes::Escaped;
 
 pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
     let view = match (args.json, args.lines) {
@@ -20,7 +21,7 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
         _ => Listing::Trace { view, full: args.full, limit: args.limit },
     };
     let options = TraceOptions { input: args.file.clone(), listing, pickle: args.pickle };
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = Escaped::new(io::BufWriter::new(io::stdout().lock()), args.json);
     pipeline::trace(&options, &mut out)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod advice;
 pub(crate) mod carton_advice;
 pub(crate) mod errors;
+pub(crate) mod escapes;
 pub(crate) mod flags;
 pub(crate) mod progress;
 pub(crate) mod shell;
