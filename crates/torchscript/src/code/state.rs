@@ -94,7 +94,9 @@ pub(super) fn archive(
             tensors.iter().enumerate().map(flat).collect()
         }
     };
-    let taken: HashSet<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+    // A flat module has dots in its names. The tensor `own.a` and the item `a` of `own` would have one path.
+    let first = |name: &'_ (String, Value)| name.0.split('.').next().unwrap_or_default().to_owned();
+    let taken: HashSet<String> = members.iter().map(first).collect();
     let mut end = String::new();
     while own.iter().any(|(name, _)| taken.contains(format!("{name}{end}").as_str())) {
         end.push('_');

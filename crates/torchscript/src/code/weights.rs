@@ -160,6 +160,9 @@ class Weights(Module):
         }
         let index = code(&weights(&named(&["__tensors__"])).expect("another index"));
         assert!(index.contains("index = self.__tensors___\n"), "{index}");
+        // In a flat module, the item `w` of the index has the path of the last tensor.
+        let flat = weights(&named(&["a", "a.b", "w", "__tensors__.w"])).expect("another index");
+        assert!(code(&flat).contains("index = self.__tensors___\n"), "{}", code(&flat));
         let training = weights(&named(&["training"])).expect("eval() is the user's");
         assert_eq!(training.notes, [Note::Training]);
         assert_eq!(code(&training).matches("training : ").count(), 1);
