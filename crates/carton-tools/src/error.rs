@@ -53,6 +53,12 @@ pub enum Error {
         /// The name of its format.
         format: &'static str,
     },
+    /// A file is neither a carton nor a checkpoint.
+    #[error("{} is not a carton", path.display())]
+    NotACarton {
+        /// The file.
+        path: PathBuf,
+    },
     /// A folder where only a packed carton can be used.
     #[error("{} is a folder, not a packed carton", path.display())]
     IsFolder {

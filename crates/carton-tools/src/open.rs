@@ -21,25 +21,48 @@ pub fn is_carton(path: &Path) -> bool {
         return path.join(Config::PATH).is_file();
     }
     let Ok(file) = MappedFile::open(path) else { return false };
-    let bytes = file.bytes();
-    if !bytes.starts_with(b"PK") {
-        return false;
-    }
-    if let Some(has_both) = Index::lists(&file, &[Config::PATH, Manifest::PATH]) {
+    file.bytes().starts_with(b"PK") && lists_documents(&file)
+}
+
+/// Whether the directory of a zip file, which may be damaged, lists the documents of a carton.
+fn lists_documents(file: &MappedFile) -> bool {
+    if let Some(has_both) = Index::lists(file, &[Config::PATH, Manifest::PATH]) {
         return has_both;
     }
     // The directory is damaged. The reader of cartons can say how.
+    let bytes = file.bytes();
     let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();
     let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
     names(Config::PATH) && names(Manifest::PATH)
 }
 
+/// Why a file that the reader refuses is not a damaged carton: it is a checkpoint, or something else.
+pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
+    if let Some(format) = checkpoint_format(path) {
+        return Some(Error::IsCheckpoint { path: path.to_owned(), format });
+    }
+    if !path.is_file() {
+        return None;
+    }
+    let file = MappedFile::open(path).ok()?;
+    let lists = |name| Index::lists(&file, &[name]);
+    let is_other = match (lists(Config::PATH), lists(Manifest::PATH)) {
+        // A whole directory, with neither of the two.
+        (Some(false), Some(false)) => true,
+        (Some(_), _) => false,
+        // A carton that is cut short, or whose directory is damaged, starts as one.
+        (None, _) => !file.bytes().starts_with(b"PK") && !lists_documents(&file),
+    };
+    is_other.then(|| Error::NotACarton { path: path.to_owned() })
+}
+
 /// Opens a carton or an unpacked one.
 pub(crate) fn open(path: &Path) -> Result<Carton> {
     store::refuse_remote(path)?;
-    Carton::open(path).map_err(|error| match checkpoint_format(path) {
-        Some(format) => Error::IsCheckpoint { path: path.to_owned(), format },
-        None => Error::reader(path)(error),
+    Carton::open(path).map_err(|error| match error {
+        // Nothing was read.
+        carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::reader(path)(error),
+        error => not_a_carton(path).unwrap_or_else(|| Error::reader(path)(error)),
     })
 }
 

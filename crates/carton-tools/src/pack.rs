@@ -71,7 +71,7 @@ pub struct PackReport {
     pub file: String,
     /// The carton.
     pub output: String,
-    /// How many files it holds, without MANIFEST.
+    /// How many files it holds, MANIFEST among them.
     pub files: usize,
     /// Bytes of the carton.
     pub nbytes: u64,
@@ -129,7 +129,8 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
         content: Content::Link(target),
         sha256: Some(*sha256),
     }));
-    let count = files.len();
+    // MANIFEST is written after them.
+    let count = files.len().saturating_add(1);
     // The files of the folder are compared when they have been read, since they are not kept open.
     let check_inputs = || documents.maps.iter().try_for_each(|map| map.check_unchanged());
     let packed = carton_writer::Carton::new(files);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use store::file_name;
 
 use crate::compare::compare;
-use crate::open::checkpoint_format;
+use crate::open::not_a_carton;
 use crate::{Error, Note, Result, SCHEMA_VERSION};
 
 /// What to verify.
@@ -69,7 +69,7 @@ pub struct Finding {
 /// Verifies a carton. A damaged one is a report with findings, not an error.
 ///
 /// # Errors
-/// When the file cannot be read, is a checkpoint, cannot be compared although it is not damaged, or `observer` stops
+/// When the file cannot be read, is not a carton, cannot be compared although it is not damaged, or `observer` stops
 /// the work.
 pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
     let file = options.file.as_path();
@@ -139,8 +139,8 @@ fn not_opened(options: &VerifyOptions, error: ReaderError) -> Result<Vec<Finding
     match error {
         // Nothing was read, so nothing is known about the carton.
         error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::reader(path)(error)),
-        error => match (checkpoint_format(path), error) {
-            (Some(format), _) => Err(Error::IsCheckpoint { path: path.to_owned(), format }),
+        error => match (not_a_carton(path), error) {
+            (Some(reason), _) => Err(reason),
             (None, ReaderError::Format(carton_format::Error::Document(problems))) => {
                 let finding = |problem: &carton_format::Problem| Finding {
                     entry: problem.document.clone(),

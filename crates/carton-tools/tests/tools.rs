@@ -241,7 +241,57 @@ fn a_stopped_unpack_or_pack_leaves_nothing() {
     options.output = Some(root.join("n.carton"));
     options.compression = Compression::Deflate;
     let clean = || assert_eq!(in_folder(root), ["a", "m.carton", "m.safetensors"]);
-    stop_everywhere(|observer| pack(&options, observer), clean);
+    let report = stop_everywhere(|observer| pack(&options, observer), clean);
+    // The same files, MANIFEST among them.
+    assert_eq!(report.files, 4);
+    let verified = verify(&VerifyOptions::new(root.join("n.carton")), &()).expect("a carton");
+    assert_eq!(verified.files, 4);
+}
+
+#[test]
+fn a_file_of_another_kind_is_not_a_damaged_carton() {
+    let (folder, _, carton) = converted(&[("w", 1)], Selection::default());
+    let bytes = std::fs::read(&carton).expect("a carton");
+    let path = folder.path().join("x");
+    let verified = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("a temporary folder");
+        verify(&VerifyOptions::new(&path), &()).map(|report| report.findings.len())
+    };
+    let unlisted = zip_of_another_program();
+    for other in [&b"hello, world\n"[..], b"", b"\x7fELF", &unlisted] {
+        let error = verified(other).expect_err("not a carton");
+        assert_eq!(error.to_string(), format!("{} is not a carton", path.display()));
+        let error = contents(&path).expect_err("not a carton");
+        assert!(matches!(error, Error::NotACarton { .. }), "{error}");
+    }
+    // What is left of a carton is a damaged one.
+    for end in [100, 400, bytes.len().saturating_sub(1)] {
+        let start = bytes.get(..end).expect("it is longer");
+        assert_eq!(verified(start).expect("a report"), 1, "{end} bytes");
+    }
+    let mut flipped = bytes;
+    if let Some(first) = flipped.first_mut() {
+        *first ^= 1;
+    }
+    assert_eq!(verified(&flipped).expect("a report"), 1);
+}
+
+/// A zip file without a document of a carton.
+fn zip_of_another_program() -> Vec<u8> {
+    struct Bytes(Vec<u8>);
+    impl mapped::Sink for Bytes {
+        fn write(&mut self, window: mapped::Window) -> std::io::Result<()> {
+            self.0.extend_from_slice(&window);
+            Ok(())
+        }
+    }
+    let mut sink = Bytes(Vec::new());
+    let mut zip = zip_layout::ZipWriter::new(&mut sink);
+    let content = zip_layout::Content::Bytes(b"text");
+    zip.add(&zip_layout::Entry { name: "word/document.xml", alignment: 1, content })
+        .expect("memory takes it");
+    zip.finish().expect("memory takes it");
+    sink.0
 }
 
 #[test]

@@ -381,9 +381,12 @@ impl Rows<'_> {
 struct Hasher<'o> {
     /// A scalar can be expanded to terabytes.
     budget: Budget,
-    known: HashMap<(StorageId, u64, Vec<u64>, Vec<u64>, &'static str), TensorHash>,
+    known: HashMap<View, TensorHash>,
     observer: &'o dyn Observer,
 }
+
+/// Equal for tensors that are the same elements of the same storage, and have the same dtype.
+type View = (StorageId, u64, Vec<u64>, Vec<u64>, &'static str);
 
 impl Hasher<'_> {
     fn hash(&mut self, tensor: &Tensor) -> io::Result<TensorHash> {

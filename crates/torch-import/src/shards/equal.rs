@@ -109,9 +109,9 @@ mod tests {
     /// What is found, and how many windows were read.
     fn found(tensors: &[Vec<Tensor>]) -> (Option<(usize, usize, String)>, usize) {
         let mut equal = Equal::new(tensors.first().map_or(0, Vec::len));
-        let windows = Cell::new(0);
+        let windows = Cell::new(0_usize);
         let check = || {
-            windows.set(windows.get() + 1);
+            windows.set(windows.get().saturating_add(1_usize));
             Ok(())
         };
         for (number, parts) in tensors.iter().enumerate() {
