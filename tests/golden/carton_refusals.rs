@@ -108,6 +108,22 @@ fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
     ])
 }
 
+/// Like `carton`, with these flags of all entries.
+fn flagged(flags: u16) -> Vec<u8> {
+    let mut carton = carton(&[]);
+    for at in 0..carton.len() {
+        let place = match carton.get(at..at + 4) {
+            Some(b"PK\x03\x04") => at + 6,
+            Some(b"PK\x01\x02") => at + 8,
+            _ => continue,
+        };
+        let [low, high] = flags.to_le_bytes();
+        carton[place] |= low;
+        carton[place + 1] |= high;
+    }
+    carton
+}
+
 /// Ten mistakes in one document.
 const TEN: &str = r#"spec_version = 2
 model_name = ["a"]
@@ -157,7 +173,11 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     let model_link = linked("model/l", &format!("{}w", "./".repeat(2048)));
     vec![
         ("no zip file", b"PK\x03\x04 and no more".to_vec()),
+        ("a text", b"hello, world\n".to_vec()),
+        ("a zip file of another program", zip(&[("word/document.xml", Content::Bytes(b"text"))])),
         ("cut short", cut),
+        ("marked as strongly encrypted", flagged(1 << 6)),
+        ("marked as a patch", flagged(1 << 5)),
         ("bytes in front", front),
         ("no MANIFEST", zip(&[("carton.toml", Content::Bytes(RUNNER.as_bytes()))])),
         ("a bad MANIFEST", carton(&[("MANIFEST", manifest.as_bytes())])),

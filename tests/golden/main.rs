@@ -12,6 +12,7 @@ mod cli;
 mod downloads;
 mod error_texts;
 mod folders;
+mod hidden;
 mod hostile;
 mod limits;
 mod made;
