@@ -7,6 +7,7 @@ use toml::Table;
 
 use crate::error::Error;
 use crate::fields::Places;
+use crate::print;
 use crate::problem::{Kind, Problem, Problems};
 use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
 
@@ -255,7 +256,7 @@ impl Config {
         };
         part("runner".to_owned(), &self.runner.other);
         for (array, ports) in [("input", &self.inputs), ("output", &self.outputs)] {
-            for port in ports {
+            for port in ports.iter().filter(|port| !port.other.is_empty()) {
                 part(format!("{array} {}", port.name), &port.other);
             }
         }
@@ -320,11 +321,20 @@ impl Config {
     /// # Errors
     /// When the short description is too long, or a number does not fit TOML's 63 bits.
     pub fn to_toml(&self) -> Result<String, Error> {
+        self.to_toml_with(std::iter::empty())
+    }
+
+    /// The document as TOML, with more outputs after its own. They are printed one by one, because a model may have a
+    /// million.
+    ///
+    /// # Errors
+    /// As [`to_toml`](Self::to_toml).
+    pub fn to_toml_with(&self, outputs: impl Iterator<Item = Port>) -> Result<String, Error> {
         let found = self.short_description.as_ref().map_or(0, |text| text.chars().count());
         if found > SHORT_DESCRIPTION_MAX {
             return Err(Error::ShortDescription { found });
         }
-        toml::to_string(self)
+        print::config(self, outputs)
             .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
 

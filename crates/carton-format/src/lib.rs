@@ -47,6 +47,7 @@ mod links;
 mod manifest;
 mod parse;
 mod path;
+mod print;
 mod problem;
 mod spec;
 mod tensor_data;

@@ -114,6 +114,7 @@ proptest! {
     #[test]
     fn a_configuration_survives_printing_and_parsing(config in config()) {
         let text = config.to_toml().expect("TOML can express it");
+        prop_assert_eq!(&text, &toml::to_string(&config).expect("TOML can express it"));
         let parsed = Config::parse(&text).expect("it was valid");
         prop_assert!(parsed.added.0.is_empty());
         // Only the places of the keys are new.

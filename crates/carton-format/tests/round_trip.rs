@@ -37,6 +37,20 @@ fn nothing_is_lost_on_a_round_trip() {
 }
 
 #[test]
+fn outputs_that_are_printed_one_by_one_give_the_same_text() {
+    let mut whole = Config::parse(WHOLE).expect("it is valid").document;
+    let mut bare = whole.clone();
+    bare.inputs.clear();
+    bare.outputs.clear();
+    for config in [&whole, &bare, &Config::new(whole.runner.clone())] {
+        assert_eq!(config.to_toml().expect("TOML"), toml::to_string(config).expect("TOML"));
+    }
+    let at_once = whole.to_toml().expect("TOML");
+    let outputs = whole.outputs.split_off(1);
+    assert_eq!(whole.to_toml_with(outputs.into_iter()).expect("TOML"), at_once);
+}
+
+#[test]
 fn fields_that_the_client_requires_are_filled_in_and_reported() {
     let text = "[[output]]\nname = 'y'\ndtype = 'int8'\n[[example]]\ninputs = {}\n[runner]\nrunner_name = 't'\n\
                 required_framework_version = '*'\n";

@@ -1,0 +1,102 @@
+//! `carton.toml` as text: its fields, its inputs and outputs one by one, and its other tables.
+//!
+//! `toml` keeps a table for each entry of an array until the document is complete, which takes more memory than the text.
+//! Facts: TOML 1.0, where the keys of the document precede its first table.
+
+use serde::Serialize;
+use toml::{Table, Value};
+
+use crate::config::{Config, Example, Port, Runner, SelfTest};
+
+/// The keys of the document.
+#[derive(Serialize)]
+struct Head<'c> {
+    spec_version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_name: Option<&'c str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short_description: Option<&'c str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_description: Option<&'c str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    license: Option<&'c str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repository: Option<&'c str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    homepage: Option<&'c str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    required_platforms: &'c [String],
+    #[serde(flatten)]
+    other: Table,
+}
+
+/// The tables after the inputs and outputs.
+#[derive(Serialize)]
+struct Tail<'c> {
+    #[serde(rename = "self_test", skip_serializing_if = "<[_]>::is_empty")]
+    self_tests: &'c [SelfTest],
+    #[serde(rename = "example", skip_serializing_if = "<[_]>::is_empty")]
+    examples: &'c [Example],
+    runner: &'c Runner,
+    #[serde(flatten)]
+    other: Table,
+}
+
+/// One table of an array.
+#[derive(Default, Serialize)]
+struct One<'p> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<[&'p Port; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<[&'p Port; 1]>,
+}
+
+/// The text of `config`, with more outputs after its own.
+pub(crate) fn config(
+    config: &Config,
+    outputs: impl Iterator<Item = Port>,
+) -> Result<String, toml::ser::Error> {
+    let (tables, values) = config.other.clone().into_iter().partition(|(_, value)| has_header(value));
+    let head = Head {
+        spec_version: config.spec_version,
+        model_name: config.model_name.as_deref(),
+        short_description: config.short_description.as_deref(),
+        model_description: config.model_description.as_deref(),
+        license: config.license.as_deref(),
+        repository: config.repository.as_deref(),
+        homepage: config.homepage.as_deref(),
+        required_platforms: &config.required_platforms,
+        other: values,
+    };
+    let tail = Tail {
+        self_tests: &config.self_tests,
+        examples: &config.examples,
+        runner: &config.runner,
+        other: tables,
+    };
+    let mut text = toml::to_string(&head)?;
+    let mut add = |part: String| {
+        text.push('\n');
+        text.push_str(&part);
+    };
+    for port in &config.inputs {
+        add(toml::to_string(&One { input: Some([port]), ..One::default() })?);
+    }
+    for port in &config.outputs {
+        add(toml::to_string(&One { output: Some([port]), ..One::default() })?);
+    }
+    for port in outputs {
+        add(toml::to_string(&One { output: Some([&port]), ..One::default() })?);
+    }
+    add(toml::to_string(&tail)?);
+    Ok(text)
+}
+
+/// Whether a value is printed under a header of its own.
+fn has_header(value: &Value) -> bool {
+    match value {
+        Value::Table(_) => true,
+        Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_table),
+        _ => false,
+    }
+}
