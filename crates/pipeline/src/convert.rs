@@ -252,7 +252,7 @@ pub(crate) fn convert_into(
         notes.push(Note::ValuesKept { values });
     }
     let name = model_name(options, &sources);
-    let layout = Layout::new(options, &name, &target, &converted, &misc, kept)?;
+    let layout = Layout::new(options, &name, &target, (&converted, &selected.tensors), &misc, kept)?;
     notes.extend(layout.notes.iter().cloned());
     for note in &notes {
         observer.note(note);
@@ -281,8 +281,8 @@ pub(crate) fn convert_into(
         manifest_sha256: manifest,
         module: converted.kind.to_string(),
         why_weights: converted.why.as_ref().map(ToString::to_string),
-        inputs: converted.inputs.iter().map(port).collect(),
-        outputs: converted.outputs.iter().map(port).collect(),
+        inputs: converted.inputs.iter().cloned().map(port).collect(),
+        outputs: converted.outputs(&selected.tensors).map(port).collect(),
         tensors: selected.tensors.len(),
         totals: Totals::from_tensors(selected.tensors.iter().map(|(_, tensor)| tensor)),
         has_tokenizer: sources::has_tokenizer(&misc),
@@ -403,15 +403,15 @@ fn model_name(options: &ConvertOptions, sources: &Sources) -> String {
     }
 }
 
-fn port(port: &torchscript::Port) -> PortReport {
-    let dimension = |dim: &torchscript::Dim| match dim {
-        torchscript::Dim::Symbol(symbol) => Json::from(symbol.as_str()),
-        torchscript::Dim::Size(size) => Json::from(*size),
+fn port(port: torchscript::Port) -> PortReport {
+    let dimension = |dim: torchscript::Dim| match dim {
+        torchscript::Dim::Symbol(symbol) => Json::from(symbol),
+        torchscript::Dim::Size(size) => Json::from(size),
     };
     PortReport {
-        name: port.name.clone(),
+        name: port.name,
         dtype: port.dtype.name(),
-        shape: port.shape.iter().map(dimension).collect(),
+        shape: port.shape.into_iter().map(dimension).collect(),
         optional: port.optional,
     }
 }

@@ -47,7 +47,10 @@ pub(crate) fn convert(
     let path = sources.path.as_path();
     let auto = options.architecture == Architecture::Auto;
     let one_shard = || {
-        torchscript::weights(tensors).map(|weights| Converted { why: Some(WhyWeights::OneShard), ..weights })
+        torchscript::weights(tensors).map(|mut weights| {
+            weights.why = Some(WhyWeights::OneShard);
+            weights
+        })
     };
     let alone = single && sources.is_single();
     let converted = match &options.architecture {

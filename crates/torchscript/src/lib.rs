@@ -11,8 +11,10 @@
 //!
 //! let storage = Storage::owned(vec![0; 24]);
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
-//! let converted = torchscript::weights(&[("output.weight".to_owned(), tensor)])?;
-//! assert_eq!(converted.outputs[0].dtype, Dtype::Float32); // Carton has no bfloat16
+//! let tensors = [("output.weight".to_owned(), tensor)];
+//! let converted = torchscript::weights(&tensors)?;
+//! let outputs: Vec<_> = converted.outputs(&tensors).collect();
+//! assert_eq!(outputs[0].dtype, Dtype::Float32); // Carton has no bfloat16
 //! assert_eq!(converted.archive.records()[0].name(), "model/data/0");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -38,7 +40,7 @@ pub use note::{Note, WhyFlat};
 pub use record::{Record, loads_in_2_0};
 
 use decoder::WhyWeights;
-use tensor::Dtype;
+use tensor::{Dtype, Tensor};
 
 /// The module that a checkpoint became.
 #[derive(Debug)]
@@ -47,14 +49,25 @@ pub struct Converted {
     pub archive: Archive,
     /// What the module's `forward` takes; nothing for a weights module.
     pub inputs: Vec<Port>,
-    /// What it returns.
-    pub outputs: Vec<Port>,
+    /// What a model returns; `None` if it returns the tensors under their names.
+    outputs: Option<Vec<Port>>,
     /// What a user should know about the result.
     pub notes: Vec<Note>,
     /// What the module is.
     pub kind: Kind,
     /// Why [`auto`] made a weights module.
     pub why: Option<WhyWeights>,
+}
+
+impl Converted {
+    /// What it returns. `tensors` are those that it was made of: their ports are made when they are needed, because there
+    /// may be a million of them.
+    pub fn outputs<'c>(&'c self, tensors: &'c [(String, Tensor)]) -> impl Iterator<Item = Port> + 'c {
+        let tensors = if self.outputs.is_none() { tensors } else { &[] };
+        // `weights` has checked that there is a port for each.
+        let ports = tensors.iter().filter_map(|(name, tensor)| export::port(name, tensor).ok());
+        self.outputs.iter().flatten().cloned().chain(ports)
+    }
 }
 
 /// What a module is.

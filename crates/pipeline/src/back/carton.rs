@@ -9,12 +9,12 @@ use carton_writer::{Carton, Content, File, Written};
 use mapped::MappedFile;
 use sources::Companion;
 use store::{IfExists, Output, file_name};
-use tensor::Dtype;
+use tensor::{Dtype, Tensor};
 use torchscript::Converted;
 
 use super::carton_fields;
 use crate::observer::{self, Action, Step};
-use crate::{ConvertOptions, Error, InvalidOption, Note, Observer, Result};
+use crate::{ConvertOptions, Error, Fields, InvalidOption, Note, Observer, Result};
 
 /// Where the values that are not tensors are kept.
 pub(crate) const VALUES: &str = "misc/checkpoint.json";
@@ -36,7 +36,7 @@ impl Layout {
         options: &ConvertOptions,
         name: &str,
         target: &Path,
-        converted: &Converted,
+        (converted, tensors): (&Converted, &[(String, Tensor)]),
         misc: &[Companion],
         values: Option<String>,
     ) -> Result<Self> {
@@ -44,7 +44,15 @@ impl Layout {
             let is_companion = misc.iter().any(|(name, _)| path.strip_prefix(MISC) == Some(name));
             is_companion || (path == VALUES && values.is_some())
         };
-        let config = config(options, name, converted, &has)?;
+        let mut outputs = converted.outputs(tensors).map(port);
+        let mut config = Config::new(Runner::new("torchscript", options.torch.required_version(), 1));
+        config.model_name = Some(name.to_owned());
+        config.inputs = converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?;
+        if let Some(file) = &options.config {
+            config.outputs = outputs.by_ref().collect::<Result<_>>()?;
+            config = carton_fields::merged(&config, file, &has)?;
+        }
+        set_fields(&mut config, &options.fields);
         let problems = config.check(&TensorIndex::default(), &has);
         if !problems.0.is_empty() {
             return Err(Error::Document { path: target.to_owned(), problems });
@@ -60,7 +68,11 @@ impl Layout {
             Ok((format!("{MISC}{name}"), Arc::new(MappedFile::open(path).map_err(Error::Map)?)))
         };
         let misc = misc.iter().map(map).collect::<Result<_>>()?;
-        Ok(Self { config: config.to_toml()?, index: TensorIndex::default().to_toml()?, misc, values, notes })
+        let mut wrong = Ok(());
+        let outputs = outputs.map_while(|port| port.map_err(|error| wrong = Err(error)).ok());
+        let config = config.to_toml_with(outputs)?;
+        wrong?;
+        Ok(Self { config, index: TensorIndex::default().to_toml()?, misc, values, notes })
     }
 
     /// The names of the files in `misc/`.
@@ -130,20 +142,8 @@ fn failed(target: &Path, error: carton_writer::Error) -> Error {
     }
 }
 
-fn config(
-    options: &ConvertOptions,
-    name: &str,
-    converted: &Converted,
-    has: &dyn Fn(&str) -> bool,
-) -> Result<Config> {
-    let mut config = Config::new(Runner::new("torchscript", options.torch.required_version(), 1));
-    config.model_name = Some(name.to_owned());
-    config.inputs = converted.inputs.iter().map(port).collect::<Result<_>>()?;
-    config.outputs = converted.outputs.iter().map(port).collect::<Result<_>>()?;
-    if let Some(file) = &options.config {
-        config = carton_fields::merged(&config, file, has)?;
-    }
-    let fields = &options.fields;
+/// Sets the fields that were given.
+fn set_fields(config: &mut Config, fields: &Fields) {
     for (field, given) in [
         (&mut config.model_name, &fields.name),
         (&mut config.short_description, &fields.short_description),
@@ -156,11 +156,10 @@ fn config(
             field.clone_from(given);
         }
     }
-    Ok(config)
 }
 
 /// An input or output of a TorchScript module in Carton's terms.
-fn port(port: &torchscript::Port) -> Result<Port> {
+fn port(port: torchscript::Port) -> Result<Port> {
     let dtype = match port.dtype {
         Dtype::Float32 => DataType::Float32,
         Dtype::Float64 => DataType::Float64,
@@ -172,16 +171,15 @@ fn port(port: &torchscript::Port) -> Result<Port> {
         Dtype::UInt16 => DataType::UInt16,
         Dtype::UInt32 => DataType::UInt32,
         Dtype::UInt64 => DataType::UInt64,
-        dtype => return Err(Error::Port { name: port.name.clone(), dtype }),
+        dtype => return Err(Error::Port { name: port.name, dtype }),
     };
-    let dimensions = port.shape.iter().map(|dim| match dim {
-        torchscript::Dim::Symbol(name) => Dimension::Symbol(name.clone()),
-        torchscript::Dim::Size(size) => Dimension::Size(*size),
+    let dimensions = port.shape.into_iter().map(|dim| match dim {
+        torchscript::Dim::Symbol(name) => Dimension::Symbol(name),
+        torchscript::Dim::Size(size) => Dimension::Size(size),
     });
     let shape = Shape::Dimensions(dimensions.collect());
-    let description = port.description.as_ref();
-    let description =
-        description.map(|text| if port.optional { format!("optional: {text}") } else { text.clone() });
+    let optional = |text| if port.optional { format!("optional: {text}") } else { text };
+    let description = port.description.map(optional);
     Ok(Port { description, ..Port::new(&port.name, dtype, shape) })
 }
 

@@ -16,13 +16,13 @@ use crate::{Converted, Kind, Result, export};
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
 /// dtype, a size or a neighbour in its storage that TorchScript cannot express.
 pub fn weights(tensors: &[(String, Tensor)]) -> Result<Converted> {
-    let outputs = tensors.iter().map(|(name, tensor)| export::port(name, tensor)).collect::<Result<_>>()?;
+    tensors.iter().try_for_each(|(name, tensor)| export::port(name, tensor).map(drop))?;
     let index = vec![("__tensors__".to_owned(), Value::Tensors)];
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
     let export =
         if has_float4 { EXPORT.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { EXPORT.to_owned() };
     let (archive, notes) = state::archive(tensors, "Weights", FORWARD, &export, index)?;
-    Ok(Converted { archive, inputs: Vec::new(), outputs, notes, kind: Kind::Weights, why: None })
+    Ok(Converted { archive, inputs: Vec::new(), outputs: None, notes, kind: Kind::Weights, why: None })
 }
 
 /// Carton's runner calls this with gradients on and a dict of its inputs.
@@ -204,8 +204,9 @@ class Weights(Module):
         let port = |dtype| {
             let tensor =
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
-            let converted = weights(&[("a".to_owned(), tensor)]).expect("a dtype of 2.15");
-            converted.outputs.into_iter().next().map(|port| (port.dtype, port.shape.len(), port.description))
+            let tensors = [("a".to_owned(), tensor)];
+            let converted = weights(&tensors).expect("a dtype of 2.15");
+            converted.outputs(&tensors).next().map(|port| (port.dtype, port.shape.len(), port.description))
         };
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(port(Dtype::Float64), Some((Dtype::Float64, 1, None)));

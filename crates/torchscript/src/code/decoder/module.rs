@@ -53,7 +53,7 @@ pub(in crate::code) fn module(
     let (inputs, outputs) = ports::ports(decoder);
     notes.extend(more);
     let kind = Kind::Model { name: architecture.name() };
-    Ok(Converted { archive, inputs, outputs, notes, kind, why: None })
+    Ok(Converted { archive, inputs, outputs: Some(outputs), notes, kind, why: None })
 }
 
 fn forward(biases: Biases) -> String {
