@@ -170,6 +170,29 @@ fn tests_need_inputs_and_outputs() {
 }
 
 #[test]
+fn a_test_needs_what_it_uses_to_be_specified() {
+    let port = |kind: &str| format!("[[{kind}]]\nname = 'x'\ndtype = 'float32'\nshape = '*'\n");
+    let taking = "[[self_test]]\ninputs = {x = '@tensor_data/x0'}\n";
+    let nothing = "[[self_test]]\ninputs = {}\n";
+    for (test, ports, unspecified) in [
+        (taking, port("output"), true),
+        (taking, port("input"), true),
+        (taking, port("input") + &port("output"), false),
+        (nothing, port("output"), false),
+        (nothing, port("input"), true),
+    ] {
+        let text = format!(
+            "spec_version = 1\n{test}{ports}[runner]\nrunner_name = 't'\n\
+             required_framework_version = '*'\nrunner_compat_version = 1\n"
+        );
+        let config = Config::parse(&text).expect("it is valid by itself").document;
+        let found = config.check(&TensorIndex::default(), &|_| false);
+        let found = found.0.iter().any(|problem| matches!(problem.kind, carton_format::Kind::Unspecified));
+        assert_eq!(found, unspecified, "{text}");
+    }
+}
+
+#[test]
 fn an_index_is_compared_with_its_files() {
     let text = r#"
 [[tensor]]
