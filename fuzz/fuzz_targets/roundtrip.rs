@@ -20,20 +20,23 @@ type Facts = (String, Vec<u64>, Vec<u64>, Vec<u8>);
 
 fuzz_target!(|input: &[u8]| -> Corpus {
     match tensors(&mut Unstructured::new(input)) {
-        Ok((tensors, facts)) => check(&tensors, &facts),
+        // Writing and verifying a carton starts threads, which takes most of the time.
+        Ok((tensors, facts)) => check(&tensors, &facts, input.len() % 8 == 0),
         Err(_) => return Corpus::Reject,
     }
     Corpus::Keep
 });
 
-fn check(tensors: &[(String, Tensor)], facts: &BTreeMap<String, Facts>) {
+fn check(tensors: &[(String, Tensor)], facts: &BTreeMap<String, Facts>, with_carton: bool) {
     // Some dtypes and names cannot be in an archive.
     let Ok(converted) = torchscript::weights(tensors) else { return };
     let archive = bytes(&converted.archive).expect("nothing is damaged");
     let memory = Memory::new(&archive);
     let container = Container::from_map(memory.map()).expect("it was just written");
     compare(&read(&container), facts);
-
+    if !with_carton {
+        return;
+    }
     let config = Config::new(Runner::new("torchscript", "=2.0", 1)).to_toml().expect("TOML holds it");
     let index = TensorIndex::default().to_toml().expect("TOML holds it");
     let files = vec![
