@@ -17,6 +17,7 @@ mod hostile;
 mod limits;
 mod made;
 mod notes;
+mod outputs;
 mod pickles;
 mod program;
 mod random_folders;

@@ -27,6 +27,7 @@
 //! addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are recognised by [`Remote`] and refused
 //! by [`refuse_remote`].
 
+mod abandoned;
 mod error;
 mod https;
 mod local;

@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
+use crate::abandoned::{PREFIX, make_held, remove_abandoned};
 use crate::unfinished::Unfinished;
 use crate::{Error, Result, folder};
-
-/// What the names of temporary files and folders begin with.
-const PREFIX: &str = ".torch2carton-";
 
 /// What happens to a file that is already at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +53,8 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
 ///
 /// [`commit`](Self::commit) puts it in the target's place. Dropped before that, it leaves nothing behind, so
 /// stopping early takes nothing more than returning. [`remove_unfinished`](crate::remove_unfinished) removes it
-/// when a signal ends the process. After `kill -9` a file `.torch2carton-*.partial` remains.
+/// when a signal ends the process. After `kill -9` a file `.torch2carton-*.partial` remains, until the next output is
+/// created in its folder.
 #[derive(Debug)]
 pub struct Output {
     // Dropped in this order: the file is removed while it is still registered.
@@ -76,10 +75,14 @@ impl Output {
     pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
         let target = target.into();
         let parent = folder(&target);
+        remove_abandoned(parent);
         require_free_space(needed, parent)?;
-        let create = || with_umask(Builder::new().prefix(PREFIX).suffix(".partial")).tempfile_in(parent);
-        let (file, unfinished) = Unfinished::register(create, NamedTempFile::path)
+        let make = || with_umask(Builder::new().prefix(PREFIX).suffix(".partial")).tempfile_in(parent);
+        let create = || make_held(make, |file| file.as_file().try_clone());
+        let ((file, held), unfinished) = Unfinished::register(create, |(file, _)| file.path())
             .map_err(|error| cannot_create(parent, &error))?;
+        // The file itself holds the lock, too.
+        drop(held);
         Ok(Self { file, unfinished, target, written: 0, started: 0 })
     }
 
@@ -142,9 +145,10 @@ impl io::Write for Output {
 /// [`remove_unfinished`](crate::remove_unfinished).
 #[derive(Debug)]
 pub struct Scratch {
-    // Dropped in this order: the folder is removed while it is still registered.
+    // Dropped in this order: the folder is removed while it is still registered and locked.
     folder: TempDir,
     _unfinished: Unfinished,
+    _held: File,
 }
 
 impl Scratch {
@@ -153,10 +157,12 @@ impl Scratch {
     /// # Errors
     /// [`Error::CreateIn`] when `parent` cannot be written.
     pub fn create(parent: &Path) -> Result<Self> {
-        let create = || Builder::new().prefix(PREFIX).tempdir_in(parent);
-        let (folder, unfinished) =
-            Unfinished::register(create, TempDir::path).map_err(|error| cannot_create(parent, &error))?;
-        Ok(Self { folder, _unfinished: unfinished })
+        remove_abandoned(parent);
+        let make = || Builder::new().prefix(PREFIX).tempdir_in(parent);
+        let create = || make_held(make, |folder| File::open(folder.path()));
+        let ((folder, held), unfinished) = Unfinished::register(create, |(folder, _)| folder.path())
+            .map_err(|error| cannot_create(parent, &error))?;
+        Ok(Self { folder, _unfinished: unfinished, _held: held })
     }
 
     /// Where it is.

@@ -1,0 +1,227 @@
+//! Outputs that cannot be written: a full disk, a limit for the size of files, a signal, a folder that disappears. An
+//! error and its exit status, and nothing is left.
+
+#![cfg(unix)]
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::carton_tools::{model, ok, scratch, write};
+use crate::cli::one_tensor;
+
+/// A safetensors file with one tensor of `len` zeros, which takes no room.
+fn sparse(path: &Path, len: u64) {
+    let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
+    let mut file = File::create(path).expect("a temporary folder");
+    let start = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    file.write_all(&start).expect("a temporary folder");
+    file.set_len((start.len() as u64).saturating_add(len)).expect("a temporary folder");
+}
+
+fn names(root: &Path) -> Vec<String> {
+    let entries = root.read_dir().expect("it is there").flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn program(root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_torch2carton"));
+    command.args(args).current_dir(root).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program in a shell after `before`.
+fn in_shell(root: &Path, before: &str, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("{before}; exec \"$@\"");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_torch2carton")]).args(args);
+    command.current_dir(root).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Every command that prints something, and its exit status where that fails.
+const PRINTING: &[(&[&str], i32)] = &[
+    (&["--help"], 1),
+    (&["--version"], 1),
+    (&["help"], 1),
+    (&["convert", "--help"], 1),
+    (&["completions", "bash"], 1),
+    (&["completions", "zsh"], 1),
+    (&["completions", "fish"], 1),
+    (&["man"], 1),
+    (&["inspect", "a.pth"], 1),
+    (&["inspect", "--json", "a.pth"], 1),
+    (&["inspect", "--all", "--sha256", "a.pth"], 1),
+    (&["inspect", "a.carton"], 1),
+    (&["inspect", "--json", "a.carton"], 1),
+    (&["scan", "a.pth"], 2),
+    (&["scan", "--json", "a.pth"], 2),
+    (&["trace", "a.pth"], 1),
+    (&["trace", "--lines", "a.pth"], 1),
+    (&["trace", "--json", "a.pth"], 1),
+    (&["trace", "--dis", "a.pth"], 1),
+    (&["trace", "--summary", "a.pth"], 1),
+    (&["verify", "--json", "a.carton"], 1),
+    (&["convert", "--dry-run", "--json", "a.pth"], 1),
+    (&["convert", "--dry-run", "--json", "--each", "a.pth"], 1),
+];
+
+/// A folder with a checkpoint, its carton, and a folder to pack.
+fn inputs(root: &Path) {
+    one_tensor(root);
+    ok(root, &["a.pth", "-q"]);
+    model(root);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_is_an_error() {
+    let scratch = scratch();
+    let root = scratch.path();
+    inputs(root);
+    for (args, status) in PRINTING {
+        let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+        let output = program(root, args).stdout(full).output().expect("it was built");
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(*status), "{args:?}: {text}");
+        assert!(text.contains("No space left on device"), "{args:?}: {text}");
+        assert!(text.starts_with("error: cannot write "), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_every_command_quietly() {
+    let scratch = scratch();
+    let root = scratch.path();
+    inputs(root);
+    for (args, _) in PRINTING {
+        // The reader is gone before the program starts.
+        let mut reader = Command::new("true").stdin(Stdio::piped()).spawn().expect("every Unix has it");
+        let pipe = reader.stdin.take().expect("it was asked for");
+        assert!(reader.wait().expect("it was started").success());
+        let output = program(root, args).stdout(pipe).stderr(Stdio::piped()).output().expect("it was built");
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn a_limit_for_the_size_of_files_is_a_full_disk() {
+    let scratch = scratch();
+    let root = scratch.path();
+    sparse(&root.join("a.safetensors"), 4 << 20);
+    ok(root, &["a.safetensors", "-q"]);
+    let carton = std::fs::read(root.join("a.carton")).expect("it was written");
+    write(root.join("packed/carton.toml"), crate::carton_tools::CARTON_TOML);
+    let folder = model(root);
+    write(folder.join("misc/large.bin"), vec![7; 4 << 20]);
+    let before = names(root);
+    for args in [
+        // What is there stays.
+        &["a.safetensors", "-o", "a.carton"][..],
+        &["a.safetensors", "-o", "b.carton"],
+        &["unpack", "a.carton", "-C", "new"],
+        &["pack", "everything", "-o", "p.carton", "--compression", "stored"],
+    ] {
+        // In units of 512 bytes: 1 MiB.
+        let output = in_shell(root, "ulimit -f 2048", args).output().expect("every Unix has it");
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.starts_with("error: cannot write ") && text.contains("File too large"), "{args:?}: {text}");
+        assert_eq!(names(root), before, "{args:?}");
+        assert!(std::fs::read(root.join("a.carton")).expect("it is there") == carton, "{args:?}");
+    }
+}
+
+/// Starts a conversion of a gigabyte and waits until its output is there.
+fn started(root: &Path, before: &str) -> Child {
+    sparse(&root.join("a.safetensors"), 1 << 30);
+    let mut running = in_shell(root, before, &["a.safetensors", "-q"]).spawn().expect("it was built");
+    while !names(root).iter().any(|name| name.ends_with(".partial")) {
+        assert!(running.try_wait().expect("it was started").is_none(), "it takes longer than this");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    running
+}
+
+fn send(signal: &str, to: &Child) {
+    let kill = Command::new("kill").args(["-s", signal, &to.id().to_string()]).status();
+    assert!(kill.expect("every Unix has it").success());
+}
+
+/// 128 plus the number of the signal, as shells report it.
+#[test]
+fn a_signal_during_a_conversion_leaves_nothing_and_sets_the_exit_status() {
+    for (signal, status) in [("HUP", 129), ("INT", 130), ("QUIT", 131), ("TERM", 143)] {
+        let scratch = scratch();
+        let mut running = started(scratch.path(), "true");
+        send(signal, &running);
+        assert_eq!(running.wait().expect("it was started").code(), Some(status), "{signal}");
+        assert_eq!(names(scratch.path()), ["a.safetensors"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let scratch = scratch();
+    let mut running = started(scratch.path(), "trap '' HUP");
+    send("HUP", &running);
+    send("HUP", &running);
+    // It runs on, until it is asked in another way.
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(running.try_wait().expect("it was started").is_none(), "it ended");
+    send("TERM", &running);
+    assert_eq!(running.wait().expect("it was started").code(), Some(143));
+}
+
+/// `kill -9` cannot be handled. The name of what is left says whose it is, and the next run removes it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_killed_run_leaves_is_removed_by_the_next_one() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let mut running = started(root, "true");
+    let other = names(root);
+    // Not while it is written.
+    one_tensor(root);
+    ok(root, &["a.pth", "-q", "-o", "other.carton"]);
+    assert!(other.iter().all(|name| names(root).contains(name)), "{:?}", names(root));
+    send("KILL", &running);
+    running.wait().expect("it was started");
+    let left = names(root);
+    assert!(left.iter().any(|name| name.starts_with(".torch2carton-") && name.ends_with(".partial")), "{left:?}");
+    assert!(!left.contains(&"a.carton".to_owned()), "{left:?}");
+    ok(root, &["a.pth", "-q", "-o", "other.carton"]);
+    assert_eq!(names(root), ["a.pth", "a.safetensors", "other.carton"]);
+}
+
+#[test]
+fn a_folder_that_disappears_is_an_error() {
+    let scratch = scratch();
+    let root = scratch.path();
+    sparse(&root.join("a.safetensors"), 1 << 30);
+    std::fs::create_dir(root.join("out")).expect("a temporary folder");
+    let mut running = program(root, &["a.safetensors", "-q", "-o", "out/a.carton"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it was built");
+    while names(&root.join("out")).is_empty() {
+        assert!(running.try_wait().expect("it was started").is_none(), "it takes longer than this");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::fs::remove_dir_all(root.join("out")).expect("it is ours");
+    let output = running.wait_with_output().expect("it was started");
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("error: cannot write out/a.carton: "), "{text}");
+    assert_eq!(names(root), ["a.safetensors"]);
+}
