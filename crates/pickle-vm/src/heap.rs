@@ -40,6 +40,7 @@ pub struct Heap<'p> {
     recorded: BTreeMap<ObjectId, Recorded>,
     /// The objects with recorded changes.
     changed: Vec<ObjectId>,
+    persistent: Vec<ObjectId>,
     /// For each 4 GiB of pickle after the first, the first object made there: offsets are kept as 32 bits.
     epochs: Vec<ObjectId>,
 }
@@ -204,6 +205,11 @@ impl<'p> Heap<'p> {
         &self.changed
     }
 
+    /// The persistent objects, in the order in which they were made.
+    pub fn persistent_objects(&self) -> &[ObjectId] {
+        &self.persistent
+    }
+
     /// The offset of the last instruction that changed the object: APPEND, APPENDS and ADDITEMS, SETITEM and SETITEMS, or
     /// BUILD. `None` if it is as it was made. Changes of the objects in it do not count.
     ///
@@ -251,6 +257,9 @@ impl<'p> Heap<'p> {
         self.len = self.len.checked_add(1)?;
         if (self.epochs.len() as u64) < offset >> 32 || (id.0 as usize).is_multiple_of(CHUNK) {
             self.grow(id, offset);
+        }
+        if matches!(object, Object::Persistent(_)) {
+            self.persistent.push(id);
         }
         let chunk = self.chunks.last_mut()?;
         chunk.objects.push(object);

@@ -6,28 +6,148 @@ use pickle_vm::{Heap, Object, ObjectId};
 
 use crate::encoded;
 
-/// A dict key for comparison. Two are equal if they are the same key of a Python dict.
+/// A dict key for comparison. Two are equal if they are the same key of a Python dict: `1`, `1.0` and `True` are.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Key<'h> {
-    Text(Cow<'h, str>),
-    Bytes(&'h [u8]),
-    /// A number, as Python prints it.
-    Number(String),
-    /// Any other object equals only itself: objects that look alike may differ, and two tensors must not become one.
+    None,
+    /// UTF-8, with surrogates.
+    Text(&'h [u8]),
+    Bytes(Cow<'h, [u8]>),
+    /// Any number that is an integer of 64 bits.
+    Int(i64),
+    /// Any other integer, in two's complement, little-endian, as short as possible.
+    Long(Cow<'h, [u8]>),
+    /// The bits of a number that is not an integer.
+    Float(u64),
+    /// The module and the name of a class or a function.
+    Global(&'h str, &'h str),
+    /// A tuple of such keys, written one after the other.
+    Tuple(Vec<u8>),
+    /// Any other object equals only itself: objects that look alike may differ, and two tensors must not become one. So does
+    /// a NaN.
     Object(ObjectId),
 }
 
+/// The most bytes of a tuple's items: a few bytes of a pickle may share tuples of tuples.
+const TUPLE_BYTES: usize = 4096;
+
 impl<'h> Key<'h> {
-    pub(crate) fn new(heap: &'h Heap<'_>, id: ObjectId) -> Self {
+    pub(crate) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Self {
         match heap.get(id) {
+            Object::Tuple(_) => tuple(heap, id).map_or(Self::Object(id), Self::Tuple),
+            _ => Self::plain(heap, id),
+        }
+    }
+
+    /// The key of anything but a tuple.
+    fn plain(heap: &'h Heap<'h>, id: ObjectId) -> Self {
+        match heap.get(id) {
+            Object::None => Self::None,
+            Object::Text(text) => Self::Text(text.bytes()),
             // Python 2's strings are text if they can be decoded.
-            Object::Text(_) | Object::String(_) => heap.text(id).map_or(Self::Object(id), Self::Text),
-            Object::Bytes(bytes) => Self::Bytes(bytes),
-            Object::None | Object::Bool(_) | Object::Int(_) | Object::Float(_) => {
-                Self::Number(repr(heap, id))
+            Object::String(bytes) if std::str::from_utf8(bytes).is_ok() => Self::Text(bytes),
+            Object::Bytes(bytes) => Self::Bytes(Cow::Borrowed(bytes)),
+            Object::Bool(value) => Self::Int(i64::from(*value)),
+            Object::Int(value) => Self::Int(*value),
+            Object::Long(value) => Self::Long(Cow::Borrowed(value.bytes())),
+            Object::Float(value) => float(*value).unwrap_or(Self::Object(id)),
+            Object::Global(_) => {
+                heap.global(id).map_or(Self::Object(id), |(module, name)| Self::Global(module, name))
+            }
+            // Bytes that protocol 2 writes as a call.
+            Object::Instance(_) if heap.changed(id).is_none() => {
+                encoded::latin1(heap, id).map_or(Self::Object(id), Self::Bytes)
             }
             _ => Self::Object(id),
         }
+    }
+
+    /// Appends the key to those of a tuple.
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut sized = |tag: u8, parts: &[&[u8]]| {
+            out.push(tag);
+            for part in parts {
+                out.extend((part.len() as u64).to_le_bytes());
+                out.extend(*part);
+            }
+        };
+        match self {
+            Self::None => sized(0, &[]),
+            Self::Text(text) => sized(1, &[text]),
+            Self::Bytes(bytes) => sized(2, &[bytes]),
+            Self::Int(value) => sized(3, &[&value.to_le_bytes()]),
+            Self::Long(bytes) => sized(4, &[bytes]),
+            Self::Float(bits) => sized(5, &[&bits.to_le_bytes()]),
+            Self::Global(module, name) => sized(6, &[module.as_bytes(), name.as_bytes()]),
+            Self::Tuple(items) => sized(7, &[items]),
+            Self::Object(id) => sized(8, &[&id.index().to_le_bytes()]),
+        }
+    }
+}
+
+/// The items of a tuple one after the other, with those of the tuples in it; `None` if they are too long.
+fn tuple<'h>(heap: &'h Heap<'h>, id: ObjectId) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        match heap.get(id) {
+            Object::Tuple(_) => {
+                let items = heap.items(id).unwrap_or_default();
+                if items.len() > TUPLE_BYTES {
+                    return None;
+                }
+                out.push(9);
+                out.extend((items.len() as u64).to_le_bytes());
+                open.extend(items.iter().rev());
+            }
+            Object::Text(text) if text.bytes().len() > TUPLE_BYTES => return None,
+            Object::Bytes(bytes) if bytes.len() > TUPLE_BYTES => return None,
+            _ => Key::plain(heap, id).write(&mut out),
+        }
+        if out.len() > TUPLE_BYTES {
+            return None;
+        }
+    }
+    Some(out)
+}
+
+/// The key of a float: that of the integer that it equals, if there is one. `None` for a NaN, which equals nothing.
+fn float<'h>(value: f64) -> Option<Key<'h>> {
+    if value.is_nan() {
+        return None;
+    }
+    if value.is_infinite() || value.fract() != 0.0 {
+        return Some(Key::Float(value.to_bits()));
+    }
+    // An integer below 2⁵³ times a power of two.
+    let bits = value.to_bits();
+    let (fraction, exponent) = (bits & ((1 << 52) - 1), bits >> 52 & 0x7ff);
+    if value.abs() < 9_223_372_036_854_775_808.0 {
+        #[expect(clippy::cast_possible_truncation, reason = "it is an integer that fits")]
+        return Some(Key::Int(value as i64));
+    }
+    let shift = usize::try_from(exponent.saturating_sub(1075)).unwrap_or_default();
+    let mut magnitude = vec![0; shift / 8];
+    magnitude.extend((u128::from(fraction | 1 << 52) << (shift % 8)).to_le_bytes());
+    if value < 0.0 {
+        let mut carry = true;
+        for byte in &mut magnitude {
+            let (sum, overflow) = (!*byte).overflowing_add(u8::from(carry));
+            (*byte, carry) = (sum, overflow);
+        }
+    }
+    // Without the bytes on top that only repeat the sign.
+    while let [.., below, top] = magnitude.as_slice() {
+        let sign = if below & 0x80 == 0 { 0 } else { 0xff };
+        if *top != sign {
+            break;
+        }
+        magnitude.pop();
+    }
+    // -2⁶³ is the only integer of 64 bits that is not below 2⁶³.
+    match <[u8; 8]>::try_from(magnitude.as_slice()) {
+        Ok(bytes) => Some(Key::Int(i64::from_le_bytes(bytes))),
+        Err(_) => Some(Key::Long(Cow::Owned(magnitude))),
     }
 }
 
@@ -61,6 +181,62 @@ fn bytes_repr(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_equal_where_python_has_one() {
+        // `len({a, b})` in CPython 3.11 for each pair, protocol 4.
+        let one = |bytes: &[u8]| {
+            let pickle = pickle_vm::load(bytes).expect("CPython's machine can build this");
+            let &[first, second] = pickle.heap.items(pickle.root).unwrap_or_default() else { panic!("two") };
+            Key::new(&pickle.heap, first) == Key::new(&pickle.heap, second)
+        };
+        let float = |value: f64| [b"G".as_slice(), &value.to_be_bytes()].concat();
+        let pair = |first: &[u8], second: &[u8]| one(&[first, second, b"\x86."].concat());
+        let long = |bytes: &[u8]| [&[0x8a, u8::try_from(bytes.len()).unwrap_or(0)], bytes].concat();
+        let power = |bit: usize, sign: u8| {
+            let mut bytes = vec![0; bit / 8];
+            bytes.extend([sign << (bit % 8), if sign == 1 { 0 } else { 0xff }]);
+            bytes
+        };
+        assert!(pair(b"K\x01", b"\x88"), "1 == True");
+        assert!(pair(b"K\x00", b"\x89"), "0 == False");
+        assert!(pair(b"K\x01", &float(1.0)), "1 == 1.0");
+        assert!(pair(&float(0.0), &float(-0.0)), "0.0 == -0.0");
+        assert!(pair(b"K\x00", &float(-0.0)), "0 == -0.0");
+        assert!(!pair(b"K\x00", b"N"), "0 != None");
+        assert!(!pair(b"K\x01", b"\x8c\x011"), "1 != '1'");
+        assert!(!pair(b"C\x01a", b"\x8c\x01a"), "b'a' != 'a'");
+        assert!(!pair(&float(0.5), &float(0.25)));
+        assert!(pair(&float(0.5), &float(0.5)));
+        assert!(pair(&float(f64::INFINITY), &float(f64::INFINITY)));
+        assert!(!pair(&float(f64::NAN), &float(f64::NAN)), "two NaN are two keys");
+        assert!(one(&[&float(f64::NAN)[..], b"2\x86."].concat()), "the same NaN is one");
+        // 2**64, -2**64, 2**100, 2**1000, and 2**63 and -2**63 at the border.
+        assert!(pair(&long(&power(64, 1)), &float(2_f64.powi(64))));
+        assert!(pair(&long(&power(64, 0xff)), &float(-(2_f64.powi(64)))));
+        assert!(!pair(&long(&power(64, 0xff)), &float(2_f64.powi(64))));
+        assert!(pair(&long(&power(100, 1)), &float(2_f64.powi(100))));
+        assert!(pair(&long(&power(1000, 1)), &float(2_f64.powi(1000))));
+        assert!(pair(&long(&power(63, 1)), &float(2_f64.powi(63))));
+        assert!(pair(&long(b"\0\0\0\0\0\0\0\x80"), &float(-(2_f64.powi(63)))));
+        assert!(!pair(&long(&power(100, 1)), &float(2_f64.powi(101))));
+        // 10**23 is not the float 1e23.
+        assert!(!pair(b"I100000000000000000000000\n", &float(1e23)));
+        assert!(pair(b"I99999999999999991611392\n", &float(1e23)));
+        // Tuples of equal items, and no other tuples.
+        assert!(pair(b"K\x01\x88\x86", &[&float(1.0)[..], b"K\x01\x86"].concat()), "(1, True) == (1.0, 1)");
+        assert!(pair(b"K\x01\x85\x85", b"\x88\x85\x85"), "((1,),) == ((True,),)");
+        assert!(!pair(b"K\x01\x85\x85", b"K\x01\x85"), "((1,),) != (1,)");
+        assert!(!pair(b"K\x01K\x02\x86", b"K\x01K\x02\x85\x86"), "(1, 2) != (1, (2,))");
+        assert!(!pair(&[&float(f64::NAN)[..], b"\x85"].concat(), &[&float(f64::NAN)[..], b"\x85"].concat()));
+        // A class that is named twice is one object.
+        assert!(pair(b"ctorch\nfloat32\n", b"ctorch\nfloat32\n"));
+        assert!(!pair(b"ctorch\nfloat32\n", b"ctorch\nfloat16\n"));
+        // `b'a'` in protocol 2, twice.
+        let bytes = b"c_codecs\nencode\nX\x01\0\0\0aX\x06\0\0\0latin1\x86R";
+        assert!(pair(bytes, bytes));
+        assert!(!pair(b"]", b"]"));
+    }
 
     #[test]
     fn keys_are_printed_as_python_prints_them() {

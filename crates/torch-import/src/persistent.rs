@@ -105,20 +105,14 @@ impl<'h> StorageRef<'h> {
         Some(start..start.checked_add(numel.checked_mul(size)?)?)
     }
 
-    /// Whether `other` refers to the same bytes as something that is loaded alike: as numbers of one type and as bytes, or
-    /// as no elements at all. The first happens with tensors of dtypes that have no storage class, the second with empty
-    /// tensors, for which PyTorch does not compare dtypes when it saves.
-    pub(crate) fn may_be_seen_as(&self, other: &Self) -> bool {
-        let bytes = |one: &Self| one.dtype.unwrap_or(Dtype::UInt8) == Dtype::UInt8;
-        let same = |one: Option<&StorageView<'_>>, other: Option<&StorageView<'_>>| match (one, other) {
-            (None, None) => true,
-            (Some(one), Some(other)) => one.offset == other.offset && one.numel == other.numel,
-            _ => false,
-        };
+    /// Whether PyTorch loads the two references to one key as the same bytes, whichever comes first. The dtypes may differ if
+    /// both are of bytes, which is how `torch.save` stores dtypes without a storage class, or if there are no elements.
+    pub(crate) fn is_loaded_like(&self, other: &Self) -> bool {
+        let is_bytes = |one: &Self| one.dtype.unwrap_or(Dtype::UInt8) == Dtype::UInt8;
         self.key == other.key
             && self.numel == other.numel
-            && same(self.view.as_deref(), other.view.as_deref())
-            && (self.numel == 0 || bytes(self) && bytes(other))
+            && self.view == other.view
+            && (self.dtype == other.dtype || self.numel == 0 || is_bytes(self) && is_bytes(other))
     }
 
     /// The number of elements that are referred to.

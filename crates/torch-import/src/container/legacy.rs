@@ -120,8 +120,8 @@ fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
 /// The storages that the persistent ids describe, by key.
 fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<'h>>> {
     let mut refs: HashMap<Cow<'h, str>, StorageRef<'h>> = HashMap::new();
-    for id in heap.ids() {
-        if heap.persistent(id).is_none() || module_class(heap, id).is_some() {
+    for &id in heap.persistent_objects() {
+        if module_class(heap, id).is_some() {
             continue;
         }
         let reference = StorageRef::read(heap, id)?;

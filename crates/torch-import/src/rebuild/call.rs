@@ -48,9 +48,9 @@ impl<'h> Then<'h> {
     pub(super) fn unchanged(self, id: ObjectId) -> Result<()> {
         match self.heap.changed(id) {
             Some(changed) if changed > self.offset => Err(self.bad(&format!(
-                "it takes a {} from offset 0x{:x}, which changes afterwards, at offset 0x{changed:x}",
-                self.heap.get(id).type_name(),
+                "its argument from offset 0x{:x} ({}) changes afterwards, at offset 0x{changed:x}",
                 self.heap.offset(id),
+                self.heap.get(id).type_name(),
             ))),
             _ => Ok(()),
         }
@@ -370,6 +370,54 @@ pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
             && !(call.instance.items().is_empty() && call.instance.appends().is_empty())
         {
             call.args_and_state()?;
+        }
+    }
+    Ok(())
+}
+
+/// The calls that copy what is in their arguments.
+fn copies(heap: &Heap<'_>, instance: &Instance) -> bool {
+    matches!(
+        heap.global(instance.callable),
+        Some(
+            ("collections", "OrderedDict" | "defaultdict" | "Counter" | "deque")
+                | ("copyreg" | "copy_reg", "_reconstructor")
+                | ("builtins" | "__builtin__", "dict" | "list" | "tuple" | "set" | "frozenset" | "bytearray")
+                | ("torch", "Size")
+        )
+    )
+}
+
+/// Whether [`refuse_later_changes`] has anything to look at: a call of most classes has no arguments and no state.
+pub(super) fn may_have_changed(heap: &Heap<'_>, instance: &Instance) -> bool {
+    !instance.state().is_empty()
+        || heap.items(instance.args).is_some_and(|args| !args.is_empty()) && copies(heap, instance)
+}
+
+/// Refuses an object that is not a tensor if something changed after it was copied: the argument of a call that copies, or
+/// a state, of which BUILD copies the attributes.
+pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
+    refuse_changed_arguments(heap, id)?;
+    for (state, offset) in heap.recorded(id).into_iter().flat_map(|recorded| recorded.built()) {
+        let then = Then { offset, ..Then::new(heap, id) };
+        then.unchanged(state)?;
+        for (_, value) in then.state(state)? {
+            refuse_changed_arguments(heap, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn refuse_changed_arguments(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
+    let Some(instance) = heap.instance(id).filter(|instance| copies(heap, instance)) else { return Ok(()) };
+    let then = Then::new(heap, id);
+    for argument in heap.items(instance.args).unwrap_or_default() {
+        then.unchanged(*argument)?;
+        // The pairs of an OrderedDict are lists in files of Python 2.
+        if let (Some(("collections", _)), Object::List(pairs)) =
+            (heap.global(instance.callable), heap.get(*argument))
+        {
+            pairs.get().iter().try_for_each(|pair| then.unchanged(*pair))?;
         }
     }
     Ok(())

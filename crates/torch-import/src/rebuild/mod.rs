@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
@@ -151,7 +151,6 @@ pub(crate) enum Rebuilt {
 
 /// A storage, and the first reference to it.
 struct Stored<'h> {
-    id: ObjectId,
     reference: StorageRef<'h>,
     storage: Storage,
 }
@@ -166,6 +165,10 @@ pub(crate) struct Rebuilder<'h> {
     left: Cell<usize>,
     limit: usize,
     storages: HashMap<Cow<'h, str>, Stored<'h>>,
+    /// A bit for each object: whether it is the persistent id of a storage that was read.
+    read: Vec<u64>,
+    /// Objects that are not tensors and were found to be as their calls saw them.
+    checked: HashSet<ObjectId>,
     /// By the calls that load them from bytes.
     loaded: HashMap<ObjectId, (Option<Dtype>, Storage)>,
 }
@@ -176,15 +179,41 @@ impl<'h> Rebuilder<'h> {
         let room = container.storages_len();
         let (done, storages) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
         let limit = container.pickle().len().saturating_mul(COPIED_PER_BYTE).saturating_add(COPIED);
-        Self { container, heap, done, left: Cell::new(limit), limit, storages, loaded: HashMap::new() }
+        Self {
+            container,
+            heap,
+            done,
+            left: Cell::new(limit),
+            limit,
+            storages,
+            read: vec![0; heap.len().div_ceil(64)],
+            checked: HashSet::new(),
+            loaded: HashMap::new(),
+        }
     }
 
-    /// Refuses a pickle that changes what the rebuilt tensors may share.
+    /// Refuses a pickle that changes what the rebuilt tensors may share, or that names one of their storages in two ways.
     ///
     /// # Errors
-    /// When it changes a storage, the numbers of a tensor, or a function or class.
+    /// When it changes a storage, the numbers of a tensor, or a function or class; when two persistent ids of one storage
+    /// do not go together.
     pub(crate) fn finish(&self) -> Result<()> {
-        call::refuse_shared_changes(self.heap)
+        call::refuse_shared_changes(self.heap)?;
+        let unread = |id: &&ObjectId| !self.is_read(**id);
+        for id in self.heap.persistent_objects().iter().filter(unread) {
+            let Ok(reference) = StorageRef::read(self.heap, *id) else { continue };
+            if let Some(first) = self.storages.get(reference.identity())
+                && !first.reference.is_loaded_like(&reference)
+            {
+                return Err(self.bad(*id, &differs(&first.reference, &reference)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the storage with the persistent id `id` is that of a rebuilt tensor.
+    fn is_read(&self, id: ObjectId) -> bool {
+        self.read.get(id.index() / 64).is_some_and(|bits| bits >> (id.index() % 64) & 1 == 1)
     }
 
     /// Whether the instance `id` was rebuilt.
@@ -207,6 +236,13 @@ impl<'h> Rebuilder<'h> {
         let Some(call) = Call::new(heap, id) else {
             return Ok(match heap.get(id) {
                 Object::Persistent(_) => self.persistent(id)?.map(Rebuilt::Strided),
+                Object::Instance(instance) => {
+                    // Each once: containers that many others share are found again and again.
+                    if call::may_have_changed(heap, instance) && self.checked.insert(id) {
+                        call::refuse_later_changes(heap, id)?;
+                    }
+                    None
+                }
                 _ => None,
             });
         };
@@ -413,27 +449,23 @@ impl<'h> Rebuilder<'h> {
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
         let reference = StorageRef::read(self.heap, id)?;
-        let (first, storage) = match self.storages.get(reference.identity()) {
-            Some(stored) if stored.reference == reference => (reference.dtype, stored.storage.clone()),
-            Some(stored) => {
-                // PyTorch knows a storage by its key, and gives every reference the dtype of the one that it reads first.
-                if !stored.reference.may_be_seen_as(&reference) || id < stored.id {
-                    let reason = differs(&stored.reference, &reference);
-                    return Err(self.bad(whose, &reason));
-                }
-                (stored.reference.dtype, stored.storage.clone())
-            }
+        let own = reference.dtype;
+        if let Some(bits) = self.read.get_mut(id.index() / 64) {
+            *bits |= 1 << (id.index() % 64);
+        }
+        let storage = match self.storages.get(reference.identity()) {
+            Some(first) if first.reference.is_loaded_like(&reference) => first.storage.clone(),
+            Some(first) => return Err(self.bad(whose, &differs(&first.reference, &reference))),
             None => {
-                let storage =
-                    self.container.storage(&reference, dtype.or(reference.dtype).unwrap_or(UNTYPED))?;
-                let (identity, first) = (reference.identity().clone(), reference.dtype);
-                self.storages.insert(identity, Stored { id, reference, storage: storage.clone() });
-                (first, storage)
+                let storage = self.container.storage(&reference, dtype.or(own).unwrap_or(UNTYPED))?;
+                let first = Stored { reference, storage: storage.clone() };
+                self.storages.insert(first.reference.identity().clone(), first);
+                storage
             }
         };
         // Only the tensor knows what an untyped storage's bytes are.
-        let seen_as = dtype.or(first).unwrap_or(UNTYPED);
-        Ok((first, storage.with_byte_order(self.container.byte_order(), seen_as.component_size())))
+        let seen_as = dtype.or(own).unwrap_or(UNTYPED);
+        Ok((own, storage.with_byte_order(self.container.byte_order(), seen_as.component_size())))
     }
 
     /// The tensor that a persistent id represents: a tensor of a 0.1 checkpoint, or all elements (or bytes) of a
@@ -462,7 +494,7 @@ impl<'h> Rebuilder<'h> {
             Some(stored) => return Err(self.bad(id, &differs(&stored.reference, reference))),
             None => {
                 let storage = self.container.storage(reference, dtype)?;
-                let stored = Stored { id, reference: reference.clone(), storage: storage.clone() };
+                let stored = Stored { reference: reference.clone(), storage: storage.clone() };
                 self.storages.insert(reference.identity().clone(), stored);
                 storage
             }
