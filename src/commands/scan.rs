@@ -112,7 +112,7 @@ fn found(args: &Scan, file: &FileScan, scan: &Found, out: &mut dyn Write) -> io:
                 out,
                 "  {DIM}{:<10}{DIM:#} {} at 0x{:x} of {}{at}{behind}",
                 risk.name(),
-                safe(global),
+                safe(global.described()),
                 global.offset,
                 safe(&pickle.place)
             )?;

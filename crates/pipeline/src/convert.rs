@@ -350,7 +350,7 @@ fn judge(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Resul
     let first = |risk: Risk| checkpoint.globals.iter().find(|global| global.risk() == risk);
     let dangerous = first(Risk::Dangerous).filter(|_| allowed != AllowedGlobals::All);
     if let Some(global) = dangerous {
-        let error = Error::Dangerous { global: global.to_string(), offset: global.offset };
+        let error = Error::Dangerous { global: global.described(), offset: global.offset };
         return Err(Error::at(file)(error));
     }
     let unknown = first(Risk::Unknown).filter(|_| allowed == AllowedGlobals::Known);

@@ -310,6 +310,7 @@ fn global(found: &Use) -> Json {
     json!({
         "module": found.global.module,
         "name": found.global.name,
+        "alias_of": found.global.familiar(),
         "risk": found.risk.name(),
         "offset": found.global.offset,
         "calls": calls,

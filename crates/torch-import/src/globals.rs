@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use pickle_vm::{Heap, Instance, ObjectId, Recorded};
 
 use crate::scan::joblib;
-use crate::{Risk, encoded, risk};
+use crate::uses::CallsOfJudged;
+use crate::{Risk, encoded, lists};
 
 /// A class or function that the pickle names. It was recorded, not imported or called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +26,25 @@ impl Global {
         self.risk
     }
 
+    /// The name by which people know it, if that is another one: `os.system` for `posix.system`.
+    pub fn familiar(&self) -> Option<String> {
+        lists::familiar(&self.module, &self.name).map(|(module, name)| [module, ".", name].concat())
+    }
+
+    /// The name, and the familiar one after it in brackets.
+    pub fn described(&self) -> String {
+        match self.familiar() {
+            Some(familiar) => format!("{self} ({familiar})"),
+            None => self.to_string(),
+        }
+    }
+
     pub(crate) fn new(module: &str, name: &str, offset: u64, uses: Uses) -> Self {
         let risk = match (module, name) {
-            names if is_getattr(names) && uses.getattr_names_classes => Risk::Known,
             LOADS if !uses.loads_are_readable => Risk::Dangerous,
             // The scan reads the arrays that it describes.
             names if joblib::is_wrapper(names) => Risk::Known,
-            _ => Risk::from_names(module, name),
+            _ => uses.calls.risk(module, name).unwrap_or_else(|| Risk::from_names(module, name)),
         };
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
     }
@@ -62,35 +75,22 @@ impl std::fmt::Display for Global {
 /// The function that loads a checkpoint from bytes, for tensors that were pickled without `torch.save`.
 pub(crate) const LOADS: (&str, &str) = ("torch.storage", "_load_from_bytes");
 
-fn is_getattr((module, name): (&str, &str)) -> bool {
-    matches!(module, "builtins" | "__builtin__") && name == "getattr"
-}
-
 /// How a pickle uses the globals whose risk depends on their use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uses {
-    /// Whether every `getattr` names a class inside a class, which protocols before 4 need for nested classes such as
-    /// enums. Any other use can reach any object.
-    getattr_names_classes: bool,
+    calls: CallsOfJudged,
     /// Whether everything that is loaded from bytes is in the pickle, so that it can be scanned.
     loads_are_readable: bool,
 }
 
 impl Uses {
     pub(crate) fn in_heap(heap: &Heap<'_>) -> Self {
-        let names_class = |instance: &Instance| {
-            let &[outer, inner] = heap.items(instance.args).unwrap_or_default() else { return false };
-            let (Some((module, name)), Some(inner)) = (heap.global(outer), heap.text(inner)) else {
-                return false;
-            };
-            risk::is_class(&inner) && Risk::from_names(module, &format!("{name}.{inner}")) != Risk::Dangerous
-        };
         let is_readable = |instance: &Instance| {
             let arg = heap.items(instance.args).and_then(|args| args.first());
             arg.is_some_and(|arg| encoded::bytes(heap, *arg).is_some() && is_unchanged(heap, *arg))
         };
         Self {
-            getattr_names_classes: only_called(heap, &is_getattr, &names_class),
+            calls: CallsOfJudged::in_heap(heap),
             loads_are_readable: only_called(heap, &|names| names == LOADS, &is_readable),
         }
     }

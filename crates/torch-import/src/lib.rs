@@ -25,6 +25,7 @@ mod encoded;
 mod error;
 mod globals;
 mod key;
+mod lists;
 mod note;
 mod persistent;
 mod pickles;
@@ -32,6 +33,7 @@ mod rebuild;
 mod risk;
 mod scan;
 mod shards;
+mod uses;
 
 pub use annotate::{annotate, count_tensors};
 pub use checkpoint::{Checkpoint, Content, Item, Value};

@@ -1,0 +1,75 @@
+//! The generated lists of names: what is inside the standard library, torch and numpy, what of it is harmless, and which
+//! names are aliases.
+//!
+//! `lists/README.md` says how they are made. They are sorted, so that a name is found by bisection.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+static INSIDE: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| lines(include_str!("../lists/inside.txt")).flat_map(str::split_whitespace).collect());
+
+static HARMLESS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let mut module = "";
+    let mut names = Vec::new();
+    for line in lines(include_str!("../lists/harmless.txt")) {
+        let mut words = line.split_whitespace();
+        // Indented lines go on with the module of the line before.
+        if !line.starts_with(' ') {
+            module = words.next().unwrap_or_default();
+        }
+        names.extend(words.map(|name| (module, name)));
+    }
+    names
+});
+
+static ALIASES: LazyLock<HashMap<&str, &str>> =
+    LazyLock::new(|| lines(include_str!("../lists/aliases.txt")).filter_map(|line| line.split_once(' ')).collect());
+
+fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(|line| !line.starts_with('#'))
+}
+
+/// Whether a module belongs to the standard library, torch or numpy of any version.
+pub(crate) fn is_inside(module: &str) -> bool {
+    INSIDE.contains(module.split('.').next().unwrap_or(module))
+}
+
+/// Whether a name of the standard library, torch or numpy is on the list of harmless ones, or is an alias of one that is.
+pub(crate) fn is_harmless(module: &str, name: &str) -> bool {
+    HARMLESS.binary_search(&(module, name)).is_ok()
+        || familiar(module, name).is_some_and(|names| HARMLESS.binary_search(&names).is_ok())
+}
+
+/// The familiar module and name of an alias: `posix`, `system` is `os`, `system`.
+pub(crate) fn familiar<'n>(module: &'n str, name: &'n str) -> Option<(&'n str, &'n str)> {
+    if let Some(found) = ALIASES.get([module, ".", name].concat().as_str()) {
+        return found.rsplit_once('.');
+    }
+    ALIASES.get(module).map(|found| (*found, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_harmless_names_are_sorted_and_inside() {
+        assert!(HARMLESS.is_sorted_by(|a, b| a < b));
+        assert!(HARMLESS.len() > 5000, "{}", HARMLESS.len());
+        for (module, name) in HARMLESS.iter() {
+            assert!(is_inside(module), "{module}.{name}");
+        }
+    }
+
+    #[test]
+    fn aliases_have_familiar_names() {
+        assert_eq!(familiar("posix", "system"), Some(("os", "system")));
+        assert_eq!(familiar("nt", "system"), Some(("os", "system")));
+        assert_eq!(familiar("_io", "open"), Some(("io", "open")));
+        assert_eq!(familiar("__builtin__", "eval"), Some(("builtins", "eval")));
+        assert_eq!(familiar("__builtin__", "reduce"), Some(("functools", "reduce")));
+        assert_eq!(familiar("ntpath", "join"), Some(("os.path", "join")));
+        assert_eq!(familiar("os", "system"), None);
+    }
+}

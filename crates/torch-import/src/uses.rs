@@ -1,0 +1,181 @@
+//! The globals whose risk depends on how a pickle uses them.
+//!
+//! Ordinary files name `getattr` for `torch.relu` and for nested classes, `functools.partial` for a function with
+//! arguments, `operator.getitem` for `typing.Optional[int]`, `functools.reduce` for `int | str`, and `type` for the type of
+//! None. The same functions reach anything in other hands, so that each call is judged by its arguments. A use that
+//! cannot be followed is dangerous.
+//!
+//! Facts: `__reduce__` of these objects and `save_type` in `Lib/pickle.py` of CPython 3.6 to 3.13.
+
+use std::collections::HashMap;
+
+use pickle_vm::{Heap, Instance, Object, ObjectId, Recorded};
+
+use crate::{Risk, lists};
+
+/// What a call of a judged global is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    /// It may do anything.
+    Dangerous,
+    /// Its result is as harmless as what it was given, as long as the pickle does not call it.
+    Uncalled,
+    /// Its result is harmless.
+    Harmless,
+}
+
+type Judge = fn(&Heap<'_>, &Instance) -> Judgement;
+
+/// The globals that are judged by their calls.
+const JUDGED: [(&str, &str, Judge); 6] = [
+    ("builtins", "getattr", getattr),
+    ("builtins", "type", type_of),
+    ("functools", "partial", partial),
+    ("functools", "reduce", reduce),
+    ("operator", "getitem", getitem),
+    ("operator", "itemgetter", itemgetter),
+];
+
+/// Which of the judged globals a pickle uses in harmless ways only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallsOfJudged {
+    harmless: [bool; JUDGED.len()],
+}
+
+impl CallsOfJudged {
+    pub(crate) fn in_heap(heap: &Heap<'_>) -> Self {
+        let mut found = Self { harmless: [true; JUDGED.len()] };
+        let place = |id: ObjectId| heap.global(id).and_then(|(module, name)| place(module, name));
+        let judged: HashMap<ObjectId, usize> = heap.ids().filter_map(|id| Some((id, place(id)?))).collect();
+        if judged.is_empty() {
+            return found;
+        }
+        let mut results: HashMap<ObjectId, usize> = HashMap::new();
+        for id in heap.ids() {
+            let called = heap.instance(id).and_then(|instance| Some((*judged.get(&instance.callable)?, instance)));
+            if let Some((place, instance)) = called {
+                let judge = JUDGED.get(place).map(|(_, _, judge)| judge);
+                match judge.map_or(Judgement::Dangerous, |judge| judge(heap, instance)) {
+                    Judgement::Dangerous => found.refuse(place),
+                    Judgement::Uncalled => drop(results.insert(id, place)),
+                    Judgement::Harmless => {}
+                }
+            }
+            // What is passed on may be called where nobody looks.
+            parts(heap, id).filter_map(|part| judged.get(&part)).for_each(|place| found.refuse(*place));
+        }
+        if !results.is_empty() {
+            let callables = heap.ids().filter_map(|id| Some(heap.instance(id)?.callable));
+            callables.filter_map(|callable| results.get(&callable)).for_each(|place| found.refuse(*place));
+        }
+        found
+    }
+
+    fn refuse(&mut self, place: usize) {
+        if let Some(harmless) = self.harmless.get_mut(place) {
+            *harmless = false;
+        }
+    }
+
+    /// The risk of a judged global in this pickle; `None` for all others.
+    pub(crate) fn risk(self, module: &str, name: &str) -> Option<Risk> {
+        let harmless = self.harmless.get(place(module, name)?)?;
+        Some(if *harmless { Risk::Known } else { Risk::Dangerous })
+    }
+}
+
+/// The place of a global in the table.
+fn place(module: &str, name: &str) -> Option<usize> {
+    let is = |names: (&str, &str)| JUDGED.iter().position(|(module, name, _)| (*module, *name) == names);
+    is((module, name)).or_else(|| is(lists::familiar(module, name)?))
+}
+
+/// The objects that an object holds, except what it calls.
+fn parts<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Item = ObjectId> + 'h {
+    let recorded = heap.recorded(id);
+    let entries = heap.entries(id).into_iter().chain(recorded.map(Recorded::items)).flatten();
+    let items = heap.items(id).into_iter().chain(recorded.map(Recorded::appends));
+    let items = items.chain(recorded.map(Recorded::state)).flatten().copied();
+    entries.flat_map(|(key, value)| [*key, *value]).chain(items)
+}
+
+fn args<'h>(heap: &'h Heap<'_>, instance: &Instance) -> &'h [ObjectId] {
+    heap.items(instance.args).unwrap_or_default()
+}
+
+/// `getattr(torch._C._VariableFunctionsClass, 'relu')` is the dotted name, and as risky. The attribute of a plain value is a
+/// method such as `str.join`, which only computes.
+fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    let &[target, attribute] = args(heap, instance) else { return Judgement::Dangerous };
+    let Some(attribute) = heap.text(attribute) else { return Judgement::Dangerous };
+    if let Some((module, name)) = heap.global(target) {
+        let is_part = !attribute.is_empty() && !attribute.contains('.');
+        return match Risk::from_names(module, &format!("{name}.{attribute}")) {
+            Risk::Known | Risk::Unknown if is_part => Judgement::Harmless,
+            _ => Judgement::Dangerous,
+        };
+    }
+    let is_method = lists::is_harmless("builtins", &format!("str.{attribute}"))
+        || lists::is_harmless("builtins", &format!("int.{attribute}"));
+    if is_plain(heap, target) && is_method { Judgement::Uncalled } else { Judgement::Dangerous }
+}
+
+/// `type(None)` is how a pickle names the type of None, which has no name of its own.
+fn type_of(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    let &[value] = args(heap, instance) else { return Judgement::Dangerous };
+    let is_constant = matches!(heap.global(value), Some((_, "Ellipsis" | "NotImplemented")));
+    if heap.is_none(value) || is_constant { Judgement::Harmless } else { Judgement::Dangerous }
+}
+
+/// A partial call is as risky as its function, which is judged as well, and does not call it.
+fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    match args(heap, instance).first() {
+        Some(function) if is_harmless_callable(heap, *function) => Judgement::Uncalled,
+        _ => Judgement::Dangerous,
+    }
+}
+
+fn is_harmless_callable(heap: &Heap<'_>, id: ObjectId) -> bool {
+    match heap.global(id) {
+        Some((module, name)) => Risk::from_names(module, name) != Risk::Dangerous,
+        // The object that it makes, such as a module, or a function that getattr names.
+        None => heap.instance(id).is_some(),
+    }
+}
+
+/// `reduce(or_, (int, str))` is `int | str`.
+fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    let &[function, _] = args(heap, instance) else { return Judgement::Dangerous };
+    let names = heap.global(function).map(|(module, name)| lists::familiar(module, name).unwrap_or((module, name)));
+    if names == Some(("operator", "or_")) { Judgement::Uncalled } else { Judgement::Dangerous }
+}
+
+/// `getitem(typing.Union, (int, str))`, an item of a class.
+fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    let &[class, _] = args(heap, instance) else { return Judgement::Dangerous };
+    let is_harmless =
+        heap.global(class).is_some_and(|(module, name)| Risk::from_names(module, name) != Risk::Dangerous);
+    if is_harmless { Judgement::Uncalled } else { Judgement::Dangerous }
+}
+
+/// An `itemgetter` of plain keys only remembers them.
+fn itemgetter(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    let keys = args(heap, instance);
+    let is_harmless = !keys.is_empty() && keys.iter().all(|key| is_plain(heap, *key));
+    if is_harmless { Judgement::Uncalled } else { Judgement::Dangerous }
+}
+
+/// Whether an object is a number, text, bytes or None.
+fn is_plain(heap: &Heap<'_>, id: ObjectId) -> bool {
+    matches!(
+        heap.get(id),
+        Object::None
+            | Object::Bool(_)
+            | Object::Int(_)
+            | Object::Long(_)
+            | Object::Float(_)
+            | Object::Text(_)
+            | Object::String(_)
+            | Object::Bytes(_)
+    )
+}

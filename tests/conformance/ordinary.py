@@ -1,0 +1,362 @@
+"""Writes files that ordinary programs write: the objects of common libraries, pickled, and their checkpoints.
+
+    ordinary.py FOLDER [PROTOCOL…]      a Python with any of the packages below
+
+One file for each maker that runs; a maker whose package is absent is skipped and named. A scan must find nothing dangerous in
+any of them. The standard library's makers run in every Python from 3.6 on.
+"""
+
+import array
+import collections
+import copyreg  # noqa: F401
+import datetime
+import decimal
+import fractions
+import functools
+import http
+import io
+import ipaddress
+import itertools
+import logging
+import operator
+import pathlib
+import pickle
+import random
+import re
+import signal
+import socket
+import string
+import sys
+import types
+import typing
+import uuid
+from pathlib import Path
+
+MAKERS = {}
+
+
+def maker(function):
+    MAKERS[function.__name__] = function
+    return function
+
+
+def try_all(makers):
+    """What each of some functions returns, without those that this version does not have."""
+    found = []
+    for make in makers:
+        try:
+            found.append(make())
+        except Exception:
+            continue
+    return found
+
+
+# The standard library.
+
+
+@maker
+def numbers_and_dates():
+    day = datetime.datetime(2024, 5, 6, 7, 8, tzinfo=datetime.timezone.utc)
+    return [day, day.date(), day.time(), day - day, decimal.Decimal("1.5"), fractions.Fraction(1, 3), 1 + 2j, uuid.UUID(int=1),
+            datetime.timezone(datetime.timedelta(hours=2)), range(3), slice(1, 2), bytearray(b"ab"), b"ab", frozenset([1]), {1, 2},
+            decimal.getcontext(), Ellipsis, NotImplemented, type(None)]
+
+
+@maker
+def containers():
+    Point = collections.namedtuple("Point", "x y")  # noqa: N806
+    Point.__module__ = "shapes"
+    return [collections.OrderedDict(a=1), collections.defaultdict(list, a=[1]), collections.Counter("ab"), collections.deque([1], 3),
+            collections.ChainMap({}, {}), collections.UserDict(a=1), collections.UserList([1]), collections.UserString("a"),
+            array.array("d", [1.0]), types.SimpleNamespace(a=1), io.BytesIO(b"1"), io.StringIO("a"), iter([1]), iter({1: 2}),
+            itertools.count(3), itertools.chain([1], [2]), itertools.repeat(1, 2), enumerate([1]), zip([1], [2]), reversed([1]),
+            collections.defaultdict(functools.partial(collections.defaultdict, int))]
+
+
+@maker
+def enumerations():
+    return [signal.SIGINT, signal.Signals.SIGTERM, http.HTTPStatus.OK, socket.AF_INET, socket.SOCK_STREAM, re.I | re.M, uuid.SafeUUID.safe,
+            *try_all([lambda: __import__("inspect").Parameter.KEYWORD_ONLY, lambda: __import__("ssl").TLSVersion.TLSv1_2,
+                      lambda: __import__("http").HTTPMethod.GET, lambda: __import__("plistlib").FMT_XML, lambda: __import__("tkinter").EventType.KeyPress])]
+
+
+@maker
+def annotations():
+    return [typing.Any, typing.Optional, typing.Union, typing.List, typing.Callable, *try_all([
+        lambda: typing.Optional[int], lambda: typing.Union[int, str, None], lambda: typing.List[int], lambda: typing.Dict[str, typing.Any],
+        lambda: typing.Callable[[int], str], lambda: typing.Tuple[int, ...], lambda: typing.Sequence[float], lambda: typing.Type[int],
+        lambda: typing.Literal["a", 1], lambda: typing.Annotated[int, 5], lambda: typing.Iterable[str], lambda: typing.ClassVar[int],
+        lambda: list[int], lambda: dict[str, list[int]], lambda: tuple[int, ...], lambda: int | str, lambda: int | None, lambda: list[int] | None,
+        lambda: collections.abc.Sequence[int], lambda: type[int], lambda: typing.Final[int]])]
+
+
+@maker
+def callables():
+    return [operator.itemgetter(1), operator.itemgetter("name", 2), functools.partial(int, base=2), functools.partial(sorted, reverse=True),
+            len, sorted, operator.add, operator.mul, str.lower, str.strip, max, abs, re.compile("a+", re.I), math_of("sqrt"), dict.get, "-".join,
+            functools.partial(round, ndigits=2), int, float, str, dict, list, tuple, object, bytes, collections.OrderedDict]
+
+
+def math_of(name):
+    import math
+    return getattr(math, name)
+
+
+@maker
+def settings():
+    import argparse
+    import inspect
+    return [argparse.Namespace(a=1), logging.getLogger("a.b"), logging.getLogger(), pathlib.Path("/a/b"), pathlib.PurePosixPath("a"),
+            pathlib.PureWindowsPath("a"), random.Random(3), string.Template("$a"), ipaddress.ip_address("10.0.0.1"), ipaddress.ip_network("10.0.0.0/8"),
+            inspect.signature(len) if sys.version_info > (3, 8) else None, logging.LogRecord("a", 10, "b", 1, "c", (), None),
+            *try_all([lambda: __import__("zoneinfo").ZoneInfo("UTC"), lambda: __import__("time").localtime(0), lambda: __import__("os").stat("/"),
+                      lambda: __import__("urllib.parse").parse.urlparse("http://a/b"), lambda: __import__("http.cookies").cookies.SimpleCookie("a=b"),
+                      lambda: __import__("statistics").NormalDist(), lambda: __import__("xml.etree.ElementTree").etree.ElementTree.Element("a")])]
+
+
+@maker
+def exceptions():
+    return [ValueError("a"), KeyError("a"), OSError(2, "a", "b"), UnicodeDecodeError("utf-8", b"a", 0, 1, "b"), StopIteration(1), KeyboardInterrupt(),
+            RuntimeError("a"), AssertionError(), Warning("a"), FileNotFoundError(2, "a")]
+
+
+# numpy.
+
+
+@maker
+def numpy_objects():
+    import numpy as np
+    return [np.arange(6).reshape(2, 3), np.float32(1), np.int64(2), np.dtype("f4"), np.dtype([("a", "i4")]), np.bool_(True), np.datetime64("2020-01-01"),
+            np.random.RandomState(1), np.random.default_rng(1), np.array(["a", None], dtype=object), np.ma.array([1, 2], mask=[0, 1]), np.matrix([[1]]),
+            np.array([1], ">i2"), np.zeros((0, 3)), np.str_("a"), np.bytes_(b"a"), np.float64, np.ndarray, np.poly1d([1, 2]), np.rec.array([(1, 2.0)]),
+            np.sin, np.mean, np.add, np.log1p, np.linalg.norm, np.array([(1, "a")], dtype="i4,U3"), np.asfortranarray(np.ones((2, 2))),
+            np.random.MT19937(1), np.random.SeedSequence(5), np.random.Generator(np.random.Philox(1)), np.polynomial.Polynomial([1, 2]),
+            np.random.get_state(), np.finfo("f4").eps, np.random.SFC64(1), functools.partial(np.clip, a_min=0, a_max=1)]
+
+
+# torch.
+
+
+@maker
+def torch_functions():
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+    return [torch.relu, torch.tanh, torch.sigmoid, torch.softmax, F.relu, F.gelu, F.silu, F.softmax, F.cross_entropy, torch.nn.init.xavier_uniform_,
+            torch.Tensor.relu, torch.linalg.norm, torch.fft.fft, torch.special.erf, functools.partial(F.gelu, approximate="tanh"),
+            functools.partial(torch.nn.LayerNorm, eps=1e-6), functools.partial(torch.optim.Adam, lr=1e-3), functools.partial(torch.softmax, dim=-1),
+            torch.nn.Linear, torch.optim.AdamW, torch.add, torch.matmul, torch.zeros, torch.abs, torch.nn.init.zeros_, torch.nn.functional.mse_loss]
+
+
+@maker
+def torch_objects():
+    import torch
+    values = [torch.ones(2), torch.float16, torch.Size([1, 2]), torch.device("cpu"), torch.Generator(), torch.strided, torch.nn.Parameter(torch.ones(1)),
+              torch.tensor([1, 2]).to_sparse(), torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), torch.ones(2, dtype=torch.bfloat16),
+              torch.ones(2).storage(), torch.finfo(torch.float32).eps, torch.distributions.Normal(0.0, 1.0), torch.get_rng_state(), torch.complex64]
+    return values
+
+
+@maker
+def torch_memory_format():
+    import torch
+    return {"format": torch.channels_last, "preserve": torch.preserve_format}
+
+
+@maker
+def torch_modules():
+    import torch
+    from torch import nn
+    layers = [nn.Linear(2, 2), nn.Conv2d(1, 1, 1), nn.BatchNorm1d(2), nn.LSTM(2, 2), nn.GRU(2, 2), nn.Embedding(3, 2), nn.ReLU(), nn.GELU(), nn.Dropout(),
+              nn.Sequential(nn.Flatten(), nn.Sigmoid()), nn.ModuleDict({"a": nn.Identity()}), nn.ParameterList([nn.Parameter(torch.ones(1))]),
+              nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 1), nn.MultiheadAttention(4, 2), nn.CrossEntropyLoss(), nn.LayerNorm(2),
+              nn.Transformer(4, 2, 1, 1, 8), nn.ConvTranspose2d(1, 1, 1), nn.AdaptiveAvgPool2d(1), nn.Upsample(scale_factor=2), nn.SyncBatchNorm(2),
+              nn.utils.weight_norm(nn.Linear(2, 2)), nn.utils.spectral_norm(nn.Linear(2, 2)), nn.PReLU(), nn.Hardswish(), nn.Unfold(1), nn.DataParallel(nn.Linear(1, 1)),
+              nn.Softmax(dim=1), nn.MaxPool2d(2), nn.GroupNorm(1, 2), nn.InstanceNorm2d(2), nn.Bilinear(1, 1, 1), nn.EmbeddingBag(2, 2), nn.KLDivLoss()]
+    import torch.nn.utils.prune
+
+    pruned = nn.Linear(2, 2)
+    torch.nn.utils.prune.l1_unstructured(pruned, "weight", 0.5)
+    return [*layers, pruned]
+
+
+@maker
+def torch_training():
+    import torch
+    from torch import optim
+    found = []
+    for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS", "Rprop", "ASGD", "SparseAdam"):
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = getattr(optim, name)([weight])
+        found += [optimizer, optimizer.state_dict()]
+    optimizer = optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    s = optim.lr_scheduler
+    found += [scheduler.state_dict() for scheduler in (s.StepLR(optimizer, 1), s.CosineAnnealingLR(optimizer, 3), s.ReduceLROnPlateau(optimizer), s.OneCycleLR(optimizer, 1, 10))]
+    found += try_all([lambda: torch.amp.GradScaler("cpu").state_dict(), lambda: torch.amp.GradScaler("cpu"), lambda: torch.optim.swa_utils.AveragedModel(torch.nn.Linear(1, 1))])
+    data = torch.utils.data
+    sets = data.TensorDataset(torch.ones(3))
+    found += [sets, data.Subset(sets, [0]), data.ConcatDataset([sets, sets]), data.RandomSampler(sets), data.BatchSampler(data.SequentialSampler(sets), 2, False), data.DataLoader(sets)]
+    return found
+
+
+@maker
+def torch_quantized():
+    import torch
+    from torch.ao import quantization
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    return [quantization.default_qconfig, quantization.get_default_qconfig("fbgemm"), quantization.MinMaxObserver(), quantization.HistogramObserver(),
+            quantization.FakeQuantize(), quantization.get_default_qat_qconfig("fbgemm"), quantization.quantize_dynamic(model)]
+
+
+# Other libraries.
+
+
+@maker
+def scikit_learn():
+    import numpy as np
+    from sklearn import (cluster, compose, decomposition, ensemble, feature_extraction, gaussian_process, impute, linear_model, metrics,
+                         mixture, model_selection, naive_bayes, neighbors, neural_network, pipeline, preprocessing, svm, tree)
+    x, y = np.random.RandomState(0).rand(30, 4), np.arange(30) % 2
+    models = [linear_model.LogisticRegression(), linear_model.LinearRegression(), svm.SVC(probability=False), ensemble.RandomForestClassifier(3), tree.DecisionTreeClassifier(),
+              ensemble.GradientBoostingClassifier(n_estimators=3), ensemble.HistGradientBoostingClassifier(max_iter=3), neighbors.KNeighborsClassifier(3), naive_bayes.GaussianNB(),
+              neural_network.MLPClassifier(max_iter=5), cluster.KMeans(2, n_init=1), decomposition.PCA(2), mixture.GaussianMixture(2), preprocessing.StandardScaler(), preprocessing.MinMaxScaler(),
+              gaussian_process.GaussianProcessClassifier(), linear_model.SGDClassifier(), ensemble.IsolationForest(n_estimators=3), impute.SimpleImputer(), ensemble.AdaBoostClassifier(n_estimators=2),
+              pipeline.make_pipeline(preprocessing.StandardScaler(), preprocessing.PolynomialFeatures(), svm.LinearSVC()), linear_model.Ridge(), neighbors.KernelDensity(),
+              compose.ColumnTransformer([("a", preprocessing.FunctionTransformer(np.log1p), [0])]), preprocessing.FunctionTransformer(np.sqrt), neighbors.BallTree(x), neighbors.KDTree(x),
+              model_selection.GridSearchCV(svm.SVC(), {"C": [1, 2]}, scoring="accuracy"), ensemble.VotingClassifier([("a", naive_bayes.GaussianNB())])]
+    fitted = [model.fit(x, y) if hasattr(model, "fit") else model for model in models]
+    text = feature_extraction.text
+    fitted += [text.TfidfVectorizer(preprocessor=str.lower).fit(["some words", "more words"]), text.CountVectorizer(tokenizer=str.split).fit(["some words"]), preprocessing.LabelEncoder().fit(["a", "b"]),
+               preprocessing.OneHotEncoder().fit([["a"], ["b"]]), metrics.make_scorer(metrics.f1_score), feature_extraction.DictVectorizer().fit([{"a": 1}])]
+    return fitted
+
+
+@maker
+def pandas_and_scipy():
+    import pandas as pd
+    import scipy.sparse
+    import scipy.stats
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": pd.to_datetime(["2020-01-01", None]), "d": pd.Categorical(["u", "v"])})
+    return [frame, frame["a"], frame.index, pd.Timestamp("2020"), pd.Timedelta("1D"), pd.MultiIndex.from_product([[1], [2]]), pd.Interval(0, 1),
+            scipy.sparse.csr_matrix([[1, 0]]), scipy.stats.norm(0, 1), pd.NA, frame.groupby("a").size(), pd.date_range("2020", periods=2, tz="UTC")]
+
+
+@maker
+def transformers_arguments():
+    import transformers
+    found = [transformers.TrainingArguments("out", report_to=[]), transformers.Seq2SeqTrainingArguments("out", report_to=[])]
+    found += [transformers.BertConfig(), transformers.GenerationConfig(), transformers.TrainerState(), transformers.TrainerControl(), transformers.GPT2Config()]
+    config = transformers.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=10)
+    return [*found, transformers.BertModel(config), transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=10)), *try_all([
+            lambda: transformers.get_linear_schedule_with_warmup(__import__("torch").optim.SGD([__import__("torch").ones(1)], 0.1), 1, 2).state_dict(),
+            lambda: transformers.BatchEncoding({"a": [1]}), lambda: transformers.modeling_outputs.BaseModelOutput(),
+            lambda: transformers.BitsAndBytesConfig(), lambda: transformers.T5Model(transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=9)),
+            lambda: transformers.ViTModel(transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)),
+            lambda: transformers.CLIPModel(transformers.CLIPConfig())])]
+
+
+@maker
+def timm_models():
+    import timm
+    return try_all([lambda name=name: timm.create_model(name) for name in (
+        "resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "mixer_s32_224", "regnetx_002", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224")])
+
+
+@maker
+def torchvision_models():
+    import torchvision
+    found = try_all([lambda name=name: getattr(torchvision.models, name)(weights=None) for name in (
+        "resnet18", "mobilenet_v3_small", "squeezenet1_0", "shufflenet_v2_x0_5", "googlenet", "vit_b_32", "efficientnet_b0", "convnext_tiny", "densenet121", "swin_t")])
+    t = torchvision.transforms
+    found.append(t.Compose([t.Resize(8), t.ToTensor(), t.Normalize([0.5], [0.5]), t.RandomHorizontalFlip(), t.ColorJitter(0.1)]))
+    return found + try_all([lambda: torchvision.models.ResNet18_Weights.DEFAULT, lambda: torchvision.models.detection.fasterrcnn_mobilenet_v3_large_fpn(weights=None, weights_backbone=None)])
+
+
+@maker
+def ultralytics_models():
+    from ultralytics.nn.tasks import ClassificationModel, DetectionModel, SegmentationModel
+    from ultralytics.utils import DEFAULT_CFG
+    return [{"model": DetectionModel("yolov8n.yaml"), "train_args": vars(DEFAULT_CFG), "date": datetime.datetime.now().isoformat()},
+            DEFAULT_CFG, *try_all([lambda: SegmentationModel("yolov8n-seg.yaml"), lambda: ClassificationModel("yolov8n-cls.yaml"), lambda: DetectionModel("yolo11n.yaml")])]
+
+
+@maker
+def lightning_checkpoint():
+    import warnings
+
+    import lightning
+    import torch
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+
+    class Model(lightning.LightningModule):
+        def __init__(self, path=pathlib.Path("data"), activation=torch.relu, optimizer=functools.partial(torch.optim.Adam, lr=0.1)):  # noqa: B008
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch, index):
+            loss = self.layer(batch[0]).sum()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self):
+            optimizer = self.hparams.optimizer(self.parameters())
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
+
+    folder = Path(__import__("tempfile").mkdtemp())
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4, 2)))
+    trainer = lightning.Trainer(max_epochs=1, logger=False, enable_progress_bar=False, accelerator="cpu", default_root_dir=folder, enable_model_summary=False,
+                                callbacks=[EarlyStopping("loss"), ModelCheckpoint(dirpath=folder, monitor="loss")])
+    trainer.fit(Model(), data)
+    trainer.save_checkpoint(folder / "model.ckpt")
+    return (folder / "model.ckpt").read_bytes()
+
+
+@maker
+def omegaconf_config():
+    import omegaconf
+    return omegaconf.OmegaConf.create({"a": [1, 2, {"b": "c"}], "path": "/x", "none": None})
+
+
+def main():
+    folder = Path(sys.argv[1])
+    protocols = [int(word) for word in sys.argv[2:]] or [2, pickle.HIGHEST_PROTOCOL]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in MAKERS.items():
+        try:
+            made = make()
+        except Exception as error:  # the package is absent or of another version
+            print("skipped", name, type(error).__name__, str(error)[:120].replace("\n", " "))
+            continue
+        print("made", name)
+        if isinstance(made, bytes):
+            (folder / (name + ".ckpt")).write_bytes(made)
+            continue
+        for protocol in protocols:
+            write(folder, name, made, protocol)
+
+
+def write(folder, name, made, protocol):
+    """A pickle of everything that can be pickled, and for torch a checkpoint of it."""
+    kept = []
+    for value in made if isinstance(made, list) else [made]:
+        try:
+            pickle.dumps(value, protocol)
+        except Exception as error:
+            print("unpicklable", name, protocol, type(value).__name__, str(error)[:80])
+            continue
+        kept.append(value)
+    (folder / "{}_{}.pkl".format(name, protocol)).write_bytes(pickle.dumps(kept, protocol))
+    if "torch" in sys.modules and protocol == 2:
+        import torch
+        torch.save(kept, str(folder / (name + ".pt")))
+    if "sklearn" in sys.modules and name == "scikit_learn":
+        import joblib
+        joblib.dump(kept, str(folder / "{}_{}.joblib".format(name, protocol)), protocol=protocol)
+
+
+if __name__ == "__main__":
+    main()
