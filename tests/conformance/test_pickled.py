@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from program import refuse, succeed
+from program import succeed
 
 FACTS = "name dtype shape stride storage_offset nbytes sha256".split()
 
@@ -28,15 +28,27 @@ def test_the_constants_of_traced_code_are_reported(tmp_path, newest):
     assert ": clean (" in succeed("scan", tmp_path / "traced.pt").stdout
 
 
-def test_errors_and_notes_name_the_shard_of_a_distributed_tensor(tmp_path, newest):
+def test_the_shard_of_a_distributed_tensor_is_a_part_of_it(tmp_path, newest):
     newest.ask("make_sharded", folder=str(tmp_path))
-    for name, what in [("dtensor", "(DTensor)"), ("sharded", "(ShardedTensor)")]:
-        (row, _) = listed(tmp_path / f"{name}.pth")
-        assert (row["shape"], row["sha256"]) == ([64, 16], None)
-        assert f"a shard of [64, 16], rank 0 of 8 {what}" in row["note"]
-        outcome = refuse(tmp_path / f"{name}.pth")
-        assert "tensor `w` has no data: it is a shard of [64, 16], rank 0 of 8" in outcome.stderr
-        assert outcome.stderr.endswith("; leave it out with --exclude w\n")
-    # If every rank has the whole tensor, there is nothing to gather.
-    (row,) = listed(tmp_path / "replicated.pth")
-    assert (row["shape"], row["nbytes"]) == ([8, 8], 256)
+    for name, part, kind in [("dtensor", "_local_tensor", "DTensor"), ("sharded", "_local_shards.0", "ShardedTensor")]:
+        (row, local, _) = listed(tmp_path / f"{name}.pth")
+        assert (row["name"], row["shape"], row["sha256"]) == ("w", [64, 16], None)
+        assert row["subclass"]["shard"] == "a shard of [64, 16], rank 0 of 8"
+        assert row["subclass"]["class"].endswith(f".{kind}")
+        assert (local["name"], local["shape"]) == (f"w.{part}", [8, 16])
+        succeed(tmp_path / f"{name}.pth")
+    # If every rank has the whole tensor, or there is one rank, it is a tensor like any other.
+    for name, shape, nbytes in [("replicated", [8, 8], 256), ("alone", [4, 3], 48)]:
+        (row,) = listed(tmp_path / f"{name}.pth")
+        assert (row["name"], row["shape"], row["nbytes"]) == ("w", shape, nbytes)
+
+
+def test_a_tensor_that_keeps_its_data_in_its_attributes_is_read_in_parts(tmp_path, torch):
+    wanted = torch.ask("make_in_parts", path=str(tmp_path / "parts.pth"))
+    (row, *rest) = listed(tmp_path / "parts.pth")
+    assert (row["name"], row["shape"], row["dtype"]) == ("w", [2, 3], "float32")
+    assert row["subclass"]["class"] == "__main__.InTwo"
+    assert row["subclass"]["attributes"]["block_size"] == "[1, 3]"
+    facts = [fact for fact in FACTS if fact != "storage"]
+    assert [{f: t[f] for f in facts} for t in rest] == [{f: t[f] for f in facts} for t in wanted]
+    succeed(tmp_path / "parts.pth")

@@ -77,6 +77,52 @@ def make_sharded(folder):
     spec = ChunkShardingSpec(dim=0, placements=[f"rank:{rank}/cpu" for rank in range(8)])
     torch.save({"w": sharded_tensor.zeros(spec, 64, 16), "n": torch.ones(2)}, f"{folder}/sharded.pth")
     distributed.destroy_process_group()
+    # One rank of one has all of it.
+    distributed.init_process_group("fake", rank=0, world_size=1, store=FakeStore())
+    split = distribute_tensor(torch.arange(12.0).reshape(4, 3), init_device_mesh("cpu", (1,)), [Shard(0)])
+    torch.save({"w": split}, f"{folder}/alone.pth")
+    distributed.destroy_process_group()
+
+
+class InTwo(torch.Tensor):
+    """A tensor that keeps its data in its attributes, as torchao's quantized tensors do: integers, scales, and another such tensor."""
+
+    @staticmethod
+    def __new__(cls, integers, scale, inner=None):
+        return torch.Tensor._make_wrapper_subclass(cls, integers.shape, dtype=torch.float32)
+
+    def __init__(self, integers, scale, inner=None):
+        self.qdata, self.scale, self.inner, self.block_size = integers, scale, inner, [1, integers.shape[-1]]
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+def make_in_parts(path):
+    """Saves tensors of a class that keeps its data in its attributes, and returns the facts of these."""
+    def new(first):
+        return torch.arange(first, first + 6, dtype=torch.int8).reshape(2, 3), torch.tensor([0.5, first])
+
+    inner = InTwo(*new(10))
+    whole = InTwo(*new(1), inner)
+    torch.save({"w": whole, "n": torch.ones(2)}, path)
+    parts = {"w.qdata": whole.qdata, "w.scale": whole.scale, "w.inner.qdata": inner.qdata, "w.inner.scale": inner.scale}
+    return facts((parts | {"n": torch.ones(2)}).items())
+
+
+def make_views(path, view):
+    """Several tensors over one storage, as other dtypes or without elements. Returns the facts of what torch.load reads."""
+    numbers, floats, empty = torch.arange(8, dtype=torch.uint8), torch.arange(4.0), torch.empty(0)
+    root = {
+        "empty": lambda: {"a": empty, "b": empty.view(torch.int32)},
+        "empty as others": lambda: {"a": empty.view(torch.int64), "b": empty, "c": empty.view(torch.uint8), "d": empty.reshape(0, 3)},
+        "past the end": lambda: {"a": floats, "b": torch.as_strided(floats, (0,), (1,), 100), "c": floats[4:]},
+    }.get(view, lambda: {"a": numbers, "b": numbers.view(getattr(torch, view))})()
+    torch.save(root, path)
+    return facts(named_tensors(load_checkpoint(path)))
 
 
 def make_large(path, megabytes):
@@ -238,6 +284,8 @@ serve({
     "make_pickle": make_pickle,
     "make_sharded": make_sharded,
     "make_traced": make_traced,
+    "make_views": make_views,
+    "make_in_parts": make_in_parts,
     "compare_outputs": compare_outputs,
     "run": run,
 })

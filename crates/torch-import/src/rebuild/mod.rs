@@ -512,9 +512,10 @@ impl<'h> Rebuilder<'h> {
         let Some(entries) = then.entries(tagged)? else { return Err(then.bad("its metadata is not a dict")) };
         let (mut conj, mut neg) = (false, false);
         for (key, value) in entries {
+            // `{'neg': False}` sets the bit too: PyTorch looks for the key, and writes only bits that are set.
             match (then.text(key).as_deref(), then.bool(value)) {
-                (Some("conj"), Some(set)) => conj = set,
-                (Some("neg"), Some(set)) => neg = set,
+                (Some("conj"), Some(_)) => conj = true,
+                (Some("neg"), Some(_)) => neg = true,
                 _ => return Err(then.bad("its metadata has keys other than conj and neg")),
             }
         }
