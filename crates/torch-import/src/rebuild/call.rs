@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use pickle_vm::{Heap, Instance, Object, ObjectId};
+use pickle_vm::{Heap, Instance, Object, ObjectId, Recorded};
 
 use super::Function;
 use crate::{Error, Result, encoded, key};
@@ -114,7 +114,7 @@ impl<'h> Then<'h> {
         let args = self.heap.items(instance.args).unwrap_or_default();
         let is_plain =
             instance.items().is_empty() && instance.appends().is_empty() && instance.kwargs().is_none();
-        let mut built = self.heap.recorded(id).into_iter().flat_map(|recorded| recorded.built());
+        let mut built = self.heap.recorded(id).into_iter().flat_map(Recorded::built);
         let state = match (is_plain, built.next(), built.next()) {
             (true, None, _) => None,
             (true, Some((state, offset)), None) => Self { offset, ..self }.items(state)?,
@@ -139,7 +139,7 @@ impl<'h> Then<'h> {
     pub(super) fn attributes(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         self.unchanged(id)?;
         let mut attributes = Vec::new();
-        for (state, offset) in self.heap.recorded(id).into_iter().flat_map(|recorded| recorded.built()) {
+        for (state, offset) in self.heap.recorded(id).into_iter().flat_map(Recorded::built) {
             attributes.extend(Self { offset, ..self }.state(state)?);
         }
         Ok(attributes)
@@ -398,7 +398,7 @@ pub(super) fn may_have_changed(heap: &Heap<'_>, instance: &Instance) -> bool {
 /// a state, of which BUILD copies the attributes.
 pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
     refuse_changed_arguments(heap, id)?;
-    for (state, offset) in heap.recorded(id).into_iter().flat_map(|recorded| recorded.built()) {
+    for (state, offset) in heap.recorded(id).into_iter().flat_map(Recorded::built) {
         let then = Then { offset, ..Then::new(heap, id) };
         then.unchanged(state)?;
         for (_, value) in then.state(state)? {

@@ -196,9 +196,29 @@ pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Comp
     Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new() })
 }
 
+/// The tensor with the conj and neg bits of its metadata applied to its values.
+pub(super) fn resolved(then: Then<'_>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
+    if then.is_none(metadata) {
+        return Ok(tensor);
+    }
+    // TorchScript wraps the dict in a call that names its type, and that returns the dict itself.
+    let tagged = then.tagged(metadata)?.unwrap_or(metadata);
+    let Some(entries) = then.entries(tagged)? else { return Err(then.bad("its metadata is not a dict")) };
+    let (mut conj, mut neg) = (false, false);
+    for (key, value) in entries {
+        // `{'neg': False}` sets the bit too: PyTorch looks for the key, and writes only bits that are set.
+        match (then.text(key).as_deref(), then.bool(value)) {
+            (Some("conj"), Some(_)) => conj = true,
+            (Some("neg"), Some(_)) => neg = true,
+            _ => return Err(then.bad("its metadata has keys other than conj and neg")),
+        }
+    }
+    if conj || neg { with_signs(&tensor, conj, neg).map_err(|reason| then.bad(&reason)) } else { Ok(tensor) }
+}
+
 /// The tensor with signs flipped: those of all numbers for `neg`, of imaginary parts for `conj`. It gets
 /// a storage of its own, laid out as before.
-pub(super) fn with_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Tensor, String> {
+fn with_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Tensor, String> {
     let dtype = tensor.dtype();
     let complex = dtype.size() > dtype.component_size();
     let signed = matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);

@@ -5,6 +5,7 @@
 
 mod call;
 mod compound;
+mod function;
 mod numpy;
 mod sharded;
 mod state;
@@ -15,7 +16,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use pickle_vm::{Heap, Instance, Object, ObjectId};
+use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::compound::Compound;
@@ -23,6 +24,7 @@ use crate::container::legacy;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
 use crate::{Container, Error, Result};
 use call::{Args, Call, Then};
+pub(crate) use function::Function;
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
@@ -35,111 +37,6 @@ const COPIED: usize = 64 << 20;
 const UNTYPED: Dtype = Dtype::UInt8;
 /// The calls around a tuple or list of sizes.
 const SIZES: &[(&str, &str)] = &[("torch", "Size")];
-
-/// The calls that make tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
-    /// `_rebuild_tensor(storage, offset, size, stride)`
-    Tensor,
-    /// `_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks[, metadata])`
-    TensorV2,
-    /// `_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])`
-    TensorV3,
-    /// `_rebuild_parameter(data, requires_grad, hooks)`, `Parameter(data, requires_grad)` and similar classes
-    Wrapper,
-    /// `_rebuild_parameter_with_state(data, requires_grad, hooks, state)`, which sets attributes
-    ParameterWithState,
-    /// `_rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad)` and similar
-    FromDevice,
-    /// `_rebuild_from_type(func, type, args, dict)`, which replaces `__dict__`
-    FromType,
-    /// `_rebuild_from_type_v2(func, type, args, state)`, which sets attributes
-    FromTypeV2,
-    /// `_rebuild_sparse_tensor(layout, data)`
-    Sparse,
-    /// `_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)`
-    Quantized,
-    /// `_rebuild_nested_tensor(values, sizes, strides, offsets)`
-    Nested,
-    /// `_rebuild_njt({'values': …, 'offsets': …, 'lengths': …, …})`
-    Jagged,
-    /// `_rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad)`
-    Meta,
-    /// `_rebuild_wrapper_subclass(class, dtype, size, stride, offset, layout, device, requires_grad)`
-    WrapperSubclass,
-    /// A tensor class whose state is `(storage, offset, size, stride)`, before PyTorch 0.2
-    SetState,
-    /// `torch.storage._load_from_bytes(bytes)`: a storage in a pickle that is not a checkpoint
-    LoadedStorage,
-    /// `numpy…_reconstruct(ndarray, (0,), b'b')`, its state the array
-    NumpyArray,
-    /// `numpy…_frombuffer(buffer, dtype, shape, order)`
-    NumpyBuffer,
-    /// Any other rebuild function of PyTorch, which is not supported.
-    Unread,
-}
-
-impl Function {
-    /// The function `module.name`, if its call makes a tensor.
-    pub(crate) fn from_names(module: &str, name: &str) -> Option<Self> {
-        Some(match (module, name) {
-            ("torch._utils", "_rebuild_tensor") => Self::Tensor,
-            ("torch._utils", "_rebuild_tensor_v2") => Self::TensorV2,
-            ("torch._utils", "_rebuild_tensor_v3") => Self::TensorV3,
-            ("torch._utils", "_rebuild_parameter")
-            | ("torch.nn.parameter", "Parameter" | "Buffer")
-            | ("torch.autograd.variable", "Variable") => Self::Wrapper,
-            ("torch._utils", "_rebuild_parameter_with_state") => Self::ParameterWithState,
-            (
-                "torch._utils",
-                "_rebuild_device_tensor_from_numpy"
-                | "_rebuild_device_tensor_from_cpu_tensor"
-                | "_rebuild_xla_tensor",
-            ) => Self::FromDevice,
-            ("torch._tensor" | "torch.tensor", "_rebuild_from_type") => Self::FromType,
-            ("torch._tensor" | "torch.tensor", "_rebuild_from_type_v2") => Self::FromTypeV2,
-            ("torch.storage", "_load_from_bytes") => Self::LoadedStorage,
-            ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
-            ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
-            ("torch._utils", "_rebuild_nested_tensor") => Self::Nested,
-            ("torch.nested._internal.nested_tensor", "_rebuild_njt") => Self::Jagged,
-            ("torch._utils", "_rebuild_meta_tensor_no_storage") => Self::Meta,
-            ("torch._utils", "_rebuild_wrapper_subclass") => Self::WrapperSubclass,
-            ("torch" | "torch.cuda" | "torch.tensor", class) if tensor_class(class).is_some() => {
-                Self::SetState
-            }
-            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyArray,
-            ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Self::NumpyBuffer,
-            (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => Self::Unread,
-            _ => return None,
-        })
-    }
-
-    /// The function that an instance calls, if it makes a tensor.
-    pub(crate) fn called_by(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
-        let (module, name) = heap.global(instance.callable)?;
-        Self::from_names(module, name)
-    }
-
-    /// Whether the call makes a tensor rather than wrapping one.
-    pub(crate) fn makes_one(self) -> bool {
-        !matches!(
-            self,
-            Self::Wrapper
-                | Self::ParameterWithState
-                | Self::FromDevice
-                | Self::FromType
-                | Self::FromTypeV2
-                | Self::LoadedStorage
-                | Self::Unread
-        )
-    }
-}
-
-/// The dtype of a tensor class such as `FloatTensor`.
-fn tensor_class(name: &str) -> Option<Dtype> {
-    Dtype::from_storage_class(&format!("{}Storage", name.strip_suffix("Tensor")?))
-}
 
 /// The result of a rebuild.
 #[derive(Clone, Debug)]
@@ -309,7 +206,7 @@ impl<'h> Rebuilder<'h> {
                 }
                 Some(rebuilt)
             }
-            Function::FromType | Function::FromTypeV2 => self.from_type(function, args, inner)?,
+            Function::FromType | Function::FromTypeV2 => self.of_type(function, args, inner)?,
             Function::Sparse => made(compound::sparse(self, args)?),
             Function::Quantized => made(compound::quantized(self, args)?),
             Function::Nested => made(compound::nested(self, args)?),
@@ -331,7 +228,7 @@ impl<'h> Rebuilder<'h> {
     }
 
     /// `_rebuild_from_type(func, type, args, dict)` and its second version.
-    fn from_type(&mut self, version: Function, args: Args<'h>, depth: usize) -> Result<Option<Rebuilt>> {
+    fn of_type(&mut self, version: Function, args: Args<'h>, depth: usize) -> Result<Option<Rebuilt>> {
         let then = args.then;
         let &[function, class, inner, ref state @ ..] = args.all() else {
             return Err(then.bad("expected a function, a class and arguments"));
@@ -398,7 +295,7 @@ impl<'h> Rebuilder<'h> {
         let dtype = dtype.or(stored).unwrap_or(UNTYPED);
         let tensor = Tensor::new(dtype, size, stride, offset, storage)?;
         match metadata {
-            Some(metadata) => self.resolved(then, tensor, metadata),
+            Some(metadata) => compound::resolved(then, tensor, metadata),
             None => Ok(tensor),
         }
     }
@@ -500,30 +397,6 @@ impl<'h> Rebuilder<'h> {
             }
         };
         Ok(storage.with_byte_order(self.container.byte_order(), dtype.component_size()))
-    }
-
-    /// The tensor with the conj and neg bits of its metadata applied to its values.
-    fn resolved(&self, then: Then<'h>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
-        if then.is_none(metadata) {
-            return Ok(tensor);
-        }
-        // TorchScript wraps the dict in a call that names its type, and that returns the dict itself.
-        let tagged = then.tagged(metadata)?.unwrap_or(metadata);
-        let Some(entries) = then.entries(tagged)? else { return Err(then.bad("its metadata is not a dict")) };
-        let (mut conj, mut neg) = (false, false);
-        for (key, value) in entries {
-            // `{'neg': False}` sets the bit too: PyTorch looks for the key, and writes only bits that are set.
-            match (then.text(key).as_deref(), then.bool(value)) {
-                (Some("conj"), Some(_)) => conj = true,
-                (Some("neg"), Some(_)) => neg = true,
-                _ => return Err(then.bad("its metadata has keys other than conj and neg")),
-            }
-        }
-        if conj || neg {
-            compound::with_signs(&tensor, conj, neg).map_err(|reason| then.bad(&reason))
-        } else {
-            Ok(tensor)
-        }
     }
 
     /// Counts bytes that are copied for the call `id`.

@@ -8,7 +8,8 @@ use pickle_vm::ObjectId;
 use tensor::{Dtype, Tensor};
 
 use super::call::{Args, State, Then};
-use super::{Rebuilder, Rebuilt, tensor_class};
+use super::function::tensor_class;
+use super::{Rebuilder, Rebuilt};
 use crate::Result;
 
 /// The attributes of a tensor that are views of its values, and its class.

@@ -1,5 +1,5 @@
 //! `_rebuild_wrapper_subclass`: subclasses of Tensor that keep their data in their attributes, such as torchao's quantized
-//! tensors and DTensors.
+//! tensors and `DTensor`.
 //!
 //! Facts: `_rebuild_wrapper_subclass` in `torch/_utils.py` and `_reduce_ex_internal` in `torch/_tensor.py` of PyTorch 2.15:
 //! the attributes are the state of `_rebuild_from_type_v2`. Files that torchao 0.9 and 0.18 wrote.

@@ -1,0 +1,111 @@
+//! The functions and classes whose recorded calls make tensors.
+//!
+//! Facts: `torch/_utils.py` and `torch/_tensor.py` of PyTorch 2.15.
+
+use pickle_vm::{Heap, Instance};
+use tensor::Dtype;
+
+/// The calls that make tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    /// `_rebuild_tensor(storage, offset, size, stride)`
+    Tensor,
+    /// `_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks[, metadata])`
+    TensorV2,
+    /// `_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])`
+    TensorV3,
+    /// `_rebuild_parameter(data, requires_grad, hooks)`, `Parameter(data, requires_grad)` and similar classes
+    Wrapper,
+    /// `_rebuild_parameter_with_state(data, requires_grad, hooks, state)`, which sets attributes
+    ParameterWithState,
+    /// `_rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad)` and similar
+    FromDevice,
+    /// `_rebuild_from_type(func, type, args, dict)`, which replaces `__dict__`
+    FromType,
+    /// `_rebuild_from_type_v2(func, type, args, state)`, which sets attributes
+    FromTypeV2,
+    /// `_rebuild_sparse_tensor(layout, data)`
+    Sparse,
+    /// `_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)`
+    Quantized,
+    /// `_rebuild_nested_tensor(values, sizes, strides, offsets)`
+    Nested,
+    /// `_rebuild_njt({'values': …, 'offsets': …, 'lengths': …, …})`
+    Jagged,
+    /// `_rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad)`
+    Meta,
+    /// `_rebuild_wrapper_subclass(class, dtype, size, stride, offset, layout, device, requires_grad)`
+    WrapperSubclass,
+    /// A tensor class whose state is `(storage, offset, size, stride)`, before PyTorch 0.2
+    SetState,
+    /// `torch.storage._load_from_bytes(bytes)`: a storage in a pickle that is not a checkpoint
+    LoadedStorage,
+    /// `numpy…_reconstruct(ndarray, (0,), b'b')`, its state the array
+    NumpyArray,
+    /// `numpy…_frombuffer(buffer, dtype, shape, order)`
+    NumpyBuffer,
+    /// Any other rebuild function of PyTorch, which is not supported.
+    Unread,
+}
+
+impl Function {
+    /// The function `module.name`, if its call makes a tensor.
+    pub(crate) fn from_names(module: &str, name: &str) -> Option<Self> {
+        Some(match (module, name) {
+            ("torch._utils", "_rebuild_tensor") => Self::Tensor,
+            ("torch._utils", "_rebuild_tensor_v2") => Self::TensorV2,
+            ("torch._utils", "_rebuild_tensor_v3") => Self::TensorV3,
+            ("torch._utils", "_rebuild_parameter")
+            | ("torch.nn.parameter", "Parameter" | "Buffer")
+            | ("torch.autograd.variable", "Variable") => Self::Wrapper,
+            ("torch._utils", "_rebuild_parameter_with_state") => Self::ParameterWithState,
+            (
+                "torch._utils",
+                "_rebuild_device_tensor_from_numpy"
+                | "_rebuild_device_tensor_from_cpu_tensor"
+                | "_rebuild_xla_tensor",
+            ) => Self::FromDevice,
+            ("torch._tensor" | "torch.tensor", "_rebuild_from_type") => Self::FromType,
+            ("torch._tensor" | "torch.tensor", "_rebuild_from_type_v2") => Self::FromTypeV2,
+            ("torch.storage", "_load_from_bytes") => Self::LoadedStorage,
+            ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
+            ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
+            ("torch._utils", "_rebuild_nested_tensor") => Self::Nested,
+            ("torch.nested._internal.nested_tensor", "_rebuild_njt") => Self::Jagged,
+            ("torch._utils", "_rebuild_meta_tensor_no_storage") => Self::Meta,
+            ("torch._utils", "_rebuild_wrapper_subclass") => Self::WrapperSubclass,
+            ("torch" | "torch.cuda" | "torch.tensor", class) if tensor_class(class).is_some() => {
+                Self::SetState
+            }
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyArray,
+            ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Self::NumpyBuffer,
+            (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => Self::Unread,
+            _ => return None,
+        })
+    }
+
+    /// The function that an instance calls, if it makes a tensor.
+    pub(crate) fn called_by(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
+        let (module, name) = heap.global(instance.callable)?;
+        Self::from_names(module, name)
+    }
+
+    /// Whether the call makes a tensor rather than wrapping one.
+    pub(crate) fn makes_one(self) -> bool {
+        !matches!(
+            self,
+            Self::Wrapper
+                | Self::ParameterWithState
+                | Self::FromDevice
+                | Self::FromType
+                | Self::FromTypeV2
+                | Self::LoadedStorage
+                | Self::Unread
+        )
+    }
+}
+
+/// The dtype of a tensor class such as `FloatTensor`.
+pub(super) fn tensor_class(name: &str) -> Option<Dtype> {
+    Dtype::from_storage_class(&format!("{}Storage", name.strip_suffix("Tensor")?))
+}
