@@ -6,8 +6,12 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, ObjectId};
 
-/// The bytes of a byte string, in any of the encodings that the protocols use.
+/// The bytes of a byte string, in any of the encodings that the protocols use; `None` for a bytearray that the pickle
+/// changes.
 pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
+    if heap.changed(id).is_some() {
+        return None;
+    }
     let direct = |id| heap.bytes(id).map(Cow::Borrowed).or_else(|| latin1(heap, id));
     if let Some(bytes) = direct(id) {
         return Some(bytes);

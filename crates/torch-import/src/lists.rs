@@ -23,8 +23,9 @@ static HARMLESS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     names
 });
 
-static ALIASES: LazyLock<HashMap<&str, &str>> =
-    LazyLock::new(|| lines(include_str!("../lists/aliases.txt")).filter_map(|line| line.split_once(' ')).collect());
+static ALIASES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+    lines(include_str!("../lists/aliases.txt")).filter_map(|line| line.split_once(' ')).collect()
+});
 
 fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with('#'))

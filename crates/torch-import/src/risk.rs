@@ -105,14 +105,18 @@ static DANGEROUS_PARTS: LazyLock<HashSet<&str>> = LazyLock::new(|| SEGMENTS.spli
 static DATA_NAMES: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| pairs(DATA));
 
 fn pairs(table: &[(&'static str, &'static str)]) -> HashSet<(&'static str, &'static str)> {
-    let rows = table.iter().flat_map(|(modules, names)| modules.split(' ').map(move |module| (module, *names)));
+    let rows =
+        table.iter().flat_map(|(modules, names)| modules.split(' ').map(move |module| (module, *names)));
     rows.flat_map(|(module, names)| names.split(' ').map(move |name| (module, name))).collect()
 }
 
 /// Whether a name is not one that a Python program has: real names are short, without spaces or control characters.
 fn is_odd(text: &str) -> bool {
     let is_strange = |c: char| c.is_control() || c.is_whitespace();
-    text.is_empty() || text.len() > LEN_MAX || text.matches('.').count() > DOTS_MAX || text.chars().any(is_strange)
+    text.is_empty()
+        || text.len() > LEN_MAX
+        || text.matches('.').count() > DOTS_MAX
+        || text.chars().any(is_strange)
 }
 
 /// Whether a name of another package leads to what runs code.

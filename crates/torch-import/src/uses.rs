@@ -52,7 +52,8 @@ impl CallsOfJudged {
         }
         let mut results: HashMap<ObjectId, usize> = HashMap::new();
         for id in heap.ids() {
-            let called = heap.instance(id).and_then(|instance| Some((*judged.get(&instance.callable)?, instance)));
+            let called =
+                heap.instance(id).and_then(|instance| Some((*judged.get(&instance.callable)?, instance)));
             if let Some((place, instance)) = called {
                 let judge = JUDGED.get(place).map(|(_, _, judge)| judge);
                 match judge.map_or(Judgement::Dangerous, |judge| judge(heap, instance)) {
@@ -146,7 +147,8 @@ fn is_harmless_callable(heap: &Heap<'_>, id: ObjectId) -> bool {
 /// `reduce(or_, (int, str))` is `int | str`.
 fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[function, _] = args(heap, instance) else { return Judgement::Dangerous };
-    let names = heap.global(function).map(|(module, name)| lists::familiar(module, name).unwrap_or((module, name)));
+    let names =
+        heap.global(function).map(|(module, name)| lists::familiar(module, name).unwrap_or((module, name)));
     if names == Some(("operator", "or_")) { Judgement::Uncalled } else { Judgement::Dangerous }
 }
 

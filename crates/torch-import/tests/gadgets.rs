@@ -16,7 +16,9 @@ type Result = std::result::Result<(), Box<dyn Error>>;
 /// The modules and names of a list.
 fn gadgets(list: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once(' ')).map(|(module, rest)| (module, rest.split(' ').next().unwrap_or(rest)))
+    lines
+        .filter_map(|line| line.split_once(' '))
+        .map(|(module, rest)| (module, rest.split(' ').next().unwrap_or(rest)))
 }
 
 #[test]
@@ -51,10 +53,15 @@ fn a_scan_finds_calls_of_gadgets_under_every_opcode() -> Result {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("gadget.pkl");
     for (module, name) in gadgets(ADVISORIES) {
-        for (form, pickle) in [("GLOBAL", global(module, name)), ("STACK_GLOBAL", stack_global(module, name)), ("INST", inst(module, name))] {
+        for (form, pickle) in [
+            ("GLOBAL", global(module, name)),
+            ("STACK_GLOBAL", stack_global(module, name)),
+            ("INST", inst(module, name)),
+        ] {
             std::fs::write(&path, pickle)?;
             let scan = Scan::file(&path, false, &|| false)?;
-            let found = scan.uses().any(|(_, found)| found.risk == Risk::Dangerous && found.global.name == name);
+            let found =
+                scan.uses().any(|(_, found)| found.risk == Risk::Dangerous && found.global.name == name);
             assert!(found, "{form} {module} {name}");
         }
     }

@@ -211,6 +211,11 @@ fn what_changes_after_a_call_took_it_is_refused() {
             later(&of_loaded, b"c__builtin__\nbytearray\n)R", b"(K\x01K\x02e"),
             Err("changes afterwards"),
         ),
+        (
+            "a bytearray that changes before",
+            later(&of_loaded, b"c__builtin__\nbytearray\n)R(K\x01K\x02e", b""),
+            Err("torch.storage._load_from_bytes at offset 0x"),
+        ),
         ("a list that was complete", later(&shared(b"h\x01", b"K\x01\x85", b""), b"]K\x02a", b""), {
             Ok(&[("a", &[1.0, 2.0])])
         }),

@@ -16,7 +16,7 @@ pub(super) struct Shard {
     /// The rank, and the number of ranks, if the state has them.
     rank: Option<i64>,
     count: Option<usize>,
-    /// Tensors of this rank that are not attributes.
+    /// The tensors of this rank.
     pub(super) local: Vec<ObjectId>,
 }
 
@@ -52,7 +52,8 @@ fn list<'h>(then: Then<'h>, object: Option<ObjectId>, name: &str) -> Result<Opti
 
 /// The state is a dict with `_local_tensor` and `_spec`.
 pub(super) fn dtensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
-    let spec = named(then, &then.state(state)?, "_spec");
+    let attributes = then.state(state)?;
+    let spec = named(then, &attributes, "_spec");
     let placements = list(then, spec, "placements")?.unwrap_or_default();
     let mesh = attribute(then, spec, "mesh")?;
     let mut ranks = None;
@@ -72,7 +73,8 @@ pub(super) fn dtensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
         matches!(class, Some("Shard" | "Replicate" | "_StridedShard"))
     };
     let may_be_whole = count == Some(1) || !placements.is_empty() && placements.iter().all(is_part);
-    Ok(Shard { may_be_whole, rank, count, local: Vec::new() })
+    let local = named(then, &attributes, "_local_tensor").into_iter().collect();
+    Ok(Shard { may_be_whole, rank, count, local })
 }
 
 /// The state is `(shards of this rank, metadata of all, process group, …)`.

@@ -36,27 +36,25 @@ pub(super) fn with_attributes<'h>(
     let then = args.then;
     let mut compound = without_attributes(rebuilder, args)?;
     let Some(state) = state else { return Ok(Rebuilt::Compound(Arc::new(compound))) };
-    let name = then.global(class).map(|(_, name)| name);
-    let (attributes, shard) = match name {
-        Some("DTensor") => (then.state(state)?, Some(sharded::dtensor(then, state)?)),
-        Some("ShardedTensor") => (Vec::new(), Some(sharded::sharded_tensor(then, state)?)),
+    let (attributes, shard) = match then.global(class) {
+        Some((_, "DTensor")) => (then.state(state)?, Some(sharded::dtensor(then, state)?)),
+        Some((_, "ShardedTensor")) => (Vec::new(), Some(sharded::sharded_tensor(then, state)?)),
         _ => (then.state(state)?, None),
     };
-    let mut found = Attributes::default();
-    for (key, value) in attributes {
-        found.add(rebuilder, then, then.key(key), value, depth)?;
-    }
-    if let Some(shard) = &shard {
-        for (index, local) in shard.local.iter().enumerate() {
-            found.add(rebuilder, then, Cow::Owned(format!("_local_shards.{index}")), *local, depth)?;
-        }
-    }
-    if let (Some(shard), [(_, local)]) = (&shard, found.parts.as_slice())
-        && shard.may_be_whole
-        && local.shape() == compound.shape
-        && local.dtype() == compound.dtype
+    if let Some(shard) = &shard
+        && let (true, &[local]) = (shard.may_be_whole, shard.local.as_slice())
+        && let Some(local) = rebuilder.at_depth(local, depth.saturating_add(1))?
+        && is_whole(&local, &compound)
     {
-        return Ok(Rebuilt::Strided(local.clone()));
+        return Ok(local);
+    }
+    let mut found = Attributes::default();
+    for (key, value) in &attributes {
+        found.add(rebuilder, then, then.key(*key), *value, depth)?;
+    }
+    let local = shard.iter().flat_map(|shard| &shard.local).filter(|_| attributes.is_empty());
+    for (index, local) in local.enumerate() {
+        found.add(rebuilder, then, Cow::Owned(format!("_local_shards.{index}")), *local, depth)?;
     }
     let shard = shard.map(|shard| shard.describe(&compound.shape));
     compound.kind = match (found.parts.is_empty(), shard) {
@@ -68,6 +66,15 @@ pub(super) fn with_attributes<'h>(
     };
     compound.parts = found.parts;
     Ok(Rebuilt::Compound(Arc::new(compound)))
+}
+
+/// Whether a tensor of this rank has all elements of the one that is split.
+fn is_whole(local: &Rebuilt, whole: &Compound) -> bool {
+    let (shape, dtype) = match local {
+        Rebuilt::Strided(tensor) => (tensor.shape(), tensor.dtype()),
+        Rebuilt::Compound(compound) => (compound.shape.as_slice(), compound.dtype),
+    };
+    shape == whole.shape && dtype == whole.dtype
 }
 
 /// The name of a class with its module.
