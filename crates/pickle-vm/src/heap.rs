@@ -38,7 +38,7 @@ pub struct Heap<'p> {
     items: Vec<ObjectId>,
     /// Changes of globals, persistent objects, extensions and bytearrays, which are rare.
     recorded: BTreeMap<ObjectId, Recorded>,
-    /// The objects with recorded changes.
+    /// The instances with recorded changes.
     changed: Vec<ObjectId>,
     persistent: Vec<ObjectId>,
     /// For each 4 GiB of pickle after the first, the first object made there: offsets are kept as 32 bits.
@@ -200,9 +200,10 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The objects that have [`recorded`](Self::recorded) changes, in the order of their first change.
-    pub fn with_changes(&self) -> &[ObjectId] {
-        &self.changed
+    /// The objects that have [`recorded`](Self::recorded) changes: first the instances, in the order of their first change,
+    /// then all others.
+    pub fn with_changes(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.changed.iter().chain(self.recorded.keys()).copied()
     }
 
     /// The persistent objects, in the order in which they were made.
@@ -302,10 +303,13 @@ impl<'p> Heap<'p> {
             Object::Global(_) | Object::Persistent(_) | Object::Extension(_) | Object::ByteArray(_) => false,
             _ => return None,
         };
+        if !is_instance {
+            return Some(self.recorded.entry(id).or_default());
+        }
         if self.recorded(id).is_none_or(|recorded| recorded.changed().is_none()) {
             self.changed.push(id);
         }
-        if is_instance { self.recorded_mut(id) } else { Some(self.recorded.entry(id).or_default()) }
+        self.recorded_mut(id)
     }
 
     /// The record of an instance's changes and keyword arguments.

@@ -56,7 +56,7 @@
 //!   copied. One core reads about 150 MB/s of what `torch.save` writes (48 million opcodes a second;
 //!   `cargo bench -p pickle-vm` measures yours).
 //! - Memory is at most 8 times the pickle and 16 MB for what `torch.save` writes (it takes 4.1 times), at most 64 times
-//!   and 16 MB for any pickle (the worst case in its tests takes 42 times). An object is 24 bytes and its offset 4;
+//!   and 16 MB for any pickle (the worst case in its tests takes 57 times). An object is 24 bytes and its offset 4;
 //!   a memo key costs the same whatever its value.
 //! - [`Limits`] bound opcodes, objects, memo entries and bytes of text. The defaults accept a checkpoint of 1,000,000
 //!   tensors.

@@ -179,7 +179,7 @@ impl Entries {
     /// Entries that an instruction made together with the dict; keys and values alternate.
     pub(crate) fn new(items: &[ObjectId]) -> Self {
         let mut new = Entries::default();
-        new.entries.extend(items.as_chunks().0.iter().map(|&[key, value]| (key, value)));
+        new.entries.extend(pairs(items));
         new
     }
 
@@ -195,7 +195,7 @@ impl Entries {
 
     /// Adds keys and values that alternate.
     pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
-        self.entries.extend(items.as_chunks().0.iter().map(|&[key, value]| (key, value)));
+        self.entries.extend(pairs(items));
         self.changed = Changed(offset);
     }
 }
@@ -285,10 +285,11 @@ impl Instance {
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub(crate) kwargs: Option<ObjectId>,
-    pub(crate) items: Entries,
-    pub(crate) appends: Items,
-    state: Items,
-    /// The offsets of all BUILDs but the last.
+    items: Grow<(ObjectId, ObjectId)>,
+    appends: Grow<ObjectId>,
+    state: Grow<ObjectId>,
+    changed: Changed,
+    /// The offset of each BUILD that is not the last change.
     earlier: Grow<u64>,
 }
 
@@ -311,18 +312,40 @@ impl Recorded {
     /// The states that BUILD gave it, each with the offset of its BUILD. A state that changed after that offset had other
     /// contents when BUILD took it.
     pub fn built(&self) -> impl Iterator<Item = (ObjectId, u64)> + '_ {
-        let offsets = self.earlier.get().iter().copied().chain(self.state.changed());
+        let offsets = self.earlier.get().iter().copied().chain(self.changed.get());
         self.state().iter().copied().zip(offsets)
     }
 
     /// The offset of the last instruction that changed the object; `None` if there is none (keyword arguments are not a
     /// change).
     pub fn changed(&self) -> Option<u64> {
-        self.items.changed().max(self.appends.changed()).max(self.state.changed())
+        self.changed.get()
+    }
+
+    pub(crate) fn add_items(&mut self, items: &[ObjectId], offset: u64) {
+        self.change(offset);
+        self.items.extend(pairs(items));
+    }
+
+    pub(crate) fn append(&mut self, items: &[ObjectId], offset: u64) {
+        self.change(offset);
+        self.appends.extend(items.iter().copied());
     }
 
     pub(crate) fn build(&mut self, state: ObjectId, offset: u64) {
-        self.earlier.extend(self.state.changed().into_iter());
-        self.state.extend(&[state], offset);
+        self.change(offset);
+        self.state.extend(std::iter::once(state));
     }
+
+    fn change(&mut self, offset: u64) {
+        if self.state.get().len() > self.earlier.get().len() {
+            self.earlier.extend(self.changed.get().into_iter());
+        }
+        self.changed = Changed(offset);
+    }
+}
+
+/// Keys and values that alternate, as pairs.
+fn pairs(items: &[ObjectId]) -> impl Iterator<Item = (ObjectId, ObjectId)> + '_ {
+    items.as_chunks().0.iter().map(|&[key, value]| (key, value))
 }

@@ -97,7 +97,7 @@ mod tests {
         let changed = |bytes: &[u8], at: usize| {
             let pickle = load(bytes).expect("CPython's machine can build this");
             let id = pickle.heap.ids().nth(at).expect("the object was made");
-            (pickle.heap.changed(id), pickle.heap.with_changes().to_vec().len())
+            (pickle.heap.changed(id), pickle.heap.with_changes().count())
         };
         assert_eq!(changed(b"]Na0N.", 0), (Some(2), 0));
         assert_eq!(changed(b"](NNe0N.", 0), (Some(4), 0));

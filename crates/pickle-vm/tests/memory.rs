@@ -60,6 +60,7 @@ const CASES: &[Case] = &[
     ("globals of the stack", b"\x8c\0q\0", b"h\0h\0\x93", b"."),
     ("instances of classes", b"", b"(i\n\n", b"."),
     ("persistent ids", b"", b"P\n", b"."),
+    ("persistent ids with items", b"", b"P\nNa", b"."),
     ("persistent ids of the stack", b"N", b"Q", b"."),
     ("extensions with items", b"", b"\x82\x01Na", b"."),
     ("buffers", b"", b"\x97", b"."),

@@ -152,7 +152,7 @@ impl<'p> State<'p> {
             // A bytearray has `append` and `extend`, and no `add`.
             Object::ByteArray(_) if !to_list => return Err(wrong(self)),
             _ => match self.heap.change(target) {
-                Some(recorded) => recorded.appends.extend(items, offset),
+                Some(recorded) => recorded.append(items, offset),
                 None => return Err(wrong(self)),
             },
         }
@@ -168,7 +168,7 @@ impl<'p> State<'p> {
             _ if items.is_empty() => {}
             Object::Dict(entries) => entries.extend(items, offset),
             _ => match self.heap.change(target) {
-                Some(recorded) => recorded.items.extend(items, offset),
+                Some(recorded) => recorded.add_items(items, offset),
                 None => return Err(self.wrong_type("dict", target)),
             },
         }

@@ -352,21 +352,21 @@ impl<'h> State<'h> {
 /// class. Which tensors such a change reaches is not known, since they may share storages.
 pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
     for id in heap.with_changes() {
-        let at = heap.changed(*id).unwrap_or_default();
-        if let Some((module, name)) = heap.global(*id) {
+        let at = heap.changed(id).unwrap_or_default();
+        if let Some((module, name)) = heap.global(id) {
             return Err(Error::Rebuild {
                 function: format!("{}.{}", module.escape_debug(), name.escape_debug()),
-                offset: heap.offset(*id),
+                offset: heap.offset(id),
                 reason: format!(
                     "the pickle changes this function or class at offset 0x{at:x}, so what it returns is unknown"
                 ),
             });
         }
-        if heap.persistent(*id).is_some() {
+        if heap.persistent(id).is_some() {
             let reason = format!("the pickle changes the storage at offset 0x{at:x}");
-            return Err(Error::PersistentId { offset: heap.offset(*id), reason });
+            return Err(Error::PersistentId { offset: heap.offset(id), reason });
         }
-        if let Some(call) = Call::new(heap, *id)
+        if let Some(call) = Call::new(heap, id)
             && !(call.instance.items().is_empty() && call.instance.appends().is_empty())
         {
             call.args_and_state()?;
