@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, count, counted, size};
+use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, count, size};
 use serde_json::Value as Json;
 
 use crate::args::Inspect;
@@ -133,10 +133,6 @@ fn totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
         ("globals", globals(report)),
     ] {
         writeln!(out, "{DIM}{label:<12}{DIM:#}{value}")?;
-    }
-    if report.left_out > 0 {
-        let text = format!("{}, which state_dict() would not return", counted(report.left_out, "tensor"));
-        writeln!(out, "{DIM}{:<12}{DIM:#}{text}", "left out")?;
     }
     for note in &report.notes {
         writeln!(out, "{DIM}{:<12}{DIM:#}{}", "note", safe(advice::note(note, &report.file)))?;

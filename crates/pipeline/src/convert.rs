@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use sources::Sources;
 use store::{IfExists, file_name, folder};
-use torch_import::{Checkpoint, Container, Format, Risk};
+use torch_import::{Checkpoint, Container, Format, Omission, Risk};
 use torchscript::{Converted, Kind};
 
 use crate::back::carton::{self, Layout};
@@ -160,6 +160,10 @@ pub struct ConvertReport {
     pub misc: Vec<String>,
     /// Whether one of them is a tokenizer.
     pub has_tokenizer: bool,
+    /// What the files hold that is neither a tensor nor a value of the checkpoint, at most 10,000 of each file.
+    pub left_out: Vec<Omission>,
+    /// How many there are.
+    pub left_out_count: usize,
     /// What a person should know.
     pub notes: Vec<Note>,
     /// How long it took.
@@ -222,9 +226,8 @@ pub(crate) fn convert_into(
         sources.read_checked::<Error>(&containers, &judge, &|| crate::check(observer))?;
     let mut notes: Vec<Note> = read_notes.into_iter().map(Note::Sources).collect();
     notes.extend(left_out);
-    if checkpoint.left_out > 0 {
-        notes.push(Note::NotInStateDict { tensors: checkpoint.left_out });
-    }
+    notes.extend(Note::left_out(&checkpoint.left_out));
+    let omitted = checkpoint.left_out.clone();
     if containers.iter().any(|container| container.format() == Format::TorchScript) {
         notes.push(Note::CodeDropped);
     }
@@ -287,6 +290,8 @@ pub(crate) fn convert_into(
         totals: Totals::from_tensors(selected.tensors.iter().map(|(_, tensor)| tensor)),
         has_tokenizer: sources::has_tokenizer(&misc),
         misc: layout.misc_names(),
+        left_out_count: omitted.count(),
+        left_out: omitted.listed,
         notes,
         seconds: start.elapsed().as_secs_f64(),
     })

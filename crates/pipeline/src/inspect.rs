@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use sources::Sources;
 use store::file_name;
 use tensor::{Budget, Damaged, StorageId, Tensor};
-use torch_import::{Compound, CompoundKind, Content, Item, Risk};
+use torch_import::{Compound, CompoundKind, Content, Item, Omission, Risk};
 
 use crate::{Error, Note, Observer, Result, sha256, size, values};
 
@@ -64,8 +64,11 @@ pub struct InspectReport {
     /// Sums over the tensors.
     #[serde(flatten)]
     pub totals: Totals,
-    /// How many tensors `state_dict()` of a pickled module would not return.
-    pub left_out: usize,
+    /// What the files hold that neither `tensors` nor the values list: tensors, storages and records, at most 10,000 of
+    /// each file.
+    pub left_out: Vec<Omission>,
+    /// How many there are.
+    pub left_out_count: usize,
     /// What a person should know.
     pub notes: Vec<Note>,
 }
@@ -242,6 +245,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         let values = checkpoint.values();
         values.map(|(path, value)| values::json(&checkpoint, path, value)).collect()
     };
+    let left_out = Note::left_out(&checkpoint.left_out);
     let risk = |risk: Risk| Json::from(risk.name());
     let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
     let globals = checkpoint.globals.iter();
@@ -256,8 +260,9 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         values: options.values.then(values),
         value_count: checkpoint.values().count(),
         totals: Totals::from_tensors(checkpoint.tensors().map(|(_, tensor)| tensor)),
-        left_out: checkpoint.left_out,
-        notes: notes.into_iter().map(Note::Sources).collect(),
+        left_out_count: checkpoint.left_out.count(),
+        notes: notes.into_iter().map(Note::Sources).chain(left_out).collect(),
+        left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: rows(std::mem::take(&mut checkpoint.items), options, nbytes, observer)?,
     };
     for note in &report.notes {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use torch_import::Risk;
+use torch_import::{LeftOut, Omission, OmissionKind, OmissionReason, OmissionTotal, Risk};
 
 /// What a person should know; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,10 +37,12 @@ pub enum Note {
         /// How many bytes.
         bytes: u64,
     },
-    /// Tensors of pickled modules that `state_dict()` would not return.
-    NotInStateDict {
-        /// How many.
-        tensors: usize,
+    /// The files hold something that is neither a tensor nor a value of the checkpoint.
+    LeftOut {
+        /// How much of what kind, and why.
+        total: OmissionTotal,
+        /// The names of the first ones.
+        names: Vec<String>,
     },
     /// The code of a TorchScript archive is not kept.
     CodeDropped,
@@ -96,8 +98,21 @@ impl fmt::Display for Note {
             Self::UnusedBytes { bytes } => {
                 write!(f, "{} of storages are not written, because no tensor uses them", size(*bytes))
             }
-            Self::NotInStateDict { tensors } => {
-                write!(f, "left out {}, which state_dict() would not return", counted(*tensors, "tensor"))
+            Self::LeftOut { total, names } => {
+                let thing = match total.kind {
+                    OmissionKind::Tensor => "tensor",
+                    OmissionKind::Storage => "storage",
+                    _ => "record",
+                };
+                let (things, bytes) = (counted(total.count, thing), size(total.nbytes));
+                write!(f, "left out {things} ({bytes}), {}", why(total))?;
+                for (index, name) in names.iter().enumerate() {
+                    write!(f, "{}{name}", if index == 0 { ": " } else { ", " })?;
+                }
+                match total.count.saturating_sub(names.len()) {
+                    more if more > 0 && !names.is_empty() => write!(f, " and {more} more"),
+                    _ => Ok(()),
+                }
             }
             Self::CodeDropped => {
                 f.write_str("the file's own code is not kept: only its tensors are converted")
@@ -126,6 +141,54 @@ impl fmt::Display for Note {
                 write!(f, "{} {verb} kept in misc/checkpoint.json", counted(*values, "value"))
             }
         }
+    }
+}
+
+impl Note {
+    /// A note for each reason for which something is left out. The container's notes report constants.
+    pub(crate) fn left_out(left_out: &LeftOut) -> Vec<Self> {
+        const SHOWN: usize = 3;
+        let totals = left_out.totals.iter().filter(|total| total.reason != OmissionReason::Constant);
+        let note = |total: &OmissionTotal| {
+            let same = |omission: &&Omission| (omission.kind, omission.reason) == (total.kind, total.reason);
+            let names = left_out.listed.iter().filter(same).filter(|omission| !omission.name.is_empty());
+            let names = names.take(SHOWN).map(|omission| omission.name.clone()).collect();
+            Self::LeftOut { total: *total, names }
+        };
+        totals.map(note).collect()
+    }
+}
+
+/// Why something is left out, as the end of a sentence about it.
+fn why(total: &OmissionTotal) -> &'static str {
+    let is_one = total.count == 1;
+    let either = |one, several| if is_one { one } else { several };
+    match total.reason {
+        OmissionReason::Attribute => either(
+            "an attribute that state_dict() does not return",
+            "attributes that state_dict() does not return",
+        ),
+        OmissionReason::NonPersistentBuffer => either(
+            "a non-persistent buffer, which state_dict() does not return",
+            "non-persistent buffers, which state_dict() does not return",
+        ),
+        OmissionReason::Hook => "used by hooks of modules",
+        OmissionReason::Replaced => either(
+            "because a later value of the same key replaces it",
+            "because later values of the same keys replace them",
+        ),
+        OmissionReason::TensorAttribute => {
+            either("an attribute of another tensor", "attributes of other tensors")
+        }
+        OmissionReason::DictKey => either("part of a dict's key", "parts of dicts' keys"),
+        OmissionReason::InValue => "used in values that are not tensors",
+        OmissionReason::Unreferenced => "which nothing in the checkpoint refers to",
+        OmissionReason::Constant => "used by the archive's code",
+        OmissionReason::MobileCode => "with code for mobile devices",
+        OmissionReason::ExtraFile => either("an extra file", "extra files"),
+        OmissionReason::UnknownRecord => "not part of PyTorch's format",
+        _ if total.kind == OmissionKind::Storage => "which no tensor uses",
+        _ => "which no name leads to",
     }
 }
 

@@ -55,8 +55,8 @@ pub struct Selected {
 pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected> {
     let mut notes = Vec::new();
     let key = match &selection.key {
-        Some(key) => key.clone(),
-        None => key_of_weights(checkpoint, &mut notes)?.unwrap_or_default(),
+        Some(key) => Key::given(key, checkpoint),
+        None => key_of_weights(checkpoint, &mut notes)?.map_or(Key::All, Key::Root),
     };
     let rules = Rules {
         key,
@@ -64,16 +64,21 @@ pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected
         exclude: globs(&selection.exclude)?,
         strip: selection.strip_prefix.clone().unwrap_or_default(),
     };
-    let named = checkpoint.tensors();
+    let named = || {
+        let items = checkpoint.items.iter().filter(|item| rules.key.includes(item));
+        items.flat_map(|item| item.tensors().map(move |(name, tensor)| (item, name, tensor)))
+    };
     let mut tensors: Vec<(String, Tensor)> =
-        named.filter_map(|(name, tensor)| Some((rules.name(&name)?, tensor.clone()))).collect();
-    if !rules.strip.is_empty() && !checkpoint.tensors().any(|(name, _)| rules.strips(&name)) {
+        named().filter_map(|(item, name, tensor)| Some((rules.name(item, &name)?, tensor.clone()))).collect();
+    if !rules.strip.is_empty() && !named().any(|(item, name, _)| rules.strips(item, &name)) {
         return Err(Error::NoSuchPrefix { prefix: rules.strip });
     }
     cut_to_spans(&mut tensors, &mut notes);
-    let named = checkpoint.compounds();
-    let compounds: Vec<(String, Compound)> =
-        named.filter_map(|(name, compound)| Some((rules.name(name)?, compound.clone()))).collect();
+    let compound = |item: &Item| match &item.content {
+        Content::Compound(compound) => Some((rules.name(item, &item.name)?, compound.as_ref().clone())),
+        _ => None,
+    };
+    let compounds: Vec<(String, Compound)> = checkpoint.items.iter().filter_map(compound).collect();
     for (name, compound) in &compounds {
         if let CompoundKind::Meta { what } = &compound.kind {
             return Err(Error::NoData { name: name.clone(), what: what.clone() });
@@ -146,8 +151,58 @@ fn nothing_left(selection: &Selection, checkpoint: &Checkpoint) -> Error {
     }
 }
 
+/// What a selection is restricted to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Key {
+    /// Nothing: everything is taken.
+    All,
+    /// A key of the dict at the root. It may contain dots, and another key may start with it.
+    Root(String),
+    /// The start of a path, without the dot after it, and the key of the root that it begins with, if it does.
+    Path(String, Option<String>),
+}
+
+impl Key {
+    /// The meaning of a key that was given: a key of the root if there is one, otherwise the start of a path.
+    fn given(key: &str, checkpoint: &Checkpoint) -> Self {
+        let is_root = |item: &Item| item.root_key() == Some(key) || (item.is_at_root() && item.name == key);
+        if key.is_empty() {
+            return Self::All;
+        }
+        if checkpoint.items.iter().any(is_root) {
+            return Self::Root(key.to_owned());
+        }
+        let begins = |root: &&str| key.strip_prefix(root).is_some_and(|rest| rest.starts_with('.'));
+        let roots = checkpoint.items.iter().filter_map(Item::root_key).filter(begins);
+        Self::Path(key.to_owned(), roots.max_by_key(|root| root.len()).map(str::to_owned))
+    }
+
+    fn includes(&self, item: &Item) -> bool {
+        match self {
+            Self::All | Self::Path(_, None) => true,
+            Self::Path(_, Some(root)) => item.root_key() == Some(root),
+            Self::Root(key) => match item.root_key() {
+                Some(root) => root == key,
+                None => item.name == *key,
+            },
+        }
+    }
+
+    /// The name below the key; `None` if the item is not below it.
+    fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
+        let key = match self {
+            Self::All => return Some(name),
+            Self::Root(key) | Self::Path(key, _) => key.as_str(),
+        };
+        if !self.includes(item) {
+            return None;
+        }
+        if name == key { Some("") } else { name.strip_prefix(key)?.strip_prefix('.') }
+    }
+}
+
 struct Rules {
-    key: String,
+    key: Key,
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
     strip: String,
@@ -155,25 +210,21 @@ struct Rules {
 
 impl Rules {
     /// The name below the key; `None` when the tensor is not selected.
-    fn below<'n>(&self, name: &'n str) -> Option<&'n str> {
-        let below = match self.key.as_str() {
-            "" => name,
-            key if name == key => "",
-            key => name.strip_prefix(key)?.strip_prefix('.')?,
-        };
+    fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
+        let below = self.key.below(item, name)?;
         let kept = self.include.as_ref().is_none_or(|globs| globs.is_match(below))
             && self.exclude.as_ref().is_none_or(|globs| !globs.is_match(below));
         kept.then_some(below)
     }
 
     /// Whether the name is that of a selected tensor, and begins with the prefix that is removed.
-    fn strips(&self, name: &str) -> bool {
-        self.below(name).is_some_and(|below| below.starts_with(&self.strip))
+    fn strips(&self, item: &Item, name: &str) -> bool {
+        self.below(item, name).is_some_and(|below| below.starts_with(&self.strip))
     }
 
     /// The name that a tensor gets; `None` when it is not selected.
-    fn name(&self, name: &str) -> Option<String> {
-        let below = self.below(name)?;
+    fn name(&self, item: &Item, name: &str) -> Option<String> {
+        let below = self.below(item, name)?;
         let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
         Some(if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() })
     }
@@ -219,19 +270,5 @@ fn key_of_weights(checkpoint: &Checkpoint, notes: &mut Vec<Note>) -> Result<Opti
             Ok(Some((*key).to_owned()))
         }
         several => Err(Error::SeveralKeys { keys: several.iter().copied().map(owned).collect() }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_end_at_dots() {
-        let rules = Rules { key: "a".to_owned(), include: None, exclude: None, strip: "m.".to_owned() };
-        assert_eq!(rules.name("a.m.w").as_deref(), Some("w"));
-        assert_eq!(rules.name("a.w").as_deref(), Some("w"));
-        assert_eq!(rules.name("a").as_deref(), Some("tensor"));
-        assert_eq!(rules.name("ab.w"), None);
     }
 }

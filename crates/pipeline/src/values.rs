@@ -3,7 +3,7 @@
 use mapped::hex;
 use pickle_vm::{Heap, Object, ObjectId};
 use serde_json::{Value as Json, json};
-use torch_import::{Checkpoint, Value};
+use torch_import::{Checkpoint, Extent, Value};
 
 /// How deeply calls inside the arguments of calls are shown.
 const MAX_DEPTH: usize = 8;
@@ -15,10 +15,10 @@ const MAX_BYTES: usize = 64 << 10;
 /// A value: its path, its type in Python, and the value itself.
 pub(crate) fn json(checkpoint: &Checkpoint, path: &str, value: Value) -> Json {
     let heap = checkpoint.heap();
-    let shown = if value.is_cycle {
-        json!({ "$cycle": true })
-    } else {
-        Shown { heap, left: MAX_OBJECTS }.json(value.object, 0)
+    let shown = match value.extent {
+        Extent::Cycle => json!({ "$cycle": true }),
+        Extent::Cut => json!({ "$more": heap.get(value.object).type_name() }),
+        _ => Shown { heap, left: MAX_OBJECTS }.json(value.object, 0),
     };
     json!({ "path": path, "type": type_name(heap, value.object), "value": shown })
 }

@@ -118,9 +118,12 @@ impl Sources {
         for container in containers {
             let path = container.path();
             let file = file_name(path);
-            let checkpoint = Checkpoint::read(container).map_err(|reason| Error::checkpoint(path, reason))?;
+            let mut checkpoint = Checkpoint::read(container).map_err(|reason| Error::checkpoint(path, reason))?;
             judge(path, &checkpoint)?;
-            for note in container.notes() {
+            if several {
+                checkpoint.left_out.name_file(&file);
+            }
+            for note in container.notes().iter().chain(&checkpoint.notes) {
                 keep(&mut notes, several.then(|| file.clone()), note);
             }
             shards.push(Shard { file, checkpoint });

@@ -6,28 +6,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, ObjectId, Pickle};
 use self_cell::self_cell;
 use tensor::Tensor;
 
-use crate::children::{self, Step};
 use crate::compound::Compound;
 use crate::container::Contents;
-use crate::key;
-use crate::rebuild::{Function, Rebuilder, Rebuilt};
-use crate::{Container, Error, Global, Result};
-
-/// Python's own pickler fails at this depth.
-const MAX_DEPTH: usize = 1000;
-/// A shared dict appears under each of its names. A file may share dicts of shared dicts, so that a few bytes have a
-/// billion names. These limit the visits: for each object, and in any case.
-const VISITS_PER_OBJECT: usize = 16;
-const VISITS: usize = 1 << 16;
-/// A long key over many values is part of many names. These limit the bytes of all names together: for each byte of the
-/// pickle, and in any case.
-const NAME_BYTES_PER_BYTE: usize = 16;
-const NAME_BYTES: usize = 64 << 20;
+use crate::left_out::{self, LeftOut};
+use crate::limits::Limits;
+use crate::rebuild::Rebuilder;
+use crate::walk::Walk;
+use crate::{Container, Error, Global, Note, Result};
 
 /// What a checkpoint holds, in the file's order.
 #[derive(Debug)]
@@ -36,8 +26,10 @@ pub struct Checkpoint {
     pub items: Vec<Item>,
     /// The classes and functions that the pickle names.
     pub globals: Vec<Global>,
-    /// How many tensors are outside of what `state_dict()` of a pickled module returns.
-    pub left_out: usize,
+    /// What the file holds and `items` does not list.
+    pub left_out: LeftOut,
+    /// What is unusual about the objects.
+    pub notes: Vec<Note>,
     /// The objects that the values refer to, over the bytes of the file.
     objects: Objects,
 }
@@ -69,8 +61,20 @@ pub enum Content {
 pub struct Value {
     /// The object, in [`Checkpoint::heap`].
     pub object: ObjectId,
-    /// Whether it is a container that contains itself.
-    pub is_cycle: bool,
+    /// How much of it there is to show.
+    pub extent: Extent,
+}
+
+/// How much of a value there is to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// It is a container that contains itself.
+    Cycle,
+    /// It is a container whose contents are not listed: it is nested too deeply, or shared too often.
+    Cut,
 }
 
 self_cell!(
@@ -90,6 +94,11 @@ impl Item {
     pub fn root_key(&self) -> Option<&str> {
         let len = self.root_key? as usize;
         (len < self.name.len()).then(|| self.name.get(..len)).flatten()
+    }
+
+    /// Whether the item is a direct value of the root's dict.
+    pub fn is_at_root(&self) -> bool {
+        self.root_key.is_some_and(|len| len as usize == self.name.len())
     }
 
     /// The tensor, where it is one strided view.
@@ -127,27 +136,22 @@ impl Checkpoint {
         let objects = Objects::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
-        let mut walk = Walk {
-            heap,
-            rebuilder: Rebuilder::new(container, heap),
-            path: Vec::new(),
-            open: HashSet::new(),
-            found: Vec::with_capacity(container.storages_len()),
-            root_is_dict: children::is_dict(heap, pickle.root),
-            visits: visits(heap),
-            name_bytes: name_bytes(pickle),
-            name_limit: name_bytes(pickle),
-        };
-        walk.run(pickle.root)?;
-        walk.rebuilder.finish()?;
-        let left_out = walk.count_left_out();
-        let found = walk.found;
-        check_duplicates(heap, &found)?;
-        let mut items: Vec<Item> = found.into_iter().map(|found| found.item).collect();
+        let limits = Limits::for_pickle(usize::try_from(pickle.len).unwrap_or(usize::MAX));
+        let walk = || Walk::new(heap, Rebuilder::new(container, heap), &limits, container.storages_len());
+        let mut first = walk();
+        first.run(pickle.root)?;
+        let mut items = std::mem::take(&mut first.found);
+        if let Some((name, duplicates)) = duplicates(&items) {
+            // Only an error needs the paths.
+            let mut paths = walk().paths(pickle.root, duplicates)?.into_iter();
+            let (first, second) = (paths.next().unwrap_or_default(), paths.next().unwrap_or_default());
+            return Err(Error::Duplicate { name, first, second });
+        }
+        first.rebuilder.finish()?;
+        let left_out = left_out::find(&mut first, container, pickle.root)?;
+        let notes = first.notes();
         let direct = container.tensors()?;
-        if children::children_of(heap, pickle.root).is_some_and(|children| children.is_empty())
-            && !direct.is_empty()
-        {
+        if heap.entries(pickle.root).is_some_and(<[_]>::is_empty) && !direct.is_empty() {
             // The file has no pickle; the empty dict is a placeholder.
             items.clear();
         }
@@ -158,7 +162,7 @@ impl Checkpoint {
             root_key: None,
         }));
         let globals = Global::all(heap);
-        Ok(Self { items, globals, left_out, objects })
+        Ok(Self { items, globals, left_out, notes, objects })
     }
 
     /// The strided tensors of all items; see [`Item::tensors`].
@@ -195,189 +199,22 @@ impl Checkpoint {
     }
 }
 
-fn visits(heap: &Heap<'_>) -> usize {
-    heap.len().saturating_mul(VISITS_PER_OBJECT).saturating_add(VISITS)
-}
-
-fn name_bytes(pickle: &Pickle<'_>) -> usize {
-    let len = usize::try_from(pickle.len).unwrap_or(usize::MAX);
-    len.saturating_mul(NAME_BYTES_PER_BYTE).saturating_add(NAME_BYTES)
-}
-
-/// An item, and the path to it.
-struct Found {
-    item: Item,
-    /// Kept for tensors, whose names have to differ; empty for values.
-    path: Vec<Step>,
-}
-
-struct Name {
-    text: String,
-    /// Bytes of its first part, where that is a dict's key.
-    root_key: Option<u32>,
-}
-
-/// A container on the path, and the children that are still to be visited.
-struct Level {
-    id: ObjectId,
-    children: std::vec::IntoIter<(Step, ObjectId)>,
-}
-
-struct Walk<'h> {
-    heap: &'h Heap<'h>,
-    rebuilder: Rebuilder<'h>,
-    path: Vec<Step>,
-    /// The containers on the path: one of them inside itself is a cycle.
-    open: HashSet<ObjectId>,
-    found: Vec<Found>,
-    root_is_dict: bool,
-    visits: usize,
-    /// Bytes that the names to come may have.
-    name_bytes: usize,
-    name_limit: usize,
-}
-
-impl Walk<'_> {
-    /// Depth first, in the file's order, with a stack of its own.
-    fn run(&mut self, root: ObjectId) -> Result<()> {
-        let mut levels: Vec<Level> = Vec::new();
-        levels.extend(self.visit(root)?);
-        while let Some(level) = levels.last_mut() {
-            let Some((step, child)) = level.children.next() else {
-                self.open.remove(&level.id);
-                levels.pop();
-                self.path.pop();
-                continue;
-            };
-            if levels.len() >= MAX_DEPTH {
-                let offset = self.heap.offset(child);
-                return Err(Error::Limit { what: "levels of containers", offset, limit: MAX_DEPTH });
-            }
-            self.path.push(step);
-            match self.visit(child)? {
-                Some(level) => levels.push(level),
-                None => {
-                    self.path.pop();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Records a tensor or a value; a container is returned to be entered.
-    fn visit(&mut self, id: ObjectId) -> Result<Option<Level>> {
-        let Some(visits) = self.visits.checked_sub(1) else {
-            let (what, offset) = ("paths through shared containers", self.heap.offset(id));
-            return Err(Error::Limit { what, offset, limit: visits(self.heap) });
-        };
-        self.visits = visits;
-        let rebuilt = self.rebuilder.rebuild(id);
-        let rebuilt = match rebuilt {
-            Ok(rebuilt) => rebuilt,
-            Err(error) => {
-                return Err(Error::Tensor { name: self.name(id)?.text, reason: Box::new(error) });
-            }
-        };
-        match rebuilt {
-            Some(Rebuilt::Strided(tensor)) => self.keep(id, Content::Tensor(tensor))?,
-            Some(Rebuilt::Compound(compound)) => self.keep(id, Content::Compound(compound))?,
-            None => {
-                let children = children::children_of(self.heap, id);
-                // An empty dict or list is a value; a module without parameters is nothing.
-                let is_empty = children.as_ref().is_some_and(Vec::is_empty);
-                if is_empty && self.heap.instance(id).is_some() {
-                    return Ok(None);
-                }
-                if let Some(children) = children.filter(|_| !is_empty) {
-                    if self.open.insert(id) {
-                        return Ok(Some(Level { id, children: children.into_iter() }));
-                    }
-                    self.keep(id, Content::Value(Value { object: id, is_cycle: true }))?;
-                } else {
-                    self.keep(id, Content::Value(Value { object: id, is_cycle: false }))?;
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Adds an item for the object `id` at the current path.
-    fn keep(&mut self, id: ObjectId, content: Content) -> Result<()> {
-        let Name { text: name, root_key } = self.name(id)?;
-        let path = if matches!(content, Content::Value(_)) { Vec::new() } else { self.path.clone() };
-        self.found.push(Found { item: Item { name, content, root_key }, path });
-        Ok(())
-    }
-
-    /// The name of the object `id` at the current path.
-    fn name(&mut self, id: ObjectId) -> Result<Name> {
-        let (mut text, mut root_key) = (String::new(), None);
-        for (depth, step) in self.path.iter().enumerate() {
-            let part = match step {
-                Step::Key(key) => key::part(self.heap, *key),
-                Step::Index(index) => index.to_string().into(),
-            };
-            let len = part.len().saturating_add(1);
-            self.name_bytes = self.name_bytes.checked_sub(len).ok_or_else(|| Error::Limit {
-                what: "bytes in the names of tensors and values",
-                offset: self.heap.offset(id),
-                limit: self.name_limit,
-            })?;
-            if depth > 0 {
-                text.push('.');
-            }
-            text.push_str(&part);
-            if depth == 0 && self.root_is_dict && matches!(step, Step::Key(_)) {
-                root_key = u32::try_from(text.len()).ok();
-            }
-        }
-        Ok(Name { text, root_key })
-    }
-
-    /// The number of tensors that the walk did not reach: a module's attributes other than parameters and buffers, hooks,
-    /// the attributes of tensor subclasses.
-    fn count_left_out(&self) -> usize {
-        let missed = |id: &ObjectId| {
-            let function =
-                self.heap.instance(*id).and_then(|instance| Function::called_by(self.heap, instance));
-            function.is_some_and(Function::makes_one) && !self.rebuilder.is_done(*id)
-        };
-        self.heap.ids().filter(missed).count()
-    }
-}
-
-/// A path as Python writes it, such as `['model'][0]`.
-fn subscripts(heap: &Heap<'_>, path: &[Step]) -> String {
-    let parts = path.iter().map(|step| match step {
-        Step::Key(id) => format!("[{}]", key::repr(heap, *id)),
-        Step::Index(index) => format!("[{index}]"),
-    });
-    parts.collect()
-}
-
-fn check_duplicates(heap: &Heap<'_>, found: &[Found]) -> Result<()> {
-    let is_whole = |found: &&Found| match &found.item.content {
-        Content::Tensor(_) => true,
+/// The first name that two tensors have, and the numbers of their items.
+fn duplicates(items: &[Item]) -> Option<(String, [usize; 2])> {
+    let mut names: HashMap<Cow<'_, str>, usize> = HashMap::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
         // A compound tensor without parts has a name all the same.
-        Content::Compound(compound) => compound.parts.is_empty(),
-        Content::Value(_) => false,
-    };
-    let compounds = found.iter().filter(|found| matches!(found.item.content, Content::Compound(_)));
-    let parts: Vec<(Cow<'_, str>, &Found)> =
-        compounds.flat_map(|found| found.item.tensors().map(move |(name, _)| (name, found))).collect();
-    let whole = found.iter().filter(is_whole).map(|found| (found.item.name.as_str(), found));
-    let parts = parts.iter().map(|(name, found)| (name.as_ref(), *found));
-    let mut names: HashMap<&str, &Found> = HashMap::with_capacity(found.len());
-    for (name, found) in whole.chain(parts) {
-        if let Some(first) = names.insert(name, found) {
-            return Err(Error::Duplicate {
-                name: name.to_owned(),
-                first: subscripts(heap, &first.path),
-                second: subscripts(heap, &found.path),
-            });
+        let own = match &item.content {
+            Content::Compound(compound) if compound.parts.is_empty() => Some(Cow::Borrowed(item.name.as_str())),
+            _ => None,
+        };
+        for name in own.into_iter().chain(item.tensors().map(|(name, _)| name)) {
+            if let Some(first) = names.insert(name.clone(), index) {
+                return Some((name.into_owned(), [first, index]));
+            }
         }
     }
-    Ok(())
+    None
 }
 
 const _: () = {

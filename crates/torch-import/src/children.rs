@@ -1,34 +1,242 @@
-//! The contents of the objects of a checkpoint, and their names.
+//! The contents of the objects of a checkpoint, and the steps that lead to them.
 //!
-//! Facts: `Module.state_dict` in `torch/nn/modules/module.py`, `copyreg._reconstructor`,
-//! `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
+//! Facts: `copyreg._reconstructor`, `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
-use crate::encoded::attributes;
-use crate::key::{self, Key};
+use crate::Result;
+use crate::key::Key;
+use crate::limits::Budget;
+use crate::modules;
 
 /// One step of a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A dict's key, or an attribute's name.
     Key(ObjectId),
     /// An index of a list or tuple.
     Index(usize),
+    /// A name that PyTorch gives to what the file does not name.
+    Name(&'static str),
+    /// To the only content of an object, which has the object's name.
+    Through,
 }
 
-type Children = Vec<(Step, ObjectId)>;
+/// One thing in a container.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Child {
+    pub(crate) step: Step,
+    pub(crate) id: ObjectId,
+    /// Whether `state_dict()` makes a tensor of the number.
+    pub(crate) is_made_tensor: bool,
+}
 
-/// The contents of a container, in order; `None` for objects that are not containers.
-pub(crate) fn children_of(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
-    match heap.get(id) {
-        Object::Dict(_) => Some(last_of_each_key(heap, heap.entries(id)?.iter().copied())),
-        Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) => {
-            Some(indexed(heap.items(id)?))
+impl Child {
+    pub(crate) fn new(step: Step, id: ObjectId) -> Self {
+        Self { step, id, is_made_tensor: false }
+    }
+}
+
+/// The contents of a container, in order. Lists and most dicts are read in place.
+#[derive(Clone, Debug)]
+pub(crate) enum Children<'h> {
+    Items(&'h [ObjectId]),
+    /// Of a dict whose keys all differ.
+    Entries(&'h [(ObjectId, ObjectId)]),
+    Built(Rc<[Child]>),
+}
+
+impl Children<'_> {
+    pub(crate) fn get(&self, index: usize) -> Option<Child> {
+        match self {
+            Self::Items(items) => items.get(index).map(|id| Child::new(Step::Index(index), *id)),
+            Self::Entries(entries) => entries.get(index).map(|(key, id)| Child::new(Step::Key(*key), *id)),
+            Self::Built(children) => children.get(index).copied(),
         }
-        Object::Instance(instance) => instance_children(heap, instance),
-        _ => None,
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.get(0).is_none()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Child> + '_ {
+        (0..).map_while(|index| self.get(index))
+    }
+}
+
+/// Finds the contents of containers, those of each container once.
+pub(crate) struct Containers<'h> {
+    heap: &'h Heap<'h>,
+    known: HashMap<ObjectId, Option<Children<'h>>>,
+    keys: Keys<'h>,
+    /// What visits and the entries that are looked at may cost together.
+    pub(crate) steps: Budget,
+}
+
+impl<'h> Containers<'h> {
+    pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
+        let steps = Budget::new("paths through shared containers", steps);
+        Self { heap, known: HashMap::new(), keys: Keys::new(heap), steps }
+    }
+
+    /// The contents of a container; `None` for objects that are not containers.
+    ///
+    /// # Errors
+    /// When looking at its entries exceeds the budget.
+    pub(crate) fn children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
+        match self.heap.get(id) {
+            Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) => {
+                Ok(self.heap.items(id).map(Children::Items))
+            }
+            Object::Dict(_) | Object::Instance(_) => {
+                if let Some(known) = self.known.get(&id) {
+                    return Ok(known.clone());
+                }
+                let children = match self.heap.get(id) {
+                    Object::Instance(instance) => self.instance(id, instance)?,
+                    _ => Some(self.dict(id)?),
+                };
+                self.known.insert(id, children.clone());
+                Ok(children)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The last value of each key of a dict.
+    fn dict(&mut self, id: ObjectId) -> Result<Children<'h>> {
+        let entries = self.heap.entries(id).unwrap_or_default();
+        self.steps.spend(entries.len(), self.heap.offset(id))?;
+        let last = self.keys.last_of_each(entries.iter().copied());
+        Ok(if last.len() == entries.len() { Children::Entries(entries) } else { Children::Built(last.into()) })
+    }
+
+    /// The contents of a dict, or of a call that makes one.
+    pub(crate) fn dict_children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
+        match self.heap.get(id) {
+            Object::Dict(_) => self.children(id),
+            Object::Instance(instance) => {
+                Ok(Some(Children::Built(self.dict_instance(id, instance)?.into())))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Option<Children<'h>>> {
+        let heap = self.heap;
+        let args = heap.items(instance.args).unwrap_or_default();
+        let built = |children: Vec<Child>| Some(Children::Built(children.into()));
+        match heap.global(instance.callable) {
+            Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
+                Ok(built(self.dict_instance(id, instance)?))
+            }
+            // A TorchScript list or dict, and its type.
+            Some(("torch.jit._pickle", _)) => match self.without_type(id)? {
+                Some(inner) if heap.instance(inner).is_none() => self.children(inner),
+                Some(inner) => Ok(built(vec![Child::new(Step::Through, inner)])),
+                None => Ok(None),
+            },
+            // An object of a C++ class: its state, and the class's name.
+            Some(("torch" | "torch._C", "ScriptObject")) => {
+                let state = instance.state().last().and_then(|state| heap.items(*state)?.first());
+                Ok(state.and_then(|state| built(vec![Child::new(Step::Through, *state)])))
+            }
+            // Protocols before 4 write a set as a call.
+            Some(("builtins" | "__builtin__", "set" | "frozenset")) => {
+                let items = args.first().and_then(|items| heap.items(*items));
+                Ok(items.filter(|items| !items.is_empty()).map(Children::Items))
+            }
+            // Text, bytes, enums and similar values: the arguments of the call describe them completely.
+            Some(("_codecs" | "torch" | "pathlib" | "numpy" | "builtins" | "__builtin__", _)) => Ok(None),
+            _ => {
+                self.steps.spend(entries_of(heap, instance), heap.offset(id))?;
+                if let Some(children) = modules::children(self, instance)? {
+                    return Ok(built(children));
+                }
+                let children = self.object(instance);
+                Ok(if children.is_empty() { None } else { built(children) })
+            }
+        }
+    }
+
+    /// The contents of an object of any class: the arguments that made it, its items, its attributes, its state.
+    fn object(&mut self, instance: &'h Instance) -> Vec<Child> {
+        let heap = self.heap;
+        let args = heap.items(instance.args).unwrap_or_default();
+        // Protocols 0 and 1: a class, the base class that holds the contents, and the contents.
+        let (args, contents) = match (heap.global(instance.callable), args) {
+            (Some(("copyreg" | "copy_reg", "_reconstructor")), &[_, _, contents]) => {
+                (heap.items(contents).unwrap_or_default(), heap.entries(contents).unwrap_or_default())
+            }
+            _ => (args, [].as_slice()),
+        };
+        let mut children = indexed(args);
+        children.extend(indexed(instance.appends()));
+        let mut entries: Vec<(ObjectId, ObjectId)> = Vec::new();
+        let mut others = Vec::new();
+        for state in instance.state() {
+            match State::read(heap, *state) {
+                State::Attributes(dicts) => entries.extend(dicts.into_iter().flatten()),
+                State::Other => others.push(*state),
+            }
+        }
+        let kwargs = instance.kwargs().and_then(|kwargs| heap.entries(kwargs)).unwrap_or_default();
+        entries.extend(kwargs.iter().chain(instance.items()).chain(contents).copied());
+        let entries = self.keys.last_of_each(entries.into_iter());
+        // What the class's `__setstate__` makes of its argument is not known: its parts are named by their indices.
+        for state in others {
+            let is_alone = children.is_empty() && entries.is_empty();
+            match heap.items(state) {
+                Some(items) if is_alone => children.extend(indexed(items)),
+                Some(_) => children.push(Child::new(Step::Name("state"), state)),
+                None if !is_alone => children.push(Child::new(Step::Name("state"), state)),
+                None if matches!(heap.get(state), Object::Instance(_) | Object::Persistent(_)) => {
+                    children.push(Child::new(Step::Through, state));
+                }
+                // A number or a text is shown with the call.
+                None => {}
+            }
+        }
+        children.extend(entries);
+        children
+    }
+
+    /// What calls of `torch.jit._pickle` wrap.
+    fn without_type(&mut self, mut id: ObjectId) -> Result<Option<ObjectId>> {
+        while let Some(instance) = self.heap.instance(id) {
+            let Some(("torch.jit._pickle", _)) = self.heap.global(instance.callable) else { break };
+            self.steps.spend(1, self.heap.offset(id))?;
+            match self.heap.items(instance.args).and_then(|args| args.first()) {
+                Some(inner) => id = *inner,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(id))
+    }
+
+    /// An OrderedDict or a defaultdict. Old protocols pass the pairs as an argument.
+    fn dict_instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Vec<Child>> {
+        let heap = self.heap;
+        let args = heap.items(instance.args).unwrap_or_default();
+        let in_args = args.iter().map(|arg| heap.items(*arg).map_or(0, <[_]>::len));
+        let in_dicts = args.iter().map(|arg| heap.entries(*arg).map_or(0, <[_]>::len));
+        let len = in_args.chain(in_dicts).fold(instance.items().len(), usize::saturating_add);
+        self.steps.spend(len, heap.offset(id))?;
+        let pairs = args.iter().filter_map(|arg| heap.items(*arg)).flatten();
+        let pairs = pairs.filter_map(|pair| match heap.items(*pair)? {
+            &[key, value] => Some((key, value)),
+            _ => None,
+        });
+        let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
+        Ok(self.keys.last_of_each(pairs.chain(entries).chain(instance.items().iter().copied())))
+    }
+
+    /// The objects whose contents these are.
+    pub(crate) fn heap(&self) -> &'h Heap<'h> {
+        self.heap
     }
 }
 
@@ -39,127 +247,122 @@ pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
         || matches!(class, Some(("collections", "OrderedDict" | "defaultdict" | "Counter")))
 }
 
-fn instance_children(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
-    let args = heap.items(instance.args).unwrap_or_default();
-    match heap.global(instance.callable) {
-        Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
-            Some(dict_instance(heap, instance))
+/// What BUILD sets.
+pub(crate) enum State<'h> {
+    /// A dict, or a tuple of a dict and one of slots, each of which may be `None`.
+    Attributes([&'h [(ObjectId, ObjectId)]; 2]),
+    /// What `__setstate__` takes.
+    Other,
+}
+
+impl<'h> State<'h> {
+    pub(crate) fn read(heap: &'h Heap<'_>, state: ObjectId) -> Self {
+        let dict = |id: &ObjectId| {
+            heap.entries(*id).or_else(|| heap.is_none(*id).then_some([].as_slice()))
+        };
+        if let Some(entries) = heap.entries(state) {
+            return Self::Attributes([entries, &[]]);
         }
-        // A TorchScript list or dict, and its type.
-        Some(("torch.jit._pickle", _)) => children_of(heap, *args.first()?),
-        // Text, bytes, enums and similar values: the arguments of the call describe them completely.
-        Some(("_codecs" | "torch" | "pathlib" | "numpy" | "builtins" | "__builtin__", _)) => None,
-        _ => {
-            if let Some(children) = module(heap, instance) {
-                return Some(children);
+        match heap.items(state) {
+            Some([first]) if heap.entries(*first).is_some() => {
+                Self::Attributes([dict(first).unwrap_or_default(), &[]])
             }
-            // Protocols 0 and 1: a class, the base class that holds the contents, and the contents.
-            let (args, contents) = match (heap.global(instance.callable), args) {
-                (Some(("copyreg" | "copy_reg", "_reconstructor")), &[_, _, contents]) => {
-                    (heap.items(contents).unwrap_or_default(), heap.entries(contents).unwrap_or_default())
-                }
-                _ => (args, [].as_slice()),
-            };
-            let mut children = indexed(args);
-            children.extend(indexed(instance.appends()));
-            let attributes = instance.state().iter().flat_map(|state| attributes(heap, *state));
-            let items = instance.items().iter().chain(contents).copied();
-            children.extend(last_of_each_key(heap, attributes.chain(items)));
-            (!children.is_empty()).then_some(children)
+            Some([first, slots]) if dict(first).is_some() && dict(slots).is_some() => {
+                Self::Attributes([dict(first).unwrap_or_default(), dict(slots).unwrap_or_default()])
+            }
+            _ => Self::Other,
         }
     }
 }
 
-fn indexed(items: &[ObjectId]) -> Children {
-    items.iter().enumerate().map(|(index, item)| (Step::Index(index), *item)).collect()
-}
-
-/// An OrderedDict or a defaultdict. Old protocols pass the pairs as an argument.
-fn dict_instance(heap: &Heap<'_>, instance: &Instance) -> Children {
-    let args = heap.items(instance.args).unwrap_or_default();
-    let pairs = args.iter().filter_map(|arg| heap.items(*arg)).flatten();
-    let pairs = pairs.filter_map(|pair| match heap.items(*pair)? {
-        &[key, value] => Some((key, value)),
-        _ => None,
-    });
-    let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
-    last_of_each_key(heap, pairs.chain(entries).chain(instance.items().iter().copied()))
-}
-
-/// What `state_dict()` of a pickled `nn.Module` names: its parameters, its buffers without the
-/// non-persistent ones, its submodules.
-fn module(heap: &Heap<'_>, instance: &Instance) -> Option<Children> {
-    let attributes = attributes(heap, *instance.state().last()?);
-    let attribute = |name: &str| {
-        let found = attributes.iter().rev().find(|(key, _)| heap.text(*key).as_deref() == Some(name));
-        found.map(|(_, value)| *value)
-    };
-    let entries = |name: &str| -> Vec<(Step, ObjectId)> {
-        let children = attribute(name).and_then(|dict| dict_children(heap, dict)).unwrap_or_default();
-        // Parameters that are registered but not set are `None`.
-        children.into_iter().filter(|(_, value)| !heap.is_none(*value)).collect()
-    };
-    attribute("_parameters")?;
-    attribute("_modules")?;
-    let transient: HashSet<String> = attribute("_non_persistent_buffers_set")
-        .and_then(|set| set_items(heap, set))
-        .unwrap_or_default()
-        .iter()
-        .map(|name| key::part(heap, *name).into_owned())
-        .collect();
-    let persistent = |(step, _): &(Step, ObjectId)| match step {
-        Step::Key(key) => !transient.contains(key::part(heap, *key).as_ref()),
-        Step::Index(_) => true,
-    };
-    let mut children = entries("_parameters");
-    children.extend(entries("_buffers").into_iter().filter(persistent));
-    children.extend(entries("_modules"));
-    Some(children)
-}
-
-/// A dict, or a call that makes one.
-fn dict_children(heap: &Heap<'_>, id: ObjectId) -> Option<Children> {
-    match heap.get(id) {
-        Object::Dict(_) => children_of(heap, id),
-        Object::Instance(instance) => Some(dict_instance(heap, instance)),
-        _ => None,
+/// How many entries have to be looked at to find an instance's contents.
+fn entries_of(heap: &Heap<'_>, instance: &Instance) -> usize {
+    let mut len = instance.appends().len().saturating_add(instance.items().len());
+    let parts = instance.state().iter().copied().chain([instance.args]).chain(instance.kwargs());
+    for part in parts {
+        let items = heap.items(part).unwrap_or_default();
+        len = len.saturating_add(items.len()).saturating_add(heap.entries(part).map_or(0, <[_]>::len));
+        let dicts = items.iter().take(3).filter_map(|item| heap.entries(*item));
+        len = dicts.fold(len, |len, entries| len.saturating_add(entries.len()));
     }
+    len
 }
 
-/// A set, or before protocol 4 a call of `set` with a list.
-fn set_items<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<&'h [ObjectId]> {
-    match heap.instance(id) {
-        Some(instance) => heap.items(*heap.items(instance.args)?.first()?),
-        None => heap.items(id),
+pub(crate) fn indexed(items: &[ObjectId]) -> Vec<Child> {
+    items.iter().enumerate().map(|(index, item)| Child::new(Step::Index(index), *item)).collect()
+}
+
+/// Keys longer than this are compared by a number that each gets once: a long key may be in many dicts.
+const LONG_KEY: usize = 64;
+
+/// Tells equal keys of dicts from different ones.
+struct Keys<'h> {
+    heap: &'h Heap<'h>,
+    long: HashMap<ObjectId, usize>,
+    numbers: HashMap<Key<'h>, usize>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum KeyOf<'h> {
+    Short(Key<'h>),
+    Long(usize),
+}
+
+impl<'h> Keys<'h> {
+    fn new(heap: &'h Heap<'h>) -> Self {
+        Self { heap, long: HashMap::new(), numbers: HashMap::new() }
     }
-}
 
-/// A dict keeps a key's first place and its last value.
-fn last_of_each_key(heap: &Heap<'_>, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Children {
-    let room = entries.size_hint().0;
-    let mut places: HashMap<Key<'_>, usize> = HashMap::with_capacity(room);
-    let mut children: Children = Vec::with_capacity(room);
-    for (key, value) in entries {
-        let place = *places.entry(Key::new(heap, key)).or_insert(children.len());
-        match children.get_mut(place) {
-            Some(child) => child.1 = value,
-            None => children.push((Step::Key(key), value)),
+    /// A dict keeps a key's first place and its last value.
+    fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
+        let room = entries.size_hint().0;
+        let mut places: HashMap<KeyOf<'h>, usize> = HashMap::with_capacity(room);
+        let mut children: Vec<Child> = Vec::with_capacity(room);
+        for (key, value) in entries {
+            let place = *places.entry(self.key(key)).or_insert(children.len());
+            match children.get_mut(place) {
+                Some(child) => child.id = value,
+                None => children.push(Child::new(Step::Key(key), value)),
+            }
         }
+        children
     }
-    children
+
+    fn key(&mut self, id: ObjectId) -> KeyOf<'h> {
+        let bytes = self.heap.bytes(id).map(<[u8]>::len);
+        let len = bytes.or_else(|| match self.heap.get(id) {
+            Object::Text(text) => Some(text.bytes().len()),
+            _ => None,
+        });
+        if len.unwrap_or(0) <= LONG_KEY {
+            return KeyOf::Short(Key::new(self.heap, id));
+        }
+        if let Some(number) = self.long.get(&id) {
+            return KeyOf::Long(*number);
+        }
+        let next = self.numbers.len();
+        let number = *self.numbers.entry(Key::new(self.heap, id)).or_insert(next);
+        self.long.insert(id, number);
+        KeyOf::Long(number)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key;
+    use crate::limits::Limits;
 
     /// The names of the root's contents.
     fn names(bytes: &[u8]) -> Vec<String> {
         let pickle = pickle_vm::load(bytes).expect("CPython wrote it");
-        let children = children_of(&pickle.heap, pickle.root).unwrap_or_default();
-        let name = |(step, _): &(Step, ObjectId)| match step {
-            Step::Key(key) => key::part(&pickle.heap, *key).into_owned(),
+        let mut containers = Containers::new(&pickle.heap, Limits::for_pickle(bytes.len()).steps);
+        let children = containers.children(pickle.root).expect("it is small").expect("it is a container");
+        let name = |child: Child| match child.step {
+            Step::Key(key) => key::part(&pickle.heap, key).into_owned(),
             Step::Index(index) => index.to_string(),
+            Step::Name(name) => name.to_owned(),
+            Step::Through => String::new(),
         };
         children.iter().map(name).collect()
     }
@@ -190,5 +393,32 @@ mod tests {
             b"ccopy_reg\n_reconstructor\n(c__main__\nD\nc__builtin__\ndict\n}X\x01\x00\x00\x00aK\x01stR}\
             X\x01\x00\x00\x00eK\x02sb.";
         assert_eq!(names(bytes), ["e", "a"]);
+    }
+
+    #[test]
+    fn a_state_that_is_a_tuple_has_parts() {
+        // An object whose `__getstate__` returns `(1, 2)`, protocol 2; and `(1, {'a': 2})`, which is not a dict and slots.
+        assert_eq!(names(b"\x80\x02c__main__\nD\n)\x81K\x01K\x02\x86b."), ["0", "1"]);
+        assert_eq!(names(b"\x80\x02c__main__\nD\n)\x81K\x01}X\x01\x00\x00\x00aK\x02s\x86b."), ["0", "1"]);
+        // `(None, {'a': 2})` is: the slots.
+        assert_eq!(names(b"\x80\x02c__main__\nD\n)\x81N}X\x01\x00\x00\x00aK\x02s\x86b."), ["a"]);
+    }
+
+    #[test]
+    fn long_keys_are_compared_once() {
+        let key = "k".repeat(1 << 10);
+        let mut bytes = b"\x80\x02](X\x00\x04\x00\x00".to_vec();
+        bytes.extend(key.as_bytes());
+        bytes.extend(b"q\x00");
+        // 100 dicts in which it is twice.
+        bytes.extend(b"}(h\x00K\x01h\x00K\x02u".repeat(100));
+        bytes.extend(b"e.");
+        let pickle = pickle_vm::load(&bytes).expect("CPython reads it");
+        let mut containers = Containers::new(&pickle.heap, 1 << 20);
+        for id in pickle.heap.ids().filter(|id| pickle.heap.entries(*id).is_some()) {
+            let children = containers.children(id).expect("it is small").expect("it is a dict");
+            assert_eq!(children.iter().count(), 1);
+        }
+        assert_eq!((containers.keys.long.len(), containers.keys.numbers.len()), (1, 1));
     }
 }

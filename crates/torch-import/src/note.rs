@@ -25,6 +25,13 @@ pub enum Note {
         /// How many.
         bytes: u64,
     },
+    /// Values that are not listed in full.
+    ValuesCut {
+        /// How many are listed without their contents: they are nested too deeply, or shared too often.
+        cut: usize,
+        /// How many are not listed at all, because there are too many.
+        unlisted: usize,
+    },
     /// A shard after the first has values, which are not merged.
     ValuesLeftOut {
         /// The file names of the shards.
@@ -50,6 +57,17 @@ impl fmt::Display for Note {
                 write!(f, "{bytes} bytes follow the last storage; PyTorch does not read them either")
             }
             Self::AfterPickle { bytes } => write!(f, "{bytes} bytes follow the pickle and are not read"),
+            Self::ValuesCut { cut, unlisted } => {
+                let are = |n: &usize| if *n == 1 { "value is" } else { "values are" };
+                if *cut > 0 {
+                    write!(f, "{cut} {} nested too deeply, or shared too often, to be listed with what is inside", are(cut))?;
+                }
+                match (*cut, *unlisted) {
+                    (_, 0) => Ok(()),
+                    (0, _) => write!(f, "{unlisted} {} not listed: there are too many", are(unlisted)),
+                    _ => write!(f, "; {unlisted} {} not listed: there are too many", are(unlisted)),
+                }
+            }
             Self::ValuesLeftOut { files, count } => {
                 let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
                 match files.as_slice() {

@@ -12,6 +12,7 @@ use tensor::{ByteOrder, Records};
 
 use super::inflate::Inflated;
 use crate::persistent::PersistentTensor;
+use crate::left_out::Omission;
 use crate::{Error, Note, Result};
 
 /// The container formats that are read.
@@ -66,6 +67,8 @@ pub(crate) struct Contents {
     /// The tensors of a safetensors file, in the header's order.
     pub(super) direct: Vec<(String, View)>,
     pub(super) byte_order: ByteOrder,
+    /// The records that are not read.
+    pub(super) unread: Vec<Omission>,
     pub(super) notes: Vec<Note>,
 }
 
@@ -91,6 +94,7 @@ impl Contents {
             more_pickles: Vec::new(),
             direct: Vec::new(),
             byte_order: ByteOrder::Little,
+            unread: Vec::new(),
             notes: Vec::new(),
         }
     }

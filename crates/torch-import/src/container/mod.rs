@@ -25,6 +25,7 @@ pub(crate) use contents::Contents;
 pub use contents::Format;
 
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
+use crate::left_out::Omission;
 use crate::{Error, Note, Result};
 
 /// A checkpoint file, mapped: one pickle, and storages by key. Clones share the map.
@@ -137,6 +138,18 @@ impl Container {
     /// How many storages the file has.
     pub(crate) fn storages_len(&self) -> usize {
         self.0.storages.len()
+    }
+
+    /// The storages' names and sizes in bytes, in the order of the file.
+    pub(crate) fn storages(&self) -> Vec<(&str, u64)> {
+        let mut storages: Vec<_> = self.0.storages.iter().collect();
+        storages.sort_unstable_by_key(|(name, record)| (record.inflated, record.range.start, *name));
+        storages.into_iter().map(|(name, record)| (name.as_ref(), record.range.len() as u64)).collect()
+    }
+
+    /// The records of the archive that are not read.
+    pub(crate) fn unread(&self) -> &[Omission] {
+        &self.0.unread
     }
 
     /// The path in the archive of the storage `key`.

@@ -11,6 +11,7 @@ use zip_index::{Entry, Index, Method};
 
 use super::contents::{Bytes, Contents, Format};
 use super::inflate;
+use crate::left_out::{Omission, OmissionKind, OmissionReason};
 use crate::{Error, Note, Result};
 
 const PICKLE: &str = "data.pkl";
@@ -47,6 +48,9 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     };
     let prefix = format!("{root}data/");
     let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
+    let has_constants = notes.iter().any(|note| matches!(note, Note::Constants { .. }));
+    let others = index.entries.iter().filter(|entry| !is_storage(entry) && entry.len > 0);
+    let unread = others.filter_map(|entry| unread(root, entry, has_constants)).collect();
     let inflated = inflate::spill(&file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = Records::with_capacity(&prefix, index.entries.len());
     let mut next = 0_usize;
@@ -69,9 +73,42 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
         prefix,
         storages: Arc::new(storages),
         byte_order,
+        unread,
         notes,
         ..Contents::new(file, format, pickle)
     })
+}
+
+/// Records that PyTorch writes next to the pickle and that hold nothing of the model: their names after the root folder.
+const BOOKKEEPING: &[&str] =
+    &["data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id"];
+/// The folder of the code of a TorchScript archive, and of the sources that its lines come from.
+const CODE: &str = "code/";
+/// What is not read of an archive: the start of the name after the root folder, and what it is.
+const UNREAD: &[(&str, OmissionReason)] = &[
+    ("constants.pkl", OmissionReason::Constant),
+    ("constants/", OmissionReason::Constant),
+    ("bytecode.pkl", OmissionReason::MobileCode),
+    ("bytecode/", OmissionReason::MobileCode),
+    ("mobile_debug_handles.pkl", OmissionReason::MobileCode),
+    ("callstack_map.pkl", OmissionReason::MobileCode),
+    ("extra/", OmissionReason::ExtraFile),
+];
+
+/// An entry that is neither read nor bookkeeping of the format.
+fn unread(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
+    let name = entry.name.strip_prefix(root);
+    let is_known = |name: &str| BOOKKEEPING.contains(&name) || name.starts_with(CODE);
+    if name.is_some_and(is_known) {
+        return None;
+    }
+    let starts = |name: &str| UNREAD.iter().find(|(start, _)| name.starts_with(start));
+    let reason = name.and_then(starts).map_or(OmissionReason::UnknownRecord, |(_, reason)| *reason);
+    if name == Some("constants.pkl") && !has_constants {
+        return None;
+    }
+    let (name, nbytes) = (entry.name.clone(), Some(entry.len));
+    Some(Omission { file: None, kind: OmissionKind::Record, name, nbytes, reason })
 }
 
 /// A note about the constants of a TorchScript archive, which belong to its code and are in no state dict.

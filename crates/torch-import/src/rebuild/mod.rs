@@ -21,6 +21,7 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::compound::Compound;
 use crate::container::legacy;
+use crate::limits::Limits;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
 use crate::{Container, Error, Result};
 use call::{Args, Call, Then};
@@ -28,10 +29,6 @@ pub(crate) use function::Function;
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
-/// Tensors may share the objects that their sizes, strides, scales and bytes are copied from, so that a few bytes of a
-/// pickle could fill memory. These are the bytes that may be copied for each byte of the pickle, and in any case.
-const COPIED_PER_BYTE: usize = 16;
-const COPIED: usize = 64 << 20;
 
 /// What PyTorch takes the elements of an untyped storage for.
 const UNTYPED: Dtype = Dtype::UInt8;
@@ -75,7 +72,7 @@ impl<'h> Rebuilder<'h> {
         // Most storages are used, most of them by one tensor.
         let room = container.storages_len();
         let (done, storages) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
-        let limit = container.pickle().len().saturating_mul(COPIED_PER_BYTE).saturating_add(COPIED);
+        let limit = Limits::for_pickle(container.pickle().len()).copied;
         Self {
             container,
             heap,
@@ -116,6 +113,11 @@ impl<'h> Rebuilder<'h> {
     /// Whether the instance `id` was rebuilt.
     pub(crate) fn is_done(&self, id: ObjectId) -> bool {
         self.done.contains_key(&id)
+    }
+
+    /// The keys of the storages that the rebuilt tensors use.
+    pub(crate) fn storage_keys(&self) -> impl Iterator<Item = &str> {
+        self.storages.values().map(|stored| stored.reference.key.as_ref())
     }
 
     /// The tensor that the object `id` represents; `None` if it is not a tensor.

@@ -98,7 +98,7 @@ impl Merged {
         merged
             .globals
             .extend(more.filter(|global| !known.contains(&(global.module.clone(), global.name.clone()))));
-        merged.left_out = merged.left_out.saturating_add(other.left_out);
+        merged.left_out.merge(other.left_out);
         match (values, self.notes.last_mut()) {
             (0, _) => {}
             (more, Some(Note::ValuesLeftOut { files, count })) => {

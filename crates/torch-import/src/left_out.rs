@@ -1,0 +1,468 @@
+//! What a file holds and a checkpoint does not list: tensors, storages and records, each with its bytes and the reason.
+//!
+//! Facts: `Module.state_dict` in `torch/nn/modules/module.py`; `inline_container.cc` and `torch/csrc/jit/mobile` for the
+//! records of an archive.
+
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use pickle_vm::{Heap, Object, ObjectId};
+use serde::Serialize;
+
+use crate::children::Children;
+use crate::limits::{Budget, Marks};
+use crate::persistent::StorageRef;
+use crate::rebuild::{Function, Rebuilt};
+use crate::walk::Walk;
+use crate::{Container, Result, key, modules};
+
+/// The most things that are listed one by one; the totals count the others too.
+const LISTED: usize = 10_000;
+/// What naming them may cost, in steps and bytes, and the longest name in bytes.
+const NAMING: usize = 16 << 20;
+const LONGEST_NAME: usize = 1024;
+
+/// What a file holds and [`Checkpoint::items`](crate::Checkpoint::items) does not list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// One by one: tensors in the order of the pickle, then storages and records in the order of the file. At most
+    /// 10,000 for each file.
+    pub listed: Vec<Omission>,
+    /// How many there are of each kind, for each reason, and how many bytes they have.
+    pub totals: Vec<OmissionTotal>,
+}
+
+/// Something that a checkpoint does not list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Omission {
+    /// The file that holds it, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What it is.
+    pub kind: OmissionKind,
+    /// The path to a tensor from the root, as far as it is known; the name of a storage or record in the file.
+    pub name: String,
+    /// Bytes of its elements, or of the storage or record; `None` for a tensor that cannot be read.
+    pub nbytes: Option<u64>,
+    /// Why it is not listed.
+    pub reason: OmissionReason,
+}
+
+/// How many things of a kind are left out for a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OmissionTotal {
+    /// What they are.
+    pub kind: OmissionKind,
+    /// Why they are left out.
+    pub reason: OmissionReason,
+    /// How many there are.
+    pub count: usize,
+    /// Their bytes, as far as they are known.
+    pub nbytes: u64,
+}
+
+/// What an [`Omission`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OmissionKind {
+    /// A tensor that the pickle makes.
+    Tensor,
+    /// A storage of the file that no tensor in [`LeftOut`] or in the checkpoint uses.
+    Storage,
+    /// A record of an archive.
+    Record,
+}
+
+/// Why something is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OmissionReason {
+    /// It is an attribute of a module, but not a parameter, buffer or submodule: `state_dict()` does not return it.
+    Attribute,
+    /// It is a buffer that the module was told not to save.
+    NonPersistentBuffer,
+    /// It belongs to a hook.
+    Hook,
+    /// A later value of the same dict key replaces it.
+    Replaced,
+    /// It is an attribute of another tensor, or belongs to its hooks.
+    TensorAttribute,
+    /// It is a key of a dict, or a part of one.
+    DictKey,
+    /// It is an argument of a recorded call, which is kept as a value.
+    InValue,
+    /// Nothing that the root object refers to refers to it.
+    Unreferenced,
+    /// The pickle refers to it, but not as a tensor's storage.
+    Unreached,
+    /// It belongs to the constants of TorchScript code.
+    Constant,
+    /// It is the code of TorchScript for mobile devices.
+    MobileCode,
+    /// `torch.jit.save` wrote it as one of the extra files that it was given.
+    ExtraFile,
+    /// PyTorch's own format does not define it.
+    UnknownRecord,
+}
+
+impl LeftOut {
+    /// Whether nothing is left out.
+    pub fn is_empty(&self) -> bool {
+        self.totals.is_empty()
+    }
+
+    /// How many things are left out.
+    pub fn count(&self) -> usize {
+        self.totals.iter().fold(0, |sum, total| sum.saturating_add(total.count))
+    }
+
+    fn add(&mut self, omission: Omission) {
+        let Omission { kind, reason, nbytes, .. } = omission;
+        self.count_in(OmissionTotal { kind, reason, count: 1, nbytes: nbytes.unwrap_or(0) });
+        if self.listed.len() < LISTED {
+            self.listed.push(omission);
+        }
+    }
+
+    fn count_in(&mut self, more: OmissionTotal) {
+        let same = |total: &&mut OmissionTotal| (total.kind, total.reason) == (more.kind, more.reason);
+        match self.totals.iter_mut().find(same) {
+            Some(total) => {
+                total.count = total.count.saturating_add(more.count);
+                total.nbytes = total.nbytes.saturating_add(more.nbytes);
+            }
+            None => self.totals.push(more),
+        }
+    }
+
+    /// Names the file of everything that has none yet.
+    pub fn name_file(&mut self, file: &str) {
+        for omission in self.listed.iter_mut().filter(|omission| omission.file.is_none()) {
+            omission.file = Some(file.to_owned());
+        }
+    }
+
+    /// Adds what another file of the set leaves out.
+    pub(crate) fn merge(&mut self, other: Self) {
+        other.totals.into_iter().for_each(|total| self.count_in(total));
+        self.listed.extend(other.listed);
+    }
+}
+
+/// What the finished walk did not list.
+///
+/// # Errors
+/// When a tensor is nested more deeply than the walk goes.
+pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -> Result<LeftOut> {
+    let mut out = LeftOut::default();
+    tensors(&mut out, walk, root)?;
+    // The tensors that were just found use their storages too.
+    let heap = walk.containers.heap();
+    let used: HashSet<&str> =
+        walk.rebuilder.storage_keys().filter_map(|key| container.storage_record(key)).collect();
+    let unused: Vec<(&str, u64)> =
+        container.storages().into_iter().filter(|(name, nbytes)| *nbytes > 0 && !used.contains(name)).collect();
+    let referred = if unused.is_empty() { HashSet::new() } else { referred(heap, container) };
+    for (name, nbytes) in unused {
+        let reason = if referred.contains(name) { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
+        let name = name.to_owned();
+        out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes: Some(nbytes), reason });
+    }
+    container.unread().iter().for_each(|omission| out.add(omission.clone()));
+    Ok(out)
+}
+
+/// The records of the storages that persistent ids name.
+fn referred<'c>(heap: &Heap<'_>, container: &'c Container) -> HashSet<&'c str> {
+    let keys = heap.ids().filter(|id| heap.persistent(*id).is_some());
+    keys.filter_map(|id| container.storage_record(&StorageRef::read(heap, id).ok()?.key)).collect()
+}
+
+/// The tensors that the walk did not reach.
+fn tensors(out: &mut LeftOut, walk: &mut Walk<'_>, root: ObjectId) -> Result<()> {
+    let heap = walk.containers.heap();
+    let makes_one = |id: ObjectId| {
+        let instance = heap.instance(id)?;
+        Function::called_by(heap, instance).filter(|function| function.makes_one())
+    };
+    let missed: Vec<ObjectId> =
+        heap.ids().filter(|id| makes_one(*id).is_some() && !walk.rebuilder.is_done(*id)).collect();
+    if missed.is_empty() {
+        return Ok(());
+    }
+    let tree = Tree::new(heap, root);
+    let mut is_missed = Marks::new(heap.len());
+    missed.iter().for_each(|id| {
+        is_missed.insert(*id);
+    });
+    let mut paths = Paths { naming: Budget::new("", NAMING), winners: HashMap::new() };
+    for id in missed {
+        let path = tree.path(id, &mut paths.naming);
+        if path.as_ref().is_some_and(|path| path.iter().any(|step| is_missed.contains(step.parent))) {
+            // A part of another tensor, which is listed.
+            continue;
+        }
+        let (name, reason) = match &path {
+            None => (String::new(), OmissionReason::Unreferenced),
+            Some(path) => (paths.name(heap, path), paths.reason(walk, path, root)?),
+        };
+        let rebuilt = walk.rebuilder.rebuild(id).ok().flatten();
+        // An array of objects or of text is a value.
+        if rebuilt.is_none() && makes_one(id) == Some(Function::NumpyArray) {
+            continue;
+        }
+        let nbytes = rebuilt.map(|rebuilt| match rebuilt {
+            Rebuilt::Strided(tensor) => tensor.nbytes(),
+            Rebuilt::Compound(compound) => {
+                compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum))
+            }
+        });
+        out.add(Omission { file: None, kind: OmissionKind::Tensor, name, nbytes, reason });
+    }
+    Ok(())
+}
+
+/// How one object refers to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Item(usize),
+    Value(ObjectId),
+    Key,
+    Appended(usize),
+    Args,
+    State,
+    Kwargs,
+    Callable,
+    PersistentId,
+}
+
+/// Reference number `n` of an object.
+fn edge(heap: &Heap<'_>, id: ObjectId, n: usize) -> Option<(Edge, ObjectId)> {
+    let entry = |entries: &[(ObjectId, ObjectId)], n: usize| {
+        let (key, value) = *entries.get(n / 2)?;
+        Some(if n.is_multiple_of(2) { (Edge::Value(key), value) } else { (Edge::Key, key) })
+    };
+    match heap.get(id) {
+        Object::Dict(entries) => entry(entries.get(), n),
+        Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) => {
+            Some((Edge::Item(n), *heap.items(id)?.get(n)?))
+        }
+        Object::Persistent(pid) => (n == 0).then_some((Edge::PersistentId, *pid)),
+        Object::Instance(instance) => {
+            let fixed = [
+                Some((Edge::Args, instance.args)),
+                Some((Edge::Callable, instance.callable)),
+                instance.kwargs().map(|kwargs| (Edge::Kwargs, kwargs)),
+            ];
+            let mut n = n;
+            for edge in fixed.into_iter().flatten() {
+                match n.checked_sub(1) {
+                    None => return Some(edge),
+                    Some(less) => n = less,
+                }
+            }
+            if let Some(state) = instance.state().get(n) {
+                return Some((Edge::State, *state));
+            }
+            n = n.checked_sub(instance.state().len())?;
+            if let Some(item) = instance.appends().get(n) {
+                return Some((Edge::Appended(n), *item));
+            }
+            n = n.checked_sub(instance.appends().len())?;
+            entry(instance.items(), n)
+        }
+        _ => None,
+    }
+}
+
+/// One step of a path: an object, and which of its references leads on.
+#[derive(Clone, Copy, Debug)]
+struct PathStep {
+    parent: ObjectId,
+    edge: Edge,
+    child: ObjectId,
+}
+
+/// The shortest path from the root to each object.
+struct Tree<'h> {
+    heap: &'h Heap<'h>,
+    root: ObjectId,
+    /// For each object, the object before it and the number of the reference; the root's and those of objects that
+    /// nothing refers to are `None`.
+    before: Vec<Option<(ObjectId, u32)>>,
+}
+
+impl<'h> Tree<'h> {
+    fn new(heap: &'h Heap<'h>, root: ObjectId) -> Self {
+        let mut before = vec![None; heap.len()];
+        let mut seen = Marks::new(heap.len());
+        seen.insert(root);
+        let mut queue = std::collections::VecDeque::from([root]);
+        while let Some(parent) = queue.pop_front() {
+            let edges = (0..).map_while(|n| Some((n, edge(heap, parent, usize::try_from(n).ok()?)?)));
+            for (n, (_, child)) in edges {
+                if seen.insert(child) {
+                    if let Some(before) = before.get_mut(child.index()) {
+                        *before = Some((parent, n));
+                    }
+                    queue.push_back(child);
+                }
+            }
+        }
+        Self { heap, root, before }
+    }
+
+    /// The path to an object; `None` if nothing refers to it. It is cut at its start when the budget is spent.
+    fn path(&self, id: ObjectId, budget: &mut Budget) -> Option<Vec<PathStep>> {
+        let mut path = Vec::new();
+        let mut child = id;
+        while child != self.root {
+            let (parent, n) = (*self.before.get(child.index())?)?;
+            if !budget.try_spend(1) {
+                break;
+            }
+            let (edge, _) = edge(self.heap, parent, usize::try_from(n).ok()?)?;
+            path.push(PathStep { parent, edge, child });
+            child = parent;
+        }
+        path.reverse();
+        Some(path)
+    }
+}
+
+/// Where in a module a path is.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// Not in the attributes of a module.
+    Elsewhere,
+    /// At the attributes of this module.
+    Attributes(ObjectId),
+    /// At its parameters, buffers or submodules, of which those that `state_dict()` does not return have this reason.
+    Group(ObjectId, OmissionReason),
+}
+
+/// Names of paths, and the reasons why the walk does not take them.
+struct Paths {
+    naming: Budget,
+    /// The values of dicts that have several values for a key, without those that later ones replace.
+    winners: HashMap<ObjectId, Option<HashSet<ObjectId>>>,
+}
+
+impl Paths {
+    /// The parts of a path that Python code would name, joined by dots.
+    fn name(&mut self, heap: &Heap<'_>, path: &[PathStep]) -> String {
+        let mut name = String::new();
+        for (index, step) in path.iter().enumerate() {
+            let part = match step.edge {
+                Edge::Value(key) => {
+                    let part = if self.naming.try_spend(1) { key::part(heap, key) } else { "…".into() };
+                    if !self.naming.try_spend(part.len()) {
+                        return name;
+                    }
+                    let is_state = index
+                        .checked_sub(1)
+                        .and_then(|before| path.get(before))
+                        .is_some_and(|before| matches!(before.edge, Edge::State | Edge::Args | Edge::Item(_)));
+                    if is_state && matches!(part.as_ref(), "_parameters" | "_buffers" | "_modules") {
+                        continue;
+                    }
+                    part
+                }
+                Edge::Item(index) | Edge::Appended(index) => index.to_string().into(),
+                _ => continue,
+            };
+            if name.len().saturating_add(part.len()) > LONGEST_NAME {
+                name.push('…');
+                return name;
+            }
+            if !name.is_empty() {
+                name.push('.');
+            }
+            name.push_str(&part);
+        }
+        name
+    }
+
+    /// Why the walk did not take a path: the first step that it does not take.
+    fn reason(&mut self, walk: &mut Walk<'_>, path: &[PathStep], root: ObjectId) -> Result<OmissionReason> {
+        let heap = walk.containers.heap();
+        if path.first().is_some_and(|step| step.parent != root) {
+            // The path is not known up to the root.
+            return Ok(OmissionReason::Unreached);
+        }
+        let mut at = At::Elsewhere;
+        for step in path {
+            if let Some(error) = walk.too_deep(step.parent) {
+                return Err(error);
+            }
+            if step.edge == Edge::Key {
+                return Ok(OmissionReason::DictKey);
+            }
+            let instance = heap.instance(step.parent);
+            if let Some(instance) = instance
+                && modules::is_module(heap, instance)
+            {
+                at = At::Attributes(step.parent);
+                continue;
+            }
+            match (at, step.edge) {
+                (At::Attributes(module), Edge::Value(key)) => {
+                    at = match heap.text(key).as_deref() {
+                        Some("_parameters" | "_modules") => At::Group(module, OmissionReason::Unreached),
+                        Some("_buffers") => At::Group(module, OmissionReason::NonPersistentBuffer),
+                        Some(name) if name.contains("hook") => return Ok(OmissionReason::Hook),
+                        _ if self.is_child(walk, module, step.child)? => At::Elsewhere,
+                        _ => return Ok(OmissionReason::Attribute),
+                    };
+                    continue;
+                }
+                (At::Group(module, reason), Edge::Value(_)) => {
+                    if self.is_replaced(walk, step)? {
+                        return Ok(OmissionReason::Replaced);
+                    }
+                    if !self.is_child(walk, module, step.child)? {
+                        return Ok(reason);
+                    }
+                    at = At::Elsewhere;
+                    continue;
+                }
+                // Tuples of dicts, and the arguments of calls that make dicts.
+                (At::Attributes(_) | At::Group(..), _) => continue,
+                (At::Elsewhere, _) => {}
+            }
+            if let Some(instance) = instance {
+                if Function::called_by(heap, instance).is_some() {
+                    return Ok(OmissionReason::TensorAttribute);
+                }
+                if walk.containers.children(step.parent)?.is_none() {
+                    return Ok(OmissionReason::InValue);
+                }
+            }
+            if matches!(step.edge, Edge::Value(_)) && self.is_replaced(walk, step)? {
+                return Ok(OmissionReason::Replaced);
+            }
+        }
+        Ok(OmissionReason::Unreached)
+    }
+
+    /// Whether `state_dict()` of a module names an object.
+    fn is_child(&mut self, walk: &mut Walk<'_>, module: ObjectId, id: ObjectId) -> Result<bool> {
+        let Some(children) = walk.containers.children(module)? else { return Ok(false) };
+        // Without a budget to look, nothing is said about it.
+        Ok(children.iter().any(|child| !self.naming.try_spend(1) || child.id == id))
+    }
+
+    /// Whether the value of a dict is replaced by a later one of its key.
+    fn is_replaced(&mut self, walk: &mut Walk<'_>, step: &PathStep) -> Result<bool> {
+        if !self.winners.contains_key(&step.parent) {
+            let children = walk.containers.dict_children(step.parent)?;
+            let winners = match children {
+                Some(children @ Children::Built(_)) => Some(children.iter().map(|child| child.id).collect()),
+                _ => None,
+            };
+            self.winners.insert(step.parent, winners);
+        }
+        let winners = self.winners.get(&step.parent).and_then(Option::as_ref);
+        Ok(winners.is_some_and(|winners| !winners.contains(&step.child)))
+    }
+}

@@ -1,0 +1,256 @@
+//! What `state_dict()` of a pickled `nn.Module` returns.
+//!
+//! Facts: `Module.state_dict` in `torch/nn/modules/module.py`; the `_save_to_state_dict` and `__getstate__` of
+//! `torch/ao/nn/quantized`, `torch/ao/nn/sparse/quantized` and their older places in `torch/nn`;
+//! `_save_packed_weight` in `torch/ao/quantization/fx/_lower_to_native_backend.py`; `reduce_graph_module` in
+//! `torch/fx/graph_module.py`.
+
+use std::borrow::Cow;
+
+use foldhash::{HashSet, HashSetExt};
+use pickle_vm::{Heap, Instance, ObjectId};
+
+use crate::children::{Child, Containers, State, Step};
+use crate::persistent::module_class;
+use crate::{Result, key};
+
+/// The state of a quantized convolution, which is a tuple: `_ConvNd.__getstate__`.
+const CONV: [&str; 15] = [
+    "in_channels",
+    "out_channels",
+    "kernel_size",
+    "stride",
+    "padding",
+    "dilation",
+    "transposed",
+    "output_padding",
+    "groups",
+    "padding_mode",
+    "weight",
+    "bias",
+    "scale",
+    "zero_point",
+    "training",
+];
+/// What `state_dict()` returns of it.
+const CONV_STATE: [&str; 4] = ["weight", "bias", "scale", "zero_point"];
+/// The state of `LinearPackedParams` in TorchScript archives of PyTorch 1.4: `__getstate__` returned a tuple.
+const PACKED: [&str; 4] = ["_packed_params.0", "_packed_params.1", "training", "dtype"];
+
+/// Attributes that classes add to their state, by the class's name: `_save_to_state_dict`.
+const ADDED: &[(&str, &[&str])] = &[
+    ("LinearPackedParams", &["dtype", "_packed_params"]),
+    ("EmbeddingPackedParams", &["dtype", "_packed_weight"]),
+    ("PackedParameter", &["param"]),
+    ("QFunctional", &["scale", "zero_point"]),
+    ("LSTMCell", &["_packed_weight_ih", "_packed_weight_hh"]),
+    ("GRUCell", &["_packed_weight_ih", "_packed_weight_hh"]),
+    ("RNNCell", &["_packed_weight_ih", "_packed_weight_hh"]),
+];
+/// Attributes that a module with packed parameters adds: those of `Linear`, and of the dynamic one for sparse weights.
+const WITH_PACKED: &[&str] = &["scale", "zero_point", "_op_type"];
+/// Attributes that every class of `torch.ao.nn.quantized.reference` adds.
+const REFERENCE: &[&str] = &["weight_qscheme", "weight_dtype"];
+/// The attribute of a module that was quantized with FX, followed by a number.
+const PACKED_WEIGHT: &str = "_packed_weight";
+
+/// What `state_dict()` of a module names: its parameters, its buffers without the non-persistent ones, what its class
+/// adds, its submodules. `None` if `instance` is not a module.
+pub(crate) fn children(containers: &mut Containers<'_>, instance: &Instance) -> Result<Option<Vec<Child>>> {
+    let heap = containers.heap();
+    let class = Class::read(heap, instance);
+    if let Some(children) = class.and_then(|class| tuple_state(heap, instance, class)) {
+        return Ok(Some(children));
+    }
+    let Some(attributes) = attributes(heap, instance) else { return Ok(None) };
+    let attribute = |name: &str| find(heap, &attributes, name);
+    let (Some((_, parameters)), Some((_, modules))) = (attribute("_parameters"), attribute("_modules")) else {
+        return Ok(None);
+    };
+    // Parameters that are registered but not set are `None`.
+    let is_set = |child: &Child| !heap.is_none(child.id);
+    let entries = |containers: &mut Containers<'_>, dict: ObjectId| -> Result<Vec<Child>> {
+        let children = containers.dict_children(dict)?;
+        Ok(children.map(|children| children.iter().filter(is_set).collect()).unwrap_or_default())
+    };
+    let mut children = entries(containers, parameters)?;
+    if let Some((_, buffers)) = attribute("_buffers") {
+        let transient = transient(containers, attribute("_non_persistent_buffers_set").map(|(_, set)| set))?;
+        let is_persistent = |child: &Child| match child.step {
+            Step::Key(key) => !transient.contains(key::part(heap, key).as_ref()),
+            _ => true,
+        };
+        children.extend(entries(containers, buffers)?.into_iter().filter(is_persistent));
+    }
+    let modules = entries(containers, modules)?;
+    children.extend(added(heap, class, &attributes, &modules));
+    children.extend(modules);
+    Ok(Some(children))
+}
+
+/// Whether an instance is a pickled `nn.Module` with attributes.
+pub(crate) fn is_module(heap: &Heap<'_>, instance: &Instance) -> bool {
+    attributes(heap, instance).is_some_and(|attributes| {
+        find(heap, &attributes, "_parameters").is_some() && find(heap, &attributes, "_modules").is_some()
+    })
+}
+
+/// The module and the name of a class.
+#[derive(Clone, Copy)]
+struct Class<'h> {
+    module: &'h str,
+    name: &'h str,
+}
+
+impl<'h> Class<'h> {
+    /// The class of an instance, which NEWOBJ names or `copyreg._reconstructor` is given.
+    fn read(heap: &'h Heap<'_>, instance: &Instance) -> Option<Self> {
+        let (module, name) = match heap.global(instance.callable) {
+            Some(("copyreg" | "copy_reg", "_reconstructor")) => {
+                let class = *heap.items(instance.args)?.first()?;
+                heap.global(class).or_else(|| heap.global(module_class(heap, class)?))?
+            }
+            Some(names) => names,
+            None => heap.global(module_class(heap, instance.callable)?)?,
+        };
+        Some(Self { module, name })
+    }
+
+    /// Whether it is a class of PyTorch for quantized modules, or its copy in a TorchScript archive.
+    fn is_quantized(self) -> bool {
+        let module = self.module.strip_prefix(SCRIPTED).unwrap_or(self.module);
+        let mut parts = module.split('.');
+        parts.next() == Some("torch") && parts.any(|part| part == "quantized")
+    }
+
+    fn is_reference(self) -> bool {
+        self.is_quantized() && self.module.split('.').any(|part| part == "reference")
+    }
+
+    fn is_scripted(self) -> bool {
+        self.module.starts_with(SCRIPTED)
+    }
+}
+
+/// What TorchScript puts before the names of modules.
+const SCRIPTED: &str = "__torch__.";
+
+/// The contents of a quantized module whose state is a tuple.
+fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: Class<'_>) -> Option<Vec<Child>> {
+    let items = heap.items(*instance.state().last()?)?;
+    if !class.is_quantized() || class.is_reference() {
+        return None;
+    }
+    let named = |names: &[&'static str]| -> Vec<Child> {
+        names.iter().zip(items).map(|(name, id)| Child::new(Step::Name(name), *id)).collect()
+    };
+    if class.name.starts_with("Conv") && items.len() == CONV.len() {
+        let mut children = named(&CONV);
+        // A scripted module has no `state_dict()` entries for them: everything is kept as the archive has it.
+        if !class.is_scripted() {
+            children.retain(|child| matches!(child.step, Step::Name(name) if CONV_STATE.contains(&name)));
+            children.iter_mut().for_each(|child| child.is_made_tensor = true);
+        }
+        return Some(children);
+    }
+    (class.name == "LinearPackedParams" && items.len() == PACKED.len()).then(|| named(&PACKED))
+}
+
+/// The attributes of an instance: its state, or the dict that an FX graph module is made from.
+fn attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec<(ObjectId, ObjectId)>> {
+    let dict = match heap.global(instance.callable) {
+        Some(("torch.fx.graph_module", name)) if name.starts_with("reduce_") => {
+            *heap.items(instance.args)?.iter().find(|arg| heap.entries(**arg).is_some())?
+        }
+        _ => *instance.state().last()?,
+    };
+    match State::read(heap, dict) {
+        State::Attributes(dicts) => Some(dicts.into_iter().flatten().copied().collect()),
+        State::Other => None,
+    }
+}
+
+/// An attribute's key and its last value.
+fn find(heap: &Heap<'_>, attributes: &[(ObjectId, ObjectId)], name: &str) -> Option<(ObjectId, ObjectId)> {
+    attributes.iter().rev().find(|(key, _)| heap.text(*key).as_deref() == Some(name)).copied()
+}
+
+/// What the class of a module adds to its state.
+fn added(
+    heap: &Heap<'_>,
+    class: Option<Class<'_>>,
+    attributes: &[(ObjectId, ObjectId)],
+    modules: &[Child],
+) -> Vec<Child> {
+    let mut children = Vec::new();
+    let mut add = |names: &[&'static str]| {
+        for name in names {
+            let Some((key, id)) = find(heap, attributes, name) else { continue };
+            let step = if *name == "_op_type" { Step::Name("op_type") } else { Step::Key(key) };
+            let id = if *name == PACKED_WEIGHT { embedding(heap, id).unwrap_or(id) } else { id };
+            children.push(Child { step, id, is_made_tensor: matches!(*name, "scale" | "zero_point") });
+        }
+    };
+    if let Some(class) = class.filter(|class| class.is_quantized()) {
+        let of_class = ADDED.iter().find(|(name, _)| *name == class.name);
+        add(of_class.map(|(_, names)| *names).unwrap_or_default());
+        if class.is_reference() {
+            add(REFERENCE);
+        }
+    }
+    let is_packed = |child: &Child| {
+        let class = heap.instance(child.id).and_then(|instance| Class::read(heap, instance));
+        let is_it = class.is_some_and(|class| class.is_quantized() && class.name == "LinearPackedParams");
+        is_it && matches!(child.step, Step::Key(key) if heap.text(key).as_deref() == Some("_packed_params"))
+    };
+    if modules.iter().any(is_packed) {
+        add(WITH_PACKED);
+    }
+    // A hook of a module that was quantized with FX adds these; `dir()` sorts them.
+    let is_object = |id: ObjectId| {
+        let names = heap.instance(id).and_then(|instance| heap.global(instance.callable));
+        matches!(names, Some(("torch" | "torch._C", "ScriptObject")))
+    };
+    let has_hook = |(_, hooks): (ObjectId, ObjectId)| {
+        let hooks = heap.instance(hooks).map(Instance::items).or_else(|| heap.entries(hooks));
+        hooks.unwrap_or_default().iter().any(|(_, hook)| {
+            heap.global(*hook).is_some_and(|(_, name)| name == "_save_packed_weight")
+        })
+    };
+    if find(heap, attributes, "_state_dict_hooks").is_some_and(has_hook) {
+        let packed = attributes.iter().filter(|(key, id)| {
+            heap.text(*key).is_some_and(|key| key.contains(PACKED_WEIGHT)) && is_object(*id)
+        });
+        children.extend(packed.map(|(key, id)| Child::new(Step::Key(*key), *id)));
+    }
+    children
+}
+
+/// The weight in the packed parameters of a quantized embedding, whose state is `((1, [weight], [], [bits]), class)`.
+fn embedding(heap: &Heap<'_>, packed: ObjectId) -> Option<ObjectId> {
+    let state = *heap.instance(packed)?.state().last()?;
+    let inner = *heap.items(state)?.first()?;
+    let &[_version, tensors, ..] = heap.items(inner)? else { return None };
+    heap.items(tensors)?.first().copied()
+}
+
+/// The names of the buffers that are not saved.
+fn transient<'h>(containers: &mut Containers<'h>, set: Option<ObjectId>) -> Result<HashSet<Cow<'h, str>>> {
+    let heap = containers.heap();
+    let mut names = HashSet::new();
+    for name in set.and_then(|set| set_items(heap, set)).unwrap_or_default() {
+        let part = key::part(heap, *name);
+        containers.steps.spend(part.len() / 16, heap.offset(*name))?;
+        containers.steps.spend(1, heap.offset(*name))?;
+        names.insert(part);
+    }
+    Ok(names)
+}
+
+/// A set, or before protocol 4 a call of `set` with a list.
+fn set_items<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<&'h [ObjectId]> {
+    match heap.instance(id) {
+        Some(instance) => heap.items(*heap.items(instance.args)?.first()?),
+        None => heap.items(id),
+    }
+}

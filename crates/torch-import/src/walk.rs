@@ -1,0 +1,280 @@
+//! Walks from the root object to the tensors and values, and names them by their paths.
+
+use foldhash::{HashSet, HashSetExt};
+use pickle_vm::{Heap, Object, ObjectId};
+use tensor::{Dtype, Storage, Tensor};
+
+use crate::checkpoint::{Content, Extent, Item, Value};
+use crate::children::{self, Child, Children, Containers, Step};
+use crate::limits::{Budget, Limits, Marks};
+use crate::rebuild::{Rebuilder, Rebuilt};
+use crate::{Error, Note, Result, key};
+
+/// A walk, and what it has found.
+pub(crate) struct Walk<'h> {
+    heap: &'h Heap<'h>,
+    pub(crate) rebuilder: Rebuilder<'h>,
+    pub(crate) containers: Containers<'h>,
+    levels: Vec<Level<'h>>,
+    /// The path to the current object, its parts joined by dots.
+    name: String,
+    /// How many parts it has.
+    parts: usize,
+    /// Bytes of its first part, where the root is a dict.
+    root_key: Option<u32>,
+    root_is_dict: bool,
+    /// The containers on the path: one of them inside itself is a cycle.
+    open: Marks,
+    /// The containers that were left and have no tensors.
+    barren: Marks,
+    /// The containers below the deepest level.
+    too_deep: Marks,
+    /// How many values are listed without their contents, and how many are not listed, because there are too many.
+    cut: usize,
+    unlisted: usize,
+    pub(crate) found: Vec<Item>,
+    /// How many tensors are found.
+    tensors: usize,
+    named: HashSet<ObjectId>,
+    depth: usize,
+    tensor_names: Budget,
+    value_names: Budget,
+    values: Budget,
+    repeats: Budget,
+    /// The items whose paths are wanted, by their numbers, and the paths.
+    wanted: [usize; 2],
+    paths: Vec<String>,
+}
+
+/// A container on the path.
+struct Level<'h> {
+    id: ObjectId,
+    children: Children<'h>,
+    next: usize,
+    /// The step that is being visited.
+    step: Step,
+    /// What the path is without the container.
+    before: (usize, usize),
+    /// How many tensors there were before it.
+    tensors: usize,
+}
+
+impl<'h> Walk<'h> {
+    pub(crate) fn new(heap: &'h Heap<'h>, rebuilder: Rebuilder<'h>, limits: &Limits, room: usize) -> Self {
+        let marks = || Marks::new(heap.len());
+        Self {
+            heap,
+            rebuilder,
+            containers: Containers::new(heap, limits.steps),
+            levels: Vec::new(),
+            name: String::new(),
+            parts: 0,
+            root_key: None,
+            root_is_dict: false,
+            open: marks(),
+            barren: marks(),
+            too_deep: marks(),
+            cut: 0,
+            unlisted: 0,
+            found: Vec::with_capacity(room),
+            tensors: 0,
+            named: HashSet::with_capacity(room),
+            depth: limits.depth,
+            tensor_names: Budget::new("bytes in the names of tensors", limits.tensor_names),
+            value_names: Budget::new("bytes in the names of values", limits.value_names),
+            values: Budget::new("values", limits.values),
+            repeats: Budget::new("more names of the same tensors", limits.repeats),
+            wanted: [usize::MAX; 2],
+            paths: Vec::new(),
+        }
+    }
+
+    /// Depth first, in the file's order, with a stack of its own.
+    ///
+    /// # Errors
+    /// When a tensor cannot be rebuilt, or a limit is exceeded.
+    pub(crate) fn run(&mut self, root: ObjectId) -> Result<()> {
+        self.root_is_dict = children::is_dict(self.heap, root);
+        self.visit(Child::new(Step::Through, root))?;
+        while let Some(level) = self.levels.last_mut() {
+            let Some(child) = level.children.get(level.next) else {
+                self.leave();
+                continue;
+            };
+            level.next = level.next.saturating_add(1);
+            level.step = child.step;
+            self.visit(child)?;
+        }
+        Ok(())
+    }
+
+    /// The paths of two items, as Python subscripts; `self` is a new walk.
+    pub(crate) fn paths(mut self, root: ObjectId, items: [usize; 2]) -> Result<Vec<String>> {
+        self.wanted = items;
+        self.run(root)?;
+        Ok(self.paths)
+    }
+
+    /// What is unusual about the values.
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        let (cut, unlisted) = (self.cut, self.unlisted);
+        if cut > 0 || unlisted > 0 { vec![Note::ValuesCut { cut, unlisted }] } else { Vec::new() }
+    }
+
+    /// The error for a tensor inside a container that was not entered, because it is nested too deeply.
+    pub(crate) fn too_deep(&self, id: ObjectId) -> Option<Error> {
+        let offset = self.heap.offset(id);
+        let error = || Error::Limit { what: "levels of containers around a tensor", offset, limit: self.depth };
+        self.too_deep.contains(id).then(error)
+    }
+
+    /// Records a tensor or a value, or enters a container.
+    fn visit(&mut self, child: Child) -> Result<()> {
+        let id = child.id;
+        self.containers.steps.spend(1, self.heap.offset(id))?;
+        if child.is_made_tensor && let Some(tensor) = made_tensor(self.heap, id)? {
+            return self.keep(child, Content::Tensor(tensor));
+        }
+        let rebuilt = match self.rebuilder.rebuild(id) {
+            Ok(rebuilt) => rebuilt,
+            Err(error) => {
+                self.push(child.step);
+                return Err(Error::Tensor { name: self.name.clone(), reason: Box::new(error) });
+            }
+        };
+        let content = match rebuilt {
+            Some(Rebuilt::Strided(tensor)) => Content::Tensor(tensor),
+            Some(Rebuilt::Compound(compound)) => Content::Compound(compound),
+            None => return self.visit_other(child),
+        };
+        if !self.named.insert(id) {
+            self.repeats.spend(1, self.heap.offset(id))?;
+        }
+        self.keep(child, content)
+    }
+
+    /// Enters a container, or records a value.
+    fn visit_other(&mut self, child: Child) -> Result<()> {
+        let id = child.id;
+        let Some(children) = self.containers.children(id)? else {
+            return self.keep_value(child, Extent::Whole);
+        };
+        if children.is_empty() {
+            // An empty dict or list is a value; a module without parameters is nothing.
+            let is_nothing = self.heap.instance(id).is_some();
+            return if is_nothing { Ok(()) } else { self.keep_value(child, Extent::Whole) };
+        }
+        if self.open.contains(id) {
+            return self.keep_value(child, Extent::Cycle);
+        }
+        if self.levels.len() >= self.depth {
+            self.too_deep.insert(id);
+            self.cut = self.cut.saturating_add(1);
+            return self.keep_value(child, Extent::Cut);
+        }
+        if self.barren.contains(id) && self.containers.steps.is_scarce() {
+            self.cut = self.cut.saturating_add(1);
+            return self.keep_value(child, Extent::Cut);
+        }
+        self.enter(child, children)
+    }
+
+    fn enter(&mut self, child: Child, children: Children<'h>) -> Result<()> {
+        let id = child.id;
+        let before = self.push(child.step);
+        self.tensor_names.spend(self.name.len().saturating_sub(before.0), self.heap.offset(id))?;
+        self.open.insert(id);
+        let tensors = self.tensors;
+        self.levels.push(Level { id, children, next: 0, step: Step::Through, before, tensors });
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        let Some(level) = self.levels.pop() else { return };
+        self.open.remove(level.id);
+        if level.tensors == self.tensors {
+            self.barren.insert(level.id);
+        }
+        self.back_to(level.before);
+    }
+
+    /// Adds an item for a tensor at the current path.
+    fn keep(&mut self, child: Child, content: Content) -> Result<()> {
+        let before = self.push(child.step);
+        self.tensor_names.spend(self.name.len().saturating_add(1), self.heap.offset(child.id))?;
+        self.tensors = self.tensors.saturating_add(1);
+        self.add(content);
+        self.back_to(before);
+        Ok(())
+    }
+
+    /// Adds an item for a value. From the first one on that there is no room for, values are only counted.
+    fn keep_value(&mut self, child: Child, extent: Extent) -> Result<()> {
+        if self.unlisted == 0 {
+            let before = self.push(child.step);
+            if self.value_names.try_spend(self.name.len().saturating_add(1)) && self.values.try_spend(1) {
+                self.add(Content::Value(Value { object: child.id, extent }));
+                self.back_to(before);
+                return Ok(());
+            }
+            self.back_to(before);
+        }
+        self.unlisted = self.unlisted.saturating_add(1);
+        Ok(())
+    }
+
+    fn add(&mut self, content: Content) {
+        if self.wanted.contains(&self.found.len()) {
+            self.paths.push(self.subscripts());
+        }
+        self.found.push(Item { name: self.name.clone(), content, root_key: self.root_key });
+    }
+
+    /// Goes one step along the path; returns where it was before, for [`back_to`](Self::back_to).
+    fn push(&mut self, step: Step) -> (usize, usize) {
+        let before = (self.name.len(), self.parts);
+        let part = match step {
+            Step::Key(key) => key::part(self.heap, key),
+            Step::Index(index) => index.to_string().into(),
+            Step::Name(name) => name.into(),
+            Step::Through => return before,
+        };
+        if self.parts > 0 {
+            self.name.push('.');
+        }
+        self.name.push_str(&part);
+        if self.parts == 0 {
+            let is_key = self.root_is_dict && matches!(step, Step::Key(_));
+            self.root_key = is_key.then(|| u32::try_from(self.name.len()).ok()).flatten();
+        }
+        self.parts = self.parts.saturating_add(1);
+        before
+    }
+
+    fn back_to(&mut self, (len, parts): (usize, usize)) {
+        self.name.truncate(len);
+        self.parts = parts;
+    }
+
+    /// The path as Python writes it, such as `['model'][0]`.
+    fn subscripts(&self) -> String {
+        let parts = self.levels.iter().map(|level| match level.step {
+            Step::Key(id) => format!("[{}]", key::repr(self.heap, id)),
+            Step::Index(index) => format!("[{index}]"),
+            Step::Name(name) => format!(".{name}"),
+            Step::Through => String::new(),
+        });
+        parts.collect()
+    }
+}
+
+/// The tensor that `torch.tensor(number)` makes; `None` if the object is not a number.
+fn made_tensor(heap: &Heap<'_>, id: ObjectId) -> Result<Option<Tensor>> {
+    let (dtype, bytes) = match heap.get(id) {
+        #[expect(clippy::cast_possible_truncation, reason = "PyTorch rounds it to the default dtype")]
+        Object::Float(number) => (Dtype::Float32, (*number as f32).to_le_bytes().to_vec()),
+        Object::Int(number) => (Dtype::Int64, number.to_le_bytes().to_vec()),
+        _ => return Ok(None),
+    };
+    Ok(Some(Tensor::new(dtype, Vec::new(), Vec::new(), 0, Storage::owned(bytes))?))
+}
