@@ -186,7 +186,8 @@ fn why(total: &OmissionTotal) -> &'static str {
         OmissionReason::Constant => "used by the archive's code",
         OmissionReason::MobileCode => "with code for mobile devices",
         OmissionReason::ExtraFile => either("an extra file", "extra files"),
-        OmissionReason::UnknownRecord => "not part of PyTorch's format",
+        OmissionReason::TracedInput => "the inputs that the model was traced with",
+        OmissionReason::UnknownRecord => "not part of a checkpoint",
         _ if total.kind == OmissionKind::Storage => "which no tensor uses",
         _ => "which no name leads to",
     }

@@ -9,7 +9,7 @@ use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::Result;
 use crate::key::Key;
-use crate::limits::Budget;
+use crate::limits::{Budget, Marks};
 use crate::modules;
 
 /// One step of a path.
@@ -67,10 +67,17 @@ impl Children<'_> {
     }
 }
 
-/// Finds the contents of containers, those of each container once.
+/// The most children that are kept for later visits, about 32 bytes each.
+const KEPT: usize = 1 << 19;
+
+/// Finds the contents of containers, those of a container that is visited often once.
 pub(crate) struct Containers<'h> {
     heap: &'h Heap<'h>,
+    /// The containers that were visited. Most are visited once, so contents are kept from the second visit on.
+    visited: Marks,
     known: HashMap<ObjectId, Option<Children<'h>>>,
+    /// How many children may still be kept: objects may share the attributes that their contents are built from.
+    room: Budget,
     keys: Keys<'h>,
     /// What visits and the entries that are looked at may cost together.
     pub(crate) steps: Budget,
@@ -79,7 +86,8 @@ pub(crate) struct Containers<'h> {
 impl<'h> Containers<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
         let steps = Budget::new("paths through shared containers", steps);
-        Self { heap, known: HashMap::new(), keys: Keys::new(heap), steps }
+        let (visited, room) = (Marks::new(heap.len()), Budget::new("children", KEPT));
+        Self { heap, visited, known: HashMap::new(), room, keys: Keys::new(heap), steps }
     }
 
     /// The contents of a container; `None` for objects that are not containers.
@@ -99,7 +107,13 @@ impl<'h> Containers<'h> {
                     Object::Instance(instance) => self.instance(id, instance)?,
                     _ => Some(self.dict(id)?),
                 };
-                self.known.insert(id, children.clone());
+                let len = match &children {
+                    Some(Children::Built(children)) => children.len(),
+                    _ => 0,
+                };
+                if !self.visited.insert(id) && self.room.try_spend(len) {
+                    self.known.insert(id, children.clone());
+                }
                 Ok(children)
             }
             _ => Ok(None),

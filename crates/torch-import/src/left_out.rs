@@ -101,7 +101,9 @@ pub enum OmissionReason {
     MobileCode,
     /// `torch.jit.save` wrote it as one of the extra files that it was given.
     ExtraFile,
-    /// PyTorch's own format does not define it.
+    /// It belongs to the inputs that a TorchScript model was traced with.
+    TracedInput,
+    /// It is a record of an archive that PyTorch does not write.
     UnknownRecord,
 }
 

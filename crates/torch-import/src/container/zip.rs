@@ -81,9 +81,10 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
 
 /// Records that PyTorch writes next to the pickle and that hold nothing of the model: their names after the root folder.
 const BOOKKEEPING: &[&str] =
-    &["data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id"];
-/// The folder of the code of a TorchScript archive, and of the sources that its lines come from.
-const CODE: &str = "code/";
+    &["data.pkl", "version", "byteorder", ".format_version", ".storage_alignment"];
+/// The folders of the archive's own identity and version, and of the code of a TorchScript archive with the sources that
+/// its lines come from.
+const BOOKKEEPING_FOLDERS: &[&str] = &[".data/", "code/"];
 /// What is not read of an archive: the start of the name after the root folder, and what it is.
 const UNREAD: &[(&str, OmissionReason)] = &[
     ("constants.pkl", OmissionReason::Constant),
@@ -91,14 +92,18 @@ const UNREAD: &[(&str, OmissionReason)] = &[
     ("bytecode.pkl", OmissionReason::MobileCode),
     ("bytecode/", OmissionReason::MobileCode),
     ("mobile_debug_handles.pkl", OmissionReason::MobileCode),
-    ("callstack_map.pkl", OmissionReason::MobileCode),
+    ("callstack_debug_map.pkl", OmissionReason::MobileCode),
+    ("delegated_backends.debug_pkl", OmissionReason::MobileCode),
+    ("traced_inputs.pkl", OmissionReason::TracedInput),
     ("extra/", OmissionReason::ExtraFile),
 ];
 
 /// An entry that is neither read nor bookkeeping of the format.
 fn unread(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
     let name = entry.name.strip_prefix(root);
-    let is_known = |name: &str| BOOKKEEPING.contains(&name) || name.starts_with(CODE);
+    let is_known = |name: &str| {
+        BOOKKEEPING.contains(&name) || BOOKKEEPING_FOLDERS.iter().any(|folder| name.starts_with(folder))
+    };
     if name.is_some_and(is_known) {
         return None;
     }
