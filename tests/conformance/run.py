@@ -24,7 +24,7 @@ import environments  # noqa: E402  (after the line above, so that no __pycache__
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 FAST = [HERE / f"test_{name}.py" for name in (
-    "cli container corpus differential hostile inspect newest_torch pickled right_or_refused scan").split()]
+    "cli container corpus differential hostile inspect kill newest_torch pickled right_or_refused scan").split()]
 
 
 def fingerprint():
@@ -74,6 +74,8 @@ def main():
     setting |= {"PYTHONDONTWRITEBYTECODE": "1", "T2C_BINARY": str(options.binary.resolve())}
     setting |= {f"T2C_{key}": str(path) for key, path in pythons.items()}
     setting |= {f"T2C_MISSING_{key}": why for key, why in missing.items()}
+    if options.fast:
+        setting.setdefault("T2C_KILLS", "8")
     command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--rootdir", HERE]
     command += ["-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1"]  # some are gigabytes
     command += [*(files or (FAST if options.fast else [HERE])), *for_pytest]

@@ -264,3 +264,32 @@ fn bytes_after_the_last_storage_are_a_finding() {
         assert!(ok(root, &[&file]).contains("note: 4 bytes follow the last storage"));
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_the_folder_is_not_kept_unless_it_is_named() {
+    use std::os::unix::fs::symlink;
+    let scratch = scratch();
+    let root = scratch.path().canonicalize().expect("it is there");
+    let root = root.as_path();
+    one_tensor(root);
+    write(root.join("m/config.json"), "{}");
+    std::fs::rename(root.join("a.pth"), root.join("m/a.pth")).expect("it was made");
+    symlink("/etc/passwd", root.join("m/tokenizer.model")).expect("a temporary folder");
+    let text = ok(root, &["m/a.pth"]);
+    let expected = "note: tokenizer.model is left out: it is a link to /etc/passwd, outside of the checkpoint's folder; \
+                    --misc m/tokenizer.model keeps it";
+    assert_eq!(notes(&text), [expected]);
+    assert!(text.contains("  misc      config.json\n"), "{text}");
+    let object = json(root, &["--json", "m/a.pth", "--dry-run"]);
+    assert_eq!(object["misc"], serde_json::json!(["config.json"]), "{object}");
+    assert_eq!(object["notes"].as_array().map(Vec::len), Some(1), "{object}");
+    let text = ok(root, &["m/a.pth", "--misc", "m/tokenizer.model"]);
+    assert!(notes(&text).is_empty() && text.contains("config.json, tokenizer.model"), "{text}");
+    // The files of a checkpoint may be anywhere, but that is said.
+    let elsewhere = root.join("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("a temporary folder");
+    symlink(root.join("m/a.pth"), elsewhere.join("b.pth")).expect("a temporary folder");
+    assert_eq!(notes(&ok(root, &["elsewhere"])), ["note: b.pth is a link to a file outside of the folder"]);
+    assert!(notes(&ok(root, &["elsewhere/b.pth", "-o", "c.carton"])).is_empty());
+}

@@ -135,7 +135,10 @@ fn a_limit_for_the_size_of_files_is_a_full_disk() {
         let output = in_shell(root, "ulimit -f 2048", args).output().expect("every Unix has it");
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {text}");
-        assert!(text.starts_with("error: cannot write ") && text.contains("File too large"), "{args:?}: {text}");
+        assert!(
+            text.starts_with("error: cannot write ") && text.contains("File too large"),
+            "{args:?}: {text}"
+        );
         assert_eq!(names(root), before, "{args:?}");
         assert!(std::fs::read(root.join("a.carton")).expect("it is there") == carton, "{args:?}");
     }
@@ -198,7 +201,10 @@ fn what_a_killed_run_leaves_is_removed_by_the_next_one() {
     send("KILL", &running);
     running.wait().expect("it was started");
     let left = names(root);
-    assert!(left.iter().any(|name| name.starts_with(".torch2carton-") && name.ends_with(".partial")), "{left:?}");
+    assert!(
+        left.iter().any(|name| name.starts_with(".torch2carton-") && name.ends_with(".partial")),
+        "{left:?}"
+    );
     assert!(!left.contains(&"a.carton".to_owned()), "{left:?}");
     ok(root, &["a.pth", "-q", "-o", "other.carton"]);
     assert_eq!(names(root), ["a.pth", "a.safetensors", "other.carton"]);

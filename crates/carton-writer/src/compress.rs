@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::write::DeflateEncoder;
-use mapped::{Blob, Cancelled, MappedFile, Progress, Sink, WINDOW, Window};
+use mapped::{Blob, Cancelled, Crc32, MappedFile, Progress, Sink, WINDOW, Window};
 use sha2::{Digest, Sha256};
 use zip_layout::{Content, Method, Packed};
 
@@ -90,7 +90,7 @@ impl Spill {
         };
         let mut packer = Packer {
             encoder,
-            crc: crc32fast::Hasher::new(),
+            crc: Crc32::default(),
             sha256: Sha256::new(),
             len: 0,
             picky,
@@ -102,7 +102,7 @@ impl Spill {
         if let Err(error) = blob.write_to(&mut packer) {
             return if packer.given_up { Ok(None) } else { Err(error) };
         }
-        let (crc, sha256, len) = (packer.crc.finalize(), packer.sha256.finalize().into(), packer.len);
+        let (crc, sha256, len) = (packer.crc.sum(), packer.sha256.finalize().into(), packer.len);
         match packer.encoder {
             Encoder::Deflate(encoder) => encoder.finish()?,
             Encoder::Zstd(encoder) => encoder.finish()?,
@@ -183,7 +183,7 @@ enum Encoder<'o> {
 
 struct Packer<'o, 'p> {
     encoder: Encoder<'o>,
-    crc: crc32fast::Hasher,
+    crc: Crc32,
     sha256: Sha256,
     len: u64,
     picky: bool,
@@ -197,7 +197,7 @@ struct Packer<'o, 'p> {
 
 impl Sink for Packer<'_, '_> {
     fn write(&mut self, window: Window) -> io::Result<()> {
-        self.crc.update(&window);
+        self.crc.add(&window);
         self.sha256.update(&*window);
         match &mut self.encoder {
             Encoder::Deflate(encoder) => encoder.write_all(&window)?,

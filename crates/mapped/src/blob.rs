@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::{Deref, Range};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::MappedFile;
 use crate::buffer::Buffer;
@@ -13,7 +13,20 @@ pub const WINDOW: usize = 1 << 20;
 /// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that everything which is
 /// computed from a window is computed from the same bytes, whatever happens to the file that they come from.
 #[derive(Clone, Debug)]
-pub struct Window(Arc<Buffer>);
+pub struct Window(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    buffer: Buffer,
+    /// Computed when it is first asked for.
+    crc: OnceLock<u32>,
+}
+
+impl From<Buffer> for Window {
+    fn from(buffer: Buffer) -> Self {
+        Self(Arc::new(Shared { buffer, crc: OnceLock::new() }))
+    }
+}
 
 impl Window {
     /// The bytes of `range` in `file`, read at their position and not through the map.
@@ -31,12 +44,17 @@ impl Window {
     pub fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<Self> {
         let mut buffer = Buffer::new(len);
         fill(&mut buffer)?;
-        Ok(Self(Arc::new(buffer)))
+        Ok(Self::from(buffer))
     }
 
     /// Bytes in memory.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(Buffer::from(bytes)))
+        Self::from(Buffer::from(bytes))
+    }
+
+    /// The CRC-32 of the bytes.
+    pub fn crc32(&self) -> u32 {
+        *self.0.crc.get_or_init(|| crc32fast::hash(self))
     }
 }
 
@@ -44,7 +62,7 @@ impl Deref for Window {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.0.buffer
     }
 }
 

@@ -8,6 +8,7 @@
 mod blob;
 mod buffer;
 mod cancel;
+mod crc32;
 mod file;
 mod sha256;
 mod stamp;
@@ -15,6 +16,7 @@ mod unopened;
 
 pub use blob::{Blob, OwnedBlob, Sink, WINDOW, Window};
 pub use cancel::{Cancelled, Progress};
+pub use crc32::Crc32;
 pub use file::{Error, FileReader, MappedFile};
 pub use sha256::{Sha256Sink, hex};
 pub use stamp::{Change, Changed};

@@ -310,3 +310,81 @@ fn a_refusal_stops_the_reading() {
 fn no_paths_are_an_error() {
     assert!(matches!(Sources::find(&[], false), Err(Error::NoPaths)));
 }
+
+/// The names of the companions of `checkpoint`, and the notes on those that are left out.
+#[cfg(unix)]
+fn companions(checkpoint: &Path) -> (Vec<String>, Vec<String>) {
+    let (files, notes) = sources::companions(checkpoint).expect("a folder");
+    (files.into_iter().map(|(name, _)| name).collect(), notes.iter().map(ToString::to_string).collect())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_the_folder_is_left_out_with_a_note() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::with(&["secret", "m/model.safetensors", "m/config.json", "m/own/real.json"]);
+    let at = |name: &str| folder.path().join("m").join(name);
+    let secret = folder.path().join("secret").canonicalize().expect("it was written");
+    let link = |to: &str, name: &str| symlink(to, at(name)).expect("a temporary folder");
+    // Inside; outside by an absolute path, a relative one, and through another link; to nothing; to a folder.
+    link("own/real.json", "generation_config.json");
+    link(secret.to_str().expect("UTF-8"), "tokenizer.model");
+    link("../secret", "vocab.json");
+    link("own/again", "merges.txt");
+    symlink("../../secret", at("own/again")).expect("a temporary folder");
+    link("nothing", "params.json");
+    link("..", "LICENSE");
+    let (files, mut notes) = companions(&at("model.safetensors"));
+    assert_eq!(files, ["config.json", "generation_config.json"]);
+    notes.sort();
+    let expected = ["merges.txt", "tokenizer.model", "vocab.json"].map(|name| {
+        format!(
+            "{name} is left out: it is a link to {}, outside of the checkpoint's folder",
+            secret.display()
+        )
+    });
+    assert_eq!(notes, expected);
+    // The folder may be given through a link itself.
+    symlink(folder.path().join("m"), folder.path().join("n")).expect("a temporary folder");
+    assert_eq!(companions(&folder.path().join("n/model.safetensors")).0, files);
+    // A tokenizer that serves several sizes is one folder higher, and no link either.
+    std::fs::remove_file(at("tokenizer.model")).expect("it was made");
+    folder.write("tokenizer.model", b"t");
+    assert_eq!(companions(&at("model.safetensors")).0.last().map(String::as_str), Some("tokenizer.model"));
+    std::fs::remove_file(folder.path().join("tokenizer.model")).expect("it was made");
+    symlink("/etc/passwd", folder.path().join("tokenizer.model")).expect("a temporary folder");
+    let (files, notes) = companions(&at("model.safetensors"));
+    assert_eq!((files.len(), notes.len()), (2, 3), "{notes:?}");
+}
+
+/// The cache of `huggingface_hub`: a snapshot's files are links into a folder of the same repository.
+#[cfg(unix)]
+#[test]
+fn the_cache_of_a_model_hub_is_one_folder() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::with(&["models--o--m/blobs/0", "models--o--m/blobs/1", "models--o--other/blobs/2"]);
+    folder.write("models--o--m/blobs/t.safetensors", b"");
+    let snapshot = folder.path().join("models--o--m/snapshots/abc");
+    std::fs::create_dir_all(snapshot.join("sub")).expect("a temporary folder");
+    symlink("../../blobs/t.safetensors", snapshot.join("model.safetensors")).expect("a temporary folder");
+    symlink("../../blobs/0", snapshot.join("config.json")).expect("a temporary folder");
+    symlink("../../../models--o--other/blobs/2", snapshot.join("vocab.json")).expect("a temporary folder");
+    symlink("../../blobs/../../secret", snapshot.join("merges.txt")).expect("a temporary folder");
+    folder.write("secret", b"s");
+    symlink("../../../blobs/1", snapshot.join("sub/config.json")).expect("a temporary folder");
+    // A blob that is a link itself.
+    symlink("/etc/passwd", folder.path().join("models--o--m/blobs/3")).expect("a temporary folder");
+    symlink("../../blobs/3", snapshot.join("tokenizer.model")).expect("a temporary folder");
+    let (files, notes) = companions(&snapshot.join("model.safetensors"));
+    assert_eq!(files, ["config.json"], "{notes:?}");
+    assert_eq!(notes.len(), 3, "{notes:?}");
+    assert_eq!(companions(&snapshot.join("sub/model.safetensors")).0, ["config.json"]);
+    let sources = Sources::find(std::slice::from_ref(&snapshot), false).expect("one file");
+    assert!(sources.notes.is_empty(), "{:?}", sources.notes);
+    // Elsewhere, links to the files of the checkpoint are read, and noted.
+    let linked = Folder::with(&[]);
+    symlink(folder.path().join("models--o--m/blobs/t.safetensors"), linked.path().join("a.safetensors"))
+        .expect("a temporary folder");
+    let notes = linked.find().expect("one file").notes;
+    assert_eq!(notes, [Note::LinksFollowed { files: vec!["a.safetensors".to_owned()] }]);
+}

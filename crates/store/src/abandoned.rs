@@ -40,16 +40,8 @@ mod linux {
     use super::{File, PREFIX, Path};
 
     /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlayfs, ZFS, bcachefs.
-    const LOCAL: &[u64] = &[
-        0xef53,
-        0x5846_5342,
-        0x9123_683e,
-        0x0102_1994,
-        0xf2f5_2010,
-        0x794c_7630,
-        0x2fc1_2fc1,
-        0xca45_1a4e,
-    ];
+    const LOCAL: &[u64] =
+        &[0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
 
     /// Locks a file that was just made. It fails if another run found it before it was locked.
     pub(crate) fn hold(file: &File) -> bool {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 
-use mapped::{Sink, WINDOW, Window};
+use mapped::{Crc32, Sink, WINDOW, Window};
 
 use crate::blocks::Blocks;
 use crate::{Error, Gathered, Storage, Tensor, contiguous_strides};
@@ -169,7 +169,7 @@ impl Concat {
         }
         for reader in readers {
             if let Some(sum) = reader.sum {
-                reader.part.tensor.storage().compare(sum.finalize())?;
+                reader.part.tensor.storage().compare(sum.sum())?;
             }
         }
         if whole { self.verify(|part| part.is_whole() && part.tensor.storage().is_summed()) } else { Ok(()) }
@@ -199,14 +199,14 @@ struct Reader<'p> {
     bytes: Vec<u8>,
     start: u64,
     /// The bytes pass in order even if parts alternate, so they can be summed.
-    sum: Option<crc32fast::Hasher>,
+    sum: Option<Crc32>,
 }
 
 impl<'p> Reader<'p> {
     /// If all of the part will be read, `whole`, its checksum is computed.
     fn new(part: &'p Part, whole: bool) -> Self {
         let is_summed = whole && part.is_whole() && part.tensor.storage().is_summed();
-        let sum = is_summed.then(crc32fast::Hasher::new);
+        let sum = is_summed.then(Crc32::default);
         Self { part, blocks: part.gathered.blocks(), bytes: Vec::new(), start: 0, sum }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mapped::{Blob, MappedFile, Sink, WINDOW, Window};
+use mapped::{Blob, Crc32, MappedFile, Sink, WINDOW, Window};
 
 use crate::concat::Concat;
 use crate::records::Records;
@@ -273,9 +273,9 @@ impl Storage {
     /// Sums the bytes that a checksum is of and compares it.
     pub(crate) fn verify(&self) -> io::Result<()> {
         let Some(InFile { file, sum: Some((_, whole)), .. }) = self.in_file() else { return Ok(()) };
-        let mut sum = crc32fast::Hasher::new();
+        let mut sum = Crc32::default();
         add(file, whole, &mut sum)?;
-        self.compare(sum.finalize())
+        self.compare(sum.sum())
     }
 
     /// Compares the CRC-32 of all bytes with the one in the file.
@@ -305,7 +305,7 @@ impl Storage {
         &self,
         start: usize,
         out: &mut [u8],
-        sum: Option<&mut crc32fast::Hasher>,
+        sum: Option<&mut Crc32>,
     ) -> io::Result<()> {
         let range = start..start.saturating_add(out.len());
         match self.inner() {
@@ -323,7 +323,7 @@ impl Storage {
             }
         }
         if let Some(sum) = sum {
-            sum.update(out);
+            sum.add_bytes(out);
         }
         if self.swap > 1 {
             out.chunks_exact_mut(self.swap.into()).for_each(<[u8]>::reverse);
@@ -348,19 +348,25 @@ impl Storage {
             }
             _ => None,
         };
-        let mut crc = crc32fast::Hasher::new();
+        let mut crc = Crc32::default();
         if let Some((file, before, _)) = &checked {
             add(file, before.clone(), &mut crc)?;
         }
         // A multiple of every component size, so that no number is cut.
         for start in range.clone().step_by(WINDOW) {
             let len = range.end.saturating_sub(start).min(WINDOW);
-            let sum = checked.is_some().then_some(&mut crc);
-            sink.write(Window::filled(len, |bytes| self.read_summed(start, bytes, sum))?)?;
+            // A zip file needs the same sum of the bytes as they are sent, so those are summed only once.
+            let is_sent_as_stored = self.swap == 1;
+            let sum = (checked.is_some() && !is_sent_as_stored).then_some(&mut crc);
+            let window = Window::filled(len, |bytes| self.read_summed(start, bytes, sum))?;
+            if checked.is_some() && is_sent_as_stored {
+                crc.add(&window);
+            }
+            sink.write(window)?;
         }
         let Some((file, _, after)) = checked else { return Ok(()) };
         add(file, after, &mut crc)?;
-        self.compare(crc.finalize())
+        self.compare(crc.sum())
     }
 }
 
@@ -371,10 +377,10 @@ impl From<Inner> for Storage {
 }
 
 /// Adds a range of a file to a checksum.
-fn add(file: &Arc<MappedFile>, range: Range<usize>, sum: &mut crc32fast::Hasher) -> io::Result<()> {
+fn add(file: &Arc<MappedFile>, range: Range<usize>, sum: &mut Crc32) -> io::Result<()> {
     for start in range.clone().step_by(WINDOW) {
         let part = start..start.saturating_add(WINDOW).min(range.end);
-        sum.update(&Window::read(file, part)?);
+        sum.add(&Window::read(file, part)?);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use mapped::{Blob, Sink, WINDOW, Window};
+use mapped::{Blob, Crc32, Sink, WINDOW, Window};
 
 use crate::record::{FILE, LINK, Record, ZSTD, end};
 
@@ -244,7 +244,7 @@ impl<'s> ZipWriter<'s> {
 
     /// Sends the data of an entry and returns their CRC-32.
     fn pass(&mut self, blob: &dyn Blob, record: &Record<'_>) -> io::Result<u32> {
-        let mut sums = Checksum { sink: &mut self.out, crc: crc32fast::Hasher::new(), len: 0 };
+        let mut sums = Checksum { sink: &mut self.out, crc: Crc32::default(), len: 0 };
         blob.write_to(&mut sums)?;
         if sums.len != record.packed_len {
             return Err(io::Error::other(format!(
@@ -252,7 +252,7 @@ impl<'s> ZipWriter<'s> {
                 record.name, record.packed_len, sums.len
             )));
         }
-        Ok(sums.crc.finalize())
+        Ok(sums.crc.sum())
     }
 }
 
@@ -305,13 +305,13 @@ impl Sink for Collected<'_> {
 /// Counts the bytes that pass through, and computes their CRC-32.
 struct Checksum<'s, 'o> {
     sink: &'s mut Collected<'o>,
-    crc: crc32fast::Hasher,
+    crc: Crc32,
     len: u64,
 }
 
 impl Sink for Checksum<'_, '_> {
     fn write(&mut self, window: Window) -> io::Result<()> {
-        self.crc.update(&window);
+        self.crc.add(&window);
         self.len = self.len.saturating_add(window.len() as u64);
         self.sink.write(window)
     }
