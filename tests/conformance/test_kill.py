@@ -51,6 +51,7 @@ def kill_at(folder, moment, total):
             path, size = partial(folder)
             if path and path != earlier and size >= min(moment, 1) * total:
                 break
+            time.sleep(0.002)  # the conversion needs both cores
         if moment > 1:
             time.sleep((moment - 1) / 10)
         ended = running.poll() is not None
@@ -72,8 +73,10 @@ def test_no_moment_leaves_a_torn_output(before, tmp_path, table):
     older = b"an older carton"
     found = {"absent": 0, "older": 0, "whole": 0}
     kills, left, ended = KILLS // 2, 0, 0
-    # Most moments are while bytes are written, some while the file is synced and renamed, and the first is before all of them.
-    moments = [i / kills * 1.1 for i in range(kills)]
+    # Most moments are while bytes are written, more of them early, because these take less time. The last tenth is while the file
+    # is synced and renamed, and the first is before all of them.
+    moments = [(i / kills) ** 2 for i in range(kills * 9 // 10)]
+    moments += [1 + i / kills for i in range(kills - len(moments))]
     random.Random(2).shuffle(moments)
     for moment in moments:
         target.unlink(missing_ok=True)

@@ -114,7 +114,7 @@ fn block_size(run: u64, outer: &[(u64, u64)]) -> Option<usize> {
     let dense = usize::try_from(dense(run, outer)).unwrap_or(usize::MAX);
     let mut size = dense.checked_next_power_of_two().map_or(LARGEST, |size| size.clamp(SMALLEST, LARGEST));
     loop {
-        let blocks = number.min((extent / size as u64).saturating_add(2));
+        let blocks = number.min(extent.checked_div(size as u64).unwrap_or(0).saturating_add(2));
         if blocks.saturating_mul(size as u64) <= BUDGET as u64 / 2 {
             return Some(size);
         }

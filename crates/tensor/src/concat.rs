@@ -21,6 +21,9 @@ pub(crate) struct Concat {
     len: u64,
 }
 
+/// Copies the bytes of part number `.0` from byte `.1` on, counted in C order, into `.2`.
+type ReadPart<'r> = dyn FnMut(usize, u64, &mut [u8]) -> io::Result<()> + 'r;
+
 #[derive(Debug)]
 struct Part {
     tensor: Tensor,
@@ -87,14 +90,8 @@ impl Concat {
         })
     }
 
-    /// Fills `out` with the bytes from `start` on. `read` copies bytes of a part: it is given the part's number and the
-    /// first byte, counted in C order.
-    fn assemble(
-        &self,
-        start: u64,
-        out: &mut [u8],
-        read: &mut dyn FnMut(usize, u64, &mut [u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Fills `out` with the bytes from `start` on. `read` copies those of each part.
+    fn assemble(&self, start: u64, out: &mut [u8], read: &mut ReadPart<'_>) -> io::Result<()> {
         if start.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
