@@ -14,14 +14,14 @@ pub(crate) const PREFIX: &str = ".torch2carton-";
 
 /// Makes something temporary that no other run takes for abandoned. `open` returns what is locked: a file or a folder.
 pub(crate) fn make_held<T>(
-    make: impl Fn() -> io::Result<T>,
+    create: impl Fn() -> io::Result<T>,
     open: impl Fn(&T) -> io::Result<File>,
 ) -> io::Result<(T, File)> {
     loop {
-        let made = make()?;
-        let file = open(&made)?;
+        let temporary = create()?;
+        let file = open(&temporary)?;
         if hold(&file) {
-            return Ok((made, file));
+            return Ok((temporary, file));
         }
     }
 }
