@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn any_range_is_what_the_storage_has() {
-        let bytes: Vec<u8> = (0..300_000_u32).flat_map(|n| n.to_le_bytes()).take(1_000_001).collect();
+        let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).take(1_000_001).collect();
         let storage = Storage::owned(bytes.clone());
         let mut blocks = Blocks::new(&storage, 4, &[(4096, 4), (4096, 16_384)]);
         let mut at = 1_usize;
