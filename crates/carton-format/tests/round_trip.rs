@@ -193,6 +193,74 @@ fn a_test_needs_what_it_uses_to_be_specified() {
 }
 
 #[test]
+fn a_shape_of_one_symbol_is_one_shape_and_a_star_is_any() {
+    let index = TensorIndex::parse(INDEX, &|_| FileLen::Unknown).expect("it is valid").document;
+    for (shape, problems) in [("*", 0), ("s", 1)] {
+        // x0 has shape [1, 3], y0 has shape [2, 10].
+        let text = format!(
+            "spec_version = 1\n[[self_test]]\ninputs = {{x = '@tensor_data/x0', y = '@tensor_data/y0'}}\n\
+             [[input]]\nname = 'x'\ndtype = 'float32'\nshape = '{shape}'\n\
+             [[input]]\nname = 'y'\ndtype = 'float32'\nshape = '{shape}'\n\
+             [[output]]\nname = 'z'\ndtype = 'float32'\nshape = '*'\n[runner]\nrunner_name = 't'\n\
+             required_framework_version = '*'\nrunner_compat_version = 1\n"
+        );
+        let config = Config::parse(&text).expect("it is valid by itself").document;
+        let found = config.check(&index, &|_| false);
+        assert_eq!(found.0.len(), problems, "{found}");
+    }
+}
+
+#[test]
+fn a_link_of_the_description_may_end_a_sentence() {
+    // A file may be called `a.` as well as `a`, and a sentence may be about the folder.
+    for (files, missing) in
+        [(["misc/a.", "misc/b"], false), (["misc/a", "misc/b"], false), (["misc/b", "misc/c"], true)]
+    {
+        let text = "spec_version = 1\nmodel_description = 'In @misc/ are @misc/b and @misc/a.'\n[runner]\n\
+                    runner_name = 't'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
+        let config = Config::parse(text).expect("it is valid by itself").document;
+        let found = config.check(&TensorIndex::default(), &|path| files.contains(&path));
+        assert_eq!(!found.0.is_empty(), missing, "{files:?}: {found}");
+    }
+}
+
+#[test]
+fn fields_that_the_specification_does_not_define_are_listed() {
+    let config = Config::parse(WHOLE).expect("it is valid").document;
+    let mut unknown = config.unknown_fields();
+    unknown.sort();
+    assert_eq!(
+        unknown,
+        ["example.seen", "input x.unit", "note", "runner.beyond", "self_test.tolerance", "unknown"]
+    );
+}
+
+#[test]
+fn a_short_description_has_at_most_100_characters() {
+    let mut config = Config::new(carton_format::Runner::new("t", "*", 1));
+    // Characters, not bytes.
+    config.short_description = Some("é".repeat(100));
+    config.to_toml().expect("100 are allowed");
+    config.short_description = Some("é".repeat(101));
+    assert_eq!(config.to_toml(), Err(Error::ShortDescription { found: 101 }));
+    config.short_description = Some("é".repeat(300));
+    assert_eq!(config.to_toml(), Err(Error::ShortDescription { found: 300 }));
+}
+
+#[test]
+fn the_place_of_a_key_is_that_of_its_deepest_part_that_is_there() {
+    let text = "a = 1\n[b]\nc = [2, 3]\n[[d]]\ne = 4\n[[d]]\ne = 5\n";
+    let place = |key| carton_format::place(text, key).map(|place| (place.line, place.column));
+    assert_eq!(place("a"), Some((1, 5)));
+    assert_eq!(place("b.c[1]"), Some((3, 9)));
+    assert_eq!(place("b.c[7]"), Some((3, 5)));
+    assert_eq!(place("b.c.x"), Some((3, 5)));
+    assert_eq!(place("d[1].e"), Some((7, 5)));
+    assert_eq!(place("a.x"), Some((1, 5)));
+    assert_eq!(place("x"), None);
+}
+
+#[test]
 fn an_index_is_compared_with_its_files() {
     let text = r#"
 [[tensor]]
