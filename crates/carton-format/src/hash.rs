@@ -19,3 +19,19 @@ pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
 pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
     hex(sha256)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_64_lower_case_digits_are_a_hash() {
+        let text = "0123456789abcdef".repeat(4);
+        let hash = sha256_from_hex(&text).expect("64 digits");
+        assert_eq!(hash.first_chunk(), Some(&[0x01, 0x23, 0x45, 0x67]));
+        assert_eq!(sha256_to_hex(&hash), text);
+        for other in ["", &text[1..], &text.to_uppercase(), &text.replace('f', "g"), &format!("{text}0")] {
+            assert_eq!(sha256_from_hex(other), None, "{other}");
+        }
+    }
+}

@@ -129,6 +129,8 @@ mod tests {
         links.add([7; 32], "https://example.org/a".to_owned());
         links.add([7; 32], "https://example.org/b".to_owned());
         links.add([7; 32], "https://example.org/a".to_owned());
+        assert_eq!(links.urls(&[7; 32]), ["https://example.org/a", "https://example.org/b"]);
+        assert!(links.urls(&[8; 32]).is_empty());
         let text = links.to_toml().expect("TOML can express it");
         assert!(text.starts_with("version = 1\n\n[urls]\n0707"), "{text}");
         assert_eq!(Links::parse(&text), Ok(links));

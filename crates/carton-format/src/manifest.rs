@@ -130,6 +130,9 @@ mod tests {
         manifest.add(MODEL_PT, [0xab; 32]).expect("new");
         manifest.add("carton.toml", [0; 32]).expect("new");
         manifest.add("Z", [1; 32]).expect("new");
+        assert_eq!((manifest.hash("Z"), manifest.hash("z")), (Some([1; 32]), None));
+        assert_eq!((manifest.len(), manifest.is_empty()), (3, false));
+        assert_eq!((Manifest::default().len(), Manifest::default().is_empty()), (0, true));
         let text = manifest.to_string();
         let paths: Vec<&str> = text.lines().filter_map(|line| line.rsplit_once('=')).map(|l| l.0).collect();
         assert_eq!(paths, ["Z", "carton.toml", MODEL_PT]);
