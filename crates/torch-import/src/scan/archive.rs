@@ -248,12 +248,16 @@ fn is_named(entry: &str, name: &str) -> bool {
 
 /// Whether a record is TorchScript code.
 fn is_code(name: &str) -> bool {
-    name.ends_with(".py") && (name.starts_with("code/") || name.contains("/code/"))
+    is_python(name) && (name.starts_with("code/") || name.contains("/code/"))
 }
 
 /// Whether an entry is Python code that is packed with `torch.package`.
 fn is_package_source(entry: &Entry) -> bool {
-    entry.name.ends_with(".py") && !is_code(&entry.name)
+    is_python(&entry.name) && !is_code(&entry.name)
+}
+
+fn is_python(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, extension)| extension == "py")
 }
 
 fn is_array_or_packed(bytes: &[u8]) -> bool {

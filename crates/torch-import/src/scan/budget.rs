@@ -65,7 +65,7 @@ fn cut(mut text: String, most: usize) -> String {
     if len > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
         text.truncate(end);
-        text.push_str(&format!("… ({len} bytes)"));
+        return format!("{text}… ({len} bytes)");
     }
     text
 }

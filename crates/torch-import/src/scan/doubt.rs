@@ -7,7 +7,7 @@
 //! Facts: `Modules/_pickle.c` and `Lib/pickle.py` of CPython 3.11 to 3.14. `tests/conformance/test_scan_nested.py`
 //! compares them with this file on random pickles.
 
-use pickle_vm::{Error, ErrorKind, Opcode};
+use pickle_vm::{Error, ErrorKind, Instruction, Opcode, Reader};
 
 /// Whether both of CPython's unpicklers stop at this error of the pickle in `bytes`, too.
 pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
@@ -33,13 +33,82 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
             !matches!(*found, "list" | "buffer")
         }
         (ErrorKind::WrongType { .. }, Some(Op::AddItems)) => true,
+        // `memoryview` takes bytearrays and what classes make of themselves.
+        (ErrorKind::WrongType { found, .. }, Some(Op::ReadonlyBuffer)) => {
+            !is_of_a_class(found) && *found != "bytearray"
+        }
         // Only a `str` is a name, and only these may be one.
         (ErrorKind::WrongType { found, .. }, Some(Op::StackGlobal)) => {
-            !matches!(*found, "str" | "Python 2 str" | "instance" | "persistent object" | "extension")
+            !(is_of_a_class(found) || matches!(*found, "str" | "Python 2 str"))
         }
         // `pickle.py` accepts any iterable as arguments, any mapping as keywords, and takes no notice of an empty state.
         (ErrorKind::WrongType { .. } | ErrorKind::LimitExceeded { .. } | ErrorKind::MemoKey, _) => false,
         _ => true,
+    }
+}
+
+/// Whether only a class knows what an object is.
+fn is_of_a_class(type_name: &str) -> bool {
+    matches!(type_name, "instance" | "persistent object" | "extension")
+}
+
+/// The instructions after an error, as Python would read them if it went on.
+pub(super) struct After<'p> {
+    bytes: &'p [u8],
+    reader: Reader<'p>,
+    /// Where the reader's bytes start.
+    base: usize,
+    /// Whether the bytes end in the name of a global.
+    pub(super) ends_in_a_name: bool,
+}
+
+impl<'p> After<'p> {
+    /// Goes on with `reader`, which reads `bytes` and stopped at the error, or after the instruction that the machine
+    /// refused.
+    pub(super) fn new(bytes: &'p [u8], reader: Reader<'p>, error: &Error) -> Self {
+        let mut after = Self { bytes, reader, base: 0, ends_in_a_name: false };
+        if after.offset() == error.offset {
+            after.resume(error);
+        }
+        after
+    }
+
+    /// How many bytes were read.
+    pub(super) fn offset(&self) -> u64 {
+        (self.base as u64).saturating_add(self.reader.offset())
+    }
+
+    /// Goes on after the line of a number that Python may read. Returns whether that is possible.
+    fn resume(&mut self, error: &Error) -> bool {
+        self.ends_in_a_name |=
+            error.kind == ErrorKind::NoNewline && matches!(error.opcode, Some(Opcode::Global | Opcode::Inst));
+        if !matches!(
+            error.kind,
+            ErrorKind::NotAnInteger | ErrorKind::TooManyDigits { .. } | ErrorKind::NotAFloat
+        ) {
+            return false;
+        }
+        let start = usize::try_from(error.offset).ok().map(|offset| self.base.saturating_add(offset));
+        let line = start.and_then(|start| self.bytes.get(start..)?.iter().position(|byte| *byte == b'\n'));
+        let (Some(start), Some(line)) = (start, line) else { return false };
+        self.base = start.saturating_add(line).saturating_add(1);
+        self.reader = Reader::new(self.bytes.get(self.base..).unwrap_or_default());
+        true
+    }
+}
+
+impl<'p> Iterator for After<'p> {
+    type Item = Instruction<'p>;
+
+    fn next(&mut self) -> Option<Instruction<'p>> {
+        loop {
+            let base = self.base as u64;
+            match self.reader.next()? {
+                Ok(read) => return Some(Instruction { offset: base.saturating_add(read.offset), ..read }),
+                Err(error) if self.resume(&error) => {}
+                Err(_) => return None,
+            }
+        }
     }
 }
 

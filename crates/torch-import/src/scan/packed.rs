@@ -11,13 +11,15 @@ use mapped::{MappedFile, WINDOW};
 
 use crate::container::inflate::Inflated;
 
+type Unpack = fn(&[u8]) -> io::Result<Box<dyn Read + '_>>;
+
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed {
     /// Its name, as in the member `format` of a scan.
     pub(super) name: &'static str,
     recognises: fn(&[u8]) -> bool,
-    unpack: Option<fn(&[u8]) -> io::Result<Box<dyn Read + '_>>>,
+    unpack: Option<Unpack>,
 }
 
 /// The formats by their first bytes. Those that are decompressed here do not start with an opcode, so none of them is a

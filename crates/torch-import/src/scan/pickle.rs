@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use pickle_vm::{Arg, Error, Heap, Instance, Instruction, Limits, Machine, Object, ObjectId, Opcode, Reader};
+use pickle_vm::{
+    Arg, Error, ErrorKind, Heap, Instance, Instruction, Limits, Machine, Object, ObjectId, Opcode, Reader,
+};
 
 use super::budget::{Budget, shortened};
+use super::doubt::{self, After};
 use super::joblib::{self, Elements};
-use super::{Call, Use, archive, doubt};
+use super::{Call, Use, archive};
 use crate::container::legacy;
 use crate::globals::{LOADS, Uses};
 use crate::{Global, Risk, encoded};
@@ -79,7 +82,9 @@ pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
     let mut found = Ran::new(bytes, true).found(bytes, budget);
     let names = |used: &Use| (used.global.module.clone(), used.global.name.clone());
     let listed: HashSet<(String, String)> = found.uses.iter().map(names).collect();
-    let others = plain.uses.into_iter().filter(|used| !used.after_error && !listed.contains(&names(used)));
+    // What such an unpickler takes for names is mostly noise.
+    let risky = plain.uses.into_iter().filter(|used| !used.after_error && used.risk == Risk::Dangerous);
+    let others = risky.filter(|used| !listed.contains(&names(used)));
     found.uses.extend(others);
     found.nested.extend(plain.nested.into_iter().filter(|nested| nested.is_loaded));
     found.oddities.extend(plain.oddities);
@@ -145,7 +150,9 @@ impl<'p> Ran<'p> {
             Elements::Pickle => {
                 let mut reader = Reader::new(rest);
                 let whole = reader.by_ref().all(|instruction| instruction.is_ok());
-                self.objects.push(Nested { at, bytes: Cow::Borrowed(rest), is_loaded: true });
+                let len = usize::try_from(reader.offset()).ok().filter(|_| whole);
+                let bytes = len.and_then(|len| rest.get(..len)).unwrap_or(rest);
+                self.objects.push(Nested { at, bytes: Cow::Borrowed(bytes), is_loaded: true });
                 whole && self.reader.pass_over(reader.offset())
             }
             Elements::Unknown => false,
@@ -159,7 +166,7 @@ impl<'p> Ran<'p> {
         let Self { reader, machine, builds, root, error, objects, mut missed } = self;
         let read = reader.offset();
         // A line without an end is looked for in all that is left.
-        let without_end = error.as_ref().is_some_and(|error| error.kind == pickle_vm::ErrorKind::NoNewline);
+        let without_end = error.as_ref().is_some_and(|error| error.kind == ErrorKind::NoNewline);
         let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
         let mut whole = budget.spend(cost);
         let heap = machine.heap();
@@ -167,19 +174,20 @@ impl<'p> Ran<'p> {
         let mut oddities = Vec::new();
         names.uses_of_instances(heap, &mut oddities);
         names.uses_of_builds(heap, &builds, &mut oddities);
-        let named = !names.uses.is_empty();
+        let is_extension = |id| matches!(heap.get(id), Object::Extension(_));
+        let has_names = !names.uses.is_empty() || heap.ids().any(is_extension);
         let risky = names.uses.iter().any(|used| used.risk == Risk::Dangerous);
         let called = !builds.is_empty() || heap.ids().any(|id| heap.instance(id).is_some());
         let matters = match &error {
-            None => named,
+            None => has_names,
             Some(error) => {
                 let is_marked = bytes.first() == Some(&0x80);
-                (named && (is_marked || called)) || risky || !doubt::python_stops(error, bytes)
+                // Nothing is called that is not has_names.
+                let goes_on = !doubt::python_stops(error, bytes);
+                let names_later = names.uses_after_error(After::new(bytes, reader, error));
+                (has_names && (is_marked || called)) || risky || (goes_on && (has_names || names_later))
             }
         };
-        if error.is_some() && matters {
-            names.uses_after_error(reader);
-        }
         whole &= names.whole;
         oddities.truncate(ODDITIES_MAX);
         let uses = names.uses;
@@ -360,20 +368,25 @@ impl<'b> Names<'b> {
         }
     }
 
-    /// Finds the globals after an error without running the machine. Python does not reach them, but other readers may.
-    fn uses_after_error(&mut self, reader: Reader<'_>) {
+    /// Finds the globals after an error without running the machine. Unpicklers that do not stop there reach them. Returns
+    /// whether there is one.
+    fn uses_after_error(&mut self, mut after: After<'_>) -> bool {
+        let start = after.offset();
         let mut texts: [Option<String>; 2] = [None, None];
-        for instruction in reader {
-            let Ok(instruction) = instruction else { break };
+        let mut named = false;
+        for instruction in after.by_ref() {
             match (instruction.opcode, &instruction.arg) {
                 (_, Arg::Global { module, name }) => {
+                    named = true;
                     self.place(module, name, instruction.offset, true);
                 }
                 (Opcode::StackGlobal, _) => {
+                    named = true;
                     if let [Some(module), Some(name)] = &texts {
                         self.place(&module.clone(), &name.clone(), instruction.offset, true);
                     }
                 }
+                (Opcode::Ext1 | Opcode::Ext2 | Opcode::Ext4, _) => named = true,
                 (_, Arg::Text(text)) => {
                     texts.swap(0, 1);
                     texts[1] = Some(text.to_str().into_owned());
@@ -384,7 +397,13 @@ impl<'b> Names<'b> {
                 }
                 _ => {}
             }
+            if !self.whole {
+                break;
+            }
         }
+        let read = usize::try_from(after.offset().saturating_sub(start)).unwrap_or(usize::MAX);
+        self.spend(read);
+        named || after.ends_in_a_name
     }
 }
 

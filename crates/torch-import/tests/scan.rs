@@ -1,0 +1,180 @@
+//! Scans of files that hold others: joblib's arrays, compressed files, archives in byte strings, interrupted downloads.
+//!
+//! The files of joblib are what joblib 1.5.2 writes with NumPy 2.4; which payloads run is from CPython 3.11.
+
+use std::io::Write;
+
+use torch_import::{Risk, Scan};
+
+const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";
+
+fn scan(bytes: &[u8]) -> Scan {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(bytes).expect("it can be written");
+    Scan::file(file.path(), false, &|| false).expect("it is of a known kind")
+}
+
+fn dangerous(scan: &Scan) -> Vec<String> {
+    let found = scan.uses().filter(|(_, found)| found.risk == Risk::Dangerous);
+    found.map(|(_, found)| found.global.to_string()).collect()
+}
+
+/// `joblib.dump({'w': array, 'next': …})`, from which the rest of the pickle is cut.
+fn joblib(dtype: &str, elements: &[u8], rest: &[u8]) -> Vec<u8> {
+    let head = b"\x80\x04}\x94\x8c\x01w\x94\x8c\x13joblib.numpy_pickle\x94\x8c\x11NumpyArrayWrapper\x94\x93\x94)\x81\x94}\x94(\
+        \x8c\x05shape\x94K\x03\x85\x94\x8c\x05order\x94\x8c\x01C\x94\x8c\x05dtype\x94\x8c\x05numpy\x94\x8c\x05dtype\x94\x93\x94\x8c\x02";
+    let state =
+        b"\x94\x89\x88\x87\x94R\x94(K\x03\x8c\x01<\x94NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00t\x94b\
+        \x8c\x1bnumpy_array_alignment_bytes\x94K\x10ub";
+    [&head[..], dtype.as_bytes(), state, elements, b"s", rest].concat()
+}
+
+#[test]
+fn what_follows_an_array_of_joblib_is_scanned() {
+    // One byte of padding, then three floats, whose bytes are not instructions.
+    let floats = b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    let clean = scan(&joblib("f4", floats, b"."));
+    assert!(clean.is_whole() && clean.findings.is_empty(), "{clean:?}");
+    let call = b"\x8c\x01x\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85Rs.";
+    assert_eq!(dangerous(&scan(&joblib("f4", floats, call))), ["os.system"]);
+    // The objects of an array are a pickle of their own.
+    let objects = [PAYLOAD, b""].concat();
+    assert_eq!(dangerous(&scan(&joblib("O8", &objects, b"."))), ["os.system"]);
+    // Every other unpickler reads the elements as instructions.
+    let elements = b"\x00\x8c\x02os\x8c\x06system\x93)R";
+    assert_eq!(dangerous(&scan(&joblib("f4", &elements[1..], b"."))), ["os.system"]);
+    // Only NumPy knows how long they are.
+    assert!(!scan(&joblib("V3", floats, b".")).is_whole());
+    assert!(!scan(&joblib("f4", &floats[..9], b"")).is_whole());
+}
+
+#[test]
+fn compressed_files_are_scanned() {
+    use flate2::Compression;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(PAYLOAD).expect("memory takes it");
+    let gzip = gzip.finish().expect("memory takes it");
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+    zlib.write_all(PAYLOAD).expect("memory takes it");
+    let zlib = zlib.finish().expect("memory takes it");
+    let zstd = zstd::encode_all(PAYLOAD, 3).expect("memory takes it");
+    let old_joblib = [b"ZF0x21               ", &zlib[..]].concat();
+    for packed in [&gzip, &zlib, &zstd, &old_joblib] {
+        let found = scan(packed);
+        assert_eq!(dangerous(&found), ["os.system"], "{}", found.format);
+        assert!(found.is_whole(), "{found:?}");
+        assert!(!scan(&packed[..packed.len() - 6]).is_whole(), "{}", found.format);
+    }
+    for (format, start) in [
+        ("bzip2", &b"BZh91AY&SY"[..]),
+        ("xz", b"\xfd7zXZ\0"),
+        ("lzma", b"]\0\0\x80\0"),
+        ("7z", b"7z\xbc\xaf\x27\x1c"),
+    ] {
+        let found = scan(start);
+        assert_eq!((found.format, found.is_whole()), (format, false));
+    }
+}
+
+#[test]
+fn a_bomb_costs_what_its_file_allows() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let zeros = vec![b'0'; 1 << 20];
+    (0..100).for_each(|_| gzip.write_all(&zeros).expect("memory takes it"));
+    let found = scan(&gzip.finish().expect("memory takes it"));
+    assert!(!found.is_whole());
+    assert!(found.missed[0].contains("decompresses to more than"), "{:?}", found.missed);
+}
+
+/// A zip archive with one stored entry.
+fn zip(name: &str, data: &[u8]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    zip.start_file(name, stored).expect("memory takes it");
+    zip.write_all(data).expect("memory takes it");
+    zip.finish().expect("memory takes it").into_inner()
+}
+
+fn loaded(bytes: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(bytes.len()).expect("it is short").to_le_bytes();
+    [b"\x80\x03ctorch.storage\n_load_from_bytes\nB", &len[..], bytes, b"\x85R."].concat()
+}
+
+#[test]
+fn an_archive_that_is_loaded_is_scanned_whatever_follows_it() {
+    let whole = zip("archive/data.pkl", PAYLOAD);
+    let comment = whole.len() - 2;
+    let mut lying = whole.clone();
+    lying[comment] = 7;
+    for archive in [whole.clone(), [&whole[..], b"\0"].concat(), lying, whole[..whole.len() - 30].to_vec()] {
+        assert_eq!(dangerous(&scan(&loaded(&archive))), ["os.system"]);
+    }
+}
+
+#[test]
+fn what_is_loaded_is_never_dropped() {
+    // Python reads a hexadecimal number and goes on; a word of two letters is not a number for anyone, but an unpickler
+    // was called.
+    for bytes in [&b"I0x10\n0cos\nsystem\n)R."[..], b"Ixy\n.", b"", b"\0", b"\x1f\x8b\x08"] {
+        let found = scan(&loaded(bytes));
+        assert!(!found.is_whole() || !dangerous(&found).is_empty(), "{bytes:?}");
+    }
+    // Its bytes are not those of the pickle when it is loaded.
+    let changed = b"\x80\x05ctorch.storage\n_load_from_bytes\ncbuiltins\nbytearray\nC\x02N.\x85RK\x2ea\x85R.";
+    assert_eq!(dangerous(&scan(changed)), ["torch.storage._load_from_bytes"]);
+}
+
+#[test]
+fn an_interrupted_download_is_cut_short_and_nothing_else() {
+    let whole = [zip("archive/data.pkl", b"\x80\x02}."), Vec::new()].concat();
+    let found = scan(&whole[..whole.len() - 80]);
+    assert!(found.findings.is_empty() && !found.is_whole(), "{found:?}");
+    assert!(
+        found.missed[0].contains("the file is cut short; download or copy it again"),
+        "{:?}",
+        found.missed
+    );
+}
+
+#[test]
+fn archives_that_follow_one_another_are_each_scanned() {
+    let clean = zip("archive/data.pkl", b"\x80\x02}.");
+    let found = scan(&clean.repeat(5));
+    assert!(found.is_whole() && found.findings.is_empty(), "{found:?}");
+    assert_eq!(found.count, 5);
+    let found = scan(&[clean.clone(), zip("archive/data.pkl", PAYLOAD), clean].concat());
+    assert_eq!(dangerous(&found), ["os.system"]);
+}
+
+#[test]
+fn code_that_reads_a_file_is_found() {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let deflated = zip::write::SimpleFileOptions::default();
+    for (name, data) in [
+        ("m/data.pkl", &b"\x80\x02}."[..]),
+        ("m/constants.pkl", b"\x80\x02)."),
+        ("m/code/__torch__/m.py", b"class M(Module):\n  def __setstate__(self):\n    x = torch.from_file(\"/etc/passwd\", True, 8)\n"),
+    ] {
+        zip.start_file(name, deflated).expect("memory takes it");
+        zip.write_all(data).expect("memory takes it");
+    }
+    let found = scan(&zip.finish().expect("memory takes it").into_inner());
+    assert_eq!(dangerous(&found), ["torch.ops.aten.from_file"]);
+}
+
+#[test]
+fn the_report_of_a_hostile_pickle_is_short() {
+    // 20,000 globals, all of them arguments of 200 calls.
+    let mut pickle = b"\x80\x02(".to_vec();
+    (0..20_000).for_each(|n| pickle.extend(format!("cmod{n}\nname\n").bytes()));
+    pickle.extend(b"tq\0");
+    (0..200).for_each(|_| pickle.extend(b"cos\nsystem\nh\0R"));
+    pickle.push(b'.');
+    let found = scan(&pickle);
+    assert_eq!(dangerous(&found), ["os.system"]);
+    assert!(found.omitted.globals > 18_000);
+    let calls: usize = found.uses().flat_map(|(_, found)| &found.calls).map(|call| call.text.len()).sum();
+    assert!(calls < 2 << 20, "{calls}");
+    assert!(found.uses().count() < 4000);
+}
