@@ -59,7 +59,7 @@ fn is_exception(error: &Error) -> bool {
     match error {
         // PyTorch does not have these dtypes; it has pairs of F4 only in the last dimension.
         Error::Entry { reason: EntryError::Dtype { .. } | EntryError::HalfByte { .. }, .. } => true,
-        // Two tensors of one name: the official reader keeps the last one.
+        // Two tensors or two texts of the metadata of one name: the official reader keeps the last one.
         Error::Json(error) => error.to_string().contains("appears twice"),
         _ => false,
     }
