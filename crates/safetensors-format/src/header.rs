@@ -307,7 +307,7 @@ mod tests {
         let tensor = format!(r#""w":{entry}"#);
         assert_eq!(
             twice(&tensor, &tensor),
-            "the header is damaged: tensor `w` appears twice at line 1 column 57"
+            "the header is damaged: tensor `w` appears twice at line 1 column 56"
         );
         let escaped = format!(r#""\u0077":{entry}"#);
         assert!(twice(&tensor, &escaped).contains("tensor `w` appears twice"));
