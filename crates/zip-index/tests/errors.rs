@@ -20,6 +20,9 @@ fn every_error_has_its_text() {
         Error::Duplicate { name: name(), first: 0, second: 64 },
         Error::Path { name: "../a".to_owned() },
         Error::Encrypted { name: name() },
+        Error::Patch { name: name() },
+        Error::TwoZip64 { name: name() },
+        Error::TwoNames { name: name(), other: "c".to_owned() },
         Error::Disks,
     ];
     let kinds: HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
