@@ -54,8 +54,8 @@ def test_json_has_the_documented_members(saved):
     assert list(answer)[:2] == ["schema_version", "file"] and answer["schema_version"] == 1 and answer["file"] == str(path)
     assert set(answer) == {
         "schema_version", "file", "format", "nbytes", "tensors", "globals", "risks", "value_count", "parameters", "bytes_by_dtype",
-        "left_out", "notes"}
-    assert answer["nbytes"] == path.stat().st_size and (answer["left_out"], answer["notes"]) == (0, [])
+        "left_out", "left_out_count", "notes"}
+    assert answer["nbytes"] == path.stat().st_size and [answer[m] for m in ("left_out", "left_out_count", "notes")] == [[], 0, []]
     assert answer["parameters"] == sum(answer["bytes_by_dtype"].values()) // 4 and set(answer["bytes_by_dtype"]) == {"float32"}
     assert isinstance(answer["format"], str) and isinstance(answer["globals"], list)
     assert answer["risks"] == dict.fromkeys(answer["globals"], "known")

@@ -19,6 +19,8 @@ pub(crate) enum Value {
     View(u64, Vec<u64>, Vec<u64>),
     Int(i64),
     Dict(Vec<(String, Value)>),
+    /// So many of the same number.
+    Repeated(i64, usize),
 }
 
 /// A dict of the pickle.
@@ -42,6 +44,11 @@ impl Sink for Bytes {
 
 /// Writes `root` as the zip archive that `torch.save` makes of it. The bytes of tensor number N are all N + 1.
 pub(crate) fn write_pth(path: &Path, root: &Value) {
+    write_pth_with(path, root, &[]);
+}
+
+/// The same, with more records in the archive's folder.
+pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])]) {
     let mut pickler = Pickler { writer: Writer::new(), storages: Vec::new() };
     pickler.value(root);
     let pickle = pickler.writer.finish();
@@ -58,6 +65,7 @@ pub(crate) fn write_pth(path: &Path, root: &Value) {
     for (key, len) in (1_u8..).zip(&pickler.storages) {
         add(&format!("data/{}", key - 1), &vec![key; *len]);
     }
+    records.iter().for_each(|(name, bytes)| add(name, bytes));
     zip.finish().expect("writing to memory does not fail");
     write(path.to_owned(), sink.0);
 }
@@ -78,6 +86,11 @@ impl Pickler {
                 self.tensor(shape.iter().product(), shape, &stride);
             }
             Value::View(len, shape, stride) => self.tensor(*len, shape, stride),
+            Value::Repeated(number, count) => {
+                self.writer.mark();
+                (0..*count).for_each(|_| self.writer.int(*number));
+                self.writer.tuple();
+            }
             Value::Dict(items) => {
                 self.writer.empty_dict();
                 self.writer.mark();

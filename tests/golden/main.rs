@@ -14,6 +14,7 @@ mod error_texts;
 mod folders;
 mod hidden;
 mod hostile;
+mod left_out;
 mod limits;
 mod made;
 mod notes;

@@ -118,7 +118,8 @@ impl Sources {
         for container in containers {
             let path = container.path();
             let file = file_name(path);
-            let mut checkpoint = Checkpoint::read(container).map_err(|reason| Error::checkpoint(path, reason))?;
+            let mut checkpoint =
+                Checkpoint::read(container).map_err(|reason| Error::checkpoint(path, reason))?;
             judge(path, &checkpoint)?;
             if several {
                 checkpoint.left_out.name_file(&file);

@@ -205,7 +205,9 @@ fn duplicates(items: &[Item]) -> Option<(String, [usize; 2])> {
     for (index, item) in items.iter().enumerate() {
         // A compound tensor without parts has a name all the same.
         let own = match &item.content {
-            Content::Compound(compound) if compound.parts.is_empty() => Some(Cow::Borrowed(item.name.as_str())),
+            Content::Compound(compound) if compound.parts.is_empty() => {
+                Some(Cow::Borrowed(item.name.as_str()))
+            }
             _ => None,
         };
         for name in own.into_iter().chain(item.tensors().map(|(name, _)| name)) {

@@ -125,16 +125,18 @@ impl<'h> Containers<'h> {
         let entries = self.heap.entries(id).unwrap_or_default();
         self.steps.spend(entries.len(), self.heap.offset(id))?;
         let last = self.keys.last_of_each(entries.iter().copied());
-        Ok(if last.len() == entries.len() { Children::Entries(entries) } else { Children::Built(last.into()) })
+        Ok(if last.len() == entries.len() {
+            Children::Entries(entries)
+        } else {
+            Children::Built(last.into())
+        })
     }
 
     /// The contents of a dict, or of a call that makes one.
     pub(crate) fn dict_children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
         match self.heap.get(id) {
             Object::Dict(_) => self.children(id),
-            Object::Instance(instance) => {
-                Ok(Some(Children::Built(self.dict_instance(id, instance)?.into())))
-            }
+            Object::Instance(instance) => Ok(Some(Children::Built(self.dict_instance(id, instance)?.into()))),
             _ => Ok(None),
         }
     }
@@ -271,9 +273,7 @@ pub(crate) enum State<'h> {
 
 impl<'h> State<'h> {
     pub(crate) fn read(heap: &'h Heap<'_>, state: ObjectId) -> Self {
-        let dict = |id: &ObjectId| {
-            heap.entries(*id).or_else(|| heap.is_none(*id).then_some([].as_slice()))
-        };
+        let dict = |id: &ObjectId| heap.entries(*id).or_else(|| heap.is_none(*id).then_some([].as_slice()));
         if let Some(entries) = heap.entries(state) {
             return Self::Attributes([entries, &[]]);
         }

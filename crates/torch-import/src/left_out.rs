@@ -162,11 +162,15 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
     let heap = walk.containers.heap();
     let used: HashSet<&str> =
         walk.rebuilder.storage_keys().filter_map(|key| container.storage_record(key)).collect();
-    let unused: Vec<(&str, u64)> =
-        container.storages().into_iter().filter(|(name, nbytes)| *nbytes > 0 && !used.contains(name)).collect();
+    let unused: Vec<(&str, u64)> = container
+        .storages()
+        .into_iter()
+        .filter(|(name, nbytes)| *nbytes > 0 && !used.contains(name))
+        .collect();
     let referred = if unused.is_empty() { HashSet::new() } else { referred(heap, container) };
     for (name, nbytes) in unused {
-        let reason = if referred.contains(name) { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
+        let reason =
+            if referred.contains(name) { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
         let name = name.to_owned();
         out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes: Some(nbytes), reason });
     }
@@ -332,6 +336,12 @@ impl<'h> Tree<'h> {
     }
 }
 
+/// Whether a step leads to the arguments of a call that makes a tensor.
+fn is_of_tensor(heap: &Heap<'_>, step: &PathStep) -> bool {
+    let instance = heap.instance(step.parent);
+    step.edge == Edge::Args && instance.is_some_and(|instance| Function::called_by(heap, instance).is_some())
+}
+
 /// Where in a module a path is.
 #[derive(Clone, Copy, Debug)]
 enum At {
@@ -355,21 +365,22 @@ impl Paths {
     fn name(&mut self, heap: &Heap<'_>, path: &[PathStep]) -> String {
         let mut name = String::new();
         for (index, step) in path.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| path.get(before));
             let part = match step.edge {
                 Edge::Value(key) => {
                     let part = if self.naming.try_spend(1) { key::part(heap, key) } else { "…".into() };
                     if !self.naming.try_spend(part.len()) {
                         return name;
                     }
-                    let is_state = index
-                        .checked_sub(1)
-                        .and_then(|before| path.get(before))
-                        .is_some_and(|before| matches!(before.edge, Edge::State | Edge::Args | Edge::Item(_)));
+                    let is_state = before.is_some_and(|before| {
+                        matches!(before.edge, Edge::State | Edge::Args | Edge::Item(_))
+                    });
                     if is_state && matches!(part.as_ref(), "_parameters" | "_buffers" | "_modules") {
                         continue;
                     }
                     part
                 }
+                Edge::Item(_) if before.is_some_and(|before| is_of_tensor(heap, before)) => continue,
                 Edge::Item(index) | Edge::Appended(index) => index.to_string().into(),
                 _ => continue,
             };

@@ -64,7 +64,8 @@ pub(crate) fn children(containers: &mut Containers<'_>, instance: &Instance) -> 
     }
     let Some(attributes) = attributes(heap, instance) else { return Ok(None) };
     let attribute = |name: &str| find(heap, &attributes, name);
-    let (Some((_, parameters)), Some((_, modules))) = (attribute("_parameters"), attribute("_modules")) else {
+    let (Some((_, parameters)), Some((_, modules))) = (attribute("_parameters"), attribute("_modules"))
+    else {
         return Ok(None);
     };
     // Parameters that are registered but not set are `None`.
@@ -213,9 +214,10 @@ fn added(
     };
     let has_hook = |(_, hooks): (ObjectId, ObjectId)| {
         let hooks = heap.instance(hooks).map(Instance::items).or_else(|| heap.entries(hooks));
-        hooks.unwrap_or_default().iter().any(|(_, hook)| {
-            heap.global(*hook).is_some_and(|(_, name)| name == "_save_packed_weight")
-        })
+        hooks
+            .unwrap_or_default()
+            .iter()
+            .any(|(_, hook)| heap.global(*hook).is_some_and(|(_, name)| name == "_save_packed_weight"))
     };
     if find(heap, attributes, "_state_dict_hooks").is_some_and(has_hook) {
         let packed = attributes.iter().filter(|(key, id)| {

@@ -60,7 +60,11 @@ impl fmt::Display for Note {
             Self::ValuesCut { cut, unlisted } => {
                 let are = |n: &usize| if *n == 1 { "value is" } else { "values are" };
                 if *cut > 0 {
-                    write!(f, "{cut} {} nested too deeply, or shared too often, to be listed with what is inside", are(cut))?;
+                    write!(
+                        f,
+                        "{cut} {} nested too deeply, or shared too often, to be listed with what is inside",
+                        are(cut)
+                    )?;
                 }
                 match (*cut, *unlisted) {
                     (_, 0) => Ok(()),

@@ -83,7 +83,7 @@ impl<'h> Walk<'h> {
             tensor_names: Budget::new("bytes in the names of tensors", limits.tensor_names),
             value_names: Budget::new("bytes in the names of values", limits.value_names),
             values: Budget::new("values", limits.values),
-            repeats: Budget::new("more names of the same tensors", limits.repeats),
+            repeats: Budget::new("repeated names of tensors", limits.repeats),
             wanted: [usize::MAX; 2],
             paths: Vec::new(),
         }
@@ -124,7 +124,8 @@ impl<'h> Walk<'h> {
     /// The error for a tensor inside a container that was not entered, because it is nested too deeply.
     pub(crate) fn too_deep(&self, id: ObjectId) -> Option<Error> {
         let offset = self.heap.offset(id);
-        let error = || Error::Limit { what: "levels of containers around a tensor", offset, limit: self.depth };
+        let error =
+            || Error::Limit { what: "levels of containers around a tensor", offset, limit: self.depth };
         self.too_deep.contains(id).then(error)
     }
 
@@ -132,7 +133,9 @@ impl<'h> Walk<'h> {
     fn visit(&mut self, child: Child) -> Result<()> {
         let id = child.id;
         self.containers.steps.spend(1, self.heap.offset(id))?;
-        if child.is_made_tensor && let Some(tensor) = made_tensor(self.heap, id)? {
+        if child.is_made_tensor
+            && let Some(tensor) = made_tensor(self.heap, id)?
+        {
             return self.keep(child, Content::Tensor(tensor));
         }
         let rebuilt = match self.rebuilder.rebuild(id) {
@@ -277,4 +280,62 @@ fn made_tensor(heap: &Heap<'_>, id: ObjectId) -> Result<Option<Tensor>> {
         _ => return Ok(None),
     };
     Ok(Some(Tensor::new(dtype, Vec::new(), Vec::new(), 0, Storage::owned(bytes))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::Container;
+
+    /// How many steps a walk over a pickle takes, and how many items it finds.
+    fn work(pickle: &[u8]) -> (usize, usize) {
+        let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
+        file.write_all(pickle).expect("the temporary folder is writable");
+        let container = Container::open(file.path()).expect("it is a pickle");
+        let pickle = pickle_vm::load(container.pickle()).expect("it is a pickle");
+        let limits = Limits::for_pickle(container.pickle().len());
+        let mut walk = Walk::new(&pickle.heap, Rebuilder::new(&container, &pickle.heap), &limits, 0);
+        walk.run(pickle.root).expect("there are only values");
+        (walk.containers.steps.spent(), walk.found.len())
+    }
+
+    /// A list of `times` references to a dict of `len` numbers.
+    fn shared(len: u32, times: usize) -> Vec<u8> {
+        let mut pickle = b"\x80\x03}(".to_vec();
+        for key in 0..len {
+            pickle.push(b'J');
+            pickle.extend(key.to_le_bytes());
+            pickle.extend(b"K\x01");
+        }
+        pickle.extend(b"uq\x000](");
+        pickle.extend(b"h\x00".repeat(times));
+        pickle.extend(b"e.");
+        pickle
+    }
+
+    #[test]
+    fn contents_are_looked_at_twice_and_visited_under_each_name() {
+        // The list, its 50 items, 1000 numbers in each; and 1000 entries, twice.
+        assert_eq!(work(&shared(1000, 50)), (1 + 50 + 50 * 1000 + 2 * 1000, 50 * 1000));
+    }
+
+    #[test]
+    fn steps_are_proportional_to_the_pickle() {
+        for (len, times) in [(1000, 10_000), (10_000, 10_000), (10, 100_000)] {
+            let pickle = shared(len, times);
+            let (steps, items) = work(&pickle);
+            let limits = Limits::for_pickle(pickle.len());
+            assert!(steps <= limits.steps && items <= limits.values, "{steps} steps, {items} items");
+        }
+    }
+
+    #[test]
+    fn equal_values_are_not_shared_containers() {
+        let mut pickle = b"\x80\x03](".to_vec();
+        pickle.extend(b"K\x01)".repeat(70_000));
+        pickle.extend(b"e.");
+        assert_eq!(work(&pickle), (140_001, 140_000));
+    }
 }

@@ -31,7 +31,7 @@ const BOMBS: &[Bomb] = &[
     ("shared dict", shared_dict, "shared too often"),
     ("shared dict of a tensor", shared_dict_of_a_tensor, "paths through shared containers"),
     ("shared state", shared_state, "paths through shared containers"),
-    ("shared tensor", shared_tensor, "more names of the same tensors"),
+    ("shared tensor", shared_tensor, "repeated names of tensors"),
     ("dicts with one long key", one_long_key, "values are not listed: there are too many"),
     ("calls around calls", wrapped, ""),
     ("deep lists", deep, "nested too deeply"),

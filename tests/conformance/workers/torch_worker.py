@@ -19,6 +19,7 @@ from line_server import serve
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import checkpoints  # noqa: E402
+import modules  # noqa: E402
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -286,6 +287,9 @@ serve({
     "make_traced": make_traced,
     "make_views": make_views,
     "make_in_parts": make_in_parts,
+    "make_quantized": modules.make_quantized,
+    "make_scripted": modules.make_scripted,
+    "make_left_out": modules.make_left_out,
     "compare_outputs": compare_outputs,
     "run": run,
 })

@@ -11,8 +11,8 @@ use safetensors_format::View;
 use tensor::{ByteOrder, Records};
 
 use super::inflate::Inflated;
-use crate::persistent::PersistentTensor;
 use crate::left_out::Omission;
+use crate::persistent::PersistentTensor;
 use crate::{Error, Note, Result};
 
 /// The container formats that are read.

@@ -24,8 +24,8 @@ use tensor::{ByteOrder, Dtype, Storage, Tensor};
 pub(crate) use contents::Contents;
 pub use contents::Format;
 
-use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::left_out::Omission;
+use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::{Error, Note, Result};
 
 /// A checkpoint file, mapped: one pickle, and storages by key. Clones share the map.

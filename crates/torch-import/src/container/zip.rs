@@ -80,8 +80,7 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
 }
 
 /// Records that PyTorch writes next to the pickle and that hold nothing of the model: their names after the root folder.
-const BOOKKEEPING: &[&str] =
-    &["data.pkl", "version", "byteorder", ".format_version", ".storage_alignment"];
+const BOOKKEEPING: &[&str] = &["data.pkl", "version", "byteorder", ".format_version", ".storage_alignment"];
 /// The folders of the archive's own identity and version, and of the code of a TorchScript archive with the sources that
 /// its lines come from.
 const BOOKKEEPING_FOLDERS: &[&str] = &[".data/", "code/"];
