@@ -3,6 +3,8 @@
 //! Facts: `Module.state_dict` in `torch/nn/modules/module.py`; `inline_container.cc` and `torch/csrc/jit/mobile` for the
 //! records of an archive.
 
+use std::collections::hash_map::Entry;
+
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
 use serde::Serialize;
@@ -198,9 +200,9 @@ fn tensors(out: &mut LeftOut, walk: &mut Walk<'_>, root: ObjectId) -> Result<()>
     }
     let tree = Tree::new(heap, root);
     let mut is_missed = Marks::new(heap.len());
-    missed.iter().for_each(|id| {
+    for id in &missed {
         is_missed.insert(*id);
-    });
+    }
     let mut paths = Paths { naming: Budget::new("", NAMING), winners: HashMap::new() };
     for id in missed {
         let path = tree.path(id, &mut paths.naming);
@@ -467,15 +469,13 @@ impl Paths {
 
     /// Whether the value of a dict is replaced by a later one of its key.
     fn is_replaced(&mut self, walk: &mut Walk<'_>, step: &PathStep) -> Result<bool> {
-        if !self.winners.contains_key(&step.parent) {
-            let children = walk.containers.dict_children(step.parent)?;
-            let winners = match children {
+        let winners = match self.winners.entry(step.parent) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(match walk.containers.dict_children(step.parent)? {
                 Some(children @ Children::Built(_)) => Some(children.iter().map(|child| child.id).collect()),
                 _ => None,
-            };
-            self.winners.insert(step.parent, winners);
-        }
-        let winners = self.winners.get(&step.parent).and_then(Option::as_ref);
-        Ok(winners.is_some_and(|winners| !winners.contains(&step.child)))
+            }),
+        };
+        Ok(winners.as_ref().is_some_and(|winners| !winners.contains(&step.child)))
     }
 }

@@ -150,7 +150,9 @@ fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: Class<'_>) -> Option
         // A scripted module has no `state_dict()` entries for them: everything is kept as the archive has it.
         if !class.is_scripted() {
             children.retain(|child| matches!(child.step, Step::Name(name) if CONV_STATE.contains(&name)));
-            children.iter_mut().for_each(|child| child.is_made_tensor = true);
+            for child in &mut children {
+                child.is_made_tensor = true;
+            }
         }
         return Some(children);
     }

@@ -160,26 +160,26 @@ impl<'h> Walk<'h> {
     fn visit_other(&mut self, child: Child) -> Result<()> {
         let id = child.id;
         let Some(children) = self.containers.children(id)? else {
-            return self.keep_value(child, Extent::Whole);
+            self.keep_value(child, Extent::Whole);
+            return Ok(());
         };
+        let is_shared_too_often = || self.barren.contains(id) && self.containers.steps.is_scarce();
         if children.is_empty() {
             // An empty dict or list is a value; a module without parameters is nothing.
-            let is_nothing = self.heap.instance(id).is_some();
-            return if is_nothing { Ok(()) } else { self.keep_value(child, Extent::Whole) };
-        }
-        if self.open.contains(id) {
-            return self.keep_value(child, Extent::Cycle);
-        }
-        if self.levels.len() >= self.depth {
+            if self.heap.instance(id).is_none() {
+                self.keep_value(child, Extent::Whole);
+            }
+        } else if self.open.contains(id) {
+            self.keep_value(child, Extent::Cycle);
+        } else if self.levels.len() >= self.depth {
             self.too_deep.insert(id);
-            self.cut = self.cut.saturating_add(1);
-            return self.keep_value(child, Extent::Cut);
+            self.keep_value(child, Extent::Cut);
+        } else if is_shared_too_often() {
+            self.keep_value(child, Extent::Cut);
+        } else {
+            self.enter(child, children)?;
         }
-        if self.barren.contains(id) && self.containers.steps.is_scarce() {
-            self.cut = self.cut.saturating_add(1);
-            return self.keep_value(child, Extent::Cut);
-        }
-        self.enter(child, children)
+        Ok(())
     }
 
     fn enter(&mut self, child: Child, children: Children<'h>) -> Result<()> {
@@ -212,18 +212,18 @@ impl<'h> Walk<'h> {
     }
 
     /// Adds an item for a value. From the first one on that there is no room for, values are only counted.
-    fn keep_value(&mut self, child: Child, extent: Extent) -> Result<()> {
+    fn keep_value(&mut self, child: Child, extent: Extent) {
+        self.cut = self.cut.saturating_add(usize::from(extent == Extent::Cut));
         if self.unlisted == 0 {
             let before = self.push(child.step);
             if self.value_names.try_spend(self.name.len().saturating_add(1)) && self.values.try_spend(1) {
                 self.add(Content::Value(Value { object: child.id, extent }));
                 self.back_to(before);
-                return Ok(());
+                return;
             }
             self.back_to(before);
         }
         self.unlisted = self.unlisted.saturating_add(1);
-        Ok(())
     }
 
     fn add(&mut self, content: Content) {

@@ -77,42 +77,36 @@ fn long_keys() -> Vec<u8> {
     pickle
 }
 
-/// A dict of 30,000 numbers, under 30,000 names.
-fn shared_dict() -> Vec<u8> {
-    let mut pickle = b"\x80\x03}(".to_vec();
+/// A dict of 30,000 numbers in memo 0, without the instruction that adds them.
+fn numbers() -> Vec<u8> {
+    let mut pickle = b"}(".to_vec();
     for key in 0..30_000_u32 {
         pickle.push(b'J');
         pickle.extend(key.to_le_bytes());
         pickle.extend(b"K\x01");
     }
-    pickle.extend(b"uq\x000](");
-    pickle.extend(b"h\x00".repeat(30_000));
-    pickle.extend(b"e.");
     pickle
+}
+
+/// The end of a pickle: a list of 30,000 times `item`.
+fn names(item: &[u8]) -> Vec<u8> {
+    [b"](".as_slice(), &item.repeat(30_000), b"e."].concat()
+}
+
+/// A dict of 30,000 numbers, under 30,000 names.
+fn shared_dict() -> Vec<u8> {
+    [b"\x80\x03".as_slice(), &numbers(), b"uq\x000", &names(b"h\x00")].concat()
 }
 
 /// The same with a tensor in the dict, so that each of the names would be one of its names.
 fn shared_dict_of_a_tensor() -> Vec<u8> {
-    let mut pickle = META.to_vec();
-    pickle.extend(b"q\x010");
-    let dict = shared_dict();
-    pickle.extend(dict.get(2..dict.len() - 30_000 * 2 - 8).expect("it ends with the names"));
-    pickle.extend(b"N");
-    pickle.extend(b"h\x01");
-    pickle.extend(b"uq\x000](");
-    pickle.extend(b"h\x00".repeat(30_000));
-    pickle.extend(b"e.");
-    pickle
+    [META, b"q\x010", &numbers(), b"Nh\x01uq\x000", &names(b"h\x00")].concat()
 }
 
 /// 30,000 objects that share one state, a dict of 30,000 attributes.
 fn shared_state() -> Vec<u8> {
-    let mut pickle = shared_dict();
-    pickle.truncate(pickle.len() - 30_000 * 2 - 4);
-    pickle.extend(b"c__main__\nC\nq\x010](");
-    pickle.extend(b"h\x01)\x81h\x00b".repeat(30_000));
-    pickle.extend(b"e.");
-    pickle
+    let class = b"c__main__\nC\nq\x010";
+    [b"\x80\x03".as_slice(), &numbers(), b"uq\x000", class, &names(b"h\x01)\x81h\x00b")].concat()
 }
 
 /// A tensor under a million names.
