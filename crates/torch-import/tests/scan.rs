@@ -77,16 +77,6 @@ fn compressed_files_are_scanned() {
     }
 }
 
-#[test]
-fn a_bomb_costs_what_its_file_allows() {
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    let zeros = vec![b'0'; 1 << 20];
-    (0..100).for_each(|_| gzip.write_all(&zeros).expect("memory takes it"));
-    let found = scan(&gzip.finish().expect("memory takes it"));
-    assert!(!found.is_whole());
-    assert!(found.missed[0].contains("decompresses to more than"), "{:?}", found.missed);
-}
-
 /// A zip archive with one stored entry.
 fn zip(name: &str, data: &[u8]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));

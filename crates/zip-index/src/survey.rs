@@ -51,7 +51,7 @@ impl Survey {
     /// Surveys `bytes`, a whole zip file.
     pub fn read(bytes: &[u8]) -> Self {
         let mut survey = Self::default();
-        if End::last(bytes).is_none() && bytes.starts_with(LOCAL) {
+        if bytes.starts_with(LOCAL) && find(bytes, END).is_none() {
             survey.interrupted(bytes);
             return survey;
         }

@@ -7,7 +7,7 @@ use flate2::read::DeflateDecoder;
 use pickle_vm::ErrorKind;
 use zip_index::{Entry, Method, Survey};
 
-use super::scanner::{Item, Scanner, numpy_data};
+use super::scanner::{Item, NUMPY, Scanner};
 use super::{Place, Step, packed, pickle, script};
 use crate::container::{inflate, tar};
 use crate::scan::budget::Budget;
@@ -261,7 +261,7 @@ fn is_python(name: &str) -> bool {
 }
 
 fn is_array_or_packed(bytes: &[u8]) -> bool {
-    numpy_data(bytes).is_some() || bytes.starts_with(b"\x93NUMPY") || packed::recognise(bytes).is_some()
+    bytes.starts_with(NUMPY) || packed::recognise(bytes).is_some()
 }
 
 /// The first bytes of a record.

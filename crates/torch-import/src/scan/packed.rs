@@ -158,3 +158,24 @@ fn zstd_decoder(bytes: &[u8]) -> io::Result<zstd::Decoder<'_, &[u8]>> {
     decoder.window_log_max(27)?;
     Ok(decoder)
 }
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_decompressed_than_is_allowed() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&[b'0'; 5000]).expect("memory takes it");
+        let gzip = gzip.finish().expect("memory takes it");
+        let packed = recognise(&gzip).expect("it starts like gzip");
+        let whole = packed.unpack(&gzip, 5000);
+        assert_eq!((whole.content.len(), whole.cut), (5000, None));
+        let cut = packed.unpack(&gzip, 4999);
+        assert_eq!(cut.content.len(), 5000);
+        let expected = "it decompresses to more than 4999 bytes; decompress it and scan that";
+        assert_eq!(cut.cut.as_deref(), Some(expected));
+    }
+}

@@ -29,6 +29,9 @@ const LISTED_MAX: usize = 1 << 10;
 const UNPACKED_TIMES: u64 = 32;
 const UNPACKED: u64 = 64 << 20;
 
+/// What a `.npy` file starts with.
+pub(super) const NUMPY: &[u8] = b"\x93NUMPY";
+
 /// Bytes to scan, and where they are.
 pub(super) struct Item<'a> {
     pub(super) record: Place,
@@ -69,7 +72,7 @@ impl Kind {
         if archive::is_archive(bytes) {
             return Ok(Self::Archive);
         }
-        if numpy_data(bytes).is_some() {
+        if bytes.starts_with(NUMPY) {
             return Ok(Self::Numpy);
         }
         if let Some(packed) = packed::recognise(bytes) {
@@ -431,7 +434,7 @@ impl Place {
 
 /// The data after the header of a `.npy` file, and whether they may be a pickle of objects.
 pub(super) fn numpy_data(bytes: &[u8]) -> Option<(&[u8], bool)> {
-    let (version, rest) = bytes.strip_prefix(b"\x93NUMPY")?.split_first()?;
+    let (version, rest) = bytes.strip_prefix(NUMPY)?.split_first()?;
     let rest = rest.get(1..)?;
     let (len, rest) = if *version == 1 {
         let (len, rest) = rest.split_first_chunk()?;
