@@ -43,8 +43,9 @@ pub(crate) fn compare(
         sources.read_checked::<sources::Error>(&containers, &|_, _| Ok(()), &|| check(observer))?;
     let expected = select(&options.selection, &checkpoint).map_err(pipeline::Error::at(&sources.path))?;
     let notes = notes.into_iter().map(pipeline::Note::Sources).chain(expected.notes);
-    let notes = notes.map(Note::Checkpoint).collect();
     let model = model(carton, observer)?;
+    let code = model.runs_code_when_loaded().then_some(Note::CodeNotCompared);
+    let notes = notes.map(Note::Checkpoint).chain(code).collect();
     let found = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::reader(carton.path())(reason)

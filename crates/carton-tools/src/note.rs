@@ -28,6 +28,8 @@ pub enum Note {
         /// Its path.
         path: PathBuf,
     },
+    /// Tensors were compared, but code of the model runs when it is loaded.
+    CodeNotCompared,
     /// The tensors of the model cannot be listed.
     NoTensors {
         /// Why not.
@@ -51,6 +53,10 @@ impl fmt::Display for Note {
             Self::DownloadedAgain { path } => {
                 write!(f, "{} was damaged and was downloaded again", path.display())
             }
+            Self::CodeNotCompared => f.write_str(
+                "the code of the model was not compared: its `__setstate__` runs when the model is loaded and may \
+                 change the tensors, and no conversion writes one",
+            ),
             Self::NoTensors { reason } => write!(f, "no tensors are listed: {reason}"),
         }
     }

@@ -20,13 +20,18 @@ use mapped::MappedFile;
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
 use tensor::{ByteOrder, Dtype, Storage, Tensor};
+use zip_index::{Index, Method};
 
 pub(crate) use contents::Contents;
 pub use contents::Format;
 
 use crate::left_out::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
+use crate::scan::is_code;
 use crate::{Error, Note, Result};
+
+/// The most bytes of a record of code that are decompressed.
+const CODE_MAX: u64 = 16 << 20;
 
 /// A checkpoint file, mapped: one pickle, and storages by key. Clones share the map.
 #[derive(Clone, Debug)]
@@ -56,6 +61,27 @@ impl Container {
     /// The map and what was found in it, to be shared with values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<Contents> {
         &self.0
+    }
+
+    /// Whether TorchScript code in the archive runs when it is loaded, in a `__setstate__`: it may change what the pickle
+    /// holds. Code that cannot be read counts as such.
+    pub fn runs_code_when_loaded(&self) -> bool {
+        const METHOD: &[u8] = b"__setstate__";
+        let file = &self.0.file;
+        if self.format() != Format::TorchScript {
+            return false;
+        }
+        let Ok(index) = Index::read(file) else { return true };
+        let mut code = index.entries.iter().filter(|entry| is_code(&entry.name));
+        code.any(|entry| {
+            let stored = file.bytes().get(entry.data.clone()).unwrap_or_default();
+            let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
+            match entry.method {
+                Method::Stored => has_method(stored),
+                _ if entry.len > CODE_MAX => true,
+                _ => inflate::to_memory(stored, entry).map_or(true, |text| has_method(&text)),
+            }
+        })
     }
 
     /// What kind of container it is.

@@ -247,7 +247,7 @@ fn is_named(entry: &str, name: &str) -> bool {
 }
 
 /// Whether a record is TorchScript code.
-fn is_code(name: &str) -> bool {
+pub(crate) fn is_code(name: &str) -> bool {
     is_python(name) && (name.starts_with("code/") || name.contains("/code/"))
 }
 

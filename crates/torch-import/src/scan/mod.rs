@@ -22,6 +22,7 @@ use std::path::Path;
 
 use mapped::MappedFile;
 
+pub(crate) use self::archive::is_code;
 use self::scanner::Scanner;
 use crate::{Global, Result, Risk};
 
