@@ -116,14 +116,16 @@ impl Item {
             Content::Compound(compound) => (None, compound.parts.as_slice()),
             Content::Value(_) => (None, [].as_slice()),
         };
-        let parts = parts.iter().map(|(part, tensor)| (Cow::Owned(part_name(&self.name, part)), tensor));
+        let parts = parts.iter().map(|(part, tensor)| (Cow::Owned(self.part_name(part)), tensor));
         one.into_iter().chain(parts)
     }
-}
 
-/// The name of a part of a compound tensor.
-fn part_name(name: &str, part: &str) -> String {
-    if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") }
+    /// The name of a part of a compound tensor. The root has an empty name, and so has the value of an empty key; only the
+    /// first has no path.
+    fn part_name(&self, part: &str) -> String {
+        let is_root = self.name.is_empty() && self.root_key.is_none();
+        if is_root { part.to_owned() } else { format!("{}.{part}", self.name) }
+    }
 }
 
 impl Checkpoint {
