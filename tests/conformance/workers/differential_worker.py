@@ -12,6 +12,18 @@ import matrix  # noqa: E402
 from matrix_worker import attempt  # noqa: E402
 
 
+facts_of_strided = matrix.strided
+
+
+def strided(tensor, storages):
+    """The row of a tensor, without its storage if a conj or neg bit is set: its values are in no storage then."""
+    row = facts_of_strided(tensor, storages)
+    return row | {"storage": None} if tensor.is_conj() or tensor.is_neg() else row
+
+
+matrix.strided = strided
+
+
 def objects(seeds, folder):
     """For each seed a file, and what torch reads from it; nothing for objects that it cannot save."""
     made = []
