@@ -151,5 +151,8 @@ mod tests {
             assert!(error.contains(&format!("MANIFEST:{line}:1: ")), "{error}");
         }
         assert!(!error.contains("MANIFEST:7"), "{error}");
+        for path in ["MANIFEST", "LINKS", "/a", ""] {
+            Manifest::parse(&format!("{path}={hash}\n")).expect_err("it cannot be listed");
+        }
     }
 }

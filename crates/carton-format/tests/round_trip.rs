@@ -236,6 +236,23 @@ fn fields_that_the_specification_does_not_define_are_listed() {
 }
 
 #[test]
+fn a_symbol_is_a_shape_or_a_size_and_a_star_is_neither() {
+    for (shape, size, allowed) in [("*", "*", true), ("s", "n", true), ("s", "s", false)] {
+        let text = format!(
+            "spec_version = 1\n[[input]]\nname = 'x'\ndtype = 'float32'\nshape = '{shape}'\n\
+             [[input]]\nname = 'y'\ndtype = 'float32'\nshape = ['{size}', 3]\n[runner]\nrunner_name = 't'\n\
+             required_framework_version = '*'\nrunner_compat_version = 1\n"
+        );
+        let parsed = Config::parse(&text);
+        assert_eq!(parsed.is_ok(), allowed, "{text}");
+        let Ok(parsed) = parsed else { continue };
+        let place = parsed.document.place("input[1].shape").expect("it was parsed");
+        assert_eq!((place.line, place.column), (9, 9));
+        assert_eq!(parsed.document.place("input[2].shape"), None);
+    }
+}
+
+#[test]
 fn a_short_description_has_at_most_100_characters() {
     let mut config = Config::new(carton_format::Runner::new("t", "*", 1));
     // Characters, not bytes.
