@@ -306,7 +306,7 @@ pub(crate) fn indexed(items: &[ObjectId]) -> Vec<Child> {
     items.iter().enumerate().map(|(index, item)| Child::new(Step::Index(index), *item)).collect()
 }
 
-/// Keys longer than this are compared by a number that each gets once: a long key may be in many dicts.
+/// Keys of more bytes are compared by a number that each gets once: a long key may be in many dicts.
 const LONG_KEY: usize = 64;
 
 /// Tells equal keys of dicts from different ones.
@@ -343,12 +343,13 @@ impl<'h> Keys<'h> {
     }
 
     fn key(&mut self, id: ObjectId) -> KeyOf<'h> {
-        let bytes = self.heap.bytes(id).map(<[u8]>::len);
-        let len = bytes.or_else(|| match self.heap.get(id) {
-            Object::Text(text) => Some(text.bytes().len()),
-            _ => None,
-        });
-        if len.unwrap_or(0) <= LONG_KEY {
+        let is_short = match self.heap.get(id) {
+            Object::Text(text) => text.bytes().len() <= LONG_KEY,
+            // Those may be tuples of texts, or calls that make bytes.
+            Object::Tuple(_) | Object::Instance(_) | Object::Long(_) => false,
+            _ => self.heap.bytes(id).is_none_or(|bytes| bytes.len() <= LONG_KEY),
+        };
+        if is_short {
             return KeyOf::Short(Key::new(self.heap, id));
         }
         if let Some(number) = self.long.get(&id) {

@@ -36,16 +36,3 @@ pub(crate) fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8
     }
     text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>().map(Cow::Owned)
 }
-
-/// The attributes that a state sets: a dict, or a tuple of a dict and one of slots.
-pub(crate) fn attributes(heap: &Heap<'_>, state: ObjectId) -> Vec<(ObjectId, ObjectId)> {
-    if let Some(entries) = heap.entries(state) {
-        return entries.to_vec();
-    }
-    match heap.items(state) {
-        Some(dicts @ ([_] | [_, _])) => {
-            dicts.iter().filter_map(|dict| heap.entries(*dict)).flatten().copied().collect()
-        }
-        _ => Vec::new(),
-    }
-}

@@ -5,9 +5,10 @@
 
 use std::collections::hash_map::Entry;
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, Object, ObjectId};
 use serde::Serialize;
+use tensor::Records;
 
 use crate::children::Children;
 use crate::limits::{Budget, Marks};
@@ -162,28 +163,36 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
     tensors(&mut out, walk, root)?;
     // The tensors that were just found use their storages too.
     let heap = walk.containers.heap();
-    let used: HashSet<&str> =
-        walk.rebuilder.storage_keys().filter_map(|key| container.storage_record(key)).collect();
-    let unused: Vec<(&str, u64)> = container
-        .storages()
-        .into_iter()
-        .filter(|(name, nbytes)| *nbytes > 0 && !used.contains(name))
-        .collect();
-    let referred = if unused.is_empty() { HashSet::new() } else { referred(heap, container) };
-    for (name, nbytes) in unused {
-        let reason =
-            if referred.contains(name) { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
-        let name = name.to_owned();
-        out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes: Some(nbytes), reason });
+    let storages = container.storages();
+    let unused = without(storages, walk.rebuilder.storage_keys());
+    let is_unused = |number: &u32| unused.get(*number as usize) == Some(&true);
+    if unused.contains(&true) {
+        let ids = heap.ids().filter(|id| heap.persistent(*id).is_some());
+        let references: Vec<_> = ids.filter_map(|id| StorageRef::read(heap, id).ok()).collect();
+        let unreferenced = without(storages, references.iter().map(|reference| reference.key.as_ref()));
+        for number in (0..).take(storages.len()).filter(is_unused) {
+            let is_unreferenced = unreferenced.get(number as usize) == Some(&true);
+            let reason =
+                if is_unreferenced { OmissionReason::Unreferenced } else { OmissionReason::Unreached };
+            let nbytes = storages.get(number).map(|record| record.range.len() as u64);
+            let (kind, name) = (OmissionKind::Storage, storages.full_name(number));
+            out.add(Omission { file: None, kind, name, nbytes, reason });
+        }
     }
     container.unread().iter().for_each(|omission| out.add(omission.clone()));
     Ok(out)
 }
 
-/// The records of the storages that persistent ids name.
-fn referred<'c>(heap: &Heap<'_>, container: &'c Container) -> HashSet<&'c str> {
-    let keys = heap.ids().filter(|id| heap.persistent(*id).is_some());
-    keys.filter_map(|id| container.storage_record(&StorageRef::read(heap, id).ok()?.key)).collect()
+/// For each storage, whether it has bytes and none of `keys` is its key.
+fn without<'k>(storages: &Records, keys: impl Iterator<Item = &'k str>) -> Vec<bool> {
+    let has_bytes = |number| storages.get(number).is_some_and(|record| !record.range.is_empty());
+    let mut left: Vec<bool> = (0..).take(storages.len()).map(has_bytes).collect();
+    for number in keys.filter_map(|key| storages.find(key)) {
+        if let Some(left) = left.get_mut(number as usize) {
+            *left = false;
+        }
+    }
+    left
 }
 
 /// The tensors that the walk did not reach.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use mapped::MappedFile;
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
-use tensor::{ByteOrder, Dtype, Storage, Tensor};
+use tensor::{ByteOrder, Dtype, Records, Storage, Tensor};
 use zip_index::{Index, Method};
 
 pub(crate) use contents::Contents;
@@ -166,11 +166,9 @@ impl Container {
         self.0.storages.len()
     }
 
-    /// The storages' names and sizes in bytes, in the order of the file.
-    pub(crate) fn storages(&self) -> Vec<(&str, u64)> {
-        let mut storages: Vec<_> = self.0.storages.iter().collect();
-        storages.sort_unstable_by_key(|(name, record)| (record.inflated, record.range.start, *name));
-        storages.into_iter().map(|(name, record)| (name.as_ref(), record.range.len() as u64)).collect()
+    /// The storages, with their numbers in the order of the file.
+    pub(crate) fn storages(&self) -> &Records {
+        &self.0.storages
     }
 
     /// The records of the archive that are not read.
