@@ -21,4 +21,4 @@ pub use gather::Gathered;
 pub use records::{Record, Records};
 pub use signs::Signs;
 pub use storage::{ByteOrder, Checksum, Damaged, Storage, StorageId};
-pub use tensor::{Error, Tensor, contiguous_strides};
+pub use tensor::{Dims, Error, Tensor, contiguous_strides};

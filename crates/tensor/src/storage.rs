@@ -197,6 +197,14 @@ impl Storage {
         })
     }
 
+    /// The number of the record that it is; `None` for other storages.
+    pub fn record_number(&self) -> Option<u32> {
+        match &self.bytes {
+            Bytes::Record(_, number) => Some(*number),
+            Bytes::Other(_) => None,
+        }
+    }
+
     /// The part of a file that it is; `None` for other storages.
     fn in_file(&self) -> Option<InFile<'_>> {
         match &self.bytes {

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use foldhash::HashSet;
+
 use crate::{Dtype, Gathered, Storage, StorageId};
 
 /// Why a view does not fit its storage.
@@ -71,6 +73,28 @@ pub struct Tensor {
     dims: Arc<[u64]>,
     offset: u64,
     storage: Storage,
+}
+
+/// The shapes and strides of many tensors, equal ones in memory once: a model of a million tensors has a dozen.
+#[derive(Clone, Debug, Default)]
+pub struct Dims(HashSet<Arc<[u64]>>);
+
+impl Dims {
+    /// The most that are kept; where all differ, keeping them would cost more than it saves.
+    const KEPT: usize = 1 << 12;
+
+    /// The same tensor, its shape and stride shared with earlier ones that equal them.
+    #[must_use]
+    pub fn shared(&mut self, mut tensor: Tensor) -> Tensor {
+        match self.0.get(&tensor.dims) {
+            Some(known) => tensor.dims = Arc::clone(known),
+            None if self.0.len() < Self::KEPT => {
+                self.0.insert(Arc::clone(&tensor.dims));
+            }
+            None => {}
+        }
+        tensor
+    }
 }
 
 impl Tensor {

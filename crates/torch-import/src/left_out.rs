@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, Object, ObjectId};
 use serde::Serialize;
-use tensor::Records;
+use tensor::Record;
 
 use crate::children::Children;
 use crate::limits::{Budget, Marks};
@@ -163,36 +163,28 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
     tensors(&mut out, walk, root)?;
     // The tensors that were just found use their storages too.
     let heap = walk.containers.heap();
-    let storages = container.storages();
-    let unused = without(storages, walk.rebuilder.storage_keys());
-    let is_unused = |number: &u32| unused.get(*number as usize) == Some(&true);
-    if unused.contains(&true) {
-        let ids = heap.ids().filter(|id| heap.persistent(*id).is_some());
-        let references: Vec<_> = ids.filter_map(|id| StorageRef::read(heap, id).ok()).collect();
-        let unreferenced = without(storages, references.iter().map(|reference| reference.key.as_ref()));
-        for number in (0..).take(storages.len()).filter(is_unused) {
-            let is_unreferenced = unreferenced.get(number as usize) == Some(&true);
-            let reason =
-                if is_unreferenced { OmissionReason::Unreferenced } else { OmissionReason::Unreached };
-            let nbytes = storages.get(number).map(|record| record.range.len() as u64);
-            let (kind, name) = (OmissionKind::Storage, storages.full_name(number));
-            out.add(Omission { file: None, kind, name, nbytes, reason });
-        }
+    let records = container.records();
+    let used = walk.rebuilder.used_records();
+    let numbered = (0_u32..).zip(used).filter(|(_, used)| !used);
+    let unused = numbered.filter_map(|(number, _)| Some((records.get(number)?, number)));
+    let mut unused: Vec<(&Record, u32)> = unused.filter(|(record, _)| !record.range.is_empty()).collect();
+    // In the order of the file.
+    unused.sort_by_key(|(record, _)| (record.inflated, record.range.start));
+    let referred = if unused.is_empty() { HashSet::new() } else { referred(heap, container) };
+    for (record, number) in unused {
+        let is_referred = referred.contains(&number);
+        let reason = if is_referred { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
+        let (name, nbytes) = (records.full_name(number), Some(record.range.len() as u64));
+        out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes, reason });
     }
     container.unread().iter().for_each(|omission| out.add(omission.clone()));
     Ok(out)
 }
 
-/// For each storage, whether it has bytes and none of `keys` is its key.
-fn without<'k>(storages: &Records, keys: impl Iterator<Item = &'k str>) -> Vec<bool> {
-    let has_bytes = |number| storages.get(number).is_some_and(|record| !record.range.is_empty());
-    let mut left: Vec<bool> = (0..).take(storages.len()).map(has_bytes).collect();
-    for number in keys.filter_map(|key| storages.find(key)) {
-        if let Some(left) = left.get_mut(number as usize) {
-            *left = false;
-        }
-    }
-    left
+/// The records of the storages that persistent ids name.
+fn referred(heap: &Heap<'_>, container: &Container) -> HashSet<u32> {
+    let ids = heap.persistent_objects().iter();
+    ids.filter_map(|id| container.record_number(&StorageRef::read(heap, *id).ok()?.key)).collect()
 }
 
 /// The tensors that the walk did not reach.

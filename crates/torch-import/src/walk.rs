@@ -1,6 +1,5 @@
 //! Walks from the root object to the tensors and values, and names them by their paths.
 
-use foldhash::{HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
@@ -35,7 +34,7 @@ pub(crate) struct Walk<'h> {
     pub(crate) found: Vec<Item>,
     /// How many tensors are found.
     tensors: usize,
-    named: HashSet<ObjectId>,
+    named: Marks,
     depth: usize,
     tensor_names: Budget,
     value_names: Budget,
@@ -78,7 +77,7 @@ impl<'h> Walk<'h> {
             unlisted: 0,
             found: Vec::with_capacity(room),
             tensors: 0,
-            named: HashSet::with_capacity(room),
+            named: marks(),
             depth: limits.depth,
             tensor_names: Budget::new("bytes in the names of tensors", limits.tensor_names),
             value_names: Budget::new("bytes in the names of values", limits.value_names),

@@ -166,14 +166,19 @@ impl Container {
         self.0.storages.len()
     }
 
-    /// The storages, with their numbers in the order of the file.
-    pub(crate) fn storages(&self) -> &Records {
+    /// The storages of the file.
+    pub(crate) fn records(&self) -> &Records {
         &self.0.storages
     }
 
     /// The records of the archive that are not read.
     pub(crate) fn unread(&self) -> &[Omission] {
         &self.0.unread
+    }
+
+    /// The number of the record that holds the storage `key`.
+    pub(crate) fn record_number(&self, key: &str) -> Option<u32> {
+        self.0.storages.find(key)
     }
 
     /// The path in the archive of the storage `key`.

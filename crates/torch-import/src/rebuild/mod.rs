@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
-use tensor::{Dtype, Storage, Tensor};
+use tensor::{Dims, Dtype, Storage, Tensor};
 
 use crate::compound::Compound;
 use crate::container::legacy;
@@ -44,6 +44,7 @@ pub(crate) enum Rebuilt {
 }
 
 /// A storage, and the first reference to it.
+#[derive(Clone)]
 struct Stored<'h> {
     reference: StorageRef<'h>,
     storage: Storage,
@@ -54,10 +55,17 @@ struct Stored<'h> {
 pub(crate) struct Rebuilder<'h> {
     container: &'h Container,
     heap: &'h Heap<'h>,
+    /// Whether each object was rebuilt.
+    is_done: Vec<bool>,
+    /// The rebuilt ones, except for tensors over records, which are as quickly made again: there may be a million.
     done: HashMap<ObjectId, Rebuilt>,
+    dims: Dims,
     /// Bytes that may still be copied, and how many could be at first.
     left: Cell<usize>,
     limit: usize,
+    /// For each record, the first persistent object that refers to all of it.
+    records: Vec<Option<ObjectId>>,
+    /// The other storages.
     storages: HashMap<Cow<'h, str>, Stored<'h>>,
     /// A bit for each object: whether it is the persistent id of a storage that was read.
     read: Vec<u64>,
@@ -69,17 +77,17 @@ pub(crate) struct Rebuilder<'h> {
 
 impl<'h> Rebuilder<'h> {
     pub(crate) fn new(container: &'h Container, heap: &'h Heap<'h>) -> Self {
-        // Most storages are used, most of them by one tensor.
-        let room = container.storages_len();
-        let (done, storages) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
         let limit = Limits::for_pickle(container.pickle().len()).copied;
         Self {
             container,
             heap,
-            done,
+            is_done: vec![false; heap.len()],
+            done: HashMap::new(),
+            dims: Dims::default(),
             left: Cell::new(limit),
             limit,
-            storages,
+            records: vec![None; container.storages_len()],
+            storages: HashMap::new(),
             read: vec![0; heap.len().div_ceil(64)],
             checked: HashSet::new(),
             loaded: HashMap::new(),
@@ -96,7 +104,7 @@ impl<'h> Rebuilder<'h> {
         let unread = |id: &&ObjectId| !self.is_read(**id);
         for id in self.heap.persistent_objects().iter().filter(unread) {
             let Ok(reference) = StorageRef::read(self.heap, *id) else { continue };
-            if let Some(first) = self.storages.get(reference.identity())
+            if let Some(first) = self.known(&reference)?
                 && !first.reference.is_loaded_like(&reference)
             {
                 return Err(self.bad(*id, &differs(&first.reference, &reference)));
@@ -112,12 +120,20 @@ impl<'h> Rebuilder<'h> {
 
     /// Whether the instance `id` was rebuilt.
     pub(crate) fn is_done(&self, id: ObjectId) -> bool {
-        self.done.contains_key(&id)
+        self.is_done.get(id.index()).copied().unwrap_or(false)
     }
 
-    /// The keys of the storages that the rebuilt tensors use.
-    pub(crate) fn storage_keys(&self) -> impl Iterator<Item = &str> {
-        self.storages.values().map(|stored| stored.reference.key.as_ref())
+    /// For each record of the file, whether a rebuilt tensor uses it.
+    pub(crate) fn used_records(&self) -> Vec<bool> {
+        let mut used: Vec<bool> = self.records.iter().map(Option::is_some).collect();
+        let parts =
+            self.storages.values().filter_map(|stored| self.container.record_number(&stored.reference.key));
+        for number in parts {
+            if let Some(used) = used.get_mut(number as usize) {
+                *used = true;
+            }
+        }
+        used
     }
 
     /// The tensor that the object `id` represents; `None` if it is not a tensor.
@@ -127,7 +143,7 @@ impl<'h> Rebuilder<'h> {
 
     fn at_depth(&mut self, id: ObjectId, depth: usize) -> Result<Option<Rebuilt>> {
         let heap = self.heap;
-        if matches!(heap.get(id), Object::Instance(_))
+        if self.is_done(id)
             && let Some(done) = self.done.get(&id)
         {
             return Ok(Some(done.clone()));
@@ -169,7 +185,13 @@ impl<'h> Rebuilder<'h> {
             (function, None) => self.call(function, args, depth)?,
         };
         if let Some(rebuilt) = &rebuilt {
-            self.done.insert(id, rebuilt.clone());
+            if let Some(is_done) = self.is_done.get_mut(id.index()) {
+                *is_done = true;
+            }
+            let of_record = |tensor: &Tensor| tensor.storage().record_number().is_some();
+            if !matches!(rebuilt, Rebuilt::Strided(tensor) if of_record(tensor)) {
+                self.done.insert(id, rebuilt.clone());
+            }
         }
         Ok(rebuilt)
     }
@@ -295,7 +317,7 @@ impl<'h> Rebuilder<'h> {
         let stride = self.numbers(then, stride, "the stride")?;
         let (stored, storage) = self.storage(then, storage, dtype)?;
         let dtype = dtype.or(stored).unwrap_or(UNTYPED);
-        let tensor = Tensor::new(dtype, size, stride, offset, storage)?;
+        let tensor = self.dims.shared(Tensor::new(dtype, size, stride, offset, storage)?);
         match metadata {
             Some(metadata) => compound::resolved(then, tensor, metadata),
             None => Ok(tensor),
@@ -352,13 +374,18 @@ impl<'h> Rebuilder<'h> {
         if let Some(bits) = self.read.get_mut(id.index() / 64) {
             *bits |= 1 << (id.index() % 64);
         }
-        let storage = match self.storages.get(reference.identity()) {
-            Some(first) if first.reference.is_loaded_like(&reference) => first.storage.clone(),
+        let storage = match self.known(&reference)? {
+            Some(first) if first.reference.is_loaded_like(&reference) => first.storage,
             Some(first) => return Err(self.bad(whose, &differs(&first.reference, &reference))),
             None => {
                 let storage = self.container.storage(&reference, dtype.or(own).unwrap_or(UNTYPED))?;
-                let first = Stored { reference, storage: storage.clone() };
-                self.storages.insert(first.reference.identity().clone(), first);
+                let number = storage.record_number().and_then(|number| usize::try_from(number).ok());
+                if let Some(first) = number.and_then(|number| self.records.get_mut(number)) {
+                    *first = Some(id);
+                } else {
+                    let first = Stored { reference, storage: storage.clone() };
+                    self.storages.insert(first.reference.identity().clone(), first);
+                }
                 storage
             }
         };
@@ -383,6 +410,20 @@ impl<'h> Rebuilder<'h> {
         let numel = StorageRef::read(self.heap, id)?.len();
         let (dtype, storage) = self.stored(id, id, None)?;
         Ok(Some(Tensor::new(dtype.unwrap_or(UNTYPED), vec![numel], vec![1], 0, storage)?))
+    }
+
+    /// The storage that a reference names, if there was a reference to it before.
+    fn known(&self, reference: &StorageRef<'h>) -> Result<Option<Stored<'h>>> {
+        if let Some(stored) = self.storages.get(reference.identity()) {
+            return Ok(Some(stored.clone()));
+        }
+        let number = self.container.record_number(reference.identity());
+        let first =
+            number.and_then(|number| self.records.get(usize::try_from(number).ok()?).copied().flatten());
+        let Some(id) = first else { return Ok(None) };
+        let reference = StorageRef::read(self.heap, id)?;
+        let storage = self.container.storage(&reference, reference.dtype.unwrap_or(UNTYPED))?;
+        Ok(Some(Stored { reference, storage }))
     }
 
     /// The storage of a tensor of a 0.1 checkpoint, each once.
