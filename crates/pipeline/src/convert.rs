@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use carton_format::SHORT_DESCRIPTION_MAX;
+use carton_format::{Dimension, SHORT_DESCRIPTION_MAX};
 use mapped::hex;
 use serde::Serialize;
-use serde_json::Value as Json;
 use sources::Sources;
 use store::{IfExists, file_name, folder};
 use torch_import::{Checkpoint, Container, Format, Omission, Risk};
@@ -178,7 +177,7 @@ pub struct PortReport {
     /// Its dtype.
     pub dtype: &'static str,
     /// Its dimensions: numbers, or symbols for any size.
-    pub shape: Vec<Json>,
+    pub shape: Vec<Dimension>,
     /// Whether it may be omitted.
     pub optional: bool,
 }
@@ -272,6 +271,10 @@ pub(crate) fn convert_into(
         let written = carton::write_carton(&carton, &target, options.if_exists, &check_inputs, observer)?;
         (written.len, Some(hex(&written.manifest_hash)))
     };
+    let misc_names = layout.misc_names();
+    // carton.toml lists a million outputs, and so does the report.
+    drop(carton);
+    drop(layout);
     Ok(ConvertReport {
         schema_version: SCHEMA_VERSION,
         file: match options.inputs.as_slice() {
@@ -289,7 +292,7 @@ pub(crate) fn convert_into(
         tensors: selected.tensors.len(),
         totals: Totals::from_tensors(selected.tensors.iter().map(|(_, tensor)| tensor)),
         has_tokenizer: sources::has_tokenizer(&misc),
-        misc: layout.misc_names(),
+        misc: misc_names,
         left_out_count: omitted.count(),
         left_out: omitted.listed,
         notes,
@@ -410,8 +413,8 @@ fn model_name(options: &ConvertOptions, sources: &Sources) -> String {
 
 fn port(port: torchscript::Port) -> PortReport {
     let dimension = |dim: torchscript::Dim| match dim {
-        torchscript::Dim::Symbol(symbol) => Json::from(symbol),
-        torchscript::Dim::Size(size) => Json::from(size),
+        torchscript::Dim::Symbol(symbol) => Dimension::Symbol(symbol),
+        torchscript::Dim::Size(size) => Dimension::Size(size),
     };
     PortReport {
         name: port.name,

@@ -249,7 +249,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let risk = |risk: Risk| Json::from(risk.name());
     let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
     let globals = checkpoint.globals.iter();
-    let report = InspectReport {
+    let mut report = InspectReport {
         schema_version: SCHEMA_VERSION,
         file: options.input.display().to_string(),
         format: containers.first().map_or("", |container| container.format().name()),
@@ -259,17 +259,20 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         risks: globals.map(|global| (global.to_string(), risk(global.risk()))).collect(),
         values: options.values.then(values),
         value_count: checkpoint.values().count(),
-        totals: Totals::from_tensors(checkpoint.tensors().map(|(_, tensor)| tensor)),
+        totals: Totals::default(),
         left_out_count: checkpoint.left_out.count(),
         notes: notes.into_iter().map(Note::Sources).chain(left_out).collect(),
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
-        tensors: rows(std::mem::take(&mut checkpoint.items), options, nbytes, observer)?,
+        tensors: Vec::new(),
     };
+    let items = std::mem::take(&mut checkpoint.items);
+    // The objects of a pickle can take more memory than all that follows.
+    drop(checkpoint);
+    report.totals = Totals::from_tensors(items.iter().flat_map(Item::tensors).map(|(_, tensor)| tensor));
+    report.tensors = rows(items, options, nbytes, observer)?;
     for note in &report.notes {
         observer.note(note);
     }
-    // Freeing a million objects takes a tenth of the time, which the caller need not wait for.
-    std::thread::spawn(move || drop((checkpoint, containers)));
     Ok(report)
 }
 

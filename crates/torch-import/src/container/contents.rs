@@ -113,7 +113,15 @@ impl Contents {
     /// # Errors
     /// When the pickle is damaged.
     pub(crate) fn load(&self) -> Result<Pickle<'_>> {
-        pickle_vm::load(self.pickle())
-            .map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
+        let loaded = pickle_vm::load(self.pickle());
+        self.release_pickle();
+        loaded.map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
+    }
+
+    /// Gives the memory of the mapped pickle back to the system, which reads what is needed again.
+    pub(crate) fn release_pickle(&self) {
+        if let Bytes::Mapped(range) = &self.pickle {
+            self.file.release(range.clone());
+        }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) use function::Function;
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
 
+/// The pages of the pickle are given back after so many references to storages: about 6 MB.
+const RELEASED: usize = 1 << 16;
 /// What PyTorch takes the elements of an untyped storage for.
 const UNTYPED: Dtype = Dtype::UInt8;
 /// The calls around a tuple or list of sizes.
@@ -67,6 +69,8 @@ pub(crate) struct Rebuilder<'h> {
     records: Vec<Option<ObjectId>>,
     /// The other storages.
     storages: HashMap<Cow<'h, str>, Stored<'h>>,
+    /// How many references to storages were read.
+    references: usize,
     /// A bit for each object: whether it is the persistent id of a storage that was read.
     read: Vec<u64>,
     /// Objects that are not tensors and were found to be as their calls saw them.
@@ -88,6 +92,7 @@ impl<'h> Rebuilder<'h> {
             limit,
             records: vec![None; container.storages_len()],
             storages: HashMap::new(),
+            references: 0,
             read: vec![0; heap.len().div_ceil(64)],
             checked: HashSet::new(),
             loaded: HashMap::new(),
@@ -370,6 +375,11 @@ impl<'h> Rebuilder<'h> {
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
         let reference = StorageRef::read(self.heap, id)?;
+        // A walk goes through the pickle from its start to its end, and needs no page of it twice.
+        self.references = self.references.saturating_add(1);
+        if self.references.is_multiple_of(RELEASED) {
+            self.container.contents().release_pickle();
+        }
         let own = reference.dtype;
         if let Some(bits) = self.read.get_mut(id.index() / 64) {
             *bits |= 1 << (id.index() % 64);
