@@ -5,9 +5,11 @@
 //! and Python's and TorchScript's words, in PyTorch 2.0.1 and 2.15, as tensors and as submodules, at the
 //! root and below.
 
-use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::fast::RandomState;
+use foldhash::{HashSet, HashSetExt};
+use hashbrown::HashTable;
 use tensor::Tensor;
 
 use crate::archive::Archive;
@@ -129,10 +131,43 @@ enum Member {
     Module(usize),
 }
 
+/// A member of a module.
+struct Placed<'n> {
+    /// The number of the module.
+    module: usize,
+    name: &'n str,
+    member: Member,
+}
+
 /// The names as a tree of modules; the root is number 0, and each module has a lower number than those in it.
+///
+/// A million tensors may be in a million modules, so there is one list and one table for all of them.
+#[derive(Default)]
 struct Nested<'n> {
-    /// For each module, its members in the order of the names.
-    modules: Vec<Vec<(&'n str, Member)>>,
+    /// In the order of the names.
+    members: Vec<Placed<'n>>,
+    /// The places in `members`, by hashes of module and name.
+    places: HashTable<usize>,
+    state: RandomState,
+}
+
+impl<'n> Nested<'n> {
+    /// The member of a module that is called `name`; without one, `new` becomes it, and `None` is returned.
+    fn find_or_add(&mut self, module: usize, name: &'n str, new: Member) -> Option<Member> {
+        let Self { members, places, state } = self;
+        let hash = state.hash_one((module, name));
+        let is_it = |placed: &&Placed<'n>| placed.module == module && placed.name == name;
+        let found = places.find(hash, |place| members.get(*place).filter(is_it).is_some());
+        if let Some(place) = found {
+            return members.get(*place).map(|placed| placed.member);
+        }
+        let rehash = |place: &usize| {
+            members.get(*place).map_or(hash, |placed| state.hash_one((placed.module, placed.name)))
+        };
+        places.insert_unique(hash, members.len(), rehash);
+        members.push(Placed { module, name, member: new });
+        None
+    }
 }
 
 /// The tensors in a tree of modules, or why their names do not make one.
@@ -150,8 +185,8 @@ fn arrange(tensors: &[(String, Tensor)]) -> Result<Arrangement<'_>> {
 
 /// The tensors in a tree of modules, if each has a place of its own in it.
 fn nested(tensors: &[(String, Tensor)]) -> Arrangement<'_> {
-    let mut modules = vec![Vec::new()];
-    let mut known: HashMap<(usize, &str), Member> = HashMap::with_capacity(tensors.len());
+    let mut nested = Nested::default();
+    let mut modules = 1_usize;
     for (i, (name, _)) in tensors.iter().enumerate() {
         if let Some(why) = why_flat(name) {
             return Arrangement::Flat(why);
@@ -160,48 +195,46 @@ fn nested(tensors: &[(String, Tensor)]) -> Arrangement<'_> {
             name.rsplit_once('.').map_or((None, name.as_str()), |(path, leaf)| (Some(path), leaf));
         let mut at = 0;
         for part in path.into_iter().flat_map(|path| path.split('.')) {
-            let next = modules.len();
-            let member = match known.entry((at, part)) {
-                Entry::Occupied(entry) => *entry.get(),
-                Entry::Vacant(entry) => {
-                    let member = *entry.insert(Member::Module(next));
-                    modules.push(Vec::new());
-                    join(&mut modules, at, part, member);
-                    member
-                }
-            };
-            match member {
-                Member::Module(module) => at = module,
-                Member::Tensor(TensorId(other)) => {
+            at = match nested.find_or_add(at, part, Member::Module(modules)) {
+                Some(Member::Module(module)) => module,
+                Some(Member::Tensor(TensorId(other))) => {
                     return Arrangement::Flat(tensor_and_module(tensors, other, name));
                 }
-            }
+                None => {
+                    let new = modules;
+                    modules = modules.saturating_add(1);
+                    new
+                }
+            };
         }
-        let member = Member::Tensor(TensorId(i));
-        if known.insert((at, leaf), member).is_some() {
+        if nested.find_or_add(at, leaf, Member::Tensor(TensorId(i))).is_some() {
             let longer = tensors.iter().find(|(other, _)| {
                 other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
             });
             let longer = longer.map_or(name, |(other, _)| other);
             return Arrangement::Flat(tensor_and_module(tensors, i, longer));
         }
-        join(&mut modules, at, leaf, member);
     }
-    Arrangement::Nested(Nested { modules })
+    Arrangement::Nested(nested)
 }
 
 impl Nested<'_> {
     /// The root's own members; the modules below it are added to `tree`.
     fn add_to(self, tree: &mut Tree) -> Vec<(String, Value)> {
+        let Self { mut members, .. } = self;
+        // Stable, so that the members of a module stay in their order.
+        members.sort_by_key(|placed| placed.module);
+        let modules = members.last().map_or(1, |last| last.module.saturating_add(1));
+        let mut added: Vec<Option<ModuleId>> = vec![None; modules];
         // Inner modules have higher numbers, so backwards each finds its submodules added.
-        let mut added: Vec<Option<ModuleId>> = vec![None; self.modules.len()];
-        for (number, members) in self.modules.into_iter().enumerate().rev() {
+        for members in members.chunk_by(|first, second| first.module == second.module).rev() {
+            let number = members.first().map_or(0, |first| first.module);
             // The order of state_dict(): a module's own tensors, then its submodules'.
-            let own = members.iter().filter_map(|(name, member)| match member {
+            let own = members.iter().filter_map(|Placed { name, member, .. }| match member {
                 Member::Tensor(id) => Some(((*name).to_owned(), Value::Parameter(*id))),
                 Member::Module(_) => None,
             });
-            let inner = members.iter().filter_map(|(name, member)| match member {
+            let inner = members.iter().filter_map(|Placed { name, member, .. }| match member {
                 Member::Module(number) => {
                     let id = added.get(*number).copied().flatten();
                     id.map(|id| ((*name).to_owned(), Value::Module(id)))
@@ -219,10 +252,6 @@ impl Nested<'_> {
         }
         Vec::new()
     }
-}
-
-fn join<'n>(modules: &mut [Vec<(&'n str, Member)>], at: usize, name: &'n str, member: Member) {
-    modules.get_mut(at).expect("modules are numbered as they are pushed").push((name, member));
 }
 
 fn tensor_and_module(tensors: &[(String, Tensor)], shorter: usize, longer: &str) -> WhyFlat {
