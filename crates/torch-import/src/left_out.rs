@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
 use serde::Serialize;
 use tensor::Record;
