@@ -1,4 +1,4 @@
-//! Decodes byte strings and the attributes of an object, which the protocols write in different ways.
+//! Decodes byte strings, which the protocols write in different ways.
 //!
 //! Facts: `save_bytes` and `save_reduce` in CPython's `Lib/pickle.py`, `copyreg.__reduce_ex__`.
 
