@@ -1,6 +1,6 @@
 //! Decodes byte strings, which the protocols write in different ways.
 //!
-//! Facts: `save_bytes` and `save_reduce` in CPython's `Lib/pickle.py`, `copyreg.__reduce_ex__`.
+//! Facts: `save_bytes` in CPython's `Lib/pickle.py`.
 
 use std::borrow::Cow;
 
