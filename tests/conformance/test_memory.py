@@ -87,6 +87,14 @@ def test_a_pickle_of_100_000_tensors(tmp_path, table):
 
 
 @needs_sparse
+def test_a_million_tensors(tmp_path, table):
+    """Each of a few bytes, in a zip record and a module of its own."""
+    path = sparse(tmp_path / "million.pth", "--size", "16M", "--tensors", "1000000", "--dtype", "float32")
+    assert measure(table, "inspect --json, 1,000,000 tensors", path, "inspect", "--json") <= 600e6
+    assert measure(table, "convert, 1,000,000 tensors", path) <= 800e6
+
+
+@needs_sparse
 @pytest.mark.parametrize("flags", ["--json", "--json --sha256"])
 def test_inspecting_4_gigabytes(flags, tmp_path, table):
     path = sparse(tmp_path / "large.pth", "--size", "4.5G", "--tensors", "200", warm="sha256" in flags)
