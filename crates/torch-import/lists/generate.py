@@ -90,7 +90,8 @@ def write_modules(rules, answers, versions):
 
 def write_harmless(rules, answers, versions):
     found = {}
-    for table in [answer.get("harmless", {}) for answer in answers] + [{m: n.split() for m, n in rules["removed"].items()}]:
+    by_hand = [{module: names.split() for module, names in rules[part].items()} for part in ("names", "removed")]
+    for table in [answer.get("harmless", {}) for answer in answers] + by_hand:
         for module, names in table.items():
             found.setdefault(module, set()).update(names)
     # A name that one version drops is dropped in all.
@@ -98,6 +99,8 @@ def write_harmless(rules, answers, versions):
         for dotted in answer.get("dropped", {}):
             for module in prefixes(dotted):
                 found.get(module, set()).discard(dotted[len(module) + 1 :])
+    for module, names in rules["refused"].items():
+        found.get(module, set()).difference_update(names.split())
     lines = []
     for module, names in sorted(found.items()):
         lines += wrap([module, *sorted(names)]) if names else []
@@ -116,7 +119,7 @@ def write_aliases(rules, answers, versions):
     pairs.update(rules["aliases"])
     lines = [f"{old} {new}" for old, new in pairs.items()]
     names = _compat_pickle.NAME_MAPPING.items()
-    lines += [f"{old[0]}.{old[1]} {new[0]}.{new[1]}" for old, new in names if old[0] not in ("itertools",)]
+    lines += [f"{old[0]}.{old[1]} {new[0]}.{new[1]}" for old, new in names]
     lines += [f"exceptions.{name} builtins.{name}" for name in _compat_pickle.PYTHON2_EXCEPTIONS]
     write(HERE / "aliases.txt", "A module or a name, and the familiar one of the same object.", versions, sorted(set(lines)))
 
