@@ -51,7 +51,7 @@ def main():
     write_modules(rules, answers, versions)
     write_harmless(rules, answers, versions)
     write_aliases(rules, answers, versions)
-    write_reaches(answers, versions)
+    write_reaches(rules, answers, versions)
 
 
 def version_key(version):
@@ -124,14 +124,15 @@ def write_aliases(rules, answers, versions):
     write(HERE / "aliases.txt", "A module or a name, and the familiar one of the same object.", versions, sorted(set(lines)))
 
 
-def write_reaches(answers, versions):
+def write_reaches(rules, answers, versions):
+    trusted = {f"{module} {name}" for module, names in rules["trusted"].items() for name in names.split()}
     found = {}
     for answer in answers:
         for name, path in answer.get("reaches", {}).items():
             found.setdefault(name, (answer["version"], path))
     # Chains of one or two calls: what is nearest to its sink is the clearest case.
     rows = sorted((name, path[-1]) for name, (version, path) in found.items() if 1 < len(path) <= 3 and path[-1] in SINKS)
-    lines = [f"{name} {sink}" for name, sink in rows if ".test" not in name]
+    lines = [f"{name} {sink}" for name, sink in rows if ".test" not in name and name not in trusted]
     write(REACHES, "A module, a callable of it, and the sink that its source reaches in one or two calls.", versions, lines)
 
 

@@ -27,14 +27,19 @@ enum Judgement {
 type Judge = fn(&Heap<'_>, &Instance) -> Judgement;
 
 /// The globals that are judged by their calls.
-const JUDGED: [(&str, &str, Judge); 6] = [
+const JUDGED: [(&str, &str, Judge); 8] = [
     ("builtins", "getattr", getattr),
     ("builtins", "type", type_of),
     ("functools", "partial", partial),
     ("functools", "reduce", reduce),
     ("operator", "getitem", getitem),
     ("operator", "itemgetter", itemgetter),
+    ("numpy.core", "_ufunc_reconstruct", ufunc),
+    ("numpy._core", "_ufunc_reconstruct", ufunc),
 ];
+
+/// The place of `type`, which annotations such as `type[int]` pass on. As a value it is a class like any other.
+const TYPE: usize = 1;
 
 /// Which of the judged globals a pickle uses in harmless ways only.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +68,8 @@ impl CallsOfJudged {
                 }
             }
             // What is passed on may be called where nobody looks.
-            parts(heap, id).filter_map(|part| judged.get(&part)).for_each(|place| found.refuse(*place));
+            let passed = parts(heap, id).filter_map(|part| judged.get(&part));
+            passed.filter(|place| **place != TYPE).for_each(|place| found.refuse(*place));
         }
         if !results.is_empty() {
             let callables = heap.ids().filter_map(|id| Some(heap.instance(id)?.callable));
@@ -109,16 +115,36 @@ fn args<'h>(heap: &'h Heap<'_>, instance: &Instance) -> &'h [ObjectId] {
 fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[target, attribute] = args(heap, instance) else { return Judgement::Dangerous };
     let Some(attribute) = heap.text(attribute) else { return Judgement::Dangerous };
-    if let Some((module, name)) = heap.global(target) {
-        let is_part = !attribute.is_empty() && !attribute.contains('.');
-        return match Risk::from_names(module, &format!("{name}.{attribute}")) {
+    let is_part = !attribute.is_empty() && !attribute.contains('.');
+    let risk = |(module, name): (&str, &str)| {
+        let (module, name) = lists::familiar(module, name).unwrap_or((module, name));
+        Risk::from_names(module, &format!("{name}.{attribute}"))
+    };
+    if let Some(names) = heap.global(target) {
+        return match risk(names) {
             Risk::Known | Risk::Unknown if is_part => Judgement::Harmless,
+            _ => Judgement::Dangerous,
+        };
+    }
+    // A method of an object.
+    if let Some(names) = class(heap, target) {
+        return match risk(names) {
+            Risk::Known | Risk::Unknown if is_part => Judgement::Uncalled,
             _ => Judgement::Dangerous,
         };
     }
     let is_method = lists::is_harmless("builtins", &format!("str.{attribute}"))
         || lists::is_harmless("builtins", &format!("int.{attribute}"));
     if is_plain(heap, target) && is_method { Judgement::Uncalled } else { Judgement::Dangerous }
+}
+
+/// The class of an instance.
+fn class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
+    let instance = heap.instance(id)?;
+    match heap.global(instance.callable)? {
+        ("copyreg" | "copy_reg", _) => heap.global(*args(heap, instance).first()?),
+        names => Some(names),
+    }
 }
 
 /// `type(None)` is how a pickle names the type of None, which has no name of its own.
@@ -128,19 +154,14 @@ fn type_of(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     if heap.is_none(value) || is_constant { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
-/// A partial call is as risky as its function, which is judged as well, and does not call it.
+/// A partial call is as risky as its function, which is judged as well.
 fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    match args(heap, instance).first() {
-        Some(function) if is_harmless_callable(heap, *function) => Judgement::Uncalled,
+    let Some(function) = args(heap, instance).first() else { return Judgement::Dangerous };
+    match heap.global(*function) {
+        Some((module, name)) if Risk::from_names(module, name) != Risk::Dangerous => Judgement::Harmless,
+        // An object, such as a module, or a function that getattr names.
+        None if heap.instance(*function).is_some() => Judgement::Uncalled,
         _ => Judgement::Dangerous,
-    }
-}
-
-fn is_harmless_callable(heap: &Heap<'_>, id: ObjectId) -> bool {
-    match heap.global(id) {
-        Some((module, name)) => Risk::from_names(module, name) != Risk::Dangerous,
-        // The object that it makes, such as a module, or a function that getattr names.
-        None => heap.instance(id).is_some(),
     }
 }
 
@@ -165,6 +186,15 @@ fn itemgetter(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let keys = args(heap, instance);
     let is_harmless = !keys.is_empty() && keys.iter().all(|key| is_plain(heap, *key));
     if is_harmless { Judgement::Uncalled } else { Judgement::Dangerous }
+}
+
+/// `_ufunc_reconstruct('numpy', 'log1p')` imports the module, and is as risky as the name.
+fn ufunc(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    let &[module, name] = args(heap, instance) else { return Judgement::Dangerous };
+    let (Some(module), Some(name)) = (heap.text(module), heap.text(name)) else {
+        return Judgement::Dangerous;
+    };
+    if Risk::from_names(&module, &name) == Risk::Known { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
 /// Whether an object is a number, text, bytes or None.

