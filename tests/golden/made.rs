@@ -65,7 +65,9 @@ pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])
     for (key, len) in (1_u8..).zip(&pickler.storages) {
         add(&format!("data/{}", key - 1), &vec![key; *len]);
     }
-    records.iter().for_each(|(name, bytes)| add(name, bytes));
+    for (name, bytes) in records {
+        add(name, bytes);
+    }
     zip.finish().expect("writing to memory does not fail");
     write(path.to_owned(), sink.0);
 }

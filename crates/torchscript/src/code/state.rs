@@ -156,8 +156,8 @@ impl<'n> Nested<'n> {
     fn find_or_add(&mut self, module: usize, name: &'n str, new: Member) -> Option<Member> {
         let Self { members, places, state } = self;
         let hash = state.hash_one((module, name));
-        let is_it = |placed: &&Placed<'n>| placed.module == module && placed.name == name;
-        let found = places.find(hash, |place| members.get(*place).filter(is_it).is_some());
+        let is_it = |placed: &Placed<'n>| placed.module == module && placed.name == name;
+        let found = places.find(hash, |place| members.get(*place).is_some_and(is_it));
         if let Some(place) = found {
             return members.get(*place).map(|placed| placed.member);
         }
