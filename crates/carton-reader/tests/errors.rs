@@ -16,6 +16,7 @@ fn every_error_has_its_text() {
         Error::Format(carton_format::Error::ShortDescription { found: 101 }),
         Error::Model { path: path(), reason: Box::new(tensor_error().into()) },
         Error::Io { path: "folder".into(), reason: io() },
+        Error::Changed(changed()),
         Error::Missing { path: path() },
         Error::Elsewhere { path: path() },
         Error::Path { path: "../a".to_owned() },
@@ -43,6 +44,11 @@ fn every_error_has_its_text() {
     );
     let texts: Vec<String> = errors.iter().map(|error| format!("{error}\n")).collect();
     insta::assert_snapshot!(texts.concat());
+}
+
+fn changed() -> mapped::Changed {
+    let change = mapped::Change::Length { expected: 300, found: 200 };
+    mapped::Changed { path: "x.carton".into(), change }
 }
 
 fn tensor_error() -> tensor::Error {
