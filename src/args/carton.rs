@@ -51,9 +51,9 @@ Examples:
 
 --json prints one object on a line: schema_version (1), file, ok,
 manifest_sha256 (null if there is no MANIFEST), files and bytes (those whose
-hashes match), tensors_compared (null without --against), findings (a list of
-{entry, what}; entry is the path in the carton, \"\" for the zip file itself)
-and notes.
+hashes match), tensors_compared and code (null without --against), findings (a
+list of {entry, what}; entry is the path in the carton, \"\" for the zip file
+itself) and notes.
 Exit status: 0 no problem found, 1 problems found, 2 bad usage.")]
 pub(crate) struct Verify {
     /// The carton, or an unpacked folder

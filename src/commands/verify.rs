@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use carton_tools::VerifyOptions;
+use carton_tools::{Code, VerifyOptions};
 use pipeline::{counted, problems, size};
 
 use crate::args::Verify;
@@ -39,9 +39,12 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
         let hashes =
             if report.manifest_sha256.is_some() { "all hashes match" } else { "no hashes to compare" };
-        let tensors = report.tensors_compared;
-        let tensors = tensors
-            .map_or_else(String::new, |count| format!(", {} equal bit for bit", counted(count, "tensor")));
+        let equal = match report.code {
+            Some(Code::Equal) => "equal bit for bit",
+            _ => "with equal stored values",
+        };
+        let tensors = report.tensors_compared.map(|count| format!(", {} {equal}", counted(count, "tensor")));
+        let tensors = tensors.unwrap_or_default();
         let mut err = anstream::stderr().lock();
         let (file, files, nbytes) = (safe(&report.file), counted(report.files, "file"), size(report.bytes));
         writeln!(err, "{file}: {files}, {nbytes}, {hashes}{tensors}")?;

@@ -530,7 +530,8 @@ fn every_conversion_is_bit_equal_to_its_checkpoint() {
         let (status, _) = run(root, &[path, "-o", "x.carton", "-q"]);
         if status == Some(0) {
             let text = ok(root, &["verify", "x.carton", "--against", path]);
-            assert!(text.contains("equal bit for bit"), "{input}: {text}");
+            // Code that differs from what a conversion writes would be a note.
+            assert!(text.contains("equal bit for bit") && !text.contains("stored values"), "{input}: {text}");
             compared += 1;
         }
     }

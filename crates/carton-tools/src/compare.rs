@@ -14,6 +14,7 @@ use sources::Sources;
 use tensor::{Budget, StorageId, Tensor};
 use torch_import::Checkpoint;
 
+use crate::code::{self, Code};
 use crate::open::model;
 use crate::own_tensors::own_tensors;
 use crate::{Error, Note, Result, VerifyOptions};
@@ -27,6 +28,7 @@ pub(crate) struct Comparison {
     /// How many tensors were compared.
     pub(crate) compared: usize,
     pub(crate) differences: Vec<String>,
+    pub(crate) code: Code,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -41,11 +43,10 @@ pub(crate) fn compare(
     let containers = sources.open()?;
     let (checkpoint, notes) =
         sources.read_checked::<sources::Error>(&containers, &|_, _| Ok(()), &|| check(observer))?;
-    let expected = select(&options.selection, &checkpoint).map_err(pipeline::Error::at(&sources.path))?;
+    let mut expected = select(&options.selection, &checkpoint).map_err(pipeline::Error::at(&sources.path))?;
     let notes = notes.into_iter().map(pipeline::Note::Sources).chain(expected.notes);
     let model = model(carton, observer)?;
-    let code = model.runs_code_when_loaded().then_some(Note::CodeNotCompared);
-    let notes = notes.map(Note::Checkpoint).chain(code).collect();
+    let mut notes: Vec<Note> = notes.map(Note::Checkpoint).collect();
     let found = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::reader(carton.path())(reason)
@@ -55,11 +56,14 @@ pub(crate) fn compare(
     let budget = Budget::new(Limits::default().repeated_of(files));
     let mut comparer = Pairs { budget, known: HashMap::new(), observer };
     let mut differences = Vec::new();
-    for (name, tensor) in &expected.tensors {
+    for (name, tensor) in &mut expected.tensors {
         let difference = match by_name.remove(name.as_str()) {
             None => Some("is missing".to_owned()),
             Some(other) => {
-                comparer.difference(tensor, other).map_err(|reason| Error::elements(name, reason))?
+                let difference = comparer.difference(tensor, other);
+                // The code is compared with what a conversion writes for the model's own tensors.
+                *tensor = other.clone();
+                difference.map_err(|reason| Error::elements(name, reason))?
             }
         };
         differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
@@ -68,7 +72,9 @@ pub(crate) fn compare(
     more.sort_unstable();
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
-    Ok(Comparison { compared: expected.tensors.len(), differences, notes })
+    let (code, note) = code::compared(&model, &sources, options.single, &expected.tensors, observer)?;
+    notes.extend(note);
+    Ok(Comparison { compared: expected.tensors.len(), differences, code, notes })
 }
 
 /// Compares pairs of tensors, each pair of views once.

@@ -30,6 +30,7 @@
 
 mod arrays;
 mod cache;
+mod code;
 mod compare;
 mod contents;
 mod error;
@@ -45,6 +46,7 @@ mod unpack;
 mod verify;
 mod work;
 
+pub use code::Code;
 pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents};
 pub use error::{Error, Result, TensorError};
 pub use note::Note;

@@ -28,8 +28,11 @@ pub enum Note {
         /// Its path.
         path: PathBuf,
     },
-    /// Tensors were compared, but code of the model runs when it is loaded.
-    CodeNotCompared,
+    /// Tensors were compared, but what the model computes was not.
+    OtherCode {
+        /// A record of the model that is not what a conversion writes.
+        record: String,
+    },
     /// The tensors of the model cannot be listed.
     NoTensors {
         /// Why not.
@@ -53,9 +56,11 @@ impl fmt::Display for Note {
             Self::DownloadedAgain { path } => {
                 write!(f, "{} was damaged and was downloaded again", path.display())
             }
-            Self::CodeNotCompared => f.write_str(
-                "the code of the model was not compared: its `__setstate__` runs when the model is loaded and may \
-                 change the tensors, and no conversion writes one",
+            Self::OtherCode { record } => write!(
+                f,
+                "only the stored values of the tensors were compared: `{}` of the model is not what this version of \
+                 torch2carton writes for them, so the model may compute something else",
+                record.escape_debug()
             ),
             Self::NoTensors { reason } => write!(f, "no tensors are listed: {reason}"),
         }

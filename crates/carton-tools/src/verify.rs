@@ -11,7 +11,7 @@ use store::file_name;
 
 use crate::compare::compare;
 use crate::open::not_a_carton;
-use crate::{Error, Note, Result, SCHEMA_VERSION};
+use crate::{Code, Error, Note, Result, SCHEMA_VERSION};
 
 /// What to verify.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,8 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// How many tensors were compared; `None` without a comparison.
     pub tensors_compared: Option<usize>,
+    /// What is known about the code of the model, which runs when it is loaded or called; `None` without a comparison.
+    pub code: Option<Code>,
     /// What is wrong, sorted by path.
     pub findings: Vec<Finding>,
     /// What a person should know.
@@ -85,6 +87,7 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
         files: 0,
         bytes: 0,
         tensors_compared: None,
+        code: None,
         findings: Vec::new(),
         notes: Vec::new(),
     };
@@ -118,6 +121,8 @@ impl VerifyReport {
         match compare(carton, options, observer) {
             Ok(comparison) => {
                 self.findings.extend(comparison.differences.into_iter().map(finding));
+                self.findings.extend(comparison.code.finding().map(str::to_owned).map(finding));
+                self.code = Some(comparison.code);
                 self.notes.extend(comparison.notes);
                 self.tensors_compared = Some(comparison.compared);
                 Ok(())

@@ -47,7 +47,7 @@ pub use decoder::{Fact, Given};
 pub use each::{Converted, EachReport, convert_each};
 pub use error::{Error, InvalidOption, Result, problems};
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
-pub use model::{Architecture, ModelOptions, architectures};
+pub use model::{Architecture, ModelOptions, architectures, usual_modules};
 pub use note::{Note, count, counted, size};
 pub use observer::{Action, Observer, Step, advance, check, sha256};
 pub use pickle_vm::trace::View;

@@ -78,6 +78,20 @@ pub(crate) fn convert(
     converted.map_err(|error| Error::at(sources.root())(Error::Module(Box::new(error))))
 }
 
+/// The modules that conversions of `tensors` without further options make: weights, a model, and a model that keeps the
+/// tensors that it does not use.
+pub fn usual_modules(
+    single: bool,
+    sources: &Sources,
+    tensors: &[(String, Tensor)],
+) -> impl Iterator<Item = Converted> {
+    let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
+    usual.into_iter().filter_map(move |(architecture, keep_extra)| {
+        let options = ModelOptions { architecture, keep_extra, ..ModelOptions::default() };
+        convert(&options, single, sources, tensors).ok()
+    })
+}
+
 fn decoder_options(options: &ModelOptions, sources: &Sources) -> Result<Options> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
     let documents = Documents {

@@ -17,6 +17,9 @@ use crate::{Note, Result};
 
 /// Storages start at multiples of this many bytes, as torch's own do, so that they can be mapped.
 const ALIGNMENT: u64 = 64;
+const VERSION: &[u8] = b"10\n";
+const NO_CONSTANTS: &[u8] = b"\x80\x02).";
+const CODE: &str = "code/__torch__/torch2carton.py";
 
 /// A TorchScript archive, laid out and ready to be written.
 ///
@@ -54,6 +57,16 @@ impl Archive {
         &self.data_pkl.0
     }
 
+    /// The records besides the storages: their names after the root folder, and their bytes.
+    pub fn head_records(&self) -> [(&'static str, &[u8]); 4] {
+        [
+            (CODE, self.code()),
+            ("version", VERSION),
+            ("constants.pkl", NO_CONSTANTS),
+            ("data.pkl", self.data_pkl()),
+        ]
+    }
+
     /// A note for each storage that ends in the middle of an element.
     pub(crate) fn cut_storages(&self) -> impl Iterator<Item = Note> {
         let cut = self.records.iter().filter(|record| record.cut() > 0);
@@ -79,9 +92,9 @@ impl Archive {
     /// The entries before the storages. Torch takes any name for the folder.
     fn head(&self) -> [(&'static str, Content<'_>); 4] {
         [
-            ("model/version", Content::Bytes(b"10\n")),
+            ("model/version", Content::Bytes(VERSION)),
             ("model/data.pkl", Content::Blob(&self.data_pkl)),
-            ("model/constants.pkl", Content::Bytes(b"\x80\x02).")),
+            ("model/constants.pkl", Content::Bytes(NO_CONSTANTS)),
             ("model/code/__torch__/torch2carton.py", Content::Blob(&self.code)),
         ]
     }

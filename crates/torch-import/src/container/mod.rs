@@ -64,24 +64,43 @@ impl Container {
     }
 
     /// Whether TorchScript code in the archive runs when it is loaded, in a `__setstate__`: it may change what the pickle
-    /// holds. Code that cannot be read counts as such.
-    pub fn runs_code_when_loaded(&self) -> bool {
+    /// holds. `None` if code cannot be read.
+    pub fn runs_code_when_loaded(&self) -> Option<bool> {
         const METHOD: &[u8] = b"__setstate__";
         let file = &self.0.file;
         if self.format() != Format::TorchScript {
-            return false;
+            return Some(false);
         }
-        let Ok(index) = Index::read(file) else { return true };
-        let mut code = index.entries.iter().filter(|entry| is_code(&entry.name));
-        code.any(|entry| {
-            let stored = file.bytes().get(entry.data.clone()).unwrap_or_default();
+        let index = Index::read(file).ok()?;
+        let mut runs = false;
+        for entry in index.entries.iter().filter(|entry| is_code(&entry.name)) {
+            let stored = file.bytes().get(entry.data.clone())?;
             let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
-            match entry.method {
+            runs |= match entry.method {
                 Method::Stored => has_method(stored),
-                _ if entry.len > CODE_MAX => true,
-                _ => inflate::to_memory(stored, entry).map_or(true, |text| has_method(&text)),
-            }
-        })
+                _ if entry.len > CODE_MAX => return None,
+                _ => has_method(&inflate::to_memory(stored, entry).ok()?),
+            };
+        }
+        Some(runs)
+    }
+
+    /// The records of a zip archive besides its storages: their names after the root folder, and their bytes, which are
+    /// `None` for compressed ones. Empty for other formats.
+    pub fn records_besides_storages(&self) -> Vec<(String, Option<&[u8]>)> {
+        let Contents { file, pickle_record, prefix, .. } = &*self.0;
+        if !matches!(self.format(), Format::TorchScript | Format::Zip) {
+            return Vec::new();
+        }
+        let Ok(index) = Index::read(file) else { return Vec::new() };
+        let root = pickle_record.rsplit_once('/').map_or("", |(root, _)| root);
+        let others = index.entries.into_iter().filter(|entry| !entry.name.starts_with(prefix.as_str()));
+        let named = others.map(|entry| {
+            let inner = entry.name.strip_prefix(root).and_then(|name| name.strip_prefix('/'));
+            let stored = (entry.method == Method::Stored).then(|| file.bytes().get(entry.data)).flatten();
+            (inner.unwrap_or(&entry.name).to_owned(), stored)
+        });
+        named.collect()
     }
 
     /// What kind of container it is.

@@ -239,16 +239,18 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether an entry has this name in any folder.
+/// Whether an entry has this name in any folder. miniz, which PyTorch uses, takes capital letters for small ones.
 fn is_named(entry: &str, name: &str) -> bool {
-    entry
-        .strip_suffix(name)
-        .is_some_and(|root| root.is_empty() || root.ends_with('/') || name.starts_with('.'))
+    let at = entry.len().checked_sub(name.len());
+    at.and_then(|at| entry.split_at_checked(at)).is_some_and(|(root, end)| {
+        end.eq_ignore_ascii_case(name) && (root.is_empty() || root.ends_with('/') || name.starts_with('.'))
+    })
 }
 
 /// Whether a record is TorchScript code.
 pub(crate) fn is_code(name: &str) -> bool {
-    is_python(name) && (name.starts_with("code/") || name.contains("/code/"))
+    let name = name.to_ascii_lowercase();
+    is_python(&name) && (name.starts_with("code/") || name.contains("/code/"))
 }
 
 /// Whether an entry is Python code that is packed with `torch.package`.
@@ -257,7 +259,7 @@ fn is_package_source(entry: &Entry) -> bool {
 }
 
 fn is_python(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, extension)| extension == "py")
+    name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("py"))
 }
 
 fn is_array_or_packed(bytes: &[u8]) -> bool {
