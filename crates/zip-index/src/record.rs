@@ -388,3 +388,77 @@ impl<'a> Iterator for Extra<'a> {
         Some(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of the directory for the entry `a`, and an end record.
+    fn narrow(offset: u32, len: u32, entries: u16) -> Vec<u8> {
+        let (offset, len, entries) = (offset.to_le_bytes(), len.to_le_bytes(), entries.to_le_bytes());
+        [&b"PK\x05\x06"[..], &[0; 4], &entries, &entries, &len, &offset, &[0; 2]].concat()
+    }
+
+    fn wide(offset: u64, len: u64, entries: u64) -> Vec<u8> {
+        let (offset, len, entries) = (offset.to_le_bytes(), len.to_le_bytes(), entries.to_le_bytes());
+        let size = 44_u64.to_le_bytes();
+        [&b"PK\x06\x06"[..], &size, &[45, 0, 45, 0], &[0; 8], &entries, &entries, &len, &offset].concat()
+    }
+
+    fn locator(offset: u64) -> Vec<u8> {
+        [&b"PK\x06\x07"[..], &[0; 4], &offset.to_le_bytes(), &[1, 0, 0, 0]].concat()
+    }
+
+    /// 10 bytes of data, and a line of the directory of 47 bytes.
+    fn body() -> Vec<u8> {
+        let line = [&b"PK\x01\x02"[..], &[0; 24], &[1, 0], &[0; 16], b"a"].concat();
+        assert_eq!(line.len(), 47);
+        [&[7; 10], &line[..]].concat()
+    }
+
+    #[test]
+    fn the_start_of_an_archive_is_where_its_offsets_count_from() {
+        let whole = [body(), narrow(10, 47, 1)].concat();
+        assert_eq!(End::start(&whole), Some(0));
+        assert_eq!(End::start(&[b"12345", &whole[..]].concat()), Some(5));
+        // Where nothing is listed, nothing but the numbers says where it starts.
+        assert_eq!(End::start(&narrow(0, 0, 0)), Some(0));
+        assert_eq!(End::start(&[b"12345", &narrow(0, 0, 0)[..]].concat()), Some(5));
+        for wrong in [
+            Vec::new(),
+            whole[..whole.len() - 1].to_vec(),
+            // A byte after it, and a comment.
+            [&whole[..], b"\0"].concat(),
+            [&whole[..whole.len() - 2], b"\x01\0x"].concat(),
+            // The directory is longer than the file, or starts after its own start.
+            [body(), narrow(10, 58, 1)].concat(),
+            [body(), narrow(11, 47, 1)].concat(),
+            // No line of a directory is there.
+            [body(), narrow(10, 46, 1)].concat(),
+            narrow(0, 0, 1),
+        ] {
+            assert_eq!(End::start(&wrong), None, "{}", wrong.escape_ascii());
+        }
+        // Another disk.
+        let mut disks = whole;
+        let at = disks.len() - 22 + 4;
+        disks[at] = 1;
+        assert_eq!(End::start(&disks), None);
+    }
+
+    #[test]
+    fn the_wide_end_record_has_to_agree() {
+        let zip64 = |offset, end: &[u8]| [&body()[..], &wide(10, 47, 1), &locator(offset), end].concat();
+        let full = narrow(u32::MAX, u32::MAX, u16::MAX);
+        let whole = zip64(57, &full);
+        assert_eq!(End::start(&whole), Some(0));
+        assert_eq!(End::start(&[b"12345", &whole[..]].concat()), Some(5));
+        // The locator names another place than the record before it.
+        assert_eq!(End::start(&zip64(56, &full)), None);
+        assert_eq!(End::start(&zip64(58, &full)), None);
+        assert_eq!(End::start(&zip64(u64::MAX, &full)), None);
+        // What precedes the locator is not such a record: the narrow one decides, and its numbers lead nowhere.
+        let broken = [&body()[..], &[0; 56], &locator(57), &full].concat();
+        assert_eq!(End::start(&broken), None);
+    }
+}
