@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{Error, FileScan, Outcome, ScanOptions, ScanSummary, Verdict, counted, globals_of_risk};
+use pipeline::{
+    Error, FileScan, Outcome, ScanOptions, ScanSummary, Verdict, counted, globals_of_risk, not_followed,
+};
 use torch_import::{Omitted, Risk, Scan as Found, Use};
 
 use crate::args::Scan;
@@ -25,7 +27,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     let summary = pipeline::scan(&options, &Progress::new(true), &mut |file| {
         if args.json {
             super::json(&mut out, file)
-        } else if quiet && file.verdict == Verdict::Clean {
+        } else if quiet && matches!(file.verdict, Verdict::Clean | Verdict::Skipped) {
             Ok(())
         } else {
             print(args, file, &mut out)
@@ -38,7 +40,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     }
     out.flush()?;
     Ok(ExitCode::from(match summary.verdict() {
-        Verdict::Clean => 0,
+        Verdict::Clean | Verdict::Skipped => 0,
         Verdict::Findings => 1,
         Verdict::NotScanned => 2,
     }))
@@ -80,6 +82,10 @@ fn print(args: &Scan, file: &FileScan, out: &mut dyn Write) -> io::Result<()> {
             let path = safe(file.file.display());
             writeln!(out, "{BOLD}{path}{BOLD:#}: not scanned: {}", safe(reason))
         }
+        Outcome::LinkedFolder { target } => {
+            let path = safe(file.file.display());
+            writeln!(out, "{BOLD}{path}{BOLD:#}: skipped: {}", safe(not_followed(target)))
+        }
     }
 }
 
@@ -96,7 +102,7 @@ fn found(args: &Scan, file: &FileScan, scan: &Found, out: &mut dyn Write) -> io:
     let verdict = match file.verdict {
         Verdict::NotScanned => "not scanned to the end".to_owned(),
         Verdict::Clean => clean(&unknown_names),
-        Verdict::Findings => file.verdict.name().to_owned(),
+        Verdict::Findings | Verdict::Skipped => file.verdict.name().to_owned(),
     };
     writeln!(out, "{BOLD}{}{BOLD:#}: {verdict} ({pickles}, {globals})", safe(file.file.display()))?;
     for risk in [Risk::Dangerous, Risk::Unknown, Risk::Known] {

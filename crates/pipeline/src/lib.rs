@@ -51,7 +51,7 @@ pub use model::{Architecture, ModelOptions, architectures, usual_modules};
 pub use note::{Note, count, counted, size};
 pub use observer::{Action, Observer, Step, advance, check, sha256};
 pub use pickle_vm::trace::View;
-pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, scan};
+pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, not_followed, scan};
 pub use select::{Selected, Selection, select};
 pub use store::IfExists;
 pub use trace::{Listing, TraceOptions, trace};

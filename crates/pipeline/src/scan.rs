@@ -47,11 +47,18 @@ pub enum Outcome {
         /// Why.
         reason: String,
     },
+    /// A link in a folder leads to another folder and was not followed.
+    LinkedFolder {
+        /// Where it leads.
+        target: PathBuf,
+    },
 }
 
 /// The verdict on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
+    /// It was not looked at, and need not be.
+    Skipped,
     /// Nothing in it would execute.
     Clean,
     /// Something was not scanned, and the rest is clean.
@@ -71,6 +78,8 @@ pub struct ScanSummary {
     pub not_scanned: usize,
     /// Files in folders that are not checkpoints, by content and by name.
     pub skipped: usize,
+    /// Links to folders outside the one that is scanned, which are not followed.
+    pub linked_folders: usize,
     /// Folders without a file that can be scanned.
     pub empty: usize,
 }
@@ -133,6 +142,7 @@ impl Scanner<'_> {
         };
         for file in files {
             match file.read_link() {
+                Ok(target) if file.is_dir() => self.linked_folder(path, &file, target)?,
                 Ok(target) if !file.exists() => {
                     let reason = format!("a link to {}, which is not there", target.display());
                     self.not_scanned(&file, reason)?;
@@ -144,16 +154,37 @@ impl Scanner<'_> {
             return Ok(());
         }
         self.summary.empty = self.summary.empty.saturating_add(1);
-        let reason = match self.summary.skipped.saturating_sub(before.skipped) {
-            0 => "the folder holds no file".to_owned(),
-            others => {
-                format!(
-                    "the folder holds no checkpoint and no pickle, only {}",
-                    counted(others, "other file")
-                )
-            }
+        let skipped = [
+            (self.summary.skipped.saturating_sub(before.skipped), "other file"),
+            (self.summary.linked_folders.saturating_sub(before.linked_folders), "link to a folder"),
+        ];
+        let skipped: Vec<String> = skipped
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| match (count, what) {
+                (2.., "link to a folder") => format!("{count} links to folders"),
+                _ => counted(count, what),
+            })
+            .collect();
+        let reason = if skipped.is_empty() {
+            "the folder holds no file".to_owned()
+        } else {
+            format!("the folder holds no checkpoint and no pickle, only {}", skipped.join(" and "))
         };
         self.found(path, Verdict::NotScanned, Outcome::NotScanned { reason })
+    }
+
+    /// Reports a link to a folder, unless its files are scanned anyway.
+    fn linked_folder(&mut self, scanned: &Path, link: &Path, target: PathBuf) -> Result<()> {
+        let is_inside = match (link.canonicalize(), scanned.canonicalize()) {
+            (Ok(target), Ok(scanned)) => target.starts_with(scanned),
+            _ => false,
+        };
+        if is_inside {
+            return Ok(());
+        }
+        self.summary.linked_folders = self.summary.linked_folders.saturating_add(1);
+        self.found(link, Verdict::Skipped, Outcome::LinkedFolder { target })
     }
 
     fn file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
@@ -171,7 +202,7 @@ impl Scanner<'_> {
         let count = match verdict {
             Verdict::Clean => &mut self.summary.clean,
             Verdict::Findings => &mut self.summary.findings,
-            Verdict::NotScanned => &mut self.summary.not_scanned,
+            Verdict::NotScanned | Verdict::Skipped => &mut self.summary.not_scanned,
         };
         *count = count.saturating_add(1);
         self.found(path, verdict, Outcome::Scanned(Box::new(scan)))
@@ -187,8 +218,8 @@ impl Scanner<'_> {
     }
 }
 
-/// All files below a folder, sorted, and links with the name of a checkpoint that lead to nothing. Links to folders are
-/// not followed.
+/// All files below a folder, sorted, links with the name of a checkpoint that lead to nothing, and links to folders, which
+/// are not followed.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |folder: &Path, error: std::io::Error| format!("{}: {error}", folder.display());
     let mut folders = vec![folder.to_owned()];
@@ -199,7 +230,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
             let path = entry.path();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
-            } else if path.is_file() || (is_named_as_checkpoint(&path) && !path.exists()) {
+            } else if path.is_file() || path.is_dir() || (is_named_as_checkpoint(&path) && !path.exists()) {
                 files.push(path);
             }
         }
@@ -228,11 +259,17 @@ impl Verdict {
     /// The verdict in words.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Skipped => "skipped",
             Self::Clean => "clean",
             Self::Findings => "findings",
             Self::NotScanned => "not scanned",
         }
     }
+}
+
+/// The note about a link to a folder.
+pub fn not_followed(target: &Path) -> String {
+    format!("a link to the folder {}, which is not followed; name it to scan it", target.display())
 }
 
 /// The globals of a risk that a scan found, each once: module and name.
@@ -251,6 +288,12 @@ impl Serialize for FileScan {
                 "file": file,
                 "verdict": verdict,
                 "missed": [reason],
+            }),
+            Outcome::LinkedFolder { target } => json!({
+                "schema_version": SCHEMA_VERSION,
+                "file": file,
+                "verdict": verdict,
+                "notes": [not_followed(target)],
             }),
         }
         .serialize(serializer)

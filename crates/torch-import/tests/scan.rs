@@ -43,9 +43,29 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     // Every other unpickler reads the elements as instructions.
     let elements = b"\x00\x8c\x02os\x8c\x06system\x93)R";
     assert_eq!(dangerous(&scan(&joblib("f4", &elements[1..], b"."))), ["os.system"]);
-    // Only NumPy knows how long they are.
-    assert!(!scan(&joblib("V3", floats, b".")).is_whole());
+    // Only NumPy knows how long they are: a structured dtype is `V` and has its fields in its state.
+    let structured = scan(&joblib("V3", floats, b"."));
+    assert!(!structured.is_whole() && dangerous(&structured).is_empty());
+    assert!(structured.missed[0].contains("such as a structured one"), "{:?}", structured.missed);
     assert!(!scan(&joblib("f4", &floats[..9], b"")).is_whole());
+}
+
+#[test]
+fn only_joblib_describes_arrays() {
+    // joblib 0.9 has the elements in other files: `joblib.load` reads those with `numpy.load`.
+    let other_file =
+        b"\x80\x03cjoblib.numpy_pickle\nNDArrayWrapper\n)\x81}X\x08\0\0\0filenameX\x05\0\0\0m.npysb.";
+    let found = scan(other_file);
+    assert!(!found.is_whole() && found.missed[0].contains("from another file"), "{:?}", found.missed);
+    let risk = |module: &str| {
+        let found = scan(&[b"\x80\x02c", module.as_bytes(), b"\nNumpyArrayWrapper\n)\x81."].concat());
+        found.uses().map(|(_, found)| found.risk).next()
+    };
+    assert_eq!(risk("joblib.numpy_pickle"), Some(Risk::Known));
+    assert_eq!(risk("sklearn.externals.joblib.numpy_pickle"), Some(Risk::Known));
+    // Another package with a module of that name is not joblib.
+    assert_eq!(risk("other.joblib.numpy_pickle"), Some(Risk::Unknown));
+    assert_ne!(risk("os.joblib.numpy_pickle"), Some(Risk::Known));
 }
 
 #[test]

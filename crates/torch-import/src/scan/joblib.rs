@@ -15,9 +15,16 @@ pub(super) enum Elements {
     Unknown,
 }
 
-/// Whether a global is the class of joblib's descriptions of arrays.
+/// Whether a global is the class of joblib's descriptions of arrays. scikit-learn had a copy of joblib until 0.22.
 pub(crate) fn is_wrapper((module, name): (&str, &str)) -> bool {
-    name == "NumpyArrayWrapper" && module.ends_with("joblib.numpy_pickle")
+    name == "NumpyArrayWrapper"
+        && matches!(module, "joblib.numpy_pickle" | "sklearn.externals.joblib.numpy_pickle")
+}
+
+/// Whether a global is a class of joblib before 0.10, in whose place `joblib.load` loads an array from another file: with
+/// `numpy.load(…, allow_pickle=True)`.
+pub(super) fn is_in_another_file((module, name): (&str, &str)) -> bool {
+    matches!(name, "NDArrayWrapper" | "ZNDArrayWrapper") && module.contains("joblib.numpy_pickle")
 }
 
 /// What follows, if the object that BUILD has just changed is the description of an array.

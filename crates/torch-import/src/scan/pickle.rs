@@ -158,7 +158,10 @@ impl<'p> Ran<'p> {
             Elements::Unknown => false,
         };
         if !passed {
-            self.missed.push("the elements of an array of joblib cannot be told from what follows them");
+            self.missed.push(
+                "an array of joblib has a shape or a dtype of which only NumPy knows the size, such as a structured one, so \
+                 what follows it cannot be found; load it where nothing can be harmed",
+            );
         }
     }
 
@@ -170,6 +173,11 @@ impl<'p> Ran<'p> {
         let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
         let mut whole = budget.spend(cost);
         let heap = machine.heap();
+        if heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_in_another_file)) {
+            missed.push(
+                "`joblib.load` reads an array from another file, which may be a pickle; scan that file, too",
+            );
+        }
         let mut names = Names::in_heap(heap, budget);
         let mut oddities = Vec::new();
         names.uses_of_instances(heap, &mut oddities);
