@@ -107,6 +107,8 @@ ZIPS = {
     "patch.pth": (checkpoint(storage=Entry("archive/data/0", W, flags=1 << 5)), "archive/data/0 is marked as a patch"),
     "link_inside.pth": (
         checkpoint(extra=[Entry("archive/data/1", b"0", mode=0o120777)]), "archive/data/1 is a symbolic link to archive/data/0"),
+    "other_case.pth": (
+        checkpoint(extra=[Entry("archive/DATA/0", W[::-1])]), "archive/data/0 and archive/DATA/0 are one record for PyTorch"),
     "link_to_nothing.pth": (
         checkpoint(extra=[Entry("archive/data/1", b"/nowhere", mode=0o120777)]),
         "archive/data/1 is a symbolic link to a file that is not in the archive"),

@@ -5,6 +5,7 @@
 
 import pickle
 import struct
+import zlib
 
 import other_containers
 import pickles as p
@@ -168,6 +169,48 @@ def numpy_objects():
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + PAYLOAD
 
 
+def changed_bytearray(inner):
+    """A byte array that is empty when it is made; `_load_from_bytes` is given what is appended."""
+    empty = b"\x80\x05" + p.name("torch.storage", "_load_from_bytes") + b"\x96" + bytes(8)
+    return empty + b"(" + b"".join(map(p.integer, inner)) + b"e" + b"\x85R" + p.STOP
+
+
+def lying_comment(data):
+    """An archive whose end record announces a comment that is not there."""
+    return data[:-2] + struct.pack("<H", 7)
+
+
+def joblib_objects():
+    """`joblib.dump({'w': array})` for an array of objects, whose pickle follows its description."""
+    dtype = call4("numpy", "dtype", short("O8"), b"\x89", b"\x88")
+    dtype += p.many([p.integer(3), short("|"), b"N", b"N", b"N"] + [b"J\xff\xff\xff\xff"] * 2 + [p.integer(63)]) + b"b"
+    state = [short("subclass"), stack_global("numpy", "ndarray"), short("shape"), p.many([p.integer(1)]),
+             short("order"), short("C"), short("dtype"), dtype, short("allow_mmap"), b"\x89"]
+    wrapper = stack_global("joblib.numpy_pickle", "NumpyArrayWrapper") + b")\x81" + b"}(" + b"".join(state) + b"ub"
+    return b"\x80\x04" + p.EMPTY_DICT + short("w") + wrapper + PAYLOAD + p.SETITEM + p.STOP
+
+
+def gzip(data):
+    """A gzip file of one stored block."""
+    block = b"\x01" + struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + block + struct.pack("<II", zlib.crc32(data), len(data))
+
+
+LOADED = {
+    "nested_zip_and_byte.pkl": (
+        nested(checkpoint(pkl(PAYLOAD)) + b"\0"), "an archive in a byte string, and a byte after the archive"),
+    "nested_zip_comment.pkl": (
+        nested(lying_comment(checkpoint(pkl(PAYLOAD)))), "an archive in a byte string, with a wrong length of its comment"),
+    "nested_python_only.pkl": (
+        nested(b"I0x10\n0" + PAYLOAD[2:]), "a pickle in a byte string, with a hexadecimal number that only Python reads"),
+    "changed_bytearray.pkl": (
+        changed_bytearray(other_containers.legacy(root=CALL)), "a legacy checkpoint in a byte array that grows before it is loaded"),
+    "objects.joblib": (joblib_objects(), "an array of Python objects in a file of joblib"),
+    "packed.pkl.gz": (gzip(PAYLOAD), "a pickle that is compressed with gzip"),
+    "other_case.pth": (
+        checkpoint(pkl(state()), Entry("archive/DATA.PKL", PAYLOAD)), "a second data.pkl, in capital letters"),
+}
+
 ARCHIVES = {
     "root.pth": (checkpoint(pkl(PAYLOAD)), "data.pkl itself"),
     "deflated.pth": (checkpoint(pkl(PAYLOAD, method=DEFLATED)), "a deflated data.pkl"),
@@ -214,7 +257,7 @@ OTHERS = {
         other_containers.tar(views=p.pickle(CALL + b"0]")), "a pickle between the numbers of a 0.1 archive"),
 }
 
-FILES = PICKLES | ARCHIVES | OTHERS
+FILES = PICKLES | LOADED | ARCHIVES | OTHERS
 
 
 def index():

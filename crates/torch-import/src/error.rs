@@ -42,6 +42,18 @@ pub enum Error {
         /// What was found instead.
         found: String,
     },
+    /// The names of two records differ only in capital letters.
+    #[error(
+        "records `{}` and `{}` differ only in capital letters: versions of PyTorch read one or the other",
+        first.escape_debug(),
+        second.escape_debug()
+    )]
+    Twins {
+        /// The first.
+        first: String,
+        /// The second.
+        second: String,
+    },
     /// A record is a symbolic link: programs that unpack the archive see another file than PyTorch, which reads the path.
     #[error("record `{}` is a symbolic link, expected a file", record.escape_debug())]
     Link {

@@ -40,6 +40,11 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     // The objects of an array are a pickle of their own.
     let objects = [PAYLOAD, b""].concat();
     assert_eq!(dangerous(&scan(&joblib("O8", &objects, b"."))), ["os.system"]);
+    let clean = scan(&joblib("O8", b"\x80\x02](K\x01K\x02K\x03e.", b"."));
+    assert!(clean.is_whole() && clean.findings.is_empty(), "{clean:?}");
+    // Without elements it is a plain pickle.
+    let clean = scan(&joblib("f4", b"", b"."));
+    assert!(clean.findings.is_empty() && dangerous(&clean).is_empty(), "{clean:?}");
     // Every other unpickler reads the elements as instructions.
     let elements = b"\x00\x8c\x02os\x8c\x06system\x93)R";
     assert_eq!(dangerous(&scan(&joblib("f4", &elements[1..], b"."))), ["os.system"]);

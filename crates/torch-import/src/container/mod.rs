@@ -9,7 +9,7 @@ pub(crate) mod pickle;
 mod safetensors;
 pub(crate) mod sniff;
 pub(crate) mod tar;
-mod zip;
+pub(crate) mod zip;
 
 use std::io;
 use std::ops::Range;

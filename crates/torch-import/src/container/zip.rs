@@ -3,6 +3,7 @@
 //! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`,
 //! `consolidated` or anything else; records that are not named here are ignored.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mapped::MappedFile;
@@ -24,6 +25,9 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
         error => Error::Zip(error),
     })?;
     let root = root(&index)?;
+    if let Some((first, second)) = twins(&index.entries, root) {
+        return Err(Error::Twins { first: first.to_owned(), second: second.to_owned() });
+    }
     if let Some(link) = index.entries.iter().find(|entry| entry.link) {
         return Err(Error::Link { record: link.name.clone() });
     }
@@ -121,6 +125,34 @@ fn constants_note(pickle: &[u8], record: String) -> Result<Option<Note>> {
     let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
     let tensors = crate::count_tensors(&constants.heap);
     Ok((count > 0).then_some(Note::Constants { count, tensors }))
+}
+
+/// Two records that PyTorch reads and whose names differ only in capital letters. miniz ignores those: PyTorch 2.0.1 reads
+/// one of the records and 2.15 the other.
+pub(crate) fn twins<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'e str)> {
+    const READ: &[&str] = &[PICKLE, "constants.pkl", "byteorder", "version", ".data/version"];
+    let inner = |name: &str| name.get(root.len()..).filter(|_| is_start(name, root)).map(str::to_ascii_lowercase);
+    let is_read =
+        |name: &str| inner(name).is_some_and(|name| name.starts_with("data/") || READ.contains(&name.as_str()));
+    // Names as PyTorch writes them are most of them, and there may be a million.
+    let is_usual = |name: &str| {
+        let inner = name.strip_prefix(root);
+        inner.is_some_and(|inner| !inner.bytes().any(|byte| byte.is_ascii_uppercase()))
+    };
+    if !entries.iter().any(|entry| !is_usual(&entry.name) && is_read(&entry.name)) {
+        return None;
+    }
+    let mut names = HashMap::new();
+    entries.iter().filter(|entry| is_read(&entry.name)).find_map(|entry| {
+        let name = entry.name.as_str();
+        let first = *names.entry(name.to_ascii_lowercase()).or_insert(name);
+        (first != name).then_some((first, name))
+    })
+}
+
+/// Whether `name` starts with `start`, in capital or small letters.
+fn is_start(name: &str, start: &str) -> bool {
+    name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
 }
 
 /// The folder of the only `data.pkl`, with its slash.

@@ -9,7 +9,8 @@ use zip_index::{Entry, Method, Survey};
 
 use super::scanner::{Item, NUMPY, Scanner};
 use super::{Place, Step, packed, pickle, script};
-use crate::container::{inflate, tar};
+use crate::Error;
+use crate::container::{inflate, tar, zip};
 use crate::scan::budget::Budget;
 
 /// The records that PyTorch itself unpickles, by the ends of their names.
@@ -96,6 +97,12 @@ impl<'a> Scanner<'a> {
             self.report("roots", || {
                 format!("{place}`{first}` and `{second}` are both the root of a checkpoint")
             });
+        }
+        let root = roots.first().and_then(|entry| entry.name.get(..entry.name.len().checked_sub("data.pkl".len())?));
+        let twins = root.and_then(|root| zip::twins(&survey.entries, root));
+        if let Some((first, second)) = twins.filter(|_| roots.len() == 1) {
+            let error = Error::Twins { first: first.to_owned(), second: second.to_owned() };
+            self.report("duplicate", || format!("{place}{error}"));
         }
         let is_checkpoint = !roots.is_empty();
         let sums = survey.entries.iter().any(|entry| entry.crc != 0);

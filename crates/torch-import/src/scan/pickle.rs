@@ -72,14 +72,17 @@ struct Ran<'p> {
 pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
     let ran = Ran::new(bytes, false);
     let heap = ran.machine.heap();
-    let has_arrays =
-        ran.error.is_some() && heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_wrapper));
-    if !has_arrays {
+    if !heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_wrapper)) {
         return ran.found(bytes, budget);
     }
-    // joblib reads the elements of arrays between two instructions; every other unpickler reads them as instructions.
-    let plain = ran.found(bytes, budget);
+    // joblib reads the elements of arrays between two instructions; every other unpickler reads them as instructions, and
+    // stops where the pickle of an array of objects does.
+    let mut plain = ran.found(bytes, budget);
     let mut found = Ran::new(bytes, true).found(bytes, budget);
+    if plain.error.is_none() && found.error.is_some() {
+        // No elements follow: not a file of joblib.
+        std::mem::swap(&mut plain, &mut found);
+    }
     let names = |used: &Use| (used.global.module.clone(), used.global.name.clone());
     let listed: HashSet<(String, String)> = found.uses.iter().map(names).collect();
     // What such an unpickler takes for names is mostly noise.
