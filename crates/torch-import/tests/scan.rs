@@ -39,7 +39,8 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     assert_eq!(dangerous(&scan(&joblib("f4", floats, call))), ["os.system"]);
     // The objects of an array are a pickle of their own.
     let objects = [PAYLOAD, b""].concat();
-    assert_eq!(dangerous(&scan(&joblib("O8", &objects, b"."))), ["os.system"]);
+    // Every other unpickler ends where that does, after the same call.
+    assert_eq!(dangerous(&scan(&joblib("O8", &objects, b"."))), ["os.system", "os.system"]);
     let clean = scan(&joblib("O8", b"\x80\x02](K\x01K\x02K\x03e.", b"."));
     assert!(clean.is_whole() && clean.findings.is_empty(), "{clean:?}");
     // Without elements it is a plain pickle.
