@@ -131,9 +131,11 @@ fn constants_note(pickle: &[u8], record: String) -> Result<Option<Note>> {
 /// one of the records and 2.15 the other.
 pub(crate) fn twins<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'e str)> {
     const READ: &[&str] = &[PICKLE, "constants.pkl", "byteorder", "version", ".data/version"];
-    let inner = |name: &str| name.get(root.len()..).filter(|_| is_start(name, root)).map(str::to_ascii_lowercase);
-    let is_read =
-        |name: &str| inner(name).is_some_and(|name| name.starts_with("data/") || READ.contains(&name.as_str()));
+    let inner =
+        |name: &str| name.get(root.len()..).filter(|_| is_start(name, root)).map(str::to_ascii_lowercase);
+    let is_read = |name: &str| {
+        inner(name).is_some_and(|name| name.starts_with("data/") || READ.contains(&name.as_str()))
+    };
     // Names as PyTorch writes them are most of them, and there may be a million.
     let is_usual = |name: &str| {
         let inner = name.strip_prefix(root);

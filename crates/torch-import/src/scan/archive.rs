@@ -98,7 +98,8 @@ impl<'a> Scanner<'a> {
                 format!("{place}`{first}` and `{second}` are both the root of a checkpoint")
             });
         }
-        let root = roots.first().and_then(|entry| entry.name.get(..entry.name.len().checked_sub("data.pkl".len())?));
+        let root =
+            roots.first().and_then(|entry| entry.name.get(..entry.name.len().checked_sub("data.pkl".len())?));
         let twins = root.and_then(|root| zip::twins(&survey.entries, root));
         if let Some((first, second)) = twins.filter(|_| roots.len() == 1) {
             let error = Error::Twins { first: first.to_owned(), second: second.to_owned() };

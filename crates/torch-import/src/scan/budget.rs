@@ -3,9 +3,17 @@
 //! A pickle of a megabyte can name a hundred thousand globals, call each of them a hundred thousand times, and nest
 //! others. The work and the report stay in proportion to the file, and what is left out is counted.
 
+use pickle_vm::Limits;
+
 /// Work for each byte of a file, and for any file. Records may share bytes, and joblib's files are read twice.
 const TIMES: u64 = 8;
 const WORK: u64 = 16 << 20;
+/// Instructions of one pickle for each byte of the file that it is in, and for any file; and of all pickles together. A
+/// kilobyte can be decompressed to a million instructions, each of which makes an object.
+const OPCODES_TIMES: u64 = 2;
+const OPCODES: u64 = 8 << 20;
+const ALL_OPCODES_TIMES: u64 = 8;
+const ALL_OPCODES: u64 = 16 << 20;
 /// The most bytes of calls, irregularities and reasons in one report.
 const TEXT: usize = 1 << 20;
 /// The most bytes of one of them, and of one name.
@@ -19,22 +27,42 @@ pub(super) struct Budget {
     work: u64,
     /// Bytes that may still be reported.
     text: usize,
+    /// Instructions of one pickle.
+    opcodes: u64,
+    /// Instructions that may still be executed.
+    all_opcodes: u64,
 }
 
 impl Budget {
     /// The budget for a file of `len` bytes.
     pub(super) fn new(len: u64) -> Self {
-        Self { work: len.saturating_mul(TIMES).saturating_add(WORK), text: TEXT }
+        Self {
+            work: len.saturating_mul(TIMES).saturating_add(WORK),
+            text: TEXT,
+            opcodes: len.saturating_mul(OPCODES_TIMES).saturating_add(OPCODES),
+            all_opcodes: len.saturating_mul(ALL_OPCODES_TIMES).saturating_add(ALL_OPCODES),
+        }
     }
 
     /// Hands the budget on, and leaves nothing.
     pub(super) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self { work: 0, text: 0 })
+        std::mem::replace(self, Self { work: 0, text: 0, opcodes: 0, all_opcodes: 0 })
     }
 
     /// Adds the work for bytes that were decompressed.
     pub(super) fn add(&mut self, len: u64) {
         self.work = self.work.saturating_add(len.saturating_mul(TIMES));
+    }
+
+    /// The limits of the next pickle.
+    pub(super) fn limits(&self) -> Limits {
+        let limits = Limits::default();
+        Limits { opcodes: limits.opcodes.min(self.opcodes).min(self.all_opcodes), ..limits }
+    }
+
+    /// Takes the instructions that were executed.
+    pub(super) fn executed(&mut self, opcodes: u64) {
+        self.all_opcodes = self.all_opcodes.saturating_sub(opcodes);
     }
 
     /// Whether there was enough left for this much work.
@@ -85,5 +113,21 @@ mod tests {
         }
         assert!((TEXT..TEXT + 2000).contains(&kept));
         assert_eq!(shortened("short".to_owned()), "short");
+    }
+
+    #[test]
+    fn the_instructions_depend_on_the_size_of_the_file() {
+        let mut budget = Budget::new(100);
+        // What was decompressed does not count.
+        budget.add(1 << 30);
+        assert_eq!(budget.limits().opcodes, 200 + (8 << 20));
+        budget.executed(10 << 20);
+        assert_eq!(budget.limits().opcodes, 800 + (6 << 20));
+        let read = |budget: &mut Budget| super::super::pickle::run(b"\x80\x02]]].", budget).error;
+        assert_eq!(read(&mut budget), None);
+        assert_eq!(budget.limits().opcodes, 800 + (6 << 20) - 5);
+        budget.executed(796 + (6 << 20));
+        let error = read(&mut budget).expect("4 of 5 are left, less one");
+        assert!(error.to_string().contains("opcodes"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use pickle_vm::{
-    Arg, Error, ErrorKind, Heap, Instance, Instruction, Limits, Machine, Object, ObjectId, Opcode, Reader,
+    Arg, Error, ErrorKind, Heap, Instance, Instruction, Machine, Object, ObjectId, Opcode, Reader,
 };
 
 use super::budget::{Budget, shortened};
@@ -70,7 +70,7 @@ struct Ran<'p> {
 
 /// Reads the pickle that `bytes` start with.
 pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
-    let ran = Ran::new(bytes, false);
+    let ran = Ran::new(bytes, false, budget);
     let heap = ran.machine.heap();
     if !heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_wrapper)) {
         return ran.found(bytes, budget);
@@ -78,7 +78,7 @@ pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
     // joblib reads the elements of arrays between two instructions; every other unpickler reads them as instructions, and
     // stops where the pickle of an array of objects does.
     let mut plain = ran.found(bytes, budget);
-    let mut found = Ran::new(bytes, true).found(bytes, budget);
+    let mut found = Ran::new(bytes, true, budget).found(bytes, budget);
     if plain.error.is_none() && found.error.is_some() {
         // No elements follow: not a file of joblib.
         std::mem::swap(&mut plain, &mut found);
@@ -95,10 +95,10 @@ pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
 }
 
 impl<'p> Ran<'p> {
-    fn new(bytes: &'p [u8], with_arrays: bool) -> Self {
+    fn new(bytes: &'p [u8], with_arrays: bool, budget: &mut Budget) -> Self {
         let mut ran = Self {
             reader: Reader::new(bytes),
-            machine: Machine::new(Limits::default()),
+            machine: Machine::new(budget.limits()),
             builds: Vec::new(),
             root: None,
             error: None,
@@ -121,6 +121,7 @@ impl<'p> Ran<'p> {
                 ran.pass_elements(bytes);
             }
         }
+        budget.executed(ran.machine.opcodes());
         ran
     }
 
