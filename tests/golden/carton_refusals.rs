@@ -498,6 +498,36 @@ fn a_model_is_compared_with_its_checkpoint() {
 }
 
 #[test]
+fn the_code_of_a_model_is_compared_too() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let plain = std::fs::read(folder().join("checkpoints/plain.pth")).expect("checked in");
+    write(root.join("a.pth"), plain);
+    let mut texts = String::new();
+    // Both are as long as what they replace.
+    for (what, from, to) in [
+        ("the same code", "", ""),
+        ("it returns something else", "torch.contiguous(r)", "torch.contiguous(t)"),
+        ("it runs when it is loaded", "__parameters", "__setstate__"),
+    ] {
+        ok(root, &["a.pth", "--license", "MIT", "-q"]);
+        ok(root, &["unpack", "a.carton", "--force", "-q"]);
+        let model = root.join("a/model/model.pt");
+        let mut bytes = std::fs::read(&model).expect("it was unpacked");
+        if let Some(at) = bytes.windows(from.len().max(1)).position(|found| found == from.as_bytes()) {
+            bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+        }
+        write(model, bytes);
+        ok(root, &["pack", "a", "-q"]);
+        texts.extend(["--- ", what, "\n", &run(root, &["verify", "a.carton", "--against", "a.pth"]).1]);
+        let (_, report) = run(root, &["verify", "--json", "a.carton", "--against", "a.pth"]);
+        let code = report.find("\"code\":").and_then(|at| report[at..].split(',').next());
+        texts.extend([code.expect("it is reported"), "\n"]);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
 fn a_checkpoint_is_no_carton() {
     let scratch = scratch();
     let root = scratch.path();

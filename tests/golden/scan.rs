@@ -89,6 +89,33 @@ fn what_is_missing_is_not_scanned() {
     insta::assert_snapshot!(texts);
 }
 
+#[cfg(unix)]
+#[test]
+fn links_to_folders_are_reported() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let root = scratch.path();
+    let plain = folder().join("checkpoints/plain.pth");
+    for folder in ["in/sub", "out"] {
+        fs::create_dir_all(root.join(folder)).expect("it can be made");
+        fs::copy(&plain, root.join(folder).join("a.pth")).expect("it is checked in");
+    }
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, root.join(name)).expect("it can be made");
+    };
+    link("../out", "in/elsewhere");
+    // Its files are scanned anyway.
+    link("sub", "in/inside");
+    let scan = |args: &[&str]| {
+        let output = torch2carton([&["scan"], args].concat());
+        transcript(&output).replace(&*root.to_string_lossy(), "ROOT")
+    };
+    let folder = root.join("in").to_string_lossy().into_owned();
+    let mut texts = scan(&[&folder]) + &scan(&["-q", &folder]);
+    texts += scan(&["--json", &folder]).lines().next().unwrap_or_default();
+    fs::remove_dir_all(root.join("in/sub")).expect("it is there");
+    insta::assert_snapshot!(texts + "\n" + &scan(&[&folder]));
+}
+
 #[test]
 fn what_is_unknown_is_told() {
     let scratch = tempfile::tempdir().expect("a temporary folder");

@@ -540,7 +540,7 @@ mod tests {
         let (second, _) = archive(&[("b", b"678"), ("c", b"")]);
         let (empty, _) = archive(&[]);
         let (a, b) = (first.len(), second.len());
-        assert_eq!(Survey::sequence(&first), [0..a]);
+        assert_eq!(Survey::sequence(&first), vec![Range { start: 0, end: a }]);
         assert_eq!(Survey::sequence(&[&first[..], &second].concat()), [0..a, a..a + b]);
         let three = [&first[..], &empty, &second].concat();
         assert_eq!(Survey::sequence(&three), [0..a, a..a + 22, a + 22..a + 22 + b]);
