@@ -1,4 +1,4 @@
-//! A file mapped read-only, the workspace's only `unsafe` code.
+//! A file mapped read-only: the only `unsafe` code of the workspace, apart from one call in `heap`.
 //!
 //! Facts: mmap(2), madvise(2) and the safety notes of the `memmap2` crate.
 

@@ -237,6 +237,7 @@ pub(crate) fn convert_into(
     let values = checkpoint.notable_values().count();
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
+    mapped::release_freed();
     if let Err(error) = torchscript::loads_in_2_0(&selected.tensors)
         && options.torch == Torch::Carton
     {

@@ -268,6 +268,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let items = std::mem::take(&mut checkpoint.items);
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
+    mapped::release_freed();
     report.totals = Totals::from_tensors(items.iter().flat_map(Item::tensors).map(|(_, tensor)| tensor));
     report.tensors = rows(items, options, nbytes, observer)?;
     for note in &report.notes {

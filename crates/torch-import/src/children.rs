@@ -2,8 +2,10 @@
 //!
 //! Facts: `copyreg._reconstructor`, `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
 
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
+use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
@@ -124,19 +126,23 @@ impl<'h> Containers<'h> {
     fn dict(&mut self, id: ObjectId) -> Result<Children<'h>> {
         let entries = self.heap.entries(id).unwrap_or_default();
         self.steps.spend(entries.len(), self.heap.offset(id))?;
-        let last = self.keys.last_of_each(entries.iter().copied());
-        Ok(if last.len() == entries.len() {
+        Ok(self.in_place(entries))
+    }
+
+    /// The last value of each key.
+    fn in_place(&mut self, entries: &'h [(ObjectId, ObjectId)]) -> Children<'h> {
+        if self.keys.all_differ(entries) {
             Children::Entries(entries)
         } else {
-            Children::Built(last.into())
-        })
+            Children::Built(self.keys.last_of_each(entries.iter().copied()).into())
+        }
     }
 
     /// The contents of a dict, or of a call that makes one.
     pub(crate) fn dict_children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
         match self.heap.get(id) {
             Object::Dict(_) => self.children(id),
-            Object::Instance(instance) => Ok(Some(Children::Built(self.dict_instance(id, instance)?.into()))),
+            Object::Instance(instance) => self.dict_instance(id, instance).map(Some),
             _ => Ok(None),
         }
     }
@@ -147,7 +153,7 @@ impl<'h> Containers<'h> {
         let built = |children: Vec<Child>| Some(Children::Built(children.into()));
         match heap.global(instance.callable) {
             Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
-                Ok(built(self.dict_instance(id, instance)?))
+                self.dict_instance(id, instance).map(Some)
             }
             // A TorchScript list or dict, and its type.
             Some(("torch.jit._pickle", _)) => match self.without_type(id)? {
@@ -234,20 +240,24 @@ impl<'h> Containers<'h> {
     }
 
     /// An OrderedDict or a defaultdict. Old protocols pass the pairs as an argument.
-    fn dict_instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Vec<Child>> {
+    fn dict_instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Children<'h>> {
         let heap = self.heap;
         let args = heap.items(instance.args).unwrap_or_default();
         let in_args = args.iter().map(|arg| heap.items(*arg).map_or(0, <[_]>::len));
         let in_dicts = args.iter().map(|arg| heap.entries(*arg).map_or(0, <[_]>::len));
         let len = in_args.chain(in_dicts).fold(instance.items().len(), usize::saturating_add);
         self.steps.spend(len, heap.offset(id))?;
+        if len == instance.items().len() {
+            return Ok(self.in_place(instance.items()));
+        }
         let pairs = args.iter().filter_map(|arg| heap.items(*arg)).flatten();
         let pairs = pairs.filter_map(|pair| match heap.items(*pair)? {
             &[key, value] => Some((key, value)),
             _ => None,
         });
         let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
-        Ok(self.keys.last_of_each(pairs.chain(entries).chain(instance.items().iter().copied())))
+        let all = pairs.chain(entries).chain(instance.items().iter().copied());
+        Ok(Children::Built(self.keys.last_of_each(all).into()))
     }
 
     /// The objects whose contents these are.
@@ -325,6 +335,15 @@ enum KeyOf<'h> {
 impl<'h> Keys<'h> {
     fn new(heap: &'h Heap<'h>) -> Self {
         Self { heap, long: HashMap::new(), numbers: HashMap::new() }
+    }
+
+    /// Whether no key is there twice, as far as hashes tell: most dicts need no table of their keys, which takes ten
+    /// times the memory of the hashes.
+    fn all_differ(&mut self, entries: &[(ObjectId, ObjectId)]) -> bool {
+        let state = RandomState::default();
+        let mut hashes: Vec<u64> = entries.iter().map(|(key, _)| state.hash_one(self.key(*key))).collect();
+        hashes.sort_unstable();
+        !hashes.windows(2).any(|pair| pair.first() == pair.last())
     }
 
     /// A dict keeps a key's first place and its last value.
