@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, count, size};
-use serde_json::Value as Json;
 
 use crate::args::Inspect;
 use crate::ui::progress::Progress;
@@ -70,10 +69,9 @@ fn one(args: &Inspect, quiet: bool, file: &Path, index: usize) -> Result<()> {
 fn print(out: &mut dyn Write, report: &InspectReport, quiet: bool) -> io::Result<()> {
     tensors(out, &report.tensors)?;
     for (index, value) in report.values.iter().flatten().enumerate() {
-        let text = |key| value.get(key).and_then(Json::as_str).unwrap_or_default();
         let gap = if index == 0 { "\n" } else { "" };
-        let shown = value.get("value").map(ToString::to_string).unwrap_or_default();
-        writeln!(out, "{gap}{}  {DIM}{}{DIM:#}  {}", safe(text("path")), safe(text("type")), safe(shown))?;
+        let (path, type_name) = (safe(&value.path), safe(&value.type_name));
+        writeln!(out, "{gap}{path}  {DIM}{type_name}{DIM:#}  {}", safe(value.value.to_string()))?;
     }
     if quiet {
         return Ok(());

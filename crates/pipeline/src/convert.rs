@@ -244,6 +244,7 @@ pub(crate) fn convert_into(
         return Err(Error::at(sources.root())(Error::Module(Box::new(error))));
     }
     let converted = model::convert(&options.model, options.single, &sources, &selected.tensors)?;
+    mapped::release_freed();
     if options.model.require_model && converted.kind == Kind::Weights {
         return Err(Error::at(sources.root())(not_a_model(&converted)));
     }

@@ -14,7 +14,7 @@ use store::file_name;
 use tensor::{Budget, Damaged, StorageId, Tensor};
 use torch_import::{Compound, CompoundKind, Content, Item, Omission, Risk};
 
-use crate::{Error, Note, Observer, Result, sha256, size, values};
+use crate::{Error, Note, Observer, Result, ValueRow, sha256, size, values};
 
 /// Version of the members of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -56,9 +56,9 @@ pub struct InspectReport {
     pub globals: Vec<String>,
     /// The risk of each global.
     pub risks: Map<String, Json>,
-    /// The values that are not tensors, where they were asked for: path, type, value.
+    /// The values that are not tensors, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub values: Option<Vec<Json>>,
+    pub values: Option<Vec<ValueRow>>,
     /// How many values there are.
     pub value_count: usize,
     /// Sums over the tensors.
@@ -241,10 +241,15 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let check = || crate::check(observer);
     let (mut checkpoint, notes) = sources.read_checked::<Error>(&containers, &|_, _| Ok(()), &check)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
-    let values = || {
-        let values = checkpoint.values();
-        values.map(|(path, value)| values::json(&checkpoint, path, value)).collect()
-    };
+    let mut items = std::mem::take(&mut checkpoint.items);
+    let value_count = items.iter().filter(|item| matches!(item.content, Content::Value(_))).count();
+    let values = options.values.then(|| {
+        let row = |item: &mut Item| match item.content {
+            Content::Value(value) => Some(values::row(&checkpoint, std::mem::take(&mut item.name), value)),
+            _ => None,
+        };
+        items.iter_mut().filter_map(row).collect()
+    });
     let left_out = Note::left_out(&checkpoint.left_out);
     let risk = |risk: Risk| Json::from(risk.name());
     let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
@@ -257,15 +262,14 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         nbytes,
         globals: globals.clone().map(ToString::to_string).collect(),
         risks: globals.map(|global| (global.to_string(), risk(global.risk()))).collect(),
-        values: options.values.then(values),
-        value_count: checkpoint.values().count(),
+        values,
+        value_count,
         totals: Totals::default(),
         left_out_count: checkpoint.left_out.count(),
         notes: notes.into_iter().map(Note::Sources).chain(left_out).collect(),
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: Vec::new(),
     };
-    let items = std::mem::take(&mut checkpoint.items);
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
     mapped::release_freed();

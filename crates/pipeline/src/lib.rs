@@ -55,3 +55,4 @@ pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_
 pub use select::{Selected, Selection, select};
 pub use store::IfExists;
 pub use trace::{Listing, TraceOptions, trace};
+pub use values::ValueRow;

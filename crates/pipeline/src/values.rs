@@ -1,7 +1,10 @@
 //! The values of a checkpoint that are not tensors, as JSON: for listings and misc/checkpoint.json.
 
+use std::borrow::Cow;
+
 use mapped::hex;
 use pickle_vm::{Heap, Object, ObjectId};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use torch_import::{Checkpoint, Extent, Value};
 
@@ -12,21 +15,33 @@ const MAX_OBJECTS: usize = 10_000;
 /// Longer texts and byte strings are not shown.
 const MAX_BYTES: usize = 64 << 10;
 
-/// A value: its path, its type in Python, and the value itself.
-pub(crate) fn json(checkpoint: &Checkpoint, path: &str, value: Value) -> Json {
+/// A value that is not a tensor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ValueRow {
+    /// Its name.
+    pub path: String,
+    /// Its type in Python.
+    #[serde(rename = "type")]
+    pub type_name: Cow<'static, str>,
+    /// The value itself.
+    pub value: Json,
+}
+
+/// The row of a value.
+pub(crate) fn row(checkpoint: &Checkpoint, path: String, value: Value) -> ValueRow {
     let heap = checkpoint.heap();
     let shown = match value.extent {
         Extent::Cycle => json!({ "$cycle": true }),
         Extent::Cut => json!({ "$more": heap.get(value.object).type_name() }),
         _ => Shown { heap, left: MAX_OBJECTS }.json(value.object, 0),
     };
-    json!({ "path": path, "type": type_name(heap, value.object), "value": shown })
+    ValueRow { path, type_name: type_name(heap, value.object), value: shown }
 }
 
-fn type_name(heap: &Heap<'_>, id: ObjectId) -> String {
+fn type_name(heap: &Heap<'_>, id: ObjectId) -> Cow<'static, str> {
     match heap.instance(id).and_then(|instance| heap.global(instance.callable)) {
-        Some((module, name)) => format!("{module}.{name}"),
-        None => heap.get(id).type_name().to_owned(),
+        Some((module, name)) => format!("{module}.{name}").into(),
+        None => heap.get(id).type_name().into(),
     }
 }
 
@@ -107,7 +122,7 @@ pub(crate) fn document(
     let mut lines = Vec::new();
     let (mut len, mut left_out) = (0_usize, 0_usize);
     for (path, value) in checkpoint.notable_values() {
-        let line = json(checkpoint, path, value).to_string();
+        let line = json!(row(checkpoint, path.to_owned(), value)).to_string();
         if len.saturating_add(line.len()) > FILE_MAX {
             left_out = left_out.saturating_add(1);
         } else {

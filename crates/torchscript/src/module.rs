@@ -36,6 +36,7 @@ pub(crate) struct TensorId(pub(crate) usize);
 
 /// The value of an attribute.
 #[derive(Clone, Debug)]
+#[expect(clippy::box_collection, reason = "16 bytes fewer in each of millions of values")]
 pub(crate) enum Value {
     Bool(bool),
     Int(i64),
@@ -46,8 +47,8 @@ pub(crate) enum Value {
     /// All tensors of the list by name, not in the `state_dict`.
     Tensors,
     /// Lists of tensors by name, not in the `state_dict`.
-    Lists(Vec<(String, Vec<TensorId>)>),
-    Ints(Vec<i64>),
+    Lists(Box<Vec<(String, Vec<TensorId>)>>),
+    Ints(Box<Vec<i64>>),
 }
 
 /// What a class declares of an attribute.
@@ -75,19 +76,22 @@ struct Class {
     methods: String,
 }
 
-/// The instance of a class: its attributes' values in the class's order.
+/// The instance of a class.
 #[derive(Debug)]
 struct Module {
     class: ClassId,
-    values: Vec<Value>,
+    /// Where the values of its attributes start in those of all modules.
+    values: usize,
 }
 
-/// Modules and their classes.
+/// Modules and their classes. A million tensors are in a million modules, so there is one list of values for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     classes: Vec<Rc<Class>>,
     known: HashMap<Rc<Class>, ClassId>,
     modules: Vec<Module>,
+    /// The values of attributes, in the order of their class, one module after the other.
+    values: Vec<Value>,
     functions: String,
 }
 
@@ -103,10 +107,10 @@ impl Tree {
         attributes: Vec<(String, Value)>,
     ) -> ModuleId {
         let mut types = Vec::with_capacity(attributes.len());
-        let mut values = Vec::with_capacity(attributes.len());
+        let start = self.values.len();
         for (attribute, value) in attributes {
             types.push((attribute, self.declared(&value)));
-            values.push(value);
+            self.values.push(value);
         }
         let class = Class { name, attributes: types, methods: methods.to_owned() };
         let id = self.known.get(&class).copied().unwrap_or_else(|| {
@@ -115,7 +119,7 @@ impl Tree {
             self.known.insert(class, id);
             id
         });
-        self.modules.push(Module { class: id, values });
+        self.modules.push(Module { class: id, values: start });
         ModuleId(self.modules.len().saturating_sub(1))
     }
 
@@ -216,7 +220,8 @@ impl Tree {
             if next == 0 {
                 out.begin(&self.class_name(module.class))?;
             }
-            let attributes = self.class(module.class).attributes.iter().zip(&module.values).skip(next);
+            let values = self.values.get(module.values..).unwrap_or_default();
+            let attributes = self.class(module.class).attributes.iter().zip(values).skip(next);
             let mut inner = None;
             for (number, ((name, _), value)) in (next..).zip(attributes) {
                 out.pickler.text(name)?;
@@ -281,7 +286,7 @@ impl Objects<'_> {
             Value::Lists(lists) => self.tagged(LISTS, |objects| {
                 objects.pickler.empty_dict();
                 objects.pickler.mark();
-                for (name, ids) in lists {
+                for (name, ids) in lists.iter() {
                     objects.pickler.text(name)?;
                     objects.tagged(LIST, |objects| {
                         objects.pickler.empty_list();
@@ -297,7 +302,7 @@ impl Objects<'_> {
             Value::Ints(numbers) => self.tagged(INTS, |objects| {
                 objects.pickler.empty_list();
                 objects.pickler.mark();
-                for number in numbers {
+                for number in numbers.iter() {
                     objects.pickler.int(*number);
                 }
                 objects.pickler.appends();

@@ -31,7 +31,7 @@ pub(in crate::code) fn module(
         Ok::<_, Error>((name.to_owned(), Value::Int(value)))
     };
     let own = vec![
-        ("__tensors__".to_owned(), Value::Lists(lists(&assignment.weights))),
+        ("__tensors__".to_owned(), Value::Lists(Box::new(lists(&assignment.weights)))),
         size("vocab", decoder.vocab())?,
         size("head_dim", decoder.head_dim())?,
         size("n_kv_heads", decoder.n_kv_heads())?,
@@ -43,7 +43,7 @@ pub(in crate::code) fn module(
         number("rope_high", scaled.high),
         number("rope_old", scaled.old),
         size("window", windows.size.unwrap_or(0))?,
-        ("windowed".to_owned(), Value::Ints((0..decoder.n_layers()).map(windowed).collect())),
+        ("windowed".to_owned(), Value::Ints(Box::new((0..decoder.n_layers()).map(windowed).collect()))),
         // An attribute, because the fuser of 2.0.1 would take over a concatenation along a constant.
         size("cat_dim", 1)?,
     ];
