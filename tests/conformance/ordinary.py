@@ -51,6 +51,17 @@ def try_all(makers):
     return found
 
 
+def small(models):
+    """The models with one number for each tensor: what a file names does not depend on the sizes."""
+    for model in models:
+        if not isinstance(model, dict):
+            for tensor in [*model.parameters(), *model.buffers()] if hasattr(model, "parameters") else []:
+                tensor.data = tensor.data.flatten()[:1].clone()
+        elif "model" in model:
+            small([model["model"]])
+    return models
+
+
 # The standard library.
 
 
@@ -252,14 +263,15 @@ def transformers_arguments():
             lambda: transformers.BatchEncoding({"a": [1]}), lambda: transformers.modeling_outputs.BaseModelOutput(),
             lambda: transformers.BitsAndBytesConfig(), lambda: transformers.T5Model(transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=9)),
             lambda: transformers.ViTModel(transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)),
-            lambda: transformers.CLIPModel(transformers.CLIPConfig())])]
+            lambda: transformers.CLIPModel(transformers.CLIPConfig(**{part: {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+                                                                  for part in ("text_config", "vision_config")}))])]
 
 
 @maker
 def timm_models():
     import timm
-    return try_all([lambda name=name: timm.create_model(name) for name in (
-        "resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "mixer_s32_224", "regnetx_002", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224")])
+    return small(try_all([lambda name=name: timm.create_model(name) for name in (
+        "resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "mixer_s32_224", "regnetx_002", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224")]))
 
 
 @maker
@@ -269,15 +281,15 @@ def torchvision_models():
         "resnet18", "mobilenet_v3_small", "squeezenet1_0", "shufflenet_v2_x0_5", "googlenet", "vit_b_32", "efficientnet_b0", "convnext_tiny", "densenet121", "swin_t")])
     t = torchvision.transforms
     found.append(t.Compose([t.Resize(8), t.ToTensor(), t.Normalize([0.5], [0.5]), t.RandomHorizontalFlip(), t.ColorJitter(0.1)]))
-    return found + try_all([lambda: torchvision.models.ResNet18_Weights.DEFAULT, lambda: torchvision.models.detection.fasterrcnn_mobilenet_v3_large_fpn(weights=None, weights_backbone=None)])
+    return small(found + try_all([lambda: torchvision.models.ResNet18_Weights.DEFAULT, lambda: torchvision.models.detection.fasterrcnn_mobilenet_v3_large_fpn(weights=None, weights_backbone=None)]))
 
 
 @maker
 def ultralytics_models():
     from ultralytics.nn.tasks import ClassificationModel, DetectionModel, SegmentationModel
     from ultralytics.utils import DEFAULT_CFG
-    return [{"model": DetectionModel("yolov8n.yaml"), "train_args": vars(DEFAULT_CFG), "date": datetime.datetime.now().isoformat()},
-            DEFAULT_CFG, *try_all([lambda: SegmentationModel("yolov8n-seg.yaml"), lambda: ClassificationModel("yolov8n-cls.yaml"), lambda: DetectionModel("yolo11n.yaml")])]
+    return small([{"model": DetectionModel("yolov8n.yaml"), "train_args": vars(DEFAULT_CFG), "date": datetime.datetime.now().isoformat()},
+            DEFAULT_CFG, *try_all([lambda: SegmentationModel("yolov8n-seg.yaml"), lambda: ClassificationModel("yolov8n-cls.yaml"), lambda: DetectionModel("yolo11n.yaml")])])
 
 
 @maker

@@ -1,57 +1,158 @@
 #!/usr/bin/env python3
-"""Prints the table of docs/scan.md: the results of torch2carton, picklescan and fickling on the same files.
+"""Writes the tables of docs/scan.md: the verdicts of torch2carton, picklescan, fickling and modelscan on the same files.
 
-    scanners.py PROGRAM [FOLDER]
+    scanners.py PROGRAM [--ordinary FOLDER] [--torch PYTHON]
 
-Needs a Python with `pip install torch numpy picklescan fickling`. The column "runs" comes from runs.py, which loads each file
-under an audit hook that reports and stops what the file tries to do. fickling and picklescan do not load files.
+Needs a Python with numpy, picklescan, fickling and modelscan, and one with torch, which may be another. FOLDER holds what
+ordinary.py wrote; without it, ordinary.py is run with the packages of the Python that has torch. The column "runs" comes from
+runs.py, which loads each file under an audit hook that reports and stops what the file tries to do. The scanners load nothing.
 """
 
-import os
+import argparse
+import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 import runs  # noqa: E402  (after the line above, so that no __pycache__ appears in the tree)
 
 HERE = Path(__file__).resolve().parent
+TREE = HERE.parent.parent
+DOCUMENT = TREE / "docs/scan.md"
+GADGETS = TREE / "crates/torch-import/tests/gadgets"
+START, END = "<!-- scanners.py writes this part -->\n", "<!-- the end of what scanners.py writes -->\n"
 
-PICKLESCAN = "import sys; from picklescan.cli import main; sys.exit(main())"
-FICKLING = """
-import sys
+# Each program reads paths, one a line, and prints a verdict a line: found, clean, or not scanned.
+SCANNERS = {
+    "picklescan": """
+from picklescan.scanner import scan_file_path
+def judge(path):
+    result = scan_file_path(path)
+    return "found" if result.issues_count else "not scanned" if result.scan_err or not result.scanned_files else "clean"
+""",
+    "fickling": """
 from fickling.loader import scan_file, scan_zip_archive
-path, zipped = sys.argv[1], open(sys.argv[1], "rb").read(2) == b"PK"
-results = list(scan_zip_archive(path, graceful=True).values()) if zipped else [scan_file(path, graceful=True)]
-safe = all(result.is_safe and not result.errors for result in results)
-print("clean" if safe else max(result.severity.name for result in results))
+def judge(path):
+    zipped = open(path, "rb").read(2) == b"PK"
+    results = list(scan_zip_archive(path, graceful=True).values()) if zipped else [scan_file(path, graceful=True)]
+    if any(not result.is_safe for result in results):
+        return "found"
+    return "not scanned" if any(result.errors for result in results) else "clean"
+""",
+    "modelscan": """
+from modelscan.modelscan import ModelScan
+def judge(path):
+    result = ModelScan().scan(path)
+    if result["summary"]["total_issues"]:
+        return "found"
+    return "not scanned" if result["errors"] or not result["summary"]["scanned"]["total_scanned"] else "clean"
+""",
+}
+LOOP = """
+import logging, os, sys
+logging.disable(logging.CRITICAL)
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for line in sys.stdin:
+    try:
+        verdict = judge(line.strip())
+    except Exception as error:
+        verdict = "not scanned"
+    print(verdict, file=answers, flush=True)
 """
 
 
-def run(*args):
+def scan(program, files):
+    """The verdicts of each scanner, in the order of the files."""
+    paths = "".join(f"{file}\n" for file in files)
+    found = {"torch2carton": ours(program, files)}
     with tempfile.TemporaryDirectory() as scratch:
-        return subprocess.run(args, capture_output=True, cwd=scratch, timeout=300, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+        for name, judge in SCANNERS.items():
+            command = [sys.executable, "-W", "ignore", "-c", judge + LOOP]
+            done = subprocess.run(command, input=paths, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=scratch)
+            found[name] = done.stdout.splitlines()
+            assert len(found[name]) == len(files), f"{name} stopped at {files[len(found[name])]}"
+    return found
 
 
-def row(program, file, judgement):
-    python = sys.executable
-    ours = {0: "clean", 1: "**found**", 2: "not scanned"}[run(program, "scan", file).returncode]
-    picklescan = {0: "clean", 1: "**found**", 2: "error"}[run(python, "-c", PICKLESCAN, "-p", file).returncode]
-    words = run(python, "-c", FICKLING, file).stdout.decode().split()
-    fickling = "error" if not words else "clean" if words[-1] == "clean" else "**found**"
-    return [f"`{file.name}`", runs.runs(judgement), ours, picklescan, fickling]
+def ours(program, files):
+    verdicts = {}
+    for start in range(0, len(files), 500):
+        done = subprocess.run([program, "scan", "--json", *files[start : start + 500]], capture_output=True, text=True)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        verdicts |= {line["file"]: {"findings": "found"}.get(line["verdict"], line["verdict"]) for line in lines}
+    return [verdicts.get(str(file), "not scanned") for file in files]
+
+
+def gadgets(folder, name):
+    """Three lists of pickles, each of which calls a callable of the list with one text: by its name, and through a module of
+    torch that may have imported its module."""
+    lines = (GADGETS / f"{name}.txt").read_text().splitlines()
+    pairs = dict.fromkeys(tuple(line.split()[:2]) for line in lines if not line.startswith("#"))
+    forms = {"`GLOBAL`": by_global, "`STACK_GLOBAL`": by_stack, "a dotted name": lambda module, name: by_stack("torch.serialization", f"{module}.{name}")}
+    made = {}
+    for number, (form, write) in enumerate(forms.items()):
+        made[form] = []
+        for index, (module, callable_name) in enumerate(pairs):
+            made[form].append(folder / f"{name}-{number}-{index}.pkl")
+            made[form][-1].write_bytes(write(module, callable_name))
+    return made
+
+
+def by_global(module, name):
+    return f"\x80\x02c{module}\n{name}\nX\x02\0\0\0id\x85R.".encode("latin-1")
+
+
+def by_stack(module, name):
+    return b"\x80\x04" + b"".join(b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name)) + b"\x93\x8c\x02id\x85R."
+
+
+def ordinary(folder, python):
+    if not folder.is_dir():
+        folder.mkdir()
+        subprocess.run([python, "-W", "ignore", HERE / "ordinary.py", folder], stdout=subprocess.DEVNULL, check=True)
+    return sorted(file for file in folder.iterdir() if file.is_file())
 
 
 def main():
-    program = Path(sys.argv[1]).resolve()
-    folder = Path(sys.argv[2] if len(sys.argv) > 2 else HERE.parent / "golden/malicious").resolve()
-    judged = runs.judged(sorted(file for file in folder.iterdir() if file.is_file() and file.suffix != ".md"))
-    rows = [row(program, file, judgement) for file, judgement in judged.items()]
-    for cells in [["file", "runs", "torch2carton", "picklescan", "fickling"], ["---"] * 5, *rows]:
-        print("|", " | ".join(cells), "|")
-    for number, name in enumerate(["torch2carton", "picklescan", "fickling"], 2):
-        print(f"{name}: {sum(cells[number] == '**found**' for cells in rows)} of {len(rows)}", file=sys.stderr)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", type=Path)
+    parser.add_argument("--ordinary", type=Path)
+    parser.add_argument("--torch", default=sys.executable)
+    args = parser.parse_args()
+    program = args.program.resolve()
+    names = ["torch2carton", *SCANNERS]
+    malicious = sorted(file for file in (TREE / "tests/golden/malicious").iterdir() if file.suffix != ".md")
+    with tempfile.TemporaryDirectory() as scratch:
+        groups = {"files of `tests/golden/malicious`": malicious}
+        for name, words in (("advisories", "callables of advisories"), ("reaches", "callables that reach exec, eval, import or unpickle")):
+            groups |= {f"{words}, {form}": files for form, files in gadgets(Path(scratch), name).items()}
+        groups["ordinary: `tests/golden/checkpoints`"] = sorted((TREE / "tests/golden/checkpoints").iterdir())
+        groups["ordinary: what `ordinary.py` writes"] = ordinary((args.ordinary or Path(scratch) / "ordinary").resolve(), args.torch)
+        verdicts = {}
+        for group, files in groups.items():
+            print(f"{group}: {len(files)} files", file=sys.stderr)
+            verdicts[group] = scan(program, files)
+
+    counts = lambda verdicts: " / ".join(str(Counter(verdicts)[verdict]) for verdict in ("found", "clean", "not scanned"))  # noqa: E731
+    summary = [[group, str(len(groups[group])), *(counts(found[name]) for name in names)] for group, found in verdicts.items()]
+    judged = runs.judged(malicious, args.torch)
+    each = verdicts["files of `tests/golden/malicious`"]
+    rows = [[f"`{file.name}`", runs.runs(judged[file]), *(each[name][at].replace("found", "**found**") for name in names)]
+            for at, file in enumerate(malicious)]
+    versions = ", ".join(f"{name} {version(name)}" for name in SCANNERS)
+    text = f"Written with {versions}. The cells of the first table are found / clean / not scanned.\n\n"
+    text += table([["files", "number", *names], *summary]) + "\n" + table([["file", "runs", *names], *rows])
+    before, _, rest = DOCUMENT.read_text().partition(START)
+    DOCUMENT.write_text(before + START + "\n" + text + "\n" + END + rest.partition(END)[2])
+
+
+def table(rows):
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
 
 
 if __name__ == "__main__":

@@ -40,7 +40,13 @@ impl Risk {
         if is_odd(module) || is_odd(name) {
             Self::Dangerous
         } else if lists::is_inside(module) {
-            if is_known_inside(module, name) { Self::Known } else { Self::Dangerous }
+            if is_known_inside(module, name) {
+                Self::Known
+            } else if names_nothing(name) {
+                Self::Unknown
+            } else {
+                Self::Dangerous
+            }
         } else if DATA_NAMES.contains(&(module, name)) || is_archive_class(module) {
             Self::Known
         } else if is_dangerous_outside(module, name) {
@@ -117,6 +123,11 @@ fn is_odd(text: &str) -> bool {
         || text.len() > LEN_MAX
         || text.matches('.').count() > DOTS_MAX
         || text.chars().any(is_strange)
+}
+
+/// Whether Python stops at a name, because no attribute of a module is called so: Python 2 wrote `?` for what has no name.
+fn names_nothing(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_punctuation() && byte != b'_' && byte != b'.')
 }
 
 /// Whether a name of another package leads to what runs code.
@@ -200,6 +211,8 @@ mod tests {
             ("numpy", "core._internal.sys.modules"),
             ("numpy", "__builtins__"),
             ("mylib", "torch.load"),
+            ("builtins", "?.eval"),
+            ("exceptions", "_"),
         ] {
             assert_eq!(Risk::from_names(module, name), Risk::Dangerous, "{module} {name}");
         }
@@ -216,6 +229,7 @@ mod tests {
             ("torch._utils", "_rebuild_tensor_v2"),
             ("torch._tensor", "_rebuild_from_type_v2"),
             ("torch.nn.modules.linear", "Linear"),
+            ("torch.distributed.remote_device", "_remote_device"),
             ("torch.optim.adam", "Adam"),
             ("numpy._core.multiarray", "_reconstruct"),
             ("_codecs", "encode"),
@@ -243,6 +257,7 @@ mod tests {
             ("torchvision.models.resnet", "ResNet"),
             ("transformers.training_args", "TrainingArguments"),
             ("osx.system_info", "Osx"),
+            ("exceptions", "?"),
         ] {
             assert_eq!(Risk::from_names(module, name), Risk::Unknown, "{module} {name}");
         }

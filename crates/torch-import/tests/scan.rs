@@ -21,12 +21,23 @@ fn dangerous(scan: &Scan) -> Vec<String> {
 
 /// `joblib.dump({'w': array, 'next': …})`, from which the rest of the pickle is cut.
 fn joblib(dtype: &str, elements: &[u8], rest: &[u8]) -> Vec<u8> {
+    let (size, flags) = match dtype {
+        "O8" => (-1, 63),
+        "V4" => (4, 16),
+        _ => (-1, 0),
+    };
+    joblib_with(dtype, size, flags, elements, rest)
+}
+
+/// The same with another size and other flags in the dtype's state.
+fn joblib_with(dtype: &str, size: i32, flags: u8, elements: &[u8], rest: &[u8]) -> Vec<u8> {
     let head = b"\x80\x04}\x94\x8c\x01w\x94\x8c\x13joblib.numpy_pickle\x94\x8c\x11NumpyArrayWrapper\x94\x93\x94)\x81\x94}\x94(\
         \x8c\x05shape\x94K\x03\x85\x94\x8c\x05order\x94\x8c\x01C\x94\x8c\x05dtype\x94\x8c\x05numpy\x94\x8c\x05dtype\x94\x93\x94\x8c\x02";
-    let state =
-        b"\x94\x89\x88\x87\x94R\x94(K\x03\x8c\x01<\x94NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00t\x94b\
-        \x8c\x1bnumpy_array_alignment_bytes\x94K\x10ub";
-    [&head[..], dtype.as_bytes(), state, elements, b"s", rest].concat()
+    let state = b"\x94\x89\x88\x87\x94R\x94(K\x03\x8c\x01<\x94NNNJ";
+    let end = b"t\x94b\x8c\x1bnumpy_array_alignment_bytes\x94K\x10ub";
+    let size = size.to_le_bytes();
+    [&head[..], dtype.as_bytes(), state, &size, b"J\xff\xff\xff\xffK", &[flags], end, elements, b"s", rest]
+        .concat()
 }
 
 #[test]
@@ -49,11 +60,25 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     // Every other unpickler reads the elements as instructions.
     let elements = b"\x00\x8c\x02os\x8c\x06system\x93)R";
     assert_eq!(dangerous(&scan(&joblib("f4", &elements[1..], b"."))), ["os.system"]);
-    // Only NumPy knows how long they are: a structured dtype is `V` and has its fields in its state.
-    let structured = scan(&joblib("V3", floats, b"."));
-    assert!(!structured.is_whole() && dangerous(&structured).is_empty());
-    assert!(structured.missed[0].contains("such as a structured one"), "{:?}", structured.missed);
+    // Records, such as the nodes of a tree, are bytes.
+    assert_eq!(dangerous(&scan(&joblib("V4", floats, call))), ["os.system"]);
+    let clean = scan(&joblib("V4", floats, b"."));
+    assert!(clean.is_whole() && clean.findings.is_empty(), "{clean:?}");
+    // The flags say whether they have objects in them.
+    assert_eq!(dangerous(&scan(&joblib_with("V8", 8, 27, &objects, b"."))), ["os.system"]);
     assert!(!scan(&joblib("f4", &floats[..9], b"")).is_whole());
+}
+
+/// NumPy takes an array for one of objects if the flags say so, and text for as long as the state says.
+#[test]
+fn what_a_dtype_says_against_its_code_is_not_scanned() {
+    let floats = b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    for (dtype, size, flags) in
+        [("f4", -1, 1), ("O8", -1, 0), ("S4", -1, 0), ("S4", 5, 0), ("V4", 3, 16), ("M8", 4, 0)]
+    {
+        let scan = scan(&joblib_with(dtype, size, flags, floats, b"."));
+        assert!(!scan.is_whole(), "{dtype} {size} {flags}: {scan:?}");
+    }
 }
 
 #[test]

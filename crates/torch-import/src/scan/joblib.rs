@@ -55,6 +55,7 @@ pub(super) fn elements(heap: &Heap<'_>, id: ObjectId) -> Option<Elements> {
 }
 
 /// An element of an array.
+#[derive(Clone, Copy)]
 enum Item {
     Bytes(u64),
     Object,
@@ -68,22 +69,39 @@ fn item(heap: &Heap<'_>, id: ObjectId) -> Option<Item> {
     }
     let code = heap.text(*heap.items(instance.args)?.first()?)?;
     let code = code.strip_prefix(['<', '>', '|', '=']).unwrap_or(&code);
-    let (kind, size) = (code.chars().next()?, code.get(1..)?);
-    if kind == 'O' {
-        return Some(Item::Object);
-    }
-    let size: u64 = size.parse().ok()?;
-    let size = match kind {
-        'b' | 'i' | 'u' | 'f' | 'c' | 'S' | 'M' | 'm' => size,
-        'U' => size.checked_mul(4)?,
+    let kind = code.chars().next()?;
+    let size = || code.get(1..)?.parse::<u64>().ok();
+    let mut item = match kind {
+        'O' => Item::Object,
+        'b' | 'i' | 'u' | 'f' | 'c' | 'S' | 'V' | 'M' | 'm' => Item::Bytes(size()?),
+        'U' => Item::Bytes(size()?.checked_mul(4)?),
         _ => return None,
     };
-    // The state of a text's dtype has its size once more, in bytes, and the byte order.
     for state in instance.state() {
-        let element = heap.items(*state)?.get(5).and_then(|size| heap.int(*size))?;
-        if element >= 0 && u64::try_from(element).ok() != Some(size) {
-            return None;
-        }
+        item = with_state(heap, kind, item, heap.items(*state)?)?;
     }
-    Some(Item::Bytes(size))
+    Some(item)
+}
+
+/// The flag of a dtype that makes NumPy, and joblib, take its elements for objects.
+const HAS_OBJECT: i64 = 1;
+
+/// What the elements are by a dtype's state, `(3, order, subarray, names, fields, size, alignment, flags)`, or 4 and the
+/// metadata at the end; `None` if it contradicts the code. NumPy believes the flags, whatever the code and the fields say.
+fn with_state(heap: &Heap<'_>, kind: char, item: Item, state: &[ObjectId]) -> Option<Item> {
+    let &[version, _, subarray, _, _, size, _, flags, ..] = state else { return None };
+    if !matches!(heap.int(version)?, 3 | 4) || !heap.is_none(subarray) {
+        return None;
+    }
+    let size = heap.int(size)?;
+    match (item, heap.int(flags)? & HAS_OBJECT != 0) {
+        (Item::Object, true) => Some(Item::Object),
+        (Item::Bytes(_), true) if kind == 'V' => Some(Item::Object),
+        (Item::Bytes(bytes), false) => {
+            // The size of a number is that of its code.
+            let is_number = size < 0 && !matches!(kind, 'S' | 'U' | 'V');
+            (is_number || u64::try_from(size) == Ok(bytes)).then_some(item)
+        }
+        _ => None,
+    }
 }
