@@ -197,7 +197,7 @@ def torch_training():
     found = []
     for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS", "Rprop", "ASGD", "SparseAdam"):
         weight = torch.nn.Parameter(torch.ones(2))
-        optimizer = getattr(optim, name)([weight])
+        optimizer = getattr(optim, name)([weight], lr=0.1)
         found += [optimizer, optimizer.state_dict()]
     optimizer = optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     s = optim.lr_scheduler

@@ -26,7 +26,7 @@ DOCUMENT = TREE / "docs/scan.md"
 GADGETS = TREE / "crates/torch-import/tests/gadgets"
 START, END = "<!-- scanners.py writes this part -->\n", "<!-- the end of what scanners.py writes -->\n"
 
-# Each program reads paths, one a line, and prints a verdict a line: found, clean, or not scanned.
+# What each scanner says about a file: found, clean, or not scanned.
 SCANNERS = {
     "picklescan": """
 from picklescan.scanner import scan_file_path
@@ -52,6 +52,7 @@ def judge(path):
     return "not scanned" if result["errors"] or not result["summary"]["scanned"]["total_scanned"] else "clean"
 """,
 }
+# Reads paths, one a line, and prints a verdict for each; what a scanner prints itself goes to standard error.
 LOOP = """
 import logging, os, sys
 logging.disable(logging.CRITICAL)
@@ -60,7 +61,7 @@ os.dup2(2, 1)
 for line in sys.stdin:
     try:
         verdict = judge(line.strip())
-    except Exception as error:
+    except Exception:
         verdict = "not scanned"
     print(verdict, file=answers, flush=True)
 """
@@ -131,7 +132,8 @@ def main():
         groups = {"files of `tests/golden/malicious`": malicious}
         for name, words in (("advisories", "callables of advisories"), ("reaches", "callables that reach exec, eval, import or unpickle")):
             groups |= {f"{words}, {form}": files for form, files in gadgets(Path(scratch), name).items()}
-        groups["ordinary: `tests/golden/checkpoints`"] = sorted((TREE / "tests/golden/checkpoints").iterdir())
+        groups["ordinary: `tests/golden/checkpoints`"] = sorted(
+            file for file in (TREE / "tests/golden/checkpoints").rglob("*") if file.is_file() and file.suffix not in (".json", ".model"))
         groups["ordinary: what `ordinary.py` writes"] = ordinary((args.ordinary or Path(scratch) / "ordinary").resolve(), args.torch)
         verdicts = {}
         for group, files in groups.items():
@@ -147,7 +149,8 @@ def main():
     versions = ", ".join(f"{name} {version(name)}" for name in SCANNERS)
     text = f"Written with {versions}. The cells of the first table are found / clean / not scanned.\n\n"
     text += table([["files", "number", *names], *summary]) + "\n" + table([["file", "runs", *names], *rows])
-    before, _, rest = DOCUMENT.read_text().partition(START)
+    before, start, rest = DOCUMENT.read_text().partition(START)
+    assert start and END in rest, f"{DOCUMENT} has no part for the tables"
     DOCUMENT.write_text(before + START + "\n" + text + "\n" + END + rest.partition(END)[2])
 
 
