@@ -58,8 +58,8 @@ impl fmt::Display for Note {
             }
             Self::OtherCode { record } => write!(
                 f,
-                "only the stored values of the tensors were compared: `{}` of the model is not what this version of \
-                 torch2carton writes for them, so the model may compute something else",
+                "only the stored values of the tensors were compared: `{}` of the model is not what a conversion by this \
+                 version writes for them, so the model may compute something else",
                 record.escape_debug()
             ),
             Self::NoTensors { reason } => write!(f, "no tensors are listed: {reason}"),
