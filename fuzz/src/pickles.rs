@@ -6,8 +6,15 @@ use pickle_vm::trace::{self, Options, Summary, View};
 use pickle_vm::{Heap, Limits, Object, load_with};
 
 /// Enough for every program a fuzzer writes, and little enough that a bug in counting shows.
-pub const LIMITS: Limits =
-    Limits { opcodes: 1 << 20, objects: 1 << 20, memo: 1 << 20, text: 1 << 24, depth: 50 };
+pub const LIMITS: Limits = Limits {
+    opcodes: 1 << 20,
+    objects: 1 << 20,
+    memo: 1 << 20,
+    text: 1 << 24,
+    depth: 50,
+    repeats: 16,
+    repeated: 16 << 20,
+};
 
 /// Checks a listing for bytes that must not reach a terminal, and rejects listings that grow too long.
 struct Terminal {
