@@ -5,11 +5,9 @@
 use serde::Serialize;
 use toml::Table;
 
-use crate::error::Error;
 use crate::fields::Places;
-use crate::print;
 use crate::problem::{Kind, Problem, Problems};
-use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
+use crate::spec::SPEC_VERSION;
 
 /// The whole document, with its fields in the specification's order and under its names. In each part, `other`
 /// has the fields that the specification does not define, unchanged.
@@ -314,28 +312,6 @@ impl Config {
             other: Table::new(),
             places: Places::new(),
         }
-    }
-
-    /// The document as TOML.
-    ///
-    /// # Errors
-    /// When the short description is too long, or a number does not fit TOML's 63 bits.
-    pub fn to_toml(&self) -> Result<String, Error> {
-        self.to_toml_with(std::iter::empty())
-    }
-
-    /// The document as TOML, with more outputs after its own. They are printed one by one, because a model may have a
-    /// million.
-    ///
-    /// # Errors
-    /// As [`to_toml`](Self::to_toml).
-    pub fn to_toml_with(&self, outputs: impl Iterator<Item = Port>) -> Result<String, Error> {
-        let found = self.short_description.as_ref().map_or(0, |text| text.chars().count());
-        if found > SHORT_DESCRIPTION_MAX {
-            return Err(Error::ShortDescription { found });
-        }
-        print::config(self, outputs)
-            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
 
     pub(crate) fn problem(&self, key: String, kind: Kind) -> Problem {

@@ -7,6 +7,8 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::config::{Config, Example, Port, Runner, SelfTest};
+use crate::error::Error;
+use crate::spec::SHORT_DESCRIPTION_MAX;
 
 /// The keys of the document.
 #[derive(Serialize)]
@@ -51,11 +53,31 @@ struct One<'p> {
     output: Option<[&'p Port; 1]>,
 }
 
+impl Config {
+    /// The document as TOML.
+    ///
+    /// # Errors
+    /// When the short description is too long, or a number does not fit TOML's 63 bits.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        self.to_toml_with(std::iter::empty())
+    }
+
+    /// The document as TOML, with more outputs after its own. They are printed one by one, because a model may have a
+    /// million.
+    ///
+    /// # Errors
+    /// As [`to_toml`](Self::to_toml).
+    pub fn to_toml_with(&self, outputs: impl Iterator<Item = Port>) -> Result<String, Error> {
+        let found = self.short_description.as_ref().map_or(0, |text| text.chars().count());
+        if found > SHORT_DESCRIPTION_MAX {
+            return Err(Error::ShortDescription { found });
+        }
+        print(self, outputs).map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
+    }
+}
+
 /// The text of `config`, with more outputs after its own.
-pub(crate) fn config(
-    config: &Config,
-    outputs: impl Iterator<Item = Port>,
-) -> Result<String, toml::ser::Error> {
+fn print(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String, toml::ser::Error> {
     let (tables, values) = config.other.clone().into_iter().partition(|(_, value)| has_header(value));
     let head = Head {
         spec_version: config.spec_version,

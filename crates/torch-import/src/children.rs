@@ -1,73 +1,14 @@
-//! The contents of the objects of a checkpoint, and the steps that lead to them.
+//! The contents of the objects of a checkpoint.
 //!
 //! Facts: `copyreg._reconstructor`, `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
 
-use std::hash::BuildHasher;
-use std::rc::Rc;
-
-use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::Result;
-use crate::key::Key;
+use crate::dicts::{Child, Children, Dicts, State, Step};
 use crate::limits::{Budget, Marks};
 use crate::modules;
-
-/// One step of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// A dict's key, or an attribute's name.
-    Key(ObjectId),
-    /// An index of a list or tuple.
-    Index(usize),
-    /// A name that PyTorch gives to what the file does not name.
-    Name(&'static str),
-    /// To the only content of an object, which has the object's name.
-    Through,
-}
-
-/// One thing in a container.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Child {
-    pub(crate) step: Step,
-    pub(crate) id: ObjectId,
-    /// Whether `state_dict()` makes a tensor of the number.
-    pub(crate) is_made_tensor: bool,
-}
-
-impl Child {
-    pub(crate) fn new(step: Step, id: ObjectId) -> Self {
-        Self { step, id, is_made_tensor: false }
-    }
-}
-
-/// The contents of a container, in order. Lists and most dicts are read in place.
-#[derive(Clone, Debug)]
-pub(crate) enum Children<'h> {
-    Items(&'h [ObjectId]),
-    /// Of a dict whose keys all differ.
-    Entries(&'h [(ObjectId, ObjectId)]),
-    Built(Rc<[Child]>),
-}
-
-impl Children<'_> {
-    pub(crate) fn get(&self, index: usize) -> Option<Child> {
-        match self {
-            Self::Items(items) => items.get(index).map(|id| Child::new(Step::Index(index), *id)),
-            Self::Entries(entries) => entries.get(index).map(|(key, id)| Child::new(Step::Key(*key), *id)),
-            Self::Built(children) => children.get(index).copied(),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.get(0).is_none()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Child> + '_ {
-        (0..).map_while(|index| self.get(index))
-    }
-}
 
 /// The most children that are kept for later visits, about 32 bytes each.
 const KEPT: usize = 1 << 19;
@@ -80,16 +21,13 @@ pub(crate) struct Containers<'h> {
     known: HashMap<ObjectId, Option<Children<'h>>>,
     /// How many children may still be kept: objects may share the attributes that their contents are built from.
     room: Budget,
-    keys: Keys<'h>,
-    /// What visits and the entries that are looked at may cost together.
-    pub(crate) steps: Budget,
+    pub(crate) dicts: Dicts<'h>,
 }
 
 impl<'h> Containers<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
-        let steps = Budget::new("paths through shared containers", steps);
         let (visited, room) = (Marks::new(heap.len()), Budget::new("children", KEPT));
-        Self { heap, visited, known: HashMap::new(), room, keys: Keys::new(heap), steps }
+        Self { heap, visited, known: HashMap::new(), room, dicts: Dicts::new(heap, steps) }
     }
 
     /// The contents of a container; `None` for objects that are not containers.
@@ -107,7 +45,7 @@ impl<'h> Containers<'h> {
                 }
                 let children = match self.heap.get(id) {
                     Object::Instance(instance) => self.instance(id, instance)?,
-                    _ => Some(self.dict(id)?),
+                    _ => Some(self.dicts.dict(id)?),
                 };
                 let len = match &children {
                     Some(Children::Built(children)) => children.len(),
@@ -122,27 +60,11 @@ impl<'h> Containers<'h> {
         }
     }
 
-    /// The last value of each key of a dict.
-    fn dict(&mut self, id: ObjectId) -> Result<Children<'h>> {
-        let entries = self.heap.entries(id).unwrap_or_default();
-        self.steps.spend(entries.len(), self.heap.offset(id))?;
-        Ok(self.in_place(entries))
-    }
-
-    /// The last value of each key.
-    fn in_place(&mut self, entries: &'h [(ObjectId, ObjectId)]) -> Children<'h> {
-        if self.keys.all_differ(entries) {
-            Children::Entries(entries)
-        } else {
-            Children::Built(self.keys.last_of_each(entries.iter().copied()).into())
-        }
-    }
-
     /// The contents of a dict, or of a call that makes one.
     pub(crate) fn dict_children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
         match self.heap.get(id) {
             Object::Dict(_) => self.children(id),
-            Object::Instance(instance) => self.dict_instance(id, instance).map(Some),
+            Object::Instance(instance) => self.dicts.dict_instance(id, instance).map(Some),
             _ => Ok(None),
         }
     }
@@ -153,7 +75,7 @@ impl<'h> Containers<'h> {
         let built = |children: Vec<Child>| Some(Children::Built(children.into()));
         match heap.global(instance.callable) {
             Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
-                self.dict_instance(id, instance).map(Some)
+                self.dicts.dict_instance(id, instance).map(Some)
             }
             // A TorchScript list or dict, and its type.
             Some(("torch.jit._pickle", _)) => match self.without_type(id)? {
@@ -174,8 +96,8 @@ impl<'h> Containers<'h> {
             // Text, bytes, enums and similar values: the arguments of the call describe them completely.
             Some(("_codecs" | "torch" | "pathlib" | "numpy" | "builtins" | "__builtin__", _)) => Ok(None),
             _ => {
-                self.steps.spend(entries_of(heap, instance), heap.offset(id))?;
-                if let Some(children) = modules::children(self, instance)? {
+                self.dicts.steps.spend(entries_of(heap, instance), heap.offset(id))?;
+                if let Some(children) = modules::children(&mut self.dicts, instance)? {
                     return Ok(built(children));
                 }
                 let children = self.object(instance);
@@ -207,7 +129,7 @@ impl<'h> Containers<'h> {
         }
         let kwargs = instance.kwargs().and_then(|kwargs| heap.entries(kwargs)).unwrap_or_default();
         entries.extend(kwargs.iter().chain(instance.items()).chain(contents).copied());
-        let entries = self.keys.last_of_each(entries.into_iter());
+        let entries = self.dicts.last_of_each(entries.into_iter());
         // What the class's `__setstate__` makes of its argument is not known: its parts are named by their indices.
         for state in others {
             let is_alone = children.is_empty() && entries.is_empty();
@@ -230,7 +152,7 @@ impl<'h> Containers<'h> {
     fn without_type(&mut self, mut id: ObjectId) -> Result<Option<ObjectId>> {
         while let Some(instance) = self.heap.instance(id) {
             let Some(("torch.jit._pickle", _)) = self.heap.global(instance.callable) else { break };
-            self.steps.spend(1, self.heap.offset(id))?;
+            self.dicts.steps.spend(1, self.heap.offset(id))?;
             match self.heap.items(instance.args).and_then(|args| args.first()) {
                 Some(inner) => id = *inner,
                 None => return Ok(None),
@@ -239,63 +161,9 @@ impl<'h> Containers<'h> {
         Ok(Some(id))
     }
 
-    /// An OrderedDict or a defaultdict. Old protocols pass the pairs as an argument.
-    fn dict_instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Children<'h>> {
-        let heap = self.heap;
-        let args = heap.items(instance.args).unwrap_or_default();
-        let in_args = args.iter().map(|arg| heap.items(*arg).map_or(0, <[_]>::len));
-        let in_dicts = args.iter().map(|arg| heap.entries(*arg).map_or(0, <[_]>::len));
-        let len = in_args.chain(in_dicts).fold(instance.items().len(), usize::saturating_add);
-        self.steps.spend(len, heap.offset(id))?;
-        if len == instance.items().len() {
-            return Ok(self.in_place(instance.items()));
-        }
-        let pairs = args.iter().filter_map(|arg| heap.items(*arg)).flatten();
-        let pairs = pairs.filter_map(|pair| match heap.items(*pair)? {
-            &[key, value] => Some((key, value)),
-            _ => None,
-        });
-        let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
-        let all = pairs.chain(entries).chain(instance.items().iter().copied());
-        Ok(Children::Built(self.keys.last_of_each(all).into()))
-    }
-
     /// The objects whose contents these are.
     pub(crate) fn heap(&self) -> &'h Heap<'h> {
         self.heap
-    }
-}
-
-/// Whether an object is a dict, or an instance of a class of dicts.
-pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
-    let class = heap.instance(id).and_then(|instance| heap.global(instance.callable));
-    heap.entries(id).is_some()
-        || matches!(class, Some(("collections", "OrderedDict" | "defaultdict" | "Counter")))
-}
-
-/// What BUILD sets.
-pub(crate) enum State<'h> {
-    /// A dict, or a tuple of a dict and one of slots, each of which may be `None`.
-    Attributes([&'h [(ObjectId, ObjectId)]; 2]),
-    /// What `__setstate__` takes.
-    Other,
-}
-
-impl<'h> State<'h> {
-    pub(crate) fn read(heap: &'h Heap<'_>, state: ObjectId) -> Self {
-        let dict = |id: &ObjectId| heap.entries(*id).or_else(|| heap.is_none(*id).then_some([].as_slice()));
-        if let Some(entries) = heap.entries(state) {
-            return Self::Attributes([entries, &[]]);
-        }
-        match heap.items(state) {
-            Some([first]) if heap.entries(*first).is_some() => {
-                Self::Attributes([dict(first).unwrap_or_default(), &[]])
-            }
-            Some([first, slots]) if dict(first).is_some() && dict(slots).is_some() => {
-                Self::Attributes([dict(first).unwrap_or_default(), dict(slots).unwrap_or_default()])
-            }
-            _ => Self::Other,
-        }
     }
 }
 
@@ -312,73 +180,8 @@ fn entries_of(heap: &Heap<'_>, instance: &Instance) -> usize {
     len
 }
 
-pub(crate) fn indexed(items: &[ObjectId]) -> Vec<Child> {
+fn indexed(items: &[ObjectId]) -> Vec<Child> {
     items.iter().enumerate().map(|(index, item)| Child::new(Step::Index(index), *item)).collect()
-}
-
-/// Keys of more bytes are compared by a number that each gets once: a long key may be in many dicts.
-const LONG_KEY: usize = 64;
-
-/// Tells equal keys of dicts from different ones.
-struct Keys<'h> {
-    heap: &'h Heap<'h>,
-    long: HashMap<ObjectId, usize>,
-    numbers: HashMap<Key<'h>, usize>,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum KeyOf<'h> {
-    Short(Key<'h>),
-    Long(usize),
-}
-
-impl<'h> Keys<'h> {
-    fn new(heap: &'h Heap<'h>) -> Self {
-        Self { heap, long: HashMap::new(), numbers: HashMap::new() }
-    }
-
-    /// Whether no key is there twice, as far as hashes tell: most dicts need no table of their keys, which takes ten
-    /// times the memory of the hashes.
-    fn all_differ(&mut self, entries: &[(ObjectId, ObjectId)]) -> bool {
-        let state = RandomState::default();
-        let mut hashes: Vec<u64> = entries.iter().map(|(key, _)| state.hash_one(self.key(*key))).collect();
-        hashes.sort_unstable();
-        !hashes.windows(2).any(|pair| pair.first() == pair.last())
-    }
-
-    /// A dict keeps a key's first place and its last value.
-    fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
-        let room = entries.size_hint().0;
-        let mut places: HashMap<KeyOf<'h>, usize> = HashMap::with_capacity(room);
-        let mut children: Vec<Child> = Vec::with_capacity(room);
-        for (key, value) in entries {
-            let place = *places.entry(self.key(key)).or_insert(children.len());
-            match children.get_mut(place) {
-                Some(child) => child.id = value,
-                None => children.push(Child::new(Step::Key(key), value)),
-            }
-        }
-        children
-    }
-
-    fn key(&mut self, id: ObjectId) -> KeyOf<'h> {
-        let is_short = match self.heap.get(id) {
-            Object::Text(text) => text.bytes().len() <= LONG_KEY,
-            // Those may be tuples of texts, or calls that make bytes.
-            Object::Tuple(_) | Object::Instance(_) | Object::Long(_) => false,
-            _ => self.heap.bytes(id).is_none_or(|bytes| bytes.len() <= LONG_KEY),
-        };
-        if is_short {
-            return KeyOf::Short(Key::new(self.heap, id));
-        }
-        if let Some(number) = self.long.get(&id) {
-            return KeyOf::Long(*number);
-        }
-        let next = self.numbers.len();
-        let number = *self.numbers.entry(Key::new(self.heap, id)).or_insert(next);
-        self.long.insert(id, number);
-        KeyOf::Long(number)
-    }
 }
 
 #[cfg(test)]
@@ -453,6 +256,6 @@ mod tests {
             let children = containers.children(id).expect("it is small").expect("it is a dict");
             assert_eq!(children.iter().count(), 1);
         }
-        assert_eq!((containers.keys.long.len(), containers.keys.numbers.len()), (1, 1));
+        assert_eq!(containers.dicts.long_keys(), (1, 1));
     }
 }

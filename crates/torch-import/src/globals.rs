@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use pickle_vm::{Heap, Instance, ObjectId, Recorded};
 
-use crate::scan::joblib;
 use crate::uses::CallsOfJudged;
 use crate::{Risk, encoded, lists};
 
@@ -43,7 +42,7 @@ impl Global {
         let risk = match (module, name) {
             LOADS if !uses.loads_are_readable => Risk::Dangerous,
             // The scan reads the arrays that it describes.
-            names if joblib::is_wrapper(names) => Risk::Known,
+            names if is_array_wrapper(names) => Risk::Known,
             _ => uses.calls.risk(module, name).unwrap_or_else(|| Risk::from_names(module, name)),
         };
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
@@ -128,4 +127,10 @@ fn only_called(
         let mut parts = entries.flat_map(|(key, value)| [*key, *value]).chain(items);
         call.is_none_or(fine) && !parts.any(is_global)
     })
+}
+
+/// Whether a global is the class of joblib's descriptions of arrays. scikit-learn had a copy of joblib until 0.22.
+pub(crate) fn is_array_wrapper((module, name): (&str, &str)) -> bool {
+    name == "NumpyArrayWrapper"
+        && matches!(module, "joblib.numpy_pickle" | "sklearn.externals.joblib.numpy_pickle")
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use foldhash::{HashSet, HashSetExt};
 use pickle_vm::{Heap, Instance, ObjectId};
 
-use crate::children::{Child, Containers, State, Step};
+use crate::dicts::{Child, Dicts, State, Step};
 use crate::persistent::module_class;
 use crate::{Result, key};
 
@@ -56,8 +56,8 @@ const PACKED_WEIGHT: &str = "_packed_weight";
 
 /// What `state_dict()` of a module names: its parameters, its buffers without the non-persistent ones, what its class
 /// adds, its submodules. `None` if `instance` is not a module.
-pub(crate) fn children(containers: &mut Containers<'_>, instance: &Instance) -> Result<Option<Vec<Child>>> {
-    let heap = containers.heap();
+pub(crate) fn children(dicts: &mut Dicts<'_>, instance: &Instance) -> Result<Option<Vec<Child>>> {
+    let heap = dicts.heap();
     let class = Class::read(heap, instance);
     if let Some(children) = class.and_then(|class| tuple_state(heap, instance, class)) {
         return Ok(Some(children));
@@ -70,20 +70,20 @@ pub(crate) fn children(containers: &mut Containers<'_>, instance: &Instance) -> 
     };
     // Parameters that are registered but not set are `None`.
     let is_set = |child: &Child| !heap.is_none(child.id);
-    let entries = |containers: &mut Containers<'_>, dict: ObjectId| -> Result<Vec<Child>> {
-        let children = containers.dict_children(dict)?;
+    let entries = |dicts: &mut Dicts<'_>, dict: ObjectId| -> Result<Vec<Child>> {
+        let children = dicts.children(dict)?;
         Ok(children.map(|children| children.iter().filter(is_set).collect()).unwrap_or_default())
     };
-    let mut children = entries(containers, parameters)?;
+    let mut children = entries(dicts, parameters)?;
     if let Some((_, buffers)) = attribute("_buffers") {
-        let transient = transient(containers, attribute("_non_persistent_buffers_set").map(|(_, set)| set))?;
+        let transient = transient(dicts, attribute("_non_persistent_buffers_set").map(|(_, set)| set))?;
         let is_persistent = |child: &Child| match child.step {
             Step::Key(key) => !transient.contains(key::part(heap, key).as_ref()),
             _ => true,
         };
-        children.extend(entries(containers, buffers)?.into_iter().filter(is_persistent));
+        children.extend(entries(dicts, buffers)?.into_iter().filter(is_persistent));
     }
-    let modules = entries(containers, modules)?;
+    let modules = entries(dicts, modules)?;
     children.extend(added(heap, class, &attributes, &modules));
     children.extend(modules);
     Ok(Some(children))
@@ -239,13 +239,13 @@ fn embedding(heap: &Heap<'_>, packed: ObjectId) -> Option<ObjectId> {
 }
 
 /// The names of the buffers that are not saved.
-fn transient<'h>(containers: &mut Containers<'h>, set: Option<ObjectId>) -> Result<HashSet<Cow<'h, str>>> {
-    let heap = containers.heap();
+fn transient<'h>(dicts: &mut Dicts<'h>, set: Option<ObjectId>) -> Result<HashSet<Cow<'h, str>>> {
+    let heap = dicts.heap();
     let mut names = HashSet::new();
     for name in set.and_then(|set| set_items(heap, set)).unwrap_or_default() {
         let part = key::part(heap, *name);
-        containers.steps.spend(part.len() / 16, heap.offset(*name))?;
-        containers.steps.spend(1, heap.offset(*name))?;
+        dicts.steps.spend(part.len() / 16, heap.offset(*name))?;
+        dicts.steps.spend(1, heap.offset(*name))?;
         names.insert(part);
     }
     Ok(names)

@@ -3,8 +3,9 @@
 use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
-use crate::checkpoint::{Content, Extent, Item, Value};
-use crate::children::{self, Child, Children, Containers, Step};
+use crate::children::Containers;
+use crate::dicts::{self, Child, Children, Step};
+use crate::item::{Content, Extent, Item, Value};
 use crate::limits::{Budget, Limits, Marks};
 use crate::rebuild::{Rebuilder, Rebuilt};
 use crate::{Error, Note, Result, key};
@@ -93,7 +94,7 @@ impl<'h> Walk<'h> {
     /// # Errors
     /// When a tensor cannot be rebuilt, or a limit is exceeded.
     pub(crate) fn run(&mut self, root: ObjectId) -> Result<()> {
-        self.root_is_dict = children::is_dict(self.heap, root);
+        self.root_is_dict = dicts::is_dict(self.heap, root);
         self.visit(Child::new(Step::Through, root))?;
         while let Some(level) = self.levels.last_mut() {
             let Some(child) = level.children.get(level.next) else {
@@ -131,7 +132,7 @@ impl<'h> Walk<'h> {
     /// Records a tensor or a value, or enters a container.
     fn visit(&mut self, child: Child) -> Result<()> {
         let id = child.id;
-        self.containers.steps.spend(1, self.heap.offset(id))?;
+        self.containers.dicts.steps.spend(1, self.heap.offset(id))?;
         if child.is_made_tensor
             && let Some(tensor) = made_tensor(self.heap, id)?
         {
@@ -162,7 +163,7 @@ impl<'h> Walk<'h> {
             self.keep_value(child, Extent::Whole);
             return Ok(());
         };
-        let is_shared_too_often = || self.barren.contains(id) && self.containers.steps.is_scarce();
+        let is_shared_too_often = || self.barren.contains(id) && self.containers.dicts.steps.is_scarce();
         if children.is_empty() {
             // An empty dict or list is a value; a module without parameters is nothing.
             if self.heap.instance(id).is_none() {
@@ -297,7 +298,7 @@ mod tests {
         let limits = Limits::for_pickle(container.pickle().len());
         let mut walk = Walk::new(&pickle.heap, Rebuilder::new(&container, &pickle.heap), &limits, 0);
         walk.run(pickle.root).expect("there are only values");
-        (walk.containers.steps.spent(), walk.found.len())
+        (walk.containers.dicts.steps.spent(), walk.found.len())
     }
 
     /// A list of `times` references to a dict of `len` numbers.

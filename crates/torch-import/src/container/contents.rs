@@ -11,7 +11,7 @@ use safetensors_format::View;
 use tensor::{ByteOrder, Records};
 
 use super::inflate::Inflated;
-use crate::left_out::Omission;
+use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
 use crate::{Error, Note, Result};
 

@@ -25,9 +25,8 @@ use zip_index::{Index, Method};
 pub(crate) use contents::Contents;
 pub use contents::Format;
 
-use crate::left_out::Omission;
+use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::scan::is_code;
 use crate::{Error, Note, Result};
 
 /// The most bytes of a record of code that are decompressed.
@@ -73,7 +72,7 @@ impl Container {
         }
         let index = Index::read(file).ok()?;
         let mut runs = false;
-        for entry in index.entries.iter().filter(|entry| is_code(&entry.name)) {
+        for entry in index.entries.iter().filter(|entry| zip::is_code(&entry.name)) {
             let stored = file.bytes().get(entry.data.clone())?;
             let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
             runs |= match entry.method {

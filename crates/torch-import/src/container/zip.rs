@@ -12,7 +12,7 @@ use zip_index::{Entry, Index, Method};
 
 use super::contents::{Bytes, Contents, Format};
 use super::inflate;
-use crate::left_out::{Omission, OmissionKind, OmissionReason};
+use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{Error, Note, Result};
 
 const PICKLE: &str = "data.pkl";
@@ -245,4 +245,15 @@ fn byte_order(bytes: &[u8]) -> Result<ByteOrder> {
             Err(Error::ByteOrder { found: String::from_utf8_lossy(start).into_owned() })
         }
     }
+}
+
+/// Whether a record is TorchScript code.
+pub(crate) fn is_code(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    is_python(&name) && (name.starts_with("code/") || name.contains("/code/"))
+}
+
+/// Whether a record is Python code.
+pub(crate) fn is_python(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("py"))
 }

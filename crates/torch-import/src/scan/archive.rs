@@ -10,6 +10,7 @@ use zip_index::{Entry, Method, Survey};
 use super::scanner::{Item, NUMPY, Scanner};
 use super::{Place, Step, packed, pickle, script};
 use crate::Error;
+use crate::container::zip::{is_code, is_python};
 use crate::container::{inflate, tar, zip};
 use crate::scan::budget::Budget;
 
@@ -255,19 +256,9 @@ fn is_named(entry: &str, name: &str) -> bool {
     })
 }
 
-/// Whether a record is TorchScript code.
-pub(crate) fn is_code(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    is_python(&name) && (name.starts_with("code/") || name.contains("/code/"))
-}
-
 /// Whether an entry is Python code that is packed with `torch.package`.
 fn is_package_source(entry: &Entry) -> bool {
     is_python(&entry.name) && !is_code(&entry.name)
-}
-
-fn is_python(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("py"))
 }
 
 fn is_array_or_packed(bytes: &[u8]) -> bool {

@@ -5,6 +5,8 @@
 
 use pickle_vm::{Heap, ObjectId};
 
+use crate::globals::is_array_wrapper;
+
 /// What follows the BUILD of an array's description.
 pub(super) enum Elements {
     /// Bytes; before them is one byte, the number of bytes of padding, if the flag is set.
@@ -13,12 +15,6 @@ pub(super) enum Elements {
     Pickle,
     /// Something whose length only NumPy knows.
     Unknown,
-}
-
-/// Whether a global is the class of joblib's descriptions of arrays. scikit-learn had a copy of joblib until 0.22.
-pub(crate) fn is_wrapper((module, name): (&str, &str)) -> bool {
-    name == "NumpyArrayWrapper"
-        && matches!(module, "joblib.numpy_pickle" | "sklearn.externals.joblib.numpy_pickle")
 }
 
 /// Whether a global is a class of joblib before 0.10, in whose place `joblib.load` loads an array from another file: with
@@ -32,7 +28,7 @@ pub(super) fn elements(heap: &Heap<'_>, id: ObjectId) -> Option<Elements> {
     let instance = heap.instance(id)?;
     let first = heap.items(instance.args).and_then(|args| args.first().copied());
     let mut classes = [Some(instance.callable), first].into_iter().flatten();
-    if !classes.any(|class| heap.global(class).is_some_and(is_wrapper)) {
+    if !classes.any(|class| heap.global(class).is_some_and(is_array_wrapper)) {
         return None;
     }
     // A later state replaces the attributes that it has.

@@ -22,7 +22,6 @@ use std::path::Path;
 
 use mapped::MappedFile;
 
-pub(crate) use self::archive::is_code;
 use self::scanner::Scanner;
 use crate::{Global, Result, Risk};
 

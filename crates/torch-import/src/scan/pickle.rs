@@ -12,7 +12,7 @@ use super::doubt::{self, After};
 use super::joblib::{self, Elements};
 use super::{Call, Use, archive};
 use crate::container::legacy;
-use crate::globals::{LOADS, Uses};
+use crate::globals::{LOADS, Uses, is_array_wrapper};
 use crate::{Global, Risk, encoded};
 
 /// The most calls of one global that are kept.
@@ -72,7 +72,7 @@ struct Ran<'p> {
 pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
     let ran = Ran::new(bytes, false, budget);
     let heap = ran.machine.heap();
-    if !heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_wrapper)) {
+    if !heap.ids().any(|id| heap.global(id).is_some_and(is_array_wrapper)) {
         return ran.found(bytes, budget);
     }
     // joblib reads the elements of arrays between two instructions; every other unpickler reads them as instructions, and

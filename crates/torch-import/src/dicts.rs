@@ -1,0 +1,246 @@
+//! The contents of dicts, of calls that make dicts, and of the states that BUILD sets.
+//!
+//! Facts: `collections.OrderedDict.__reduce__`; `load_build` in `Lib/pickle.py`.
+
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use foldhash::fast::RandomState;
+use foldhash::{HashMap, HashMapExt};
+use pickle_vm::{Heap, Instance, Object, ObjectId};
+
+use crate::Result;
+use crate::key::Key;
+use crate::limits::Budget;
+
+/// One step of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A dict's key, or an attribute's name.
+    Key(ObjectId),
+    /// An index of a list or tuple.
+    Index(usize),
+    /// A name that PyTorch gives to what the file does not name.
+    Name(&'static str),
+    /// To the only content of an object, which has the object's name.
+    Through,
+}
+
+/// One thing in a container.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Child {
+    pub(crate) step: Step,
+    pub(crate) id: ObjectId,
+    /// Whether `state_dict()` makes a tensor of the number.
+    pub(crate) is_made_tensor: bool,
+}
+
+impl Child {
+    pub(crate) fn new(step: Step, id: ObjectId) -> Self {
+        Self { step, id, is_made_tensor: false }
+    }
+}
+
+/// The contents of a container, in order. Lists and most dicts are read in place.
+#[derive(Clone, Debug)]
+pub(crate) enum Children<'h> {
+    Items(&'h [ObjectId]),
+    /// Of a dict whose keys all differ.
+    Entries(&'h [(ObjectId, ObjectId)]),
+    Built(Rc<[Child]>),
+}
+
+impl Children<'_> {
+    pub(crate) fn get(&self, index: usize) -> Option<Child> {
+        match self {
+            Self::Items(items) => items.get(index).map(|id| Child::new(Step::Index(index), *id)),
+            Self::Entries(entries) => entries.get(index).map(|(key, id)| Child::new(Step::Key(*key), *id)),
+            Self::Built(children) => children.get(index).copied(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.get(0).is_none()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Child> + '_ {
+        (0..).map_while(|index| self.get(index))
+    }
+}
+
+/// Finds the contents of dicts.
+pub(crate) struct Dicts<'h> {
+    heap: &'h Heap<'h>,
+    keys: Keys<'h>,
+    /// What visits and the entries that are looked at may cost together.
+    pub(crate) steps: Budget,
+}
+
+impl<'h> Dicts<'h> {
+    pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
+        Self { heap, keys: Keys::new(heap), steps: Budget::new("paths through shared containers", steps) }
+    }
+
+    /// The contents of a dict, or of a call that makes one.
+    ///
+    /// # Errors
+    /// When looking at its entries exceeds the budget.
+    pub(crate) fn children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
+        match self.heap.get(id) {
+            Object::Dict(_) => self.dict(id).map(Some),
+            Object::Instance(instance) => self.dict_instance(id, instance).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The last value of each key of a dict.
+    pub(crate) fn dict(&mut self, id: ObjectId) -> Result<Children<'h>> {
+        let entries = self.heap.entries(id).unwrap_or_default();
+        self.steps.spend(entries.len(), self.heap.offset(id))?;
+        Ok(self.in_place(entries))
+    }
+
+    /// The last value of each key.
+    fn in_place(&mut self, entries: &'h [(ObjectId, ObjectId)]) -> Children<'h> {
+        if self.keys.all_differ(entries) {
+            Children::Entries(entries)
+        } else {
+            Children::Built(self.keys.last_of_each(entries.iter().copied()).into())
+        }
+    }
+
+    /// An OrderedDict or a defaultdict. Old protocols pass the pairs as an argument.
+    pub(crate) fn dict_instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Children<'h>> {
+        let heap = self.heap;
+        let args = heap.items(instance.args).unwrap_or_default();
+        let in_args = args.iter().map(|arg| heap.items(*arg).map_or(0, <[_]>::len));
+        let in_dicts = args.iter().map(|arg| heap.entries(*arg).map_or(0, <[_]>::len));
+        let len = in_args.chain(in_dicts).fold(instance.items().len(), usize::saturating_add);
+        self.steps.spend(len, heap.offset(id))?;
+        if len == instance.items().len() {
+            return Ok(self.in_place(instance.items()));
+        }
+        let pairs = args.iter().filter_map(|arg| heap.items(*arg)).flatten();
+        let pairs = pairs.filter_map(|pair| match heap.items(*pair)? {
+            &[key, value] => Some((key, value)),
+            _ => None,
+        });
+        let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
+        let all = pairs.chain(entries).chain(instance.items().iter().copied());
+        Ok(Children::Built(self.keys.last_of_each(all).into()))
+    }
+
+    /// A dict keeps a key's first place and its last value.
+    pub(crate) fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
+        self.keys.last_of_each(entries)
+    }
+
+    /// The objects whose contents these are.
+    pub(crate) fn heap(&self) -> &'h Heap<'h> {
+        self.heap
+    }
+
+    /// How many long keys were looked up, and how many of them differ.
+    #[cfg(test)]
+    pub(crate) fn long_keys(&self) -> (usize, usize) {
+        (self.keys.long.len(), self.keys.numbers.len())
+    }
+}
+
+/// Whether an object is a dict, or an instance of a class of dicts.
+pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
+    let class = heap.instance(id).and_then(|instance| heap.global(instance.callable));
+    heap.entries(id).is_some()
+        || matches!(class, Some(("collections", "OrderedDict" | "defaultdict" | "Counter")))
+}
+
+/// What BUILD sets.
+pub(crate) enum State<'h> {
+    /// A dict, or a tuple of a dict and one of slots, each of which may be `None`.
+    Attributes([&'h [(ObjectId, ObjectId)]; 2]),
+    /// What `__setstate__` takes.
+    Other,
+}
+
+impl<'h> State<'h> {
+    pub(crate) fn read(heap: &'h Heap<'_>, state: ObjectId) -> Self {
+        let dict = |id: &ObjectId| heap.entries(*id).or_else(|| heap.is_none(*id).then_some([].as_slice()));
+        if let Some(entries) = heap.entries(state) {
+            return Self::Attributes([entries, &[]]);
+        }
+        match heap.items(state) {
+            Some([first]) if heap.entries(*first).is_some() => {
+                Self::Attributes([dict(first).unwrap_or_default(), &[]])
+            }
+            Some([first, slots]) if dict(first).is_some() && dict(slots).is_some() => {
+                Self::Attributes([dict(first).unwrap_or_default(), dict(slots).unwrap_or_default()])
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Keys of more bytes are compared by a number that each gets once: a long key may be in many dicts.
+const LONG_KEY: usize = 64;
+
+/// Tells equal keys of dicts from different ones.
+struct Keys<'h> {
+    heap: &'h Heap<'h>,
+    long: HashMap<ObjectId, usize>,
+    numbers: HashMap<Key<'h>, usize>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum KeyOf<'h> {
+    Short(Key<'h>),
+    Long(usize),
+}
+
+impl<'h> Keys<'h> {
+    fn new(heap: &'h Heap<'h>) -> Self {
+        Self { heap, long: HashMap::new(), numbers: HashMap::new() }
+    }
+
+    /// Whether no key is there twice, as far as hashes tell: most dicts need no table of their keys, which takes ten
+    /// times the memory of the hashes.
+    fn all_differ(&mut self, entries: &[(ObjectId, ObjectId)]) -> bool {
+        let state = RandomState::default();
+        let mut hashes: Vec<u64> = entries.iter().map(|(key, _)| state.hash_one(self.key(*key))).collect();
+        hashes.sort_unstable();
+        !hashes.windows(2).any(|pair| pair.first() == pair.last())
+    }
+
+    /// A dict keeps a key's first place and its last value.
+    fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
+        let room = entries.size_hint().0;
+        let mut places: HashMap<KeyOf<'h>, usize> = HashMap::with_capacity(room);
+        let mut children: Vec<Child> = Vec::with_capacity(room);
+        for (key, value) in entries {
+            let place = *places.entry(self.key(key)).or_insert(children.len());
+            match children.get_mut(place) {
+                Some(child) => child.id = value,
+                None => children.push(Child::new(Step::Key(key), value)),
+            }
+        }
+        children
+    }
+
+    fn key(&mut self, id: ObjectId) -> KeyOf<'h> {
+        let is_short = match self.heap.get(id) {
+            Object::Text(text) => text.bytes().len() <= LONG_KEY,
+            // Those may be tuples of texts, or calls that make bytes.
+            Object::Tuple(_) | Object::Instance(_) | Object::Long(_) => false,
+            _ => self.heap.bytes(id).is_none_or(|bytes| bytes.len() <= LONG_KEY),
+        };
+        if is_short {
+            return KeyOf::Short(Key::new(self.heap, id));
+        }
+        if let Some(number) = self.long.get(&id) {
+            return KeyOf::Long(*number);
+        }
+        let next = self.numbers.len();
+        let number = *self.numbers.entry(Key::new(self.heap, id)).or_insert(next);
+        self.long.insert(id, number);
+        KeyOf::Long(number)
+    }
+}
