@@ -37,7 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut options = ConvertOptions::new(&path);
     let report = convert(&options, &Console::default())?;
-    println!("{}: {} tensors, manifest {:?}", report.output, report.tensors, report.manifest_sha256);
+    let manifest = report.carton().and_then(|carton| carton.manifest_sha256.as_deref());
+    println!("{}: {} tensors, manifest {manifest:?}", report.output, report.tensors);
     options.output = Some("cancelled.carton".into());
     let cancelled = convert(&options, &Console { stop_at_once: true, ..Console::default() });
     assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use pipeline::{
-    AllowedGlobals, Architecture, ConvertOptions, Fields, Given, ModelOptions, Selection, Torch as Version,
+    AllowedGlobals, Architecture, ConvertOptions, Fields, Given, ModelOptions, OutputKind,
+    SafetensorsOptions, Selection, Ties as Tied, Torch as Version,
 };
 
 use super::if_exists;
@@ -18,6 +19,8 @@ Examples:
   torch2carton model.pt -o /models/model.carton --no-clobber
   torch2carton llama/consolidated.00.pth --n-heads 32 --rope-theta 10000 --norm-eps 1e-5
   torch2carton --each --resume -o cartons/ a.pth b.pth c.ckpt
+  torch2carton pytorch_model.bin -o model.safetensors
+  torch2carton model-folder/ --to safetensors --max-shard-size 5GB -o out/
 
 A folder stands for the checkpoint at its top level, in one file or in several:
 safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
@@ -35,10 +38,14 @@ pub(crate) struct Convert {
     /// A checkpoint, its folder, or all of its shards
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
-    /// The carton to write, or with --each the folder for cartons [default: next to the checkpoint, or to its folder]
-    #[arg(short, long, value_name = "CARTON", value_hint = ValueHint::AnyPath)]
+    /// The file to write, whose extension chooses what it becomes; with --each, the folder for outputs; with --to or
+    /// --max-shard-size, the folder for a model's files [default: next to the checkpoint, or to its folder]
+    #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
-    /// Fail if the carton exists
+    /// What to write [default: by the extension of the output, else a carton]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) to: Option<To>,
+    /// Fail if the output exists
     #[arg(short, long)]
     pub(crate) no_clobber: bool,
     /// Report what would be made, and write nothing
@@ -97,6 +104,8 @@ pub(crate) struct Convert {
     pub(crate) model: Model,
     #[command(flatten)]
     pub(crate) select: Select,
+    #[command(flatten)]
+    pub(crate) safetensors: Safetensors,
 }
 
 impl Convert {
@@ -111,6 +120,11 @@ impl Convert {
         ConvertOptions {
             inputs: self.files.clone(),
             output: self.output.clone(),
+            to: self.to.map(|to| match to {
+                To::Carton => OutputKind::Carton,
+                To::Safetensors => OutputKind::Safetensors,
+                To::Pth => OutputKind::Torch,
+            }),
             if_exists: if_exists(self.no_clobber),
             single: self.single,
             fields: Fields {
@@ -140,6 +154,13 @@ impl Convert {
                 require_model: self.model.required,
             },
             selection: self.select.selection(),
+            safetensors: SafetensorsOptions {
+                ties: match self.safetensors.ties {
+                    Ties::Drop => Tied::Drop,
+                    Ties::Duplicate => Tied::Duplicate,
+                },
+                max_shard_size: self.safetensors.max_shard_size,
+            },
             dry_run: self.dry_run,
         }
     }
@@ -188,6 +209,59 @@ fn natural(text: &str) -> Result<u64, String> {
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+/// `--to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum To {
+    /// A carton
+    Carton,
+    /// A safetensors file, or a folder in Hugging Face's layout
+    Safetensors,
+    /// A checkpoint as torch.save writes it
+    Pth,
+}
+
+/// How safetensors files are written.
+#[derive(Args, Debug)]
+pub(crate) struct Safetensors {
+    /// Safetensors: write one name of tensors that share memory and keep the others in the metadata, or write each
+    #[arg(long, value_name = "HOW", default_value = "drop")]
+    pub(crate) ties: Ties,
+    /// Safetensors: the most bytes of tensors in one file, such as 5GB; writes a folder
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub(crate) max_shard_size: Option<u64>,
+}
+
+/// `--ties`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Ties {
+    /// Write one of the names
+    Drop,
+    /// Write each
+    Duplicate,
+}
+
+/// A number of bytes: `5GB` has decimal units, as in Hugging Face's libraries, `5GiB` binary ones.
+fn bytes(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("", 1),
+        ("B", 1),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("KIB", 1 << 10),
+        ("MIB", 1 << 20),
+        ("GIB", 1 << 30),
+        ("TIB", 1 << 40),
+    ];
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let unit = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, size)| *size);
+    let bytes = number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected a size such as 5GB, 500MB or 2GiB".to_owned())
 }
 
 /// `--torch`.

@@ -1,4 +1,4 @@
-//! `torch2carton convert`: a checkpoint becomes a carton.
+//! `torch2carton convert`: a checkpoint becomes a carton, or another file of tensors.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use decoder::Fact;
-use pipeline::{Architecture, ConvertReport, Converted, Error, PortReport, count, counted, size};
+use pipeline::{
+    Architecture, CartonReport, ConvertReport, Converted, Error, Made, PortReport, count, counted, size,
+};
 use serde_json::json;
 
 use crate::args::Convert;
@@ -125,16 +127,6 @@ fn summary(report: &ConvertReport) -> io::Result<()> {
     let seconds = report.seconds;
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let speed = report.nbytes as f64 / 1e9 / seconds.max(1e-9);
-    let mut misc = if report.misc.is_empty() { "nothing".to_owned() } else { report.misc.join(", ") };
-    if report.is_model() && !report.has_tokenizer {
-        misc.push_str("; no tokenizer found (add one with --misc FILE)");
-    }
-    let why = report.why_weights.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-    let module = format!("{}{why}", report.module);
-    let module = match report.inputs.as_slice() {
-        [] => format!("{module}: returns {}", ports(&report.outputs)),
-        inputs => format!("{module}: {} -> {}", ports(inputs), ports(&report.outputs)),
-    };
     let (tensors, parameters) = (counted(report.tensors, "tensor"), report.totals.parameters);
     let parameters =
         if parameters == 1 { "1 parameter".to_owned() } else { format!("{} parameters", count(parameters)) };
@@ -143,19 +135,51 @@ fn summary(report: &ConvertReport) -> io::Result<()> {
     } else {
         format!("{}; nothing was written (--dry-run)", size(report.nbytes))
     };
+    let holds = format!("{tensors}, {parameters}");
+    let fields = match &report.made {
+        Made::Carton(carton) => vec![
+            ("module", Some(module(carton))),
+            ("holds", Some(holds)),
+            ("size", Some(size)),
+            ("misc", Some(misc(carton))),
+            ("manifest", carton.manifest_sha256.clone()),
+        ],
+        Made::Safetensors(made) => {
+            let ties = (!made.ties.is_empty()).then(|| {
+                let names = if made.ties.len() == 1 {
+                    "1 name"
+                } else {
+                    &format!("{} names", count(made.ties.len() as u64))
+                };
+                format!("{names} of the same memory in the metadata")
+            });
+            let files = (made.files.len() > 1).then(|| made.files.join(", "));
+            vec![("holds", Some(holds)), ("ties", ties), ("size", Some(size)), ("files", files)]
+        }
+    };
     let mut err = anstream::stderr().lock();
     writeln!(err, "{BOLD}{}{BOLD:#}", safe(&report.output))?;
-    let fields = [
-        ("module", Some(module)),
-        ("holds", Some(format!("{tensors}, {parameters}"))),
-        ("size", Some(size)),
-        ("misc", Some(misc)),
-        ("manifest", report.manifest_sha256.clone()),
-    ];
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
         writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value)))?;
     }
     Ok(())
+}
+
+fn module(carton: &CartonReport) -> String {
+    let why = carton.why_weights.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let module = format!("{}{why}", carton.module);
+    match carton.inputs.as_slice() {
+        [] => format!("{module}: returns {}", ports(&carton.outputs)),
+        inputs => format!("{module}: {} -> {}", ports(inputs), ports(&carton.outputs)),
+    }
+}
+
+fn misc(carton: &CartonReport) -> String {
+    let mut misc = if carton.misc.is_empty() { "nothing".to_owned() } else { carton.misc.join(", ") };
+    if carton.is_model() && !carton.has_tokenizer {
+        misc.push_str("; no tokenizer found (add one with --misc FILE)");
+    }
+    misc
 }
 
 /// The names of the required ports, or how many there are.

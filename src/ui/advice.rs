@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use decoder::Fact;
-use pipeline::{InvalidOption, Note, size};
+use pipeline::{ForeignKind, InvalidOption, Note, size};
 use sources::{Candidate, Contents};
 use store::{Remote, Scheme, file_name, folder};
 
@@ -69,6 +69,13 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             }
             _ => format!("; {WEIGHTS}"),
         },
+        Error::NoSafetensors { tensors, .. } => {
+            let name = tensors.first().map_or("", |(name, _)| name);
+            let cast = tensors.iter().any(|(_, what)| what == "complex128");
+            let cast = if cast { "--cast complex128=complex64 converts elements, " } else { "" };
+            let out = quoted_text(&pattern_of(name));
+            format!("; {cast}--exclude {out} leaves one out, and a carton holds all of them (--to carton)")
+        }
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
@@ -99,6 +106,14 @@ fn option_text(option: &InvalidOption) -> String {
             format!("--misc: {option}")
         }
         InvalidOption::NotAFolder { .. } => format!("{option}; with --each, -o names a folder"),
+        InvalidOption::ForeignOutput { kind: ForeignKind::Gguf, .. } => format!(
+            "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
+             llama.cpp's `python convert_hf_to_gguf.py DIR`"
+        ),
+        InvalidOption::ForeignOutput { kind: ForeignKind::Onnx, .. } => format!(
+            "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
+             `optimum-cli export onnx --model DIR OUT`"
+        ),
         InvalidOption::SameOutput { .. } => format!("{option}; convert one of them alone with -o"),
         option => option.to_string(),
     }

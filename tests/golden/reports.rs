@@ -31,7 +31,7 @@ fn what_convert_reports_to_programs() {
     assert_eq!((status, stderr.as_str()), (Some(0), ""), "only the object is printed");
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
     let report: Json = serde_json::from_str(&stdout).expect("JSON");
-    insta::assert_snapshot!(members(&report).join(" "), @"schema_version file output written nbytes manifest_sha256 module why_weights inputs outputs tensors parameters bytes_by_dtype misc has_tokenizer left_out left_out_count notes seconds");
+    insta::assert_snapshot!(members(&report).join(" "), @"schema_version file output to written nbytes manifest_sha256 module why_weights inputs outputs misc has_tokenizer tensors parameters bytes_by_dtype left_out left_out_count notes seconds");
     assert_eq!(report["file"], "./sub/../sub/a.pth");
     assert_eq!(report["output"], "x.carton");
     assert_eq!(report["written"], true);

@@ -197,6 +197,17 @@ pub enum Error {
     /// What the caller gave for output cannot be written.
     #[error("cannot write the listing: {0}")]
     Output(#[source] io::Error),
+    /// Safetensors cannot hold some of the tensors.
+    #[error("safetensors cannot hold {}", unsupported(tensors, *count))]
+    NoSafetensors {
+        /// The first of them: names, and dtypes or layouts.
+        tensors: Vec<(String, String)>,
+        /// How many there are.
+        count: usize,
+    },
+    /// A safetensors file cannot be laid out.
+    #[error("{0}")]
+    Safetensors(safetensors_format::Error),
     /// Files of the carton cannot be put together.
     #[error("{0}")]
     Carton(carton_writer::Error),
@@ -240,6 +251,14 @@ pub enum InvalidOption {
     NotAFolder {
         /// Its path.
         path: PathBuf,
+    },
+    /// The extension of the output is that of a format which this crate does not write.
+    #[error("{} cannot be written: {}", path.display(), foreign_text(*kind))]
+    ForeignOutput {
+        /// The output.
+        path: PathBuf,
+        /// The format.
+        kind: crate::ForeignKind,
     },
     /// Two inputs would be converted into the same file.
     #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
@@ -315,6 +334,23 @@ impl From<InvalidOption> for Error {
 impl From<carton_format::Error> for Error {
     fn from(error: carton_format::Error) -> Self {
         Self::Format(error)
+    }
+}
+
+fn foreign_text(kind: crate::ForeignKind) -> &'static str {
+    match kind {
+        crate::ForeignKind::Gguf => "GGUF files are made by llama.cpp",
+        crate::ForeignKind::Onnx => "ONNX graphs are exported from a model's code",
+    }
+}
+
+/// `a` (complex128), `b` (nested) and 3 more
+fn unsupported(tensors: &[(String, String)], count: usize) -> String {
+    let named = tensors.iter().map(|(name, what)| format!("`{}` ({what})", name.escape_debug()));
+    let named = named.collect::<Vec<_>>().join(", ");
+    match count.saturating_sub(tensors.len()) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 

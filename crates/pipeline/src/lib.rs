@@ -32,24 +32,28 @@ mod each;
 mod error;
 mod inspect;
 mod model;
+mod naming;
 mod note;
 mod observer;
+mod output;
 mod scan;
 mod select;
 mod trace;
 mod values;
 
-pub use back::carton::write_carton;
-pub use convert::{
-    AllowedGlobals, ConvertOptions, ConvertReport, Fields, PortReport, Torch, convert, default_output,
-};
+pub use back::carton::{CartonReport, PortReport, write_carton};
+pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
+pub use back::ties::Ties;
+pub use convert::{AllowedGlobals, ConvertOptions, ConvertReport, Fields, Made, Torch, convert};
 pub use decoder::{Fact, Given};
 pub use each::{Converted, EachReport, convert_each};
 pub use error::{Error, InvalidOption, Result, problems};
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
 pub use model::{Architecture, ModelOptions, architectures, usual_modules};
+pub use naming::default_output;
 pub use note::{Note, count, counted, size};
 pub use observer::{Action, Observer, Step, advance, check, sha256};
+pub use output::{ForeignKind, OutputKind};
 pub use pickle_vm::trace::View;
 pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, not_followed, scan};
 pub use select::{Selected, Selection, select};

@@ -60,6 +60,18 @@ pub enum Note {
         /// Their keys.
         fields: Vec<String>,
     },
+    /// Tensors that share a storage with others, and not all of their elements, are written one by one.
+    ViewsSeparated {
+        /// How many.
+        count: usize,
+        /// The names of the first ones.
+        names: Vec<String>,
+    },
+    /// The output has no room for values that are not tensors.
+    ValuesLeftOut {
+        /// How many.
+        values: usize,
+    },
     /// Values that are not tensors are kept in `misc/checkpoint.json`.
     ValuesKept {
         /// How many; 0 where only the structure of compound tensors is kept.
@@ -113,6 +125,22 @@ impl fmt::Display for Note {
                     more if more > 0 && !names.is_empty() => write!(f, " and {more} more"),
                     _ => Ok(()),
                 }
+            }
+            Self::ViewsSeparated { count, names } => {
+                write!(
+                    f,
+                    "{} of shared storages are written as their own values: ",
+                    counted(*count, "view")
+                )?;
+                f.write_str(&names.join(", "))?;
+                match count.saturating_sub(names.len()) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::ValuesLeftOut { values } => {
+                let what = if *values == 1 { "is not a tensor" } else { "are not tensors" };
+                write!(f, "left out {} that {what}", counted(*values, "value"))
             }
             Self::CodeDropped => {
                 f.write_str("the file's own code is not kept: only its tensors are converted")

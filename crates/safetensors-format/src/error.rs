@@ -1,22 +1,47 @@
-//! What can be wrong with a safetensors file.
+//! What can be wrong with a safetensors file, or with tensors that should become one.
 //!
 //! The texts are whole: a cause is printed within its error, so errors here have no `source`.
 
-use crate::MAX_HEADER;
+use tensor::Dtype;
+
+use crate::{MAX_HEADER, METADATA};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a safetensors file, and where.
+/// What is wrong with a safetensors file or its tensors, and where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The header is longer than the format allows.
-    #[error("the header is damaged: it has {len} bytes, more than the {MAX_HEADER} that the format allows")]
+    #[error("the header has {len} bytes, more than the {MAX_HEADER} that the format allows")]
     TooLong {
-        /// Its length in bytes, as the file gives it.
+        /// Its length in bytes.
         len: u64,
     },
+    /// The format has no name for the dtype of a tensor that is to be written.
+    #[error("tensor `{}`: safetensors has no {dtype}", tensor.escape_debug())]
+    NoDtype {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        dtype: Dtype,
+    },
+    /// A tensor that is to be written has half-byte elements, which come in pairs, and no dimension to count them.
+    #[error("tensor `{}`: the two values of a float4_e2m1fn_x2 need a dimension", tensor.escape_debug())]
+    HalfElement {
+        /// The tensor.
+        tensor: String,
+    },
+    /// A size of a tensor that is to be written does not fit the machine's words.
+    #[error("tensor `{}` is too large", tensor.escape_debug())]
+    TooLarge {
+        /// The tensor.
+        tensor: String,
+    },
+    /// A tensor that is to be written has the name of the metadata.
+    #[error("a tensor cannot be called `{METADATA}`: the header uses that name for its metadata")]
+    Reserved,
     /// The file ends before its header does.
     #[error("it ends within its header of {len} bytes and {missing} of them are missing")]
     CutHeader {

@@ -1,8 +1,7 @@
 //! Reads the header and checks it against the file's length.
 //!
 //! Facts: the format section of the safetensors README and `safetensors/src/tensor.rs` 0.8. Tensors are contiguous and
-//! little-endian, and cover the bytes after the header without holes or overlaps. `F4` counts single values in its
-//! shape, PyTorch's `float4_e2m1fn_x2` counts pairs.
+//! little-endian, and cover the bytes after the header without holes or overlaps.
 //!
 //! JSON leaves open which of two equal keys counts (RFC 8259, section 4), and readers of safetensors differ. A key that
 //! appears twice is an error here, even if both values are the same.
@@ -13,6 +12,7 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use tensor::Dtype;
 
+use crate::dtype::{self, Row};
 use crate::{EntryError, Error, Result};
 
 /// The longest header, in bytes, that the format allows.
@@ -21,30 +21,6 @@ pub const MAX_HEADER: u64 = 100_000_000;
 pub const METADATA: &str = "__metadata__";
 /// Bytes of the header's length.
 const LENGTH: usize = 8;
-
-/// The format's names of the dtypes, and how many of its elements are one of PyTorch's.
-const DTYPES: &[(&str, Dtype, u64)] = &[
-    ("F64", Dtype::Float64, 1),
-    ("F32", Dtype::Float32, 1),
-    ("F16", Dtype::Float16, 1),
-    ("BF16", Dtype::BFloat16, 1),
-    ("I64", Dtype::Int64, 1),
-    ("I32", Dtype::Int32, 1),
-    ("I16", Dtype::Int16, 1),
-    ("I8", Dtype::Int8, 1),
-    ("U64", Dtype::UInt64, 1),
-    ("U32", Dtype::UInt32, 1),
-    ("U16", Dtype::UInt16, 1),
-    ("U8", Dtype::UInt8, 1),
-    ("BOOL", Dtype::Bool, 1),
-    ("C64", Dtype::Complex64, 1),
-    ("F8_E4M3", Dtype::Float8E4M3Fn, 1),
-    ("F8_E4M3FNUZ", Dtype::Float8E4M3FnUz, 1),
-    ("F8_E5M2", Dtype::Float8E5M2, 1),
-    ("F8_E5M2FNUZ", Dtype::Float8E5M2FnUz, 1),
-    ("F8_E8M0", Dtype::Float8E8M0FnU, 1),
-    ("F4", Dtype::Float4E2M1FnX2, 2),
-];
 
 /// The header of a safetensors file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,7 +112,7 @@ fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
 /// Compares a tensor's dtype, shape and bytes. `start` is where the header ends.
 fn view(info: Info, start: usize) -> Result<View, EntryError> {
     let Info { dtype, shape, data_offsets: (first, last) } = info;
-    let Some((_, torch, packed)) = DTYPES.iter().find(|(name, ..)| *name == dtype) else {
+    let Some(Row { torch, packed, .. }) = dtype::named(&dtype) else {
         return Err(EntryError::Dtype { dtype });
     };
     let mut elements = shape.clone();

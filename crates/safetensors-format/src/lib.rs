@@ -1,7 +1,8 @@
-//! The header of a safetensors file: its metadata, and where each tensor is.
+//! Reads the header of a safetensors file, and lays out and writes such files.
 //!
 //! A safetensors file is the length of a JSON header in eight bytes, the header, and the tensors' bytes.
 //! [`Header::read`] checks all of it against the file's length, so that every range it returns is inside the file.
+//! [`Archive`] is a file that is laid out from tensors; it sends itself in windows.
 //!
 //! ```
 //! use safetensors_format::Header;
@@ -24,8 +25,13 @@
 //!
 //! Facts: the format section of the safetensors README and `safetensors/src/tensor.rs` 0.8.
 
+mod archive;
+mod dtype;
 mod error;
 mod header;
+mod shards;
 
+pub use archive::{Archive, is_supported};
 pub use error::{EntryError, Error, Result};
 pub use header::{Header, MAX_HEADER, METADATA, View, is_safetensors};
+pub use shards::{INDEX, Index, IndexMetadata, MODEL, file_name, split};

@@ -87,6 +87,18 @@ impl Damaged {
     pub fn cause_of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
+
+    /// The error, with the name of a tensor added if it is damage without one.
+    #[must_use]
+    pub fn with_tensor(error: io::Error, name: &str) -> io::Error {
+        match Self::cause_of(&error) {
+            Some(damaged @ Self { tensor: None, .. }) => {
+                let named = Self { tensor: Some(name.to_owned()), ..damaged.clone() };
+                io::Error::new(error.kind(), named)
+            }
+            _ => error,
+        }
+    }
 }
 
 impl std::error::Error for Damaged {}

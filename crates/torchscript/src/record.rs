@@ -55,17 +55,6 @@ impl Record {
     pub(crate) fn cut(&self) -> u64 {
         self.storage.len().saturating_sub(Blob::len(self))
     }
-
-    /// The error, with the name of the tensor added where a checksum does not match.
-    fn with_tensor(&self, error: io::Error) -> io::Error {
-        match Damaged::cause_of(&error) {
-            Some(damaged @ Damaged { tensor: None, .. }) => {
-                let named = Damaged { tensor: Some(self.tensor.clone()), ..damaged.clone() };
-                io::Error::new(error.kind(), named)
-            }
-            _ => error,
-        }
-    }
 }
 
 impl Blob for Record {
@@ -79,7 +68,7 @@ impl Blob for Record {
         } else {
             self.storage.write_to(&mut First { left: Blob::len(self), sink })
         };
-        written.map_err(|error| self.with_tensor(error))
+        written.map_err(|error| Damaged::with_tensor(error, &self.tensor))
     }
 }
 

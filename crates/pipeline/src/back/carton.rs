@@ -1,4 +1,4 @@
-//! The carton back end: carton.toml for a module, and the files that a carton holds, in one pass.
+//! The carton back end: the tensors become a module, and the module a carton, in one pass.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,118 @@ use std::sync::Arc;
 
 use carton_format::{Config, DataType, Dimension, MODEL_PT, Port, Runner, Shape, TensorIndex};
 use carton_writer::{Carton, Content, File, Written};
-use mapped::MappedFile;
+use mapped::{MappedFile, hex};
+use serde::Serialize;
 use sources::Companion;
 use store::{IfExists, Output, file_name};
 use tensor::{Dtype, Tensor};
-use torchscript::Converted;
+use torchscript::{Converted, Kind};
 
-use super::carton_fields;
+use super::{Job, Made, Outcome, carton_fields, stream};
 use crate::observer::{self, Action, Step};
-use crate::{ConvertOptions, Error, Fields, InvalidOption, Note, Observer, Result};
+use crate::{ConvertOptions, Error, Fields, InvalidOption, Note, Observer, Result, Torch, model, naming};
 
 /// Where the values that are not tensors are kept.
 pub(crate) const VALUES: &str = "misc/checkpoint.json";
 /// The folder of the companions.
 const MISC: &str = "misc/";
+
+/// What only the report about a carton has.
+#[derive(Clone, Debug, Serialize)]
+pub struct CartonReport {
+    /// The SHA-256 of MANIFEST, which identifies the model; `None` after a dry run.
+    pub manifest_sha256: Option<String>,
+    /// What the module is: `weights`, or the name of an architecture.
+    pub module: String,
+    /// Why it is not a model that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_weights: Option<String>,
+    /// What the module takes.
+    pub inputs: Vec<PortReport>,
+    /// What it returns.
+    pub outputs: Vec<PortReport>,
+    /// The names of the files in `misc/`.
+    pub misc: Vec<String>,
+    /// Whether one of them is a tokenizer.
+    pub has_tokenizer: bool,
+}
+
+impl CartonReport {
+    /// Whether the module is a model that runs.
+    pub fn is_model(&self) -> bool {
+        self.module != Kind::Weights.to_string()
+    }
+}
+
+/// An input or output of the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PortReport {
+    /// Its name.
+    pub name: String,
+    /// Its dtype.
+    pub dtype: &'static str,
+    /// Its dimensions: numbers, or symbols for any size.
+    pub shape: Vec<Dimension>,
+    /// Whether it may be omitted.
+    pub optional: bool,
+}
+
+/// Writes the tensors as a carton. `misc` are the files to keep in it.
+///
+/// # Errors
+/// When the tensors do not become the module that the options ask for, the carton cannot be written, or the observer
+/// stops the work.
+pub(crate) fn write(mut job: Job<'_>, misc: &[Companion], notes: &mut Vec<Note>) -> Outcome<CartonReport> {
+    let options = job.options;
+    if let Err(error) = torchscript::loads_in_2_0(job.tensors)
+        && options.torch == Torch::Carton
+    {
+        return Err(job.error(Error::Module(Box::new(error))));
+    }
+    let converted = model::convert(&options.model, options.single, job.sources, job.tensors)?;
+    mapped::release_freed();
+    if options.model.require_model && converted.kind == Kind::Weights {
+        return Err(job.error(not_a_model(&converted)));
+    }
+    notes.extend(converted.notes.iter().cloned().map(Note::Module));
+    if let Some(decoder::WhyWeights::ModelType { model_type }) = &converted.why {
+        notes.push(Note::NoForward { model_type: model_type.clone() });
+    }
+    let values = job.values.document.take();
+    if values.is_some() {
+        notes.push(Note::ValuesKept { values: job.values.count });
+    }
+    let name = naming::model_name(options, job.sources);
+    let layout = Layout::new(options, &name, job.target, (&converted, job.tensors), misc, values)?;
+    notes.extend(layout.notes.iter().cloned());
+    job.announce(notes);
+
+    let carton = layout.carton(&converted);
+    let (nbytes, manifest) = if options.dry_run {
+        (carton.len().map_err(Error::Carton)?, None)
+    } else {
+        let check_inputs = || {
+            job.check_unchanged()?;
+            layout.check_unchanged()
+        };
+        let written = write_carton(&carton, job.target, options.if_exists, &check_inputs, job.observer)?;
+        (written.len, Some(hex(&written.manifest_hash)))
+    };
+    let misc_names = layout.misc_names();
+    // carton.toml lists a million outputs, and so does the report.
+    drop(carton);
+    drop(layout);
+    let report = CartonReport {
+        manifest_sha256: manifest,
+        module: converted.kind.to_string(),
+        why_weights: converted.why.as_ref().map(ToString::to_string),
+        inputs: converted.inputs.iter().cloned().map(port_report).collect(),
+        outputs: converted.outputs(job.tensors).map(port_report).collect(),
+        misc: misc_names,
+        has_tokenizer: sources::has_tokenizer(misc),
+    };
+    Ok(Made { nbytes, report })
+}
 
 /// A carton that is laid out and not written.
 pub(crate) struct Layout {
@@ -135,9 +233,7 @@ fn failed(target: &Path, error: carton_writer::Error) -> Error {
     match error {
         carton_writer::Error::Cancelled(_) => Error::Cancelled,
         carton_writer::Error::Write(reason) => Error::Write { path: target.to_owned(), reason },
-        carton_writer::Error::Read(reason) => {
-            Error::of_read(&reason).unwrap_or_else(|| Error::Read { path: target.to_owned(), reason })
-        }
+        carton_writer::Error::Read(reason) => stream::read_error(target, reason),
         error => Error::Carton(error),
     }
 }
@@ -209,4 +305,22 @@ pub(crate) fn misc(given: &[PathBuf], checkpoint: &Path) -> Result<(Vec<Companio
     all.extend(companions);
     all.sort();
     Ok((all, left_out.into_iter().map(Note::Sources).collect()))
+}
+
+fn port_report(port: torchscript::Port) -> PortReport {
+    let dimension = |dim: torchscript::Dim| match dim {
+        torchscript::Dim::Symbol(symbol) => Dimension::Symbol(symbol),
+        torchscript::Dim::Size(size) => Dimension::Size(size),
+    };
+    PortReport {
+        name: port.name,
+        dtype: port.dtype.name(),
+        shape: port.shape.into_iter().map(dimension).collect(),
+        optional: port.optional,
+    }
+}
+
+fn not_a_model(converted: &Converted) -> Error {
+    let why = converted.why.as_ref().map(ToString::to_string);
+    Error::NotAModel { why: why.unwrap_or_else(|| "weights were asked for".to_owned()) }
 }

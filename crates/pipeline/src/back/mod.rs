@@ -2,3 +2,66 @@
 
 pub(crate) mod carton;
 pub(crate) mod carton_fields;
+pub(crate) mod safetensors;
+mod stream;
+pub(crate) mod ties;
+
+use std::path::Path;
+
+use sources::Sources;
+use tensor::Tensor;
+use torch_import::{Compound, Container};
+
+use crate::{ConvertOptions, Error, Note, Observer, Result};
+
+/// What every back end gets.
+pub(crate) struct Job<'j> {
+    pub(crate) options: &'j ConvertOptions,
+    pub(crate) sources: &'j Sources,
+    pub(crate) containers: &'j [Container],
+    /// The file or folder to write.
+    pub(crate) target: &'j Path,
+    pub(crate) tensors: &'j [(String, Tensor)],
+    /// The compound tensors that some of them are parts of, by name.
+    pub(crate) compounds: &'j [(String, Compound)],
+    pub(crate) values: Values,
+    pub(crate) observer: &'j dyn Observer,
+}
+
+/// The values of a checkpoint that are not tensors.
+pub(crate) struct Values {
+    /// How many there are that are worth a note.
+    pub(crate) count: usize,
+    /// All of them as a document, if the back end keeps them.
+    pub(crate) document: Option<String>,
+}
+
+impl Job<'_> {
+    /// Fails if a file that the tensors are in changed since it was opened.
+    pub(crate) fn check_unchanged(&self) -> std::io::Result<()> {
+        self.containers.iter().try_for_each(Container::check_unchanged)
+    }
+
+    /// Sends the notes to the observer. A back end does so before it writes.
+    pub(crate) fn announce(&self, notes: &[Note]) {
+        for note in notes {
+            self.observer.note(note);
+        }
+    }
+
+    /// An error of the whole input.
+    pub(crate) fn error(&self, error: Error) -> Error {
+        Error::at(self.sources.root())(error)
+    }
+}
+
+/// What a back end wrote.
+pub(crate) struct Made<R> {
+    /// Bytes of all files.
+    pub(crate) nbytes: u64,
+    /// The members of the report that only this kind of output has.
+    pub(crate) report: R,
+}
+
+/// The result of a back end's work.
+pub(crate) type Outcome<R> = Result<Made<R>>;

@@ -1,0 +1,131 @@
+//! Tensors that share memory, for formats that have no storages.
+//!
+//! Facts: `save_model` in the Python package `safetensors` 0.8 (`safetensors/torch.py`): of tensors that are the same
+//! memory one is written, and the metadata has `dropped name: kept name` for each of the others.
+
+use std::collections::HashMap;
+
+use decoder::{HUGGING_FACE, META};
+use tensor::{Dtype, StorageId, Tensor};
+
+/// What is written of tensors that are the same memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ties {
+    /// One of them; the metadata has the names of the others.
+    #[default]
+    Drop,
+    /// Each of them.
+    Duplicate,
+}
+
+/// Which tensors are written, and under which of their names.
+#[derive(Debug, Default)]
+pub(crate) struct Tied {
+    /// The positions of the tensors that are written, in order.
+    pub(crate) kept: Vec<usize>,
+    /// Each tensor that is not written, and the one that has its elements.
+    pub(crate) dropped: Vec<(usize, usize)>,
+    /// The tensors that share a storage with others, but not all of their elements.
+    pub(crate) partial: Vec<usize>,
+}
+
+/// Equal for tensors that are the same elements of the same memory in the same order.
+type View<'t> = (StorageId, Dtype, u64, &'t [u64], Vec<u64>);
+
+fn view(tensor: &Tensor) -> View<'_> {
+    // The stride of a dimension with one index says nothing.
+    let strides = tensor.shape().iter().zip(tensor.stride());
+    let strides = strides.map(|(size, stride)| if *size == 1 { 0 } else { *stride }).collect();
+    (tensor.storage().id(), tensor.dtype(), tensor.storage_offset(), tensor.shape(), strides)
+}
+
+impl Tied {
+    /// Finds tensors that are the same memory. The first of them is kept, except that the input embedding of a known
+    /// architecture is preferred, and a name that the metadata uses otherwise, `reserved`, is never dropped.
+    pub(crate) fn find(tensors: &[(String, Tensor)], ties: Ties, reserved: &str) -> Self {
+        let mut groups: HashMap<View<'_>, Vec<usize>> = HashMap::new();
+        let mut first_views: HashMap<StorageId, (View<'_>, bool)> = HashMap::new();
+        for (position, (_, tensor)) in tensors.iter().enumerate() {
+            if tensor.numel() == 0 {
+                continue;
+            }
+            let view = view(tensor);
+            let (first, is_shared) =
+                first_views.entry(tensor.storage().id()).or_insert_with(|| (view.clone(), false));
+            *is_shared |= *first != view;
+            groups.entry(view).or_default().push(position);
+        }
+        let name = |position: usize| tensors.get(position).map_or("", |(name, _)| name.as_str());
+        let mut dropped: Vec<(usize, usize)> = Vec::new();
+        if ties == Ties::Drop {
+            for group in groups.values() {
+                let Some(first) = group.first().copied() else { continue };
+                let find =
+                    |is_wanted: &dyn Fn(&str) -> bool| group.iter().copied().find(|it| is_wanted(name(*it)));
+                let kept = find(&|name| name == reserved).or_else(|| find(&is_embedding)).unwrap_or(first);
+                dropped.extend(group.iter().filter(|it| **it != kept).map(|it| (*it, kept)));
+            }
+            dropped.sort_unstable();
+        }
+        let is_dropped = |position: &usize| dropped.binary_search_by_key(position, |(it, _)| *it).is_ok();
+        let kept: Vec<usize> = (0..tensors.len()).filter(|position| !is_dropped(position)).collect();
+        let is_partial = |position: &usize| {
+            let tensor = tensors.get(*position).map(|(_, tensor)| tensor).filter(|it| it.numel() > 0);
+            tensor.and_then(|it| first_views.get(&it.storage().id())).is_some_and(|(_, is_shared)| *is_shared)
+        };
+        let partial = kept.iter().copied().filter(is_partial).collect();
+        Self { kept, dropped, partial }
+    }
+}
+
+/// Whether a name is that of the input embedding of a known architecture.
+fn is_embedding(name: &str) -> bool {
+    [&META, &HUGGING_FACE].iter().any(|layout| name.strip_suffix(".weight") == Some(layout.embedding))
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::Storage;
+
+    use super::*;
+
+    fn tensors(names: &[(&str, u64, &[u64], &[u64])]) -> Vec<(String, Tensor)> {
+        let storage = Storage::owned(vec![0; 64]);
+        let tensor = |(name, offset, shape, stride): &(&str, u64, &[u64], &[u64])| {
+            let tensor = Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), *offset, storage.clone());
+            ((*name).to_owned(), tensor.expect("inside its storage"))
+        };
+        names.iter().map(tensor).collect()
+    }
+
+    #[test]
+    fn one_name_of_the_same_memory_is_kept() {
+        let all = tensors(&[
+            ("lm_head.weight", 0, &[2, 3], &[3, 1]),
+            ("model.embed_tokens.weight", 0, &[2, 3], &[3, 1]),
+            ("other", 0, &[2, 3], &[3, 1]),
+        ]);
+        let tied = Tied::find(&all, Ties::Drop, "format");
+        assert_eq!((tied.kept, tied.dropped, tied.partial), (vec![1], vec![(0, 1), (2, 1)], vec![]));
+        let tied = Tied::find(&all, Ties::Duplicate, "format");
+        assert_eq!((tied.kept, tied.dropped), (vec![0, 1, 2], vec![]));
+        let tied = Tied::find(&all, Ties::Drop, "other");
+        assert_eq!(tied.kept, [2]);
+    }
+
+    #[test]
+    fn other_views_of_the_memory_are_not_ties() {
+        let all = tensors(&[
+            ("whole", 0, &[4, 3], &[3, 1]),
+            ("transposed", 0, &[3, 4], &[1, 3]),
+            ("row", 3, &[3], &[1]),
+            ("the same row", 3, &[1, 3], &[7, 1]),
+            ("again", 3, &[1, 3], &[5, 1]),
+            ("empty", 0, &[0, 3], &[3, 1]),
+            ("also empty", 0, &[0, 3], &[3, 1]),
+        ]);
+        let tied = Tied::find(&all, Ties::Drop, "format");
+        assert_eq!(tied.dropped, [(4, 3)]);
+        assert_eq!(tied.partial, [0, 1, 2, 3]);
+    }
+}

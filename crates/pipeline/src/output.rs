@@ -1,0 +1,94 @@
+//! What a conversion writes, and where.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::{ConvertOptions, InvalidOption, Result};
+
+/// A format that checkpoints are converted into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputKind {
+    /// A carton.
+    #[default]
+    Carton,
+    /// A safetensors file, or a folder of them with the documents of the model.
+    Safetensors,
+    /// The zip file that `torch.save` writes.
+    Torch,
+}
+
+/// The extensions of each kind. The first one is used when the user names no output.
+const EXTENSIONS: &[(OutputKind, &[&str])] = &[
+    (OutputKind::Carton, &["carton"]),
+    (OutputKind::Safetensors, &["safetensors"]),
+    (OutputKind::Torch, &["pth", "pt", "bin", "ckpt"]),
+];
+
+impl OutputKind {
+    /// The kind of a file that is called so.
+    pub fn from_path(path: &Path) -> Option<Self> {
+        let extension = extension(path)?;
+        let row = EXTENSIONS.iter().find(|(_, names)| names.contains(&extension.as_str()));
+        row.map(|(kind, _)| *kind)
+    }
+
+    /// The usual extension of its files.
+    pub fn extension(self) -> &'static str {
+        let names = EXTENSIONS.iter().find(|(kind, _)| *kind == self).map(|(_, names)| *names);
+        names.and_then(|names| names.first()).copied().unwrap_or_default()
+    }
+}
+
+/// A format of models that another program writes from what this one writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignKind {
+    /// A file of llama.cpp.
+    Gguf,
+    /// A graph of operators.
+    Onnx,
+}
+
+fn extension(path: &Path) -> Option<String> {
+    path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase)
+}
+
+/// Where a conversion writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    pub(crate) kind: OutputKind,
+    /// The file or folder; `None` for a file next to the input.
+    pub(crate) path: Option<PathBuf>,
+    /// Whether it is a folder for the files of a model.
+    pub(crate) is_folder: bool,
+}
+
+impl Destination {
+    /// What the options ask for: the kind that they name, or that of the output's extension.
+    pub(crate) fn new(options: &ConvertOptions) -> Result<Self> {
+        let path = options.output.clone();
+        let by_name = path.as_deref().and_then(OutputKind::from_path);
+        if let Some(path) = &path
+            && options.to.is_none()
+            && let Some(kind) = foreign(path)
+        {
+            return Err(InvalidOption::ForeignOutput { path: path.clone(), kind }.into());
+        }
+        let needs_folder = options.needs_folder();
+        let usual = if needs_folder { OutputKind::Safetensors } else { OutputKind::Carton };
+        let kind = options.to.or(by_name).unwrap_or(usual);
+        // A carton is always one file. The other kinds are files if they are called so.
+        let is_folder = kind != OutputKind::Carton
+            && path.as_deref().is_some_and(|path| needs_folder || path.is_dir() || by_name.is_none());
+        Ok(Self { kind, path, is_folder })
+    }
+}
+
+fn foreign(path: &Path) -> Option<ForeignKind> {
+    match extension(path)?.as_str() {
+        "gguf" => Some(ForeignKind::Gguf),
+        "onnx" => Some(ForeignKind::Onnx),
+        _ => None,
+    }
+}

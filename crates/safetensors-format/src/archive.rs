@@ -1,0 +1,150 @@
+//! Lays out a safetensors file before any tensor is read, so that it is written in one pass.
+//!
+//! Facts: `prepare` in `safetensors/src/tensor.rs` 0.8: tensors are sorted by dtype, the widest first, then by the bytes
+//! of their names; they follow each other without holes, and the header is padded with spaces to a multiple of 8 bytes.
+//! The official writer keeps metadata in a hash map, so its order is random; here it is the caller's.
+
+use std::io;
+
+use mapped::{Blob, Sink, WINDOW, Window};
+use safetensors::tensor::TensorInfo;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use tensor::{Damaged, Dtype, Tensor};
+
+use crate::dtype::{self, official};
+use crate::{Error, MAX_HEADER, METADATA, Result};
+
+/// The header's length is a multiple of this many bytes, so that the tensors are aligned.
+const ALIGNMENT: usize = 8;
+
+/// A safetensors file that is laid out and not written. As a [`Blob`] it sends the whole file.
+///
+/// ```
+/// use mapped::{Blob, Sha256Sink};
+/// use safetensors_format::Archive;
+/// use tensor::{Dtype, Storage, Tensor};
+///
+/// let tensor = Tensor::new(Dtype::UInt8, vec![3], vec![1], 0, Storage::owned(vec![1, 2, 3]))?;
+/// let tensors = vec![("w".to_owned(), tensor)];
+/// let archive = Archive::new(&tensors, &[("format".to_owned(), "pt".to_owned())])?;
+/// let header = r#"{"__metadata__":{"format":"pt"},"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// assert_eq!(archive.len(), 8 + (header.len() as u64).next_multiple_of(8) + 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Archive<'t> {
+    /// The header's length, and the header.
+    head: Vec<u8>,
+    /// In the order of the file.
+    tensors: Vec<&'t (String, Tensor)>,
+    len: u64,
+}
+
+impl<'t> Archive<'t> {
+    /// The file of these tensors and texts. The texts keep their order; names must be unique.
+    ///
+    /// # Errors
+    /// [`Error::NoDtype`] when safetensors has no name for a dtype, [`Error::HalfElement`] for a `float4` tensor without
+    /// dimensions, [`Error::Reserved`] for a tensor called `__metadata__`, [`Error::TooLong`] when the header would be
+    /// longer than the format allows.
+    pub fn new(tensors: &'t [(String, Tensor)], metadata: &[(String, String)]) -> Result<Self> {
+        let named = tensors.iter().map(|named| Ok((dtype_of(named)?, named)));
+        let mut named: Vec<(safetensors::Dtype, &(String, Tensor))> = named.collect::<Result<_>>()?;
+        named.sort_by(|(left, (left_name, _)), (right, (right_name, _))| {
+            right.cmp(left).then_with(|| left_name.cmp(right_name))
+        });
+        let mut end = 0_u64;
+        let mut infos = Vec::with_capacity(named.len());
+        for (dtype, (name, tensor)) in &named {
+            let start = end;
+            end = end.saturating_add(tensor.nbytes());
+            infos.push((name.as_str(), info(*dtype, name, tensor, (start, end))?));
+        }
+        let mut head = vec![0; ALIGNMENT];
+        serde_json::to_writer(&mut head, &Header { metadata, tensors: &infos }).map_err(Error::Json)?;
+        head.resize(head.len().next_multiple_of(ALIGNMENT), b' ');
+        let len = head.len().saturating_sub(ALIGNMENT) as u64;
+        if len > MAX_HEADER {
+            return Err(Error::TooLong { len });
+        }
+        if let Some(length) = head.first_chunk_mut() {
+            *length = len.to_le_bytes();
+        }
+        let tensors = named.into_iter().map(|(_, named)| named).collect();
+        Ok(Self { len: end.saturating_add(head.len() as u64), head, tensors })
+    }
+}
+
+impl Blob for Archive<'_> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        for chunk in self.head.chunks(WINDOW) {
+            sink.write(Window::owned(chunk.to_vec()))?;
+        }
+        self.tensors.iter().try_for_each(|(name, tensor)| {
+            tensor.gathered().write_to(sink).map_err(|error| Damaged::with_tensor(error, name))
+        })
+    }
+}
+
+fn dtype_of((name, tensor): &(String, Tensor)) -> Result<safetensors::Dtype> {
+    if name == METADATA {
+        return Err(Error::Reserved);
+    }
+    let no_dtype = || Error::NoDtype { tensor: name.clone(), dtype: tensor.dtype() };
+    official(tensor.dtype()).map(|row| row.official).ok_or_else(no_dtype)
+}
+
+/// The header's entry of a tensor.
+fn info(
+    dtype: safetensors::Dtype,
+    name: &str,
+    tensor: &Tensor,
+    (start, end): (u64, u64),
+) -> Result<TensorInfo> {
+    let too_large = || Error::TooLarge { tensor: name.to_owned() };
+    let usize_of = |n: u64| usize::try_from(n).map_err(|_| too_large());
+    let mut shape = tensor.shape().iter().map(|size| usize_of(*size)).collect::<Result<Vec<_>>>()?;
+    let packed = official(tensor.dtype()).map_or(1, |row| row.packed);
+    if packed > 1 {
+        // PyTorch counts pairs along the last dimension, the format single values.
+        let last = shape.last_mut().ok_or_else(|| Error::HalfElement { tensor: name.to_owned() })?;
+        *last = last.checked_mul(usize_of(packed)?).ok_or_else(too_large)?;
+    }
+    Ok(TensorInfo { dtype, shape, data_offsets: (usize_of(start)?, usize_of(end)?) })
+}
+
+/// Whether a safetensors file can hold tensors of this dtype.
+pub fn is_supported(dtype: Dtype) -> bool {
+    dtype::official(dtype).is_some()
+}
+
+/// The header, in the order in which it is written.
+struct Header<'h> {
+    metadata: &'h [(String, String)],
+    tensors: &'h [(&'h str, TensorInfo)],
+}
+
+impl Serialize for Header<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry(METADATA, &Texts(self.metadata))?;
+        }
+        for (name, info) in self.tensors {
+            map.serialize_entry(name, info)?;
+        }
+        map.end()
+    }
+}
+
+struct Texts<'h>(&'h [(String, String)]);
+
+impl Serialize for Texts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, text)| (key, text)))
+    }
+}

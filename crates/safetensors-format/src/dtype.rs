@@ -1,0 +1,67 @@
+//! The format's dtypes and PyTorch's.
+//!
+//! Facts: `Dtype` in `safetensors/src/tensor.rs` 0.8. `F4` counts single values in its shape, PyTorch's
+//! `float4_e2m1fn_x2` counts pairs. PyTorch has neither `F6_E2M3` nor `F6_E3M2`.
+
+use tensor::Dtype;
+
+/// A dtype of the format that PyTorch has, too.
+pub(crate) struct Row {
+    /// The name in a header.
+    pub(crate) name: &'static str,
+    /// The official crate's value, whose order is that of the tensors in a file.
+    pub(crate) official: safetensors::Dtype,
+    pub(crate) torch: Dtype,
+    /// How many of the format's elements are one of PyTorch's.
+    pub(crate) packed: u64,
+}
+
+const fn row(name: &'static str, official: safetensors::Dtype, torch: Dtype) -> Row {
+    Row { name, official, torch, packed: 1 }
+}
+
+const TABLE: &[Row] = &[
+    row("F64", safetensors::Dtype::F64, Dtype::Float64),
+    row("F32", safetensors::Dtype::F32, Dtype::Float32),
+    row("F16", safetensors::Dtype::F16, Dtype::Float16),
+    row("BF16", safetensors::Dtype::BF16, Dtype::BFloat16),
+    row("I64", safetensors::Dtype::I64, Dtype::Int64),
+    row("I32", safetensors::Dtype::I32, Dtype::Int32),
+    row("I16", safetensors::Dtype::I16, Dtype::Int16),
+    row("I8", safetensors::Dtype::I8, Dtype::Int8),
+    row("U64", safetensors::Dtype::U64, Dtype::UInt64),
+    row("U32", safetensors::Dtype::U32, Dtype::UInt32),
+    row("U16", safetensors::Dtype::U16, Dtype::UInt16),
+    row("U8", safetensors::Dtype::U8, Dtype::UInt8),
+    row("BOOL", safetensors::Dtype::BOOL, Dtype::Bool),
+    row("C64", safetensors::Dtype::C64, Dtype::Complex64),
+    row("F8_E4M3", safetensors::Dtype::F8_E4M3, Dtype::Float8E4M3Fn),
+    row("F8_E4M3FNUZ", safetensors::Dtype::F8_E4M3FNUZ, Dtype::Float8E4M3FnUz),
+    row("F8_E5M2", safetensors::Dtype::F8_E5M2, Dtype::Float8E5M2),
+    row("F8_E5M2FNUZ", safetensors::Dtype::F8_E5M2FNUZ, Dtype::Float8E5M2FnUz),
+    row("F8_E8M0", safetensors::Dtype::F8_E8M0, Dtype::Float8E8M0FnU),
+    Row { packed: 2, ..row("F4", safetensors::Dtype::F4, Dtype::Float4E2M1FnX2) },
+];
+
+/// The row of a name in a header.
+pub(crate) fn named(name: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.name == name)
+}
+
+/// The row of one of PyTorch's dtypes.
+pub(crate) fn official(dtype: Dtype) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.torch == dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_and_sizes_are_those_of_the_official_crate() {
+        for row in TABLE {
+            assert_eq!(serde_json::to_value(row.official).expect("a name"), row.name);
+            assert_eq!(row.official.bitsize() as u64 * row.packed, row.torch.size() * 8, "{}", row.name);
+        }
+    }
+}
