@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use decoder::Fact;
-use pipeline::{ForeignKind, InvalidOption, Note, size};
+use pipeline::{ForeignKind, InvalidOption, Note, Setting, size};
 use sources::{Candidate, Contents};
 use store::{Remote, Scheme, file_name, folder};
 
@@ -106,6 +106,20 @@ fn option_text(option: &InvalidOption) -> String {
             format!("--misc: {option}")
         }
         InvalidOption::NotAFolder { .. } => format!("{option}; with --each, -o names a folder"),
+        InvalidOption::Misplaced { setting } => {
+            let flags = match setting {
+                Setting::Fields => {
+                    "--name, --description, --short-description, --license, --repository, --homepage"
+                }
+                Setting::Config => "--config",
+                Setting::Misc => "--misc",
+                Setting::Torch => "--torch",
+                Setting::Model => "--arch, --keep-extra, --require-model",
+                Setting::Ties => "--ties",
+                _ => "--max-shard-size",
+            };
+            format!("{flags}: {option}")
+        }
         InvalidOption::ForeignOutput { kind: ForeignKind::Gguf, .. } => format!(
             "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
              llama.cpp's `python convert_hf_to_gguf.py DIR`"

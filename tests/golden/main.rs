@@ -23,6 +23,7 @@ mod pickles;
 mod program;
 mod random_folders;
 mod reports;
+mod safetensors;
 mod scan;
 mod shards;
 mod walk;

@@ -205,7 +205,8 @@ pub(crate) fn convert_into(
     let sources = Sources::find(&options.inputs, options.single)?;
     let containers = sources.open()?;
     let destination = Destination::new(options)?;
-    let target = destination.path.unwrap_or_else(|| naming::output_of(options, &sources, destination.kind));
+    let next_to_input = || naming::output_of(options, &sources, &destination);
+    let target = destination.path.clone().unwrap_or_else(next_to_input);
     let (misc, left_out) = carton::misc(&options.misc, &sources.path)?;
     if !destination.is_folder {
         let inputs: Vec<&Path> =

@@ -8,7 +8,10 @@ use sources::Sources;
 use store::file_name;
 
 use crate::convert::convert_into;
-use crate::{ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result, default_output};
+use crate::output::Destination;
+use crate::{
+    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output,
+};
 
 /// Version of the members of [`EachReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -18,11 +21,11 @@ const SCHEMA_VERSION: u32 = 1;
 pub enum Converted {
     /// It was converted.
     Done(Box<ConvertReport>),
-    /// Its carton exists and is whole.
+    /// Its output exists and is whole.
     Skipped {
         /// The input.
         input: PathBuf,
-        /// The carton.
+        /// The output.
         output: PathBuf,
     },
     /// It cannot be converted.
@@ -41,7 +44,7 @@ pub struct EachReport {
     pub schema_version: u32,
     /// How many were converted.
     pub converted: usize,
-    /// How many had a whole carton.
+    /// How many had a whole output.
     pub skipped: usize,
     /// How many failed.
     pub failed: usize,
@@ -49,11 +52,12 @@ pub struct EachReport {
 
 /// Converts each of `options.inputs` on its own into the folder `options.output`, which is created if needed, and goes
 /// on after a failure. With
-/// `resume`, an input is skipped when its carton exists, is whole, and is not older than the input. `done` receives
+/// `resume`, an input is skipped when its output exists, is whole, and is not older than the input. `done` receives
 /// each result at once.
 ///
-/// A carton is whole when its directory can be read and has every file of MANIFEST: cartons are written to temporary
-/// files, so a conversion that was interrupted leaves none. Hashes are not compared.
+/// A carton is whole when its directory can be read and has every file of MANIFEST, another file when its directory or
+/// header can be read: outputs are temporary files until they are complete, so a conversion that was interrupted leaves
+/// none. Hashes are not compared.
 ///
 /// # Errors
 /// When the output is not a folder, two inputs have the same output, `done` fails, or `observer` stops the work.
@@ -86,10 +90,11 @@ pub fn convert_each(
         std::fs::create_dir_all(folder)
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
+    let kind = Destination::new(options)?.kind;
     let mut report = EachReport { schema_version: SCHEMA_VERSION, ..EachReport::default() };
     for (output, input) in outputs {
         let result = match output {
-            Ok(output) if resume && is_current(&output, input, options.single) => {
+            Ok(output) if resume && is_current((&output, kind), input, options.single) => {
                 report.skipped = report.skipped.saturating_add(1);
                 done(Converted::Skipped { input: input.to_owned(), output })?;
                 continue;
@@ -119,11 +124,17 @@ fn alone(options: &ConvertOptions, input: &Path) -> ConvertOptions {
     ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() }
 }
 
-/// Whether the carton at `output` is whole and was written after each file of `input` last changed.
-fn is_current(output: &Path, input: &Path, single: bool) -> bool {
+/// Whether the output is whole and was written after each file of `input` last changed.
+fn is_current((output, kind): (&Path, OutputKind), input: &Path, single: bool) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let Ok(sources) = Sources::find(&[input.to_owned()], single) else { return false };
     let Some(written) = changed(output) else { return false };
     let is_older = |path: &Path| changed(path).is_some_and(|changed| changed <= written);
-    sources.inputs().all(is_older) && Carton::open(output).is_ok_and(|carton| carton.absent().is_empty())
+    let is_whole = || match kind {
+        OutputKind::Carton => Carton::open(output).is_ok_and(|carton| carton.absent().is_empty()),
+        OutputKind::Safetensors | OutputKind::Torch => {
+            Sources::find(&[output.to_owned()], false).is_ok_and(|sources| sources.open().is_ok())
+        }
+    };
+    sources.inputs().all(is_older) && is_whole()
 }

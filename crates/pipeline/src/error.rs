@@ -260,6 +260,12 @@ pub enum InvalidOption {
         /// The format.
         kind: crate::ForeignKind,
     },
+    /// The output is of a kind that does not have this.
+    #[error("{setting}")]
+    Misplaced {
+        /// What is set.
+        setting: crate::Setting,
+    },
     /// Two inputs would be converted into the same file.
     #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
     SameOutput {

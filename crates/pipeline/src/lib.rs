@@ -53,7 +53,7 @@ pub use model::{Architecture, ModelOptions, architectures, usual_modules};
 pub use naming::default_output;
 pub use note::{Note, count, counted, size};
 pub use observer::{Action, Observer, Step, advance, check, sha256};
-pub use output::{ForeignKind, OutputKind};
+pub use output::{ForeignKind, OutputKind, Setting};
 pub use pickle_vm::trace::View;
 pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, not_followed, scan};
 pub use select::{Selected, Selection, select};

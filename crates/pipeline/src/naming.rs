@@ -6,7 +6,7 @@ use sources::Sources;
 use store::{file_name, folder};
 
 use crate::output::Destination;
-use crate::{ConvertOptions, OutputKind, Result};
+use crate::{ConvertOptions, Result};
 
 /// Stems, and beginnings of stems, that do not name a model: the name of the folder is better.
 const GENERIC: &[&str] = &["last", "best"];
@@ -21,16 +21,18 @@ const EXTENSIONS: &[&str] =
 /// # Errors
 /// When the inputs are not one checkpoint.
 pub fn default_output(options: &ConvertOptions) -> Result<PathBuf> {
-    let sources = Sources::find(&options.inputs, options.single)?;
-    Ok(output_of(options, &sources, Destination::new(options)?.kind))
+    let options = ConvertOptions { output: None, ..options.clone() };
+    Ok(output_of(&options, &Sources::find(&options.inputs, options.single)?, &Destination::new(&options)?))
 }
 
 /// The same, for inputs that were found.
-pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, kind: OutputKind) -> PathBuf {
-    let extension = kind.extension();
+pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, destination: &Destination) -> PathBuf {
+    let extension = destination.kind.extension();
+    // The name of a folder has no extension, and must not be that of the input.
+    let ending = if destination.is_folder { format!("-{extension}") } else { format!(".{extension}") };
     match given_folder(options) {
         Some((given, name)) => {
-            let name = format!("{name}.{extension}");
+            let name = name + &ending;
             // `.` and `..` have no name that could be replaced: their parent is not what was meant.
             if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
         }
@@ -38,7 +40,7 @@ pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, kind: Outpu
         None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
             sources.path.with_extension(extension)
         }
-        None => sources.path.with_file_name(format!("{}.{extension}", stem(&sources.path))),
+        None => sources.path.with_file_name(stem(&sources.path) + &ending),
     }
 }
 

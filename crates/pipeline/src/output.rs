@@ -1,10 +1,11 @@
 //! What a conversion writes, and where.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::{ConvertOptions, InvalidOption, Result};
+use crate::{Architecture, ConvertOptions, Fields, InvalidOption, Result, SafetensorsOptions, Torch};
 
 /// A format that checkpoints are converted into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,7 +59,7 @@ fn extension(path: &Path) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) kind: OutputKind,
-    /// The file or folder; `None` for a file next to the input.
+    /// The file or folder; `None` for one next to the input.
     pub(crate) path: Option<PathBuf>,
     /// Whether it is a folder for the files of a model.
     pub(crate) is_folder: bool,
@@ -78,11 +79,68 @@ impl Destination {
         let needs_folder = options.needs_folder();
         let usual = if needs_folder { OutputKind::Safetensors } else { OutputKind::Carton };
         let kind = options.to.or(by_name).unwrap_or(usual);
+        if let Some(setting) = misplaced(options, kind) {
+            return Err(InvalidOption::Misplaced { setting }.into());
+        }
         // A carton is always one file. The other kinds are files if they are called so.
         let is_folder = kind != OutputKind::Carton
-            && path.as_deref().is_some_and(|path| needs_folder || path.is_dir() || by_name.is_none());
+            && (needs_folder || path.as_deref().is_some_and(|path| path.is_dir() || by_name.is_none()));
         Ok(Self { kind, path, is_folder })
     }
+}
+
+/// Something that only one kind of output has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Setting {
+    /// Fields of carton.toml.
+    Fields,
+    /// A file with fields of carton.toml.
+    Config,
+    /// Files in `misc/`.
+    Misc,
+    /// The PyTorch that a carton requires.
+    Torch,
+    /// What the module is.
+    Model,
+    /// What is written of tensors that share memory.
+    Ties,
+    /// The most bytes in one file.
+    ShardSize,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fields | Self::Config => "only a carton has fields such as a name and a license",
+            Self::Misc => "only a carton keeps files in misc/",
+            Self::Torch => "only a carton requires a version of PyTorch",
+            Self::Model => "only a carton can be a model that runs",
+            Self::Ties => "only safetensors files name tensors that share memory in their metadata",
+            Self::ShardSize => "only safetensors files have a limit on their size",
+        })
+    }
+}
+
+/// The first setting that is not the default and that this kind of output does not have.
+pub(crate) fn misplaced(options: &ConvertOptions, kind: OutputKind) -> Option<Setting> {
+    let safetensors = SafetensorsOptions::default();
+    let model = &options.model;
+    let of_cartons = [
+        (Setting::Fields, options.fields != Fields::default()),
+        (Setting::Config, options.config.is_some()),
+        (Setting::Misc, !options.misc.is_empty()),
+        (Setting::Torch, options.torch != Torch::default()),
+        (Setting::Model, model.require_model || model.keep_extra || model.architecture != Architecture::Auto),
+    ];
+    let of_safetensors = [
+        (Setting::Ties, options.safetensors.ties != safetensors.ties),
+        (Setting::ShardSize, options.safetensors.max_shard_size.is_some()),
+    ];
+    let is_foreign = |owner: OutputKind| owner != kind;
+    let first = |settings: &[(Setting, bool)]| settings.iter().find(|(_, is_set)| *is_set).map(|(it, _)| *it);
+    let carton = first(&of_cartons).filter(|_| is_foreign(OutputKind::Carton));
+    carton.or_else(|| first(&of_safetensors).filter(|_| is_foreign(OutputKind::Safetensors)))
 }
 
 fn foreign(path: &Path) -> Option<ForeignKind> {

@@ -66,6 +66,8 @@ pub(crate) struct Contents {
     pub(super) more_pickles: Vec<(&'static str, Range<usize>)>,
     /// The tensors of a safetensors file, in the header's order.
     pub(super) direct: Vec<(String, View)>,
+    /// More names of them, each with the position of its tensor.
+    pub(super) ties: Vec<(String, usize)>,
     pub(super) byte_order: ByteOrder,
     /// The records that are not read.
     pub(super) unread: Vec<Omission>,
@@ -93,6 +95,7 @@ impl Contents {
             described: HashMap::new(),
             more_pickles: Vec::new(),
             direct: Vec::new(),
+            ties: Vec::new(),
             byte_order: ByteOrder::Little,
             unread: Vec::new(),
             notes: Vec::new(),

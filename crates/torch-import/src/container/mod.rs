@@ -147,14 +147,20 @@ impl Container {
         &self.0.more_pickles
     }
 
-    /// The tensors of a container that names them itself, in the file's order; empty if a pickle names them.
+    /// The tensors of a container that names them itself, in the file's order, then their further names;
+    /// empty if a pickle names them.
     ///
     /// # Errors
     /// None in practice: [`open`](Self::open) has checked every tensor.
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
         let named =
             |(name, view): &(String, View)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
-        self.0.direct.iter().map(named).collect()
+        let mut tensors: Vec<(String, Tensor)> = self.0.direct.iter().map(named).collect::<Result<_>>()?;
+        for (name, kept) in &self.0.ties {
+            let tensor = tensors.get(*kept).map(|(_, tensor)| tensor.clone());
+            tensors.extend(tensor.map(|tensor| (name.clone(), tensor)));
+        }
+        Ok(tensors)
     }
 
     /// The tensor that a persistent object of a 0.1 checkpoint represents.

@@ -1,9 +1,11 @@
 //! safetensors: the length of a JSON header in eight bytes, the header, the tensors' bytes.
 //!
-//! Facts: those of the crate `safetensors-format`, which reads the header.
+//! Facts: those of the crate `safetensors-format`, which reads the header, and `save_model` in the Python package
+//! `safetensors` 0.8 for tensors that share memory.
 
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use mapped::MappedFile;
 use safetensors_format::{Header, METADATA, View};
 use tensor::{Storage, Tensor, contiguous_strides};
@@ -12,12 +14,36 @@ use super::contents::{Bytes, Contents, Format};
 use super::inflate::Inflated;
 use crate::{Error, Result};
 
+/// The texts of `__metadata__`: keys and values.
+type Metadata = Vec<(String, String)>;
+
 pub(super) fn open(file: MappedFile) -> Result<Contents> {
     let Header { metadata, tensors } = Header::read(file.bytes())?;
+    let (ties, metadata) = ties(metadata, &tensors);
     let pickle = pickled(&metadata)
         .map_err(|error| Error::Layout { record: "the header".to_owned(), reason: error.to_string() })?;
     let pickle = Bytes::Inflated(Inflated::Memory(pickle));
-    Ok(Contents { direct: tensors, ..Contents::new(file, Format::Safetensors, pickle) })
+    Ok(Contents { direct: tensors, ties, ..Contents::new(file, Format::Safetensors, pickle) })
+}
+
+/// The names that the metadata gives to tensors of the file, each with the position of its tensor, and the rest of the
+/// metadata. Writers that keep one name of the same memory record the others as `dropped name: kept name`.
+fn ties(metadata: Metadata, tensors: &[(String, View)]) -> (Vec<(String, usize)>, Metadata) {
+    /// Says which framework the tensors are from, whatever tensors there are.
+    const FORMAT: &str = "format";
+    if metadata.iter().all(|(key, _)| key == FORMAT) {
+        return (Vec::new(), metadata);
+    }
+    let positions = tensors.iter().enumerate().map(|(position, (name, _))| (name.as_str(), position));
+    let positions: HashMap<&str, usize> = positions.collect();
+    let (mut ties, mut rest) = (Vec::new(), Vec::new());
+    for (key, text) in metadata {
+        match positions.get(text.as_str()) {
+            Some(kept) if key != FORMAT && !positions.contains_key(key.as_str()) => ties.push((key, *kept)),
+            _ => rest.push((key, text)),
+        }
+    }
+    (ties, rest)
 }
 
 /// The tensor at `view` of the file.

@@ -12,8 +12,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tensor::StorageId;
 
-use crate::{Checkpoint, Content, Error, Note, Result};
+use crate::{Checkpoint, Content, Error, Item, Note, Result};
 
 /// One file of several that hold a checkpoint together.
 #[derive(Debug)]
@@ -124,10 +125,10 @@ pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
     let mut holder: HashMap<String, String> = HashMap::new();
     let mut merged: Option<Merged> = None;
     for Shard { file, checkpoint } in shards {
+        if let Some(index) = index {
+            index.compare(&checkpoint, &file)?;
+        }
         for name in names(&checkpoint) {
-            if let Some(index) = index {
-                index.compare(name, &file)?;
-            }
             if let Some(first) = holder.insert(name.to_owned(), file.clone()) {
                 return Err(Error::HeldTwice { tensor: name.to_owned(), first, second: file });
             }
@@ -161,16 +162,43 @@ fn names(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
 }
 
 impl Index {
-    fn compare(&self, tensor: &str, file: &str) -> Result<()> {
-        let (index, tensor) = (self.name.clone(), tensor.to_owned());
-        match self.files.get(&tensor) {
-            None => Err(Error::Unlisted { file: file.to_owned(), tensor, index }),
-            Some(listed) if listed != file => {
-                let found = format!("it is in {file}");
-                Err(Error::IndexDisagrees { index, tensor, file: listed.clone(), found })
+    /// Compares the tensors of a file with those that the index lists there. Of tensors that share memory, it may list
+    /// one.
+    fn compare(&self, checkpoint: &Checkpoint, file: &str) -> Result<()> {
+        let is_listed = |item: &&Item| self.files.contains_key(&item.name);
+        let mut listed: Option<HashSet<StorageId>> = None;
+        for item in &checkpoint.items {
+            let (index, tensor) = (self.name.clone(), item.name.clone());
+            match (&item.content, self.files.get(&item.name)) {
+                (Content::Value(_), _) => {}
+                (_, Some(holder)) if holder != file => {
+                    let found = format!("it is in {file}");
+                    return Err(Error::IndexDisagrees { index, tensor, file: holder.clone(), found });
+                }
+                (_, Some(_)) => {}
+                (content, None) => {
+                    let listed = listed.get_or_insert_with(|| {
+                        checkpoint
+                            .items
+                            .iter()
+                            .filter(is_listed)
+                            .filter_map(|it| storage(&it.content))
+                            .collect()
+                    });
+                    if !storage(content).is_some_and(|storage| listed.contains(&storage)) {
+                        return Err(Error::Unlisted { file: file.to_owned(), tensor, index });
+                    }
+                }
             }
-            Some(_) => Ok(()),
         }
+        Ok(())
+    }
+}
+
+fn storage(content: &Content) -> Option<StorageId> {
+    match content {
+        Content::Tensor(tensor) => Some(tensor.storage().id()),
+        _ => None,
     }
 }
 

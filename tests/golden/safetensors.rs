@@ -1,0 +1,198 @@
+//! Checkpoints that become safetensors: one file, or a folder with an index and the model's documents.
+
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+
+use crate::carton_tools::{ok, run, scratch, write};
+use crate::cli::json as report;
+use crate::made::{Value, dict, tensor, write_pth, write_safetensors};
+use crate::program::folder;
+
+/// The header of a safetensors file.
+fn header(path: &Path) -> Json {
+    let bytes = std::fs::read(path).expect("it was written");
+    let len = u64::from_le_bytes(*bytes.first_chunk().expect("a header"));
+    let len = usize::try_from(len).expect("a small header");
+    serde_json::from_slice(bytes.get(8..).and_then(|rest| rest.get(..len)).expect("a whole header"))
+        .expect("JSON")
+}
+
+fn checkpoint(name: &str) -> String {
+    folder().join("checkpoints").join(name).display().to_string()
+}
+
+/// The lines of a text without the one that has a duration.
+fn stable(text: &str) -> String {
+    text.lines().filter(|line| !line.trim_start().starts_with("size ")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_header_has_the_order_and_the_padding_of_the_official_writer() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let values = [("b", Value::Tensor(vec![2, 3])), ("a", tensor(3)), ("é", Value::Tensor(vec![0, 4]))];
+    write_pth(&root.join("x.pth"), &dict(&values));
+    ok(root, &["x.pth", "-o", "x.safetensors"]);
+    let bytes = std::fs::read(root.join("x.safetensors")).expect("it was written");
+    let entries = r#""a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[2,3],"data_offsets":[3,9]},"é":{"dtype":"U8","shape":[0,4],"data_offsets":[9,9]}"#;
+    let mut text = format!(r#"{{"__metadata__":{{"format":"pt"}},{entries}}}"#).into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let expected = [&(text.len() as u64).to_le_bytes()[..], &text, &[2, 2, 2, 1, 1, 1, 1, 1, 1]].concat();
+    assert_eq!(bytes, expected);
+    let made = report(root, &["x.pth", "--to", "safetensors", "-o", "y.safetensors", "--json"]);
+    assert_eq!((&made["to"], &made["nbytes"]), (&json!("safetensors"), &json!(bytes.len())));
+    assert_eq!((&made["files"], &made["ties"]), (&json!(["y.safetensors"]), &json!([])));
+    assert!(made.get("module").is_none(), "{made}");
+    assert_eq!(std::fs::read(root.join("y.safetensors")).expect("it was written"), bytes);
+}
+
+#[test]
+fn tied_tensors_are_written_once_and_restored() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let input = checkpoint("tied.pth");
+    let text = ok(root, &[&input, "-o", "x.safetensors"]);
+    insta::assert_snapshot!(stable(&text));
+    let names = |header: &Json| header.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let written = header(&root.join("x.safetensors"));
+    assert_eq!(written["__metadata__"], json!({ "format": "pt", "head.weight": "embed.weight" }));
+    assert_eq!(names(&written), ["__metadata__", "again.weight", "embed.weight"]);
+    ok(root, &[&input, "-o", "all.safetensors", "--ties", "duplicate"]);
+    let written = header(&root.join("all.safetensors"));
+    assert_eq!(written["__metadata__"], json!({ "format": "pt" }));
+    assert_eq!(names(&written), ["__metadata__", "again.weight", "embed.weight", "head.weight"]);
+
+    let listed = report(root, &["inspect", "--json", "--sha256", "x.safetensors"]);
+    let original = report(root, &["inspect", "--json", "--sha256", &input]);
+    let hash = |listed: &Json, name: &str| {
+        let tensors = listed["tensors"].as_array().expect("a list");
+        let tensor = tensors.iter().find(|tensor| tensor["name"] == name).expect("it is listed");
+        (tensor["sha256"].clone(), tensor["storage"].clone())
+    };
+    for name in ["embed.weight", "head.weight", "again.weight"] {
+        assert_eq!(hash(&listed, name).0, hash(&original, name).0, "{name}");
+    }
+    assert_eq!(hash(&listed, "head.weight").1, hash(&listed, "embed.weight").1);
+    // A tie is not a value, and metadata that names no tensor is.
+    assert_eq!(listed["value_count"], 1);
+    write_safetensors(
+        &root.join("m.safetensors"),
+        &[("format", "w"), ("x", "w"), ("y", "v")],
+        &[("w", &[1])],
+    );
+    let listed = report(root, &["inspect", "--json", "--all", "m.safetensors"]);
+    let names: Vec<_> = listed["tensors"].as_array().expect("a list").iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["w", "x"]);
+    let paths: Vec<_> = listed["values"].as_array().expect("a list").iter().map(|it| &it["path"]).collect();
+    assert_eq!(paths, ["__metadata__.format", "__metadata__.y"]);
+}
+
+#[test]
+fn shards_have_an_index_and_the_documents_of_the_model() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(
+        &root.join("in/pytorch_model.bin"),
+        &dict(&[("a", tensor(3)), ("b", tensor(9)), ("c", tensor(3)), ("d", tensor(3))]),
+    );
+    for name in ["config.json", "generation_config.json", "tokenizer.json", "params.json", "notes.txt"] {
+        write(root.join("in").join(name), "{}");
+    }
+    ok(root, &["in/pytorch_model.bin", "-o", "out", "--max-shard-size", "6B", "-q"]);
+    let index = std::fs::read_to_string(root.join("out/model.safetensors.index.json")).expect("an index");
+    insta::assert_snapshot!(index);
+    let mut files: Vec<String> = std::fs::read_dir(root.join("out"))
+        .expect("a folder")
+        .map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    assert_eq!(
+        files,
+        [
+            "config.json",
+            "generation_config.json",
+            "model-00001-of-00003.safetensors",
+            "model-00002-of-00003.safetensors",
+            "model-00003-of-00003.safetensors",
+            "model.safetensors.index.json",
+            "tokenizer.json"
+        ]
+    );
+    let listed = report(root, &["out", "--json", "--to", "safetensors", "-o", "one.safetensors"]);
+    assert_eq!(listed["tensors"], 4);
+    // One file has no index.
+    ok(root, &["in/pytorch_model.bin", "--to", "safetensors", "-o", "whole", "-q"]);
+    assert!(root.join("whole/model.safetensors").exists() && root.join("whole/config.json").exists());
+    assert!(!root.join("whole/model.safetensors.index.json").exists());
+    // A tie is in the metadata of its shard, and not in the index.
+    let text = ok(root, &[&checkpoint("tied.pth"), "-o", "tied", "--max-shard-size", "24", "-q"]);
+    assert_eq!(text, "");
+    let listed = report(root, &["inspect", "--json", "tied"]);
+    assert_eq!(listed["tensors"].as_array().map(Vec::len), Some(3), "{listed}");
+}
+
+#[test]
+fn what_safetensors_cannot_hold_is_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let mut texts = String::new();
+    let input = checkpoint("dtypes.pth");
+    let lines: [&[&str]; 8] = [
+        &[&input, "-o", "x.safetensors"],
+        &[&input, "-o", "x.gguf"],
+        &[&input, "-o", "x.onnx"],
+        &[&input, "-o", "x.safetensors", "--license", "MIT"],
+        &[&input, "-o", "x.safetensors", "--require-model"],
+        &[&input, "-o", "x.carton", "--ties", "duplicate"],
+        &[&input, "-o", "x.carton", "--max-shard-size", "1GB"],
+        &[&input, "-o", "x", "--max-shard-size", "0"],
+    ];
+    for args in lines {
+        let shown = args.get(1..).unwrap_or_default().join(" ");
+        let text = run(root, args).1.replace(&input, "dtypes.pth");
+        texts.extend(["$ ", &shown, "\n", &text]);
+    }
+    insta::assert_snapshot!(texts);
+    assert_eq!(std::fs::read_dir(root).expect("a folder").count(), 0);
+}
+
+#[test]
+fn each_input_becomes_its_own_file() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for name in ["a", "b"] {
+        write_pth(&root.join(name).with_extension("pth"), &dict(&[("w", tensor(3))]));
+    }
+    let convert = ["a.pth", "b.pth", "--each", "--to", "safetensors", "-o", "out", "--resume"];
+    ok(root, &convert);
+    assert!(root.join("out/a.safetensors").exists() && root.join("out/b.safetensors").exists());
+    std::fs::remove_file(root.join("out/b.safetensors")).expect("it was written");
+    let text = ok(root, &convert);
+    assert!(text.contains("a.pth is skipped: out/a.safetensors is whole"), "{text}");
+    assert!(text.contains("1 converted, 1 skipped, 0 failed"), "{text}");
+    // Shards need a folder each.
+    let mut sharded = convert.to_vec();
+    sharded.extend(["--max-shard-size", "1"]);
+    let text = ok(root, &sharded);
+    assert!(text.contains("2 converted, 0 skipped, 0 failed"), "{text}");
+    assert!(root.join("out/a-safetensors/model.safetensors").exists(), "{text}");
+    let text = ok(root, &sharded);
+    assert!(text.contains("0 converted, 2 skipped, 0 failed"), "{text}");
+}
+
+#[test]
+fn a_folder_that_could_not_be_filled_is_not_left() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("x.pth"), &dict(&[("a", tensor(3))]));
+    let report = report(root, &["x.pth", "--to", "safetensors", "-o", "out", "--dry-run", "--json"]);
+    assert_eq!((&report["written"], &report["files"]), (&json!(false), &json!(["model.safetensors"])));
+    assert!(!root.join("out").exists());
+    write(root.join("file"), "x");
+    let (status, text) = run(root, &["x.pth", "--to", "safetensors", "-o", "file"]);
+    assert_eq!((status, text.contains("file is not a folder")), (Some(2), true), "{text}");
+    ok(root, &["x.pth", "--to", "safetensors", "-o", "out", "-q"]);
+    let (status, text) = run(root, &["x.pth", "--to", "safetensors", "-o", "out", "--no-clobber"]);
+    assert_eq!((status, text.contains("out/model.safetensors exists")), (Some(1), true), "{text}");
+}
