@@ -268,6 +268,65 @@ fn storages_under_several_dtypes_are_read_as_pytorch_reads_them() {
     assert!(error.is_err_and(|error| error.contains("is 2 of int32 here but was 2 of float32 before")));
 }
 
+/// Facts: `fastai/torch_core.py`. Versions 2.0 to 2.3 write `_fa_rebuild_tensor`, 2.5 to 2.8 with PyTorch 1 their own copy of
+/// `_rebuild_from_type`; `TensorBase.__new__` calls `tensor`, which rounds float64 to float32.
+#[test]
+fn tensors_of_fastai_are_read() {
+    let fastai = |name: &str, args: &[&[u8]]| {
+        let function = format!("cfastai.torch_core\n{name}\n").into_bytes();
+        [function, call(args), b"R".to_vec()].concat()
+    };
+    let rest = b"K\0K\x02\x85K\x01\x85\x89ccollections\nOrderedDict\n)R".as_slice();
+    let of_one = b"K\0K\x01\x85K\x01\x85\x89ccollections\nOrderedDict\n)R";
+    let doubles = storage("DoubleStorage", "0", 1);
+    let tensor = |class: &str, of: &[u8]| {
+        let class = format!("c{}\n", class.replace(' ', "\n")).into_bytes();
+        named(&[("a", fastai("_fa_rebuild_tensor", &[&class, of, rest]))])
+    };
+    let floats = storage("FloatStorage", "0", 2);
+    let of_type = |state: &[u8]| {
+        let class = b"cfastai.torch_core\nTensorImage\n";
+        let inner = call(&[&floats, rest]);
+        let function = b"ctorch._utils\n_rebuild_tensor_v2\n";
+        named(&[("a", fastai("_rebuild_from_type", &[function, class, &inner, state]))])
+    };
+    let same: Result<&'static [_], _> = Ok(&[("a", &[1.0_f32, 2.0] as &[f32])]);
+    check(&[
+        ("one of its classes", tensor("fastai.torch_core TensorImage", &floats), same),
+        ("a class of a program", tensor("__main__ TensorScan", &floats), same),
+        ("a function of torch", tensor("torch neg", &floats), Err("expected one of fastai's classes")),
+        (
+            "no class",
+            named(&[("a", fastai("_fa_rebuild_tensor", &[]))]),
+            Err("expected one of fastai's classes"),
+        ),
+        (
+            "float64",
+            named(&[(
+                "a",
+                fastai("_fa_rebuild_tensor", &[b"cfastai.torch_core\nTensorBase\n", &doubles, of_one]),
+            )]),
+            Err("fastai's classes round float64 to float32"),
+        ),
+        ("its copy of PyTorch's function", of_type(b"}"), same),
+        (
+            "a quantized tensor, which no version of PyTorch reads",
+            named(&[(
+                "a",
+                fastai(
+                    "_fa_rebuild_qtensor",
+                    &[
+                        b"cfastai.torch_core\nTensorBase\n",
+                        &storage("QInt8Storage", "0", 8),
+                        b"K\0K\x02\x85K\x01\x85G?\xe0\0\0\0\0\0\0K\0\x89ccollections\nOrderedDict\n)R",
+                    ],
+                ),
+            )]),
+            Err("expected a scheme, a scale and a zero point"),
+        ),
+    ]);
+}
+
 fn check(cases: &[Case]) {
     for (name, pickle, expected) in cases {
         let read = read(pickle);

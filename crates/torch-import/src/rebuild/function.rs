@@ -1,6 +1,6 @@
 //! The functions and classes whose recorded calls make tensors.
 //!
-//! Facts: `torch/_utils.py` and `torch/_tensor.py` of PyTorch 2.15.
+//! Facts: `torch/_utils.py` and `torch/_tensor.py` of PyTorch 2.15; `fastai/torch_core.py` of fastai 2.0.0 to 2.8.12.
 
 use pickle_vm::{Heap, Instance};
 use tensor::Dtype;
@@ -20,7 +20,7 @@ pub(crate) enum Function {
     ParameterWithState,
     /// `_rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad)` and similar
     FromDevice,
-    /// `_rebuild_from_type(func, type, args, dict)`, which replaces `__dict__`
+    /// `_rebuild_from_type(func, type, args, dict)`, which replaces `__dict__`; fastai has a copy
     FromType,
     /// `_rebuild_from_type_v2(func, type, args, state)`, which sets attributes
     FromTypeV2,
@@ -28,6 +28,10 @@ pub(crate) enum Function {
     Sparse,
     /// `_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)`
     Quantized,
+    /// fastai's `_fa_rebuild_tensor(class, …)`: `class(_rebuild_tensor_v2(…))`
+    FastaiTensor,
+    /// fastai's `_fa_rebuild_qtensor(class, …)`: `class(_rebuild_qtensor(…))`
+    FastaiQuantized,
     /// `_rebuild_nested_tensor(values, sizes, strides, offsets)`
     Nested,
     /// `_rebuild_njt({'values': …, 'offsets': …, 'lengths': …, …})`
@@ -65,11 +69,13 @@ impl Function {
                 | "_rebuild_device_tensor_from_cpu_tensor"
                 | "_rebuild_xla_tensor",
             ) => Self::FromDevice,
-            ("torch._tensor" | "torch.tensor", "_rebuild_from_type") => Self::FromType,
+            ("torch._tensor" | "torch.tensor" | "fastai.torch_core", "_rebuild_from_type") => Self::FromType,
             ("torch._tensor" | "torch.tensor", "_rebuild_from_type_v2") => Self::FromTypeV2,
             ("torch.storage", "_load_from_bytes") => Self::LoadedStorage,
             ("torch._utils", "_rebuild_sparse_tensor") => Self::Sparse,
             ("torch._utils", "_rebuild_qtensor") => Self::Quantized,
+            ("fastai.torch_core" | "fastai2.torch_core", "_fa_rebuild_tensor") => Self::FastaiTensor,
+            ("fastai.torch_core" | "fastai2.torch_core", "_fa_rebuild_qtensor") => Self::FastaiQuantized,
             ("torch._utils", "_rebuild_nested_tensor") => Self::Nested,
             ("torch.nested._internal.nested_tensor", "_rebuild_njt") => Self::Jagged,
             ("torch._utils", "_rebuild_meta_tensor_no_storage") => Self::Meta,

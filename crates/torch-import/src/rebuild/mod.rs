@@ -1,6 +1,7 @@
 //! What `torch._utils._rebuild_*` and similar functions would have returned.
 //!
-//! Facts: `torch/_utils.py`, `torch/_tensor.py` of PyTorch 2.15. Offsets, sizes and strides count
+//! Facts: `torch/_utils.py`, `torch/_tensor.py` of PyTorch 2.15; `TensorBase.__new__` and `tensor` in
+//! `fastai/torch_core.py` of fastai 2.8.12. Offsets, sizes and strides count
 //! elements.
 
 mod call;
@@ -23,7 +24,7 @@ use crate::compound::Compound;
 use crate::container::legacy;
 use crate::limits::Limits;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
-use crate::{Container, Error, Result};
+use crate::{Container, Error, Result, lists};
 use call::{Args, Call, Then};
 pub(crate) use function::Function;
 
@@ -238,6 +239,14 @@ impl<'h> Rebuilder<'h> {
             Function::FromType | Function::FromTypeV2 => self.of_type(function, args, inner)?,
             Function::Sparse => made(compound::sparse(self, args)?),
             Function::Quantized => made(compound::quantized(self, args)?),
+            Function::FastaiTensor => {
+                let tensor = self.view(of_fastai_class(args)?, None, args.nth(7))?;
+                if tensor.dtype() == Dtype::Float64 {
+                    return Err(bad("fastai's classes round float64 to float32, which is not supported"));
+                }
+                strided(tensor)
+            }
+            Function::FastaiQuantized => made(compound::quantized(self, of_fastai_class(args)?)?),
             Function::Nested => made(compound::nested(self, args)?),
             Function::Jagged => made(compound::jagged(self, args)?),
             Function::Meta => made(compound::meta(self, args)?),
@@ -479,6 +488,15 @@ impl<'h> Rebuilder<'h> {
     /// An error about the call `id`.
     pub(crate) fn bad(&self, id: ObjectId, reason: &str) -> Error {
         bad(self.heap, id, reason)
+    }
+}
+
+/// The arguments of fastai's functions without the first, a class. What its constructor does to the tensor is only known
+/// for fastai's own classes and those that are derived from them.
+fn of_fastai_class(args: Args<'_>) -> Result<Args<'_>> {
+    match args.nth(0).and_then(|class| args.then.global(class)) {
+        Some((module, _)) if !lists::is_inside(module) => Ok(args.from(1)),
+        _ => Err(args.then.bad("expected one of fastai's classes")),
     }
 }
 
