@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::Existing;
 use super::convert::Select;
 
 #[derive(Args, Debug)]
@@ -21,9 +22,8 @@ pub(crate) struct Pack {
     /// Where to write the carton [default: next to the folder]
     #[arg(short, long, value_name = "CARTON")]
     pub(crate) output: Option<PathBuf>,
-    /// Fail if the carton exists
-    #[arg(short, long)]
-    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) existing: Existing,
     /// How to compress files; auto stores what does not become smaller
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     pub(crate) compression: Compression,
@@ -113,9 +113,8 @@ pub(crate) struct Shrink {
     /// Where to write the carton
     #[arg(short, long, value_name = "CARTON")]
     pub(crate) output: PathBuf,
-    /// Fail if the carton exists
-    #[arg(short, long)]
-    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) existing: Existing,
 }
 
 #[derive(Args, Debug)]
@@ -144,7 +143,6 @@ pub(crate) struct Resolve {
     /// Give up a connection that is silent for this long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub(crate) timeout: u64,
-    /// Fail if the carton exists
-    #[arg(short, long)]
-    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) existing: Existing,
 }

@@ -9,7 +9,7 @@ use pipeline::{
     SafetensorsOptions, Selection, Ties as Tied, Torch as Version,
 };
 
-use super::if_exists;
+use super::Existing;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,9 +45,8 @@ pub(crate) struct Convert {
     /// What to write [default: by the extension of the output, else a carton]
     #[arg(long, value_name = "KIND")]
     pub(crate) to: Option<To>,
-    /// Fail if the output exists
-    #[arg(short, long)]
-    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) existing: Existing,
     /// Report what would be made, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -125,7 +124,7 @@ impl Convert {
                 To::Safetensors => OutputKind::Safetensors,
                 To::Pth => OutputKind::Torch,
             }),
-            if_exists: if_exists(self.no_clobber),
+            if_exists: self.existing.if_exists(),
             single: self.single,
             fields: Fields {
                 name: self.name.clone(),

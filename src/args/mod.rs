@@ -190,9 +190,25 @@ pub(crate) struct Scan {
     pub(crate) checksums: bool,
 }
 
-/// What `--no-clobber` means for a file that exists.
-pub(crate) fn if_exists(no_clobber: bool) -> IfExists {
-    if no_clobber { IfExists::Fail } else { IfExists::Replace }
+/// What happens to an output that exists.
+#[derive(Args, Debug)]
+pub(crate) struct Existing {
+    /// Fail if the output exists [default: replace it if torch2carton wrote it]
+    #[arg(short, long)]
+    pub(crate) no_clobber: bool,
+    /// Replace an output that exists, even if torch2carton did not write it
+    #[arg(long, conflicts_with = "no_clobber")]
+    pub(crate) force: bool,
+}
+
+impl Existing {
+    pub(crate) fn if_exists(&self) -> IfExists {
+        match self {
+            Self { no_clobber: true, .. } => IfExists::Fail,
+            Self { force: true, .. } => IfExists::Replace,
+            _ => IfExists::ReplaceOurs,
+        }
+    }
 }
 
 /// The names of the subcommands, in the order of the help.

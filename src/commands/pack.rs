@@ -8,7 +8,7 @@ use anyhow::Result;
 use carton_tools::PackOptions;
 use pipeline::{counted, size};
 
-use crate::args::{Compression, Pack, if_exists};
+use crate::args::{Compression, Pack};
 use crate::ui::carton_advice;
 use crate::ui::progress::Progress;
 use crate::ui::terminal::{self, BOLD, DIM, safe};
@@ -22,7 +22,7 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let options = PackOptions {
         folder: args.directory.clone(),
         output: args.output.clone(),
-        if_exists: if_exists(args.no_clobber),
+        if_exists: args.existing.if_exists(),
         compression: match args.compression {
             Compression::Auto => carton_tools::Compression::Auto,
             Compression::Stored => carton_tools::Compression::Stored,

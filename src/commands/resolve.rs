@@ -8,7 +8,7 @@ use anyhow::Result;
 use carton_tools::ResolveOptions;
 use pipeline::{counted, size};
 
-use crate::args::{Resolve, if_exists};
+use crate::args::Resolve;
 use crate::ui::carton_advice;
 use crate::ui::progress::Progress;
 use crate::ui::terminal::{self, safe};
@@ -17,7 +17,7 @@ pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     let options = ResolveOptions {
         file: args.file.clone(),
         output: args.output.clone(),
-        if_exists: if_exists(args.no_clobber),
+        if_exists: args.existing.if_exists(),
         cache: args.cache.clone(),
         allow_http: args.allow_http,
         max_size: args.max_size,

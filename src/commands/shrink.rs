@@ -7,7 +7,7 @@ use anyhow::Result;
 use carton_tools::ShrinkOptions;
 use pipeline::{counted, size};
 
-use crate::args::{Shrink, if_exists};
+use crate::args::Shrink;
 use crate::ui::progress::Progress;
 use crate::ui::terminal::safe;
 
@@ -15,7 +15,7 @@ pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     let options = ShrinkOptions {
         file: args.file.clone(),
         output: args.output.clone(),
-        if_exists: if_exists(args.no_clobber),
+        if_exists: args.existing.if_exists(),
         base: args.base.clone(),
         blobs: args.blobs.clone(),
         min_size: args.min_size,

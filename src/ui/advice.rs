@@ -167,8 +167,9 @@ pub(crate) fn store_text(error: &store::Error) -> String {
         Error::NotAFile { .. } => ", and a carton is a file".to_owned(),
         Error::SameFile { .. } => "; choose another path with -o".to_owned(),
         Error::Exists { .. } => {
-            "; leave out --no-clobber to replace it, or choose another path with -o".to_owned()
+            "; choose another path with -o, or replace it with --force instead of --no-clobber".to_owned()
         }
+        Error::NotOurs { .. } => "; --force replaces it anyway, -o chooses another path".to_owned(),
         Error::CreateIn { .. } => "; choose another place with -o".to_owned(),
         Error::Insecure { .. } => "; --allow-http fetches it anyway".to_owned(),
         Error::PrivateAddress { .. } => {

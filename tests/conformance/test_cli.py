@@ -171,16 +171,39 @@ def test_an_existing_output_is_replaced_atomically(saved, tmp_path):
     path, output = saved(), tmp_path / "model.carton"
     output.write_bytes(b"x" * 10_000_000)
     before = open(output, "rb")  # an open reader keeps the old file
-    succeed(path)
+    succeed("--force", path)
     assert os.fstat(before.fileno()).st_ino != output.stat().st_ino and os.fstat(before.fileno()).st_size == 10_000_000
     assert Carton(output).file.testzip() is None
     assert listing(tmp_path) == ["model.carton", "model.pth"]
 
 
+def test_only_what_the_program_wrote_is_replaced(saved, tmp_path):
+    path, output = saved(), tmp_path / "model.carton"
+    theirs = (tmp_path / "notes.txt", tmp_path / "another.pth", tmp_path / "plain.zip")
+    theirs[0].write_text("precious")
+    shutil.copy(path, theirs[1])
+    with zipfile.ZipFile(theirs[2], "w") as archive:
+        archive.writestr("model.py", "precious")
+        archive.comment = b"torch2carton, a copy"
+    for file in theirs:
+        before = file.read_bytes()
+        assert "--force" in refuse(path, "-o", file).stderr
+        assert file.read_bytes() == before
+    succeed(path)
+    assert zipfile.ZipFile(output).comment == b"torch2carton"
+    succeed(path)
+    shutil.copyfile(output, tmp_path / "copy.carton")  # without extended attributes
+    succeed(path, "-o", tmp_path / "copy.carton")
+    with zipfile.ZipFile(output, "a") as archive:  # another program changed it, and left the mark in it
+        archive.comment = b""
+    assert "--force" in refuse(path).stderr
+    succeed(path, "--force")
+
+
 def test_a_failure_keeps_the_existing_output_and_leaves_nothing_else(tmp_path):
     shutil.copy(GOLDEN / "hostile/bad_crc_storage.pth", tmp_path / "model.pth")
     (tmp_path / "model.carton").write_text("precious")
-    refuse(tmp_path / "model.pth")
+    refuse("--force", tmp_path / "model.pth")
     assert (tmp_path / "model.carton").read_text() == "precious"
     assert listing(tmp_path) == ["model.carton", "model.pth"]
 

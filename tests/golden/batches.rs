@@ -106,13 +106,16 @@ fn missing_older_and_torn_cartons_are_made_again() {
     let scratch = scratch();
     let root = scratch.path();
     checkpoints(root);
-    let each = || ok(root, &["--each", "--resume", "-o", "out", "a.pth", "b.pth"]);
+    let each = |options: &[&str]| {
+        ok(root, &[&["--each", "--resume", "-o", "out", "a.pth", "b.pth"], options].concat())
+    };
     let carton = root.join("out/a.carton");
-    let redone = |what: &str| {
-        assert!(each().ends_with("\n1 converted, 1 skipped, 0 failed\n"), "{what}");
+    let redone_with = |options: &[&str], what: &str| {
+        assert!(each(options).ends_with("\n1 converted, 1 skipped, 0 failed\n"), "{what}");
         ok(root, &["verify", "out/a.carton", "--against", "a.pth", "-q"]);
     };
-    each();
+    let redone = |what: &str| redone_with(&[], what);
+    each(&[]);
     std::fs::remove_file(&carton).expect("it was written");
     redone("missing");
     age(&carton, 3600);
@@ -121,10 +124,17 @@ fn missing_older_and_torn_cartons_are_made_again() {
     let whole = std::fs::read(&carton).expect("it was written");
     for len in [0, 1, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&carton, &whole[..len]).expect("it can be written");
-        redone(&format!("cut to {len} bytes"));
+        // Its mark is gone with its end.
+        let (status, text) = run(root, &["--each", "--resume", "-o", "out", "a.pth", "b.pth"]);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(
+            text.contains("cannot replace out/a.carton: it has no mark of torch2carton; --force"),
+            "{text}"
+        );
+        redone_with(&["--force"], &format!("cut to {len} bytes"));
     }
     std::fs::write(&carton, "not a carton").expect("it can be written");
-    redone("not a carton");
+    redone_with(&["--force"], "not a carton");
     // A carton that leaves files out is not whole.
     ok(
         root,

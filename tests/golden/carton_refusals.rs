@@ -381,6 +381,7 @@ fn what_unpack_shrink_and_resolve_refuse() {
     refused("a blob that is too short", &[&shrink[..], &["s.carton"]].concat());
     refused("an output that is there", &["resolve", "s.carton", "-o", "x.carton", "--no-clobber"]);
     write(root.join("in_the_way"), "");
+    refused("an output of another program", &["resolve", "s.carton", "-o", "in_the_way"]);
     refused("a cache that is a file", &["resolve", "s.carton", "-o", "y.carton", "--cache", "in_the_way"]);
     refused("a timeout", &["resolve", "s.carton", "-o", "y.carton", "--timeout", "0"]);
     refused(

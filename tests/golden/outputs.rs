@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::carton_tools::{model, ok, scratch, write};
+use crate::carton_tools::{model, ok, run, scratch, write};
 use crate::cli::one_tensor;
 
 /// A safetensors file with one tensor of `len` zeros, which takes no room.
@@ -230,4 +230,92 @@ fn a_folder_that_disappears_is_an_error() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.starts_with("error: cannot write out/a.carton: "), "{text}");
     assert_eq!(names(root), ["a.safetensors"]);
+}
+
+/// What the rule on existing outputs allows for each command that writes a file. `args` writes `output`.
+fn follows_the_rule(root: &Path, args: &[&str], output: &str) {
+    let path = root.join(output);
+    let with = |option: &[&str]| run(root, &[args, option].concat());
+    let refused = |option: &[&str], why: &str, what: &str| {
+        let before = path.symlink_metadata().expect("it is there").modified().expect("it has a time");
+        let (status, text) = with(option);
+        assert_eq!(status, Some(1), "{args:?}, {what}: {text}");
+        assert!(text.contains(&format!("{output}{why}")), "{args:?}, {what}: {text}");
+        let after = path.symlink_metadata().expect("it is there").modified().expect("it has a time");
+        assert_eq!(before, after, "{args:?}, {what}");
+    };
+    let foreign = ": it has no mark of torch2carton; --force replaces it";
+    ok(root, args);
+    ok(root, args);
+    let ours = std::fs::read(&path).expect("it was written");
+    refused(&["--no-clobber"], " exists; choose another path with -o", "ours");
+    // A copy has the comment, but no attribute.
+    std::fs::write(&path, &ours).expect("a temporary folder");
+    ok(root, args);
+    let (_, cut) = ours.split_last().expect("it has bytes");
+    for (what, bytes) in [("a text", &b"notes"[..]), ("nothing", b""), ("cut", cut)] {
+        std::fs::write(&path, bytes).expect("a temporary folder");
+        refused(&[], foreign, what);
+        assert_eq!(std::fs::read(&path).expect("it stays"), bytes);
+        ok(root, &[args, &["--force"]].concat());
+        assert_eq!(std::fs::read(&path).expect("it was replaced"), ours, "{args:?}");
+    }
+    std::fs::rename(&path, root.join("elsewhere")).expect("a temporary folder");
+    std::os::unix::fs::symlink("elsewhere", &path).expect("a temporary folder");
+    refused(&[], foreign, "a link to a file of ours");
+    ok(root, &[args, &["--force"]].concat());
+    assert!(!path.is_symlink());
+    let both = with(&["--force", "--no-clobber"]);
+    assert_eq!(both.0, Some(2), "{both:?}");
+}
+
+#[test]
+fn only_files_of_ours_are_replaced() {
+    let scratch = scratch();
+    let root = scratch.path();
+    inputs(root);
+    ok(root, &["a.pth", "-q"]);
+    follows_the_rule(root, &["a.pth", "-q", "-o", "x.carton"], "x.carton");
+    follows_the_rule(root, &["--each", "-o", "many", "-q", "a.pth"], "many/a.carton");
+    follows_the_rule(root, &["pack", "everything", "-q", "-o", "p.carton"], "p.carton");
+    let shrink = ["shrink", "a.carton", "--base", "https://a.b", "--blobs", "blobs", "-q", "-o", "s.carton"];
+    follows_the_rule(root, &shrink, "s.carton");
+    ok(
+        root,
+        &[
+            "shrink",
+            "a.carton",
+            "--base",
+            "https://a.b",
+            "--blobs",
+            "c",
+            "--min-size",
+            "99999999",
+            "-q",
+            "-o",
+            "w.carton",
+        ],
+    );
+    follows_the_rule(root, &["resolve", "w.carton", "-q", "-o", "r.carton"], "r.carton");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_safetensors_file_is_ours_until_another_program_writes_it() {
+    let scratch = scratch();
+    let root = scratch.path();
+    inputs(root);
+    let path = root.join("x.safetensors");
+    let convert = ["a.pth", "-q", "-o", "x.safetensors"];
+    ok(root, &convert);
+    if rustix::fs::getxattr(&path, "user.torch2carton", &mut [0; 99]).is_ok() {
+        ok(root, &convert);
+    }
+    // The format leaves no place for a mark, and the attribute is about the bytes that were there before.
+    let ours = std::fs::read(&path).expect("it was written");
+    std::fs::write(&path, &ours).expect("a temporary folder");
+    let (status, text) = run(root, &convert);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("cannot replace x.safetensors: it has no mark"), "{text}");
+    ok(root, &[&convert[..], &["--force"]].concat());
 }

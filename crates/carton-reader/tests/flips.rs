@@ -124,7 +124,8 @@ fn harmless(bytes: &[u8], directory: usize, at: usize, bit: u8) -> Option<&'stat
         }
         line += len;
     }
-    None
+    bytes[line..].starts_with(b"PK\x05\x06").then_some(())?;
+    (at >= line + 22).then_some("which program made the archive")
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl PackOptions {
         Self {
             folder: folder.into(),
             output: None,
-            if_exists: IfExists::Replace,
+            if_exists: IfExists::default(),
             compression: Compression::default(),
             tensors: Vec::new(),
         }

@@ -39,7 +39,7 @@ impl ResolveOptions {
         Self {
             file: file.into(),
             output: output.into(),
-            if_exists: IfExists::Replace,
+            if_exists: IfExists::default(),
             cache: None,
             allow_http: false,
             max_size: None,

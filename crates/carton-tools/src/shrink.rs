@@ -44,7 +44,7 @@ impl ShrinkOptions {
         Self {
             file: file.into(),
             output: output.into(),
-            if_exists: IfExists::Replace,
+            if_exists: IfExists::default(),
             base: base.to_owned(),
             blobs: blobs.into(),
             min_size: 4096,

@@ -27,7 +27,8 @@
 //!
 //! Facts: the Carton v1 specification. Its zip entries are stored unless a [`Spill`] compressed them, and data
 //! start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive with equally aligned records can be mapped
-//! directly from the carton.
+//! directly from the carton. The comment of the zip file names this program, so that it can tell its own files from
+//! others.
 
 mod compress;
 mod hash;
@@ -35,8 +36,8 @@ mod hash;
 use std::io;
 
 use carton_format::{Links, Manifest, sha256_to_hex};
-use mapped::{Blob, Cancelled, Progress, Sink, Window};
-use zip_layout::{Entry, ZipWriter};
+use mapped::{Blob, Cancelled, PRODUCER, Progress, Sink, Window};
+use zip_layout::{Entry, Plan, ZipWriter};
 
 pub use crate::compress::{Compressed, Compression, Part, Spill, Spilled};
 use crate::hash::{Hasher, sha256};
@@ -140,8 +141,11 @@ impl<'b> Carton<'b> {
     pub fn len(&self) -> Result<u64, Error> {
         let manifest = self.manifest()?.to_string();
         let manifest = entry(Manifest::PATH, Content::Bytes(manifest.as_bytes()));
-        let files = self.files.iter().map(File::entry);
-        Ok(zip_layout::len(files.chain([manifest]).chain(self.links()))?)
+        let mut plan = Plan::default();
+        for entry in self.files.iter().map(File::entry).chain([manifest]).chain(self.links()) {
+            plan.add(&entry)?;
+        }
+        Ok(plan.finish_with_comment(PRODUCER)?)
     }
 
     /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `progress` receives the number of
@@ -201,7 +205,7 @@ impl<'b> Carton<'b> {
             if let Some(links) = self.links() {
                 zip.add(&links)?;
             }
-            zip.finish()?;
+            zip.finish_with_comment(PRODUCER)?;
             io::Write::flush(&mut out.out).map_err(Error::Write)?;
             Ok(Written { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
         })

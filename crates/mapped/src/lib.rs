@@ -23,3 +23,6 @@ pub use heap::release_freed;
 pub use sha256::{Sha256Sink, hex};
 pub use stamp::{Change, Changed};
 pub use unopened::UnopenedFile;
+
+/// The program's name, which marks the files that it writes.
+pub const PRODUCER: &str = "torch2carton";

@@ -62,7 +62,7 @@ impl ConvertOptions {
             inputs: vec![input.into()],
             output: None,
             to: None,
-            if_exists: IfExists::Replace,
+            if_exists: IfExists::default(),
             single: false,
             fields: Fields::default(),
             config: None,

@@ -59,6 +59,12 @@ pub enum Error {
         /// The output.
         path: PathBuf,
     },
+    /// An output exists, and nothing says that this program wrote it.
+    #[error("cannot replace {}: it has no mark of torch2carton", path.display())]
+    NotOurs {
+        /// The output.
+        path: PathBuf,
+    },
     /// No file or folder can be created in a folder.
     #[error("cannot write into {}: {kind}", folder.display())]
     CreateIn {

@@ -20,6 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! What exists is replaced only if this program wrote it, unless the caller decides otherwise: see [`IfExists`].
+//!
 //! To stop, drop the [`Output`]: nothing is left behind. A program that ends on a signal calls
 //! [`remove_unfinished`] first; this crate installs no signal handler.
 //!
@@ -32,6 +34,7 @@ mod error;
 mod https;
 mod local;
 mod location;
+mod mark;
 mod unfinished;
 
 pub use error::{Error, Result};

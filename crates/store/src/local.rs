@@ -9,30 +9,37 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::abandoned::{PREFIX, make_held, remove_abandoned};
+use crate::mark::{is_ours, mark};
 use crate::unfinished::Unfinished;
 use crate::{Error, Result, folder};
 
 /// What happens to a file that is already at the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {
-    /// It is replaced.
+    /// It is replaced if this program wrote it and no other program changed it. Anything else stays, and the output
+    /// fails.
+    #[default]
+    ReplaceOurs,
+    /// It is replaced, whatever it is.
     Replace,
     /// It stays, and the output fails.
     Fail,
 }
 
-/// Refuses a target that must not be written: a folder, a device, one of `inputs` by whatever path or link, or,
-/// with [`IfExists::Fail`], any file that exists.
+/// Refuses a target that must not be written: a folder, a device, one of `inputs` by whatever path or link, or a file
+/// that `if_exists` does not allow to replace.
 ///
 /// # Errors
-/// [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`] or [`Error::Exists`].
+/// [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`], [`Error::Exists`] or
+/// [`Error::NotOurs`].
 pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
     let path = || target.to_owned();
     let parent = folder(target);
     if !parent.is_dir() {
         return Err(Error::NoFolder { path: path(), folder: parent.to_owned() });
     }
-    let Ok(kind) = target.metadata() else { return Ok(()) };
+    // A link that leads nowhere is something, too.
+    let Ok(kind) = target.metadata().or_else(|_| target.symlink_metadata()) else { return Ok(()) };
     if kind.is_dir() {
         return Err(Error::IsFolder { path: path() });
     }
@@ -40,13 +47,14 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
     if let Some(input) = inputs.iter().find(|input| is_target(input)) {
         return Err(Error::SameFile { output: path(), input: input.to_path_buf() });
     }
-    if !kind.is_file() {
+    if !kind.is_file() && !kind.is_symlink() {
         return Err(Error::NotAFile { path: path() });
     }
-    if if_exists == IfExists::Fail {
-        return Err(Error::Exists { path: path() });
+    match if_exists {
+        IfExists::Fail => Err(Error::Exists { path: path() }),
+        IfExists::ReplaceOurs if !is_ours(target) => Err(Error::NotOurs { path: path() }),
+        IfExists::ReplaceOurs | IfExists::Replace => Ok(()),
     }
-    Ok(())
 }
 
 /// A file that is being written next to its target.
@@ -89,13 +97,14 @@ impl Output {
     /// Syncs the file and puts it in the target's place.
     ///
     /// # Errors
-    /// [`Error::Write`] when it cannot be synced or renamed, which includes a target that exists although
-    /// [`IfExists::Fail`] was given.
+    /// [`Error::Write`] when it cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOurs`] when the target
+    /// exists by now and `if_exists` does not allow to replace it.
     pub fn commit(self, if_exists: IfExists) -> Result<()> {
+        mark(self.file.as_file());
         let synced = self.file.as_file().sync_all();
         synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
         let parent = folder(&self.target).to_owned();
-        self.commit_unsynced(if_exists)?;
+        self.put(if_exists)?;
         // The rename itself. A filesystem that cannot sync folders keeps it anyway.
         if let Ok(parent) = File::open(parent) {
             let _ = parent.sync_all();
@@ -109,12 +118,29 @@ impl Output {
     /// # Errors
     /// Those of [`commit`](Self::commit).
     pub fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
+        mark(self.file.as_file());
+        self.put(if_exists)
+    }
+
+    /// Renames the file.
+    fn put(self, if_exists: IfExists) -> Result<()> {
         let Self { file, unfinished, target, .. } = self;
         let renamed = match if_exists {
-            IfExists::Fail => file.persist_noclobber(&target),
             IfExists::Replace => file.persist(&target),
+            IfExists::Fail => file.persist_noclobber(&target),
+            // What is there may have come after the target was checked, so it is checked again.
+            IfExists::ReplaceOurs => file.persist_noclobber(&target).or_else(|refused| {
+                let is_missing =
+                    || target.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+                // Some filesystems can only rename in a way that replaces.
+                if is_ours(&target) || is_missing() { refused.file.persist(&target) } else { Err(refused) }
+            }),
         };
-        renamed.map_err(|error| Error::Write { path: target, reason: error.error })?;
+        renamed.map_err(|error| match (error.error.kind(), if_exists) {
+            (io::ErrorKind::AlreadyExists, IfExists::Fail) => Error::Exists { path: target },
+            (io::ErrorKind::AlreadyExists, _) => Error::NotOurs { path: target },
+            _ => Error::Write { path: target, reason: error.error },
+        })?;
         drop(unfinished);
         Ok(())
     }
@@ -279,15 +305,48 @@ mod tests {
     fn a_committed_output_replaces_only_where_that_is_allowed() {
         let scratch = scratch();
         let target = scratch.path().join("x");
-        for (bytes, if_exists) in [(b"one", IfExists::Fail), (b"two", IfExists::Replace)] {
+        let all = [IfExists::Fail, IfExists::Replace, IfExists::ReplaceOurs];
+        for (bytes, if_exists) in [b"one", b"two", b"six"].into_iter().zip(all) {
             let mut output = Output::create(&target, 3).expect("there is room");
             output.write_all(bytes).expect("it can be written");
             output.commit(if_exists).expect("it can be renamed");
             assert_eq!(std::fs::read(&target).expect("it was committed"), bytes);
         }
         let error = Output::create(&target, 0).and_then(|output| output.commit(IfExists::Fail));
-        assert!(matches!(error, Err(Error::Write { .. })), "{error:?}");
+        assert!(matches!(error, Err(Error::Exists { .. })), "{error:?}");
         assert_eq!(names(scratch.path()), ["x"]);
+    }
+
+    #[test]
+    fn what_came_after_the_check_is_not_replaced() {
+        let scratch = scratch();
+        let target = scratch.path().join("x");
+        check_target(&target, &[], IfExists::ReplaceOurs).expect("nothing is there");
+        let output = Output::create(&target, 0).expect("there is room");
+        std::fs::write(&target, b"theirs").expect("a temporary folder");
+        let error = output.commit(IfExists::ReplaceOurs);
+        assert!(matches!(error, Err(Error::NotOurs { .. })), "{error:?}");
+        assert_eq!(std::fs::read(&target).expect("it stays"), b"theirs");
+        assert_eq!(names(scratch.path()), ["x"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_not_replaced_unless_that_is_allowed() {
+        let scratch = scratch();
+        let (file, link) = (scratch.path().join("x"), scratch.path().join("link"));
+        for leads_somewhere in [false, true] {
+            let _ = std::fs::remove_file(&link);
+            if leads_somewhere {
+                let output = Output::create(&file, 0).expect("there is room");
+                output.commit(IfExists::Fail).expect("it can be renamed");
+            }
+            std::os::unix::fs::symlink("x", &link).expect("a temporary folder");
+            let check = |if_exists| check_target(&link, &[], if_exists);
+            assert!(matches!(check(IfExists::ReplaceOurs), Err(Error::NotOurs { .. })));
+            assert!(matches!(check(IfExists::Fail), Err(Error::Exists { .. })));
+            assert!(check(IfExists::Replace).is_ok());
+        }
     }
 
     #[test]
@@ -297,6 +356,7 @@ mod tests {
         std::fs::write(&file, b"x").expect("a temporary folder");
         let check = |path: &Path, inputs: &[&Path], if_exists| check_target(path, inputs, if_exists);
         assert!(check(&file, &[], IfExists::Replace).is_ok());
+        assert!(matches!(check(&file, &[], IfExists::ReplaceOurs), Err(Error::NotOurs { .. })));
         assert!(matches!(check(&file, &[], IfExists::Fail), Err(Error::Exists { .. })));
         assert!(matches!(check(&file, &[&link], IfExists::Replace), Err(Error::SameFile { .. })));
         assert!(matches!(check(scratch.path(), &[], IfExists::Replace), Err(Error::IsFolder { .. })));

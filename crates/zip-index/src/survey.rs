@@ -8,6 +8,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use mapped::PRODUCER;
+
 use crate::index::{Entry, compared, leads_out};
 use crate::record::{End, Header, Method};
 use crate::{Error, Result};
@@ -160,9 +162,11 @@ impl Survey {
                 end
             }
         };
-        let comment = (bytes.len() as u64).saturating_sub(end.record).saturating_sub(End::LEN);
-        if comment > 0 && self.oddities.is_empty() {
-            self.odd("comment", format!("a comment of {comment} bytes ends the archive"));
+        let comment = usize::try_from(end.record.saturating_add(End::LEN)).ok();
+        let comment = comment.and_then(|start| bytes.get(start..)).unwrap_or_default();
+        // Archives that this program wrote have its name as their comment.
+        if !comment.is_empty() && comment != PRODUCER.as_bytes() && self.oddities.is_empty() {
+            self.odd("comment", format!("a comment of {} bytes ends the archive", comment.len()));
         }
         // Bytes before an archive shift all of its offsets; some readers compensate for that.
         let start = end.offset.saturating_sub(end.directory_len);

@@ -10,4 +10,4 @@
 mod record;
 mod writer;
 
-pub use writer::{Content, Entry, Layout, Method, Packed, Plan, ZipWriter, layout, len};
+pub use writer::{Content, Entry, Layout, Method, Packed, Plan, ZipWriter, layout};

@@ -195,6 +195,20 @@ impl Record<'_> {
     }
 }
 
+/// What an archive says at its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Comment<'c> {
+    text: &'c [u8],
+    len: u16,
+}
+
+impl<'c> Comment<'c> {
+    /// `None` when the text is longer than a zip file can hold.
+    pub(crate) fn new(text: &'c [u8]) -> Option<Self> {
+        Some(Self { text, len: u16::try_from(text.len()).ok()? })
+    }
+}
+
 /// How many bytes of `Z` an `FB` field needs so that the data after it starts at a multiple of
 /// `alignment`; `None` if it already starts there.
 fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
@@ -206,8 +220,15 @@ fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
     u16::try_from(least.next_multiple_of(alignment).saturating_sub(least)).ok()
 }
 
-/// Appends the records after the central directory: zip64's two where a number needs them, then the end.
-pub(crate) fn end(entries: u64, directory_offset: u64, directory_len: u64, out: &mut Vec<u8>) {
+/// Appends the records after the central directory: zip64's two where a number needs them, then the end with the
+/// archive's comment.
+pub(crate) fn end(
+    entries: u64,
+    directory_offset: u64,
+    directory_len: u64,
+    comment: &Comment<'_>,
+    out: &mut Vec<u8>,
+) {
     let mut fields = Fields(out);
     if entries >= LIMIT_16 || directory_offset >= LIMIT_32 || directory_len >= LIMIT_32 {
         fields = fields
@@ -234,5 +255,6 @@ pub(crate) fn end(entries: u64, directory_offset: u64, directory_len: u64, out: 
         .u16_or_full(entries)
         .u32_or_full(directory_len)
         .u32_or_full(directory_offset)
-        .u16(0);
+        .u16(comment.len)
+        .bytes(comment.text);
 }

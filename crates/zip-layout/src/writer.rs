@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use mapped::{Blob, Crc32, Sink, WINDOW, Window};
 
-use crate::record::{FILE, LINK, Record, ZSTD, end};
+use crate::record::{Comment, FILE, LINK, Record, ZSTD, end};
 
 /// The content of an entry.
 #[derive(Clone, Copy)]
@@ -101,14 +101,6 @@ impl<'b> Entry<'b> {
     }
 }
 
-/// The length in bytes of the zip file that a [`ZipWriter`] makes of these entries.
-///
-/// # Errors
-/// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
-pub fn len<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<u64> {
-    Ok(layout(entries)?.len)
-}
-
 /// Where a [`ZipWriter`] puts the data of its entries. All numbers are bytes from the start of the zip file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
@@ -171,9 +163,18 @@ impl Plan {
     ///
     /// # Errors
     /// When it is larger than 64 bits.
-    pub fn finish(mut self) -> io::Result<u64> {
+    pub fn finish(self) -> io::Result<u64> {
+        self.finish_with_comment("")
+    }
+
+    /// The same, with a comment on the archive at its end.
+    ///
+    /// # Errors
+    /// When it is larger than 64 bits, or the comment is longer than a zip file can hold.
+    pub fn finish_with_comment(mut self, comment: &str) -> io::Result<u64> {
+        let comment = checked(comment)?;
         let (entries, offset, directory) = (self.entries, self.offset, self.directory);
-        let end = self.len_of(|out| end(entries, offset, directory, out));
+        let end = self.len_of(|out| end(entries, offset, directory, &comment, out));
         offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)
     }
 
@@ -182,6 +183,14 @@ impl Plan {
         append(&mut self.record);
         self.record.len() as u64
     }
+}
+
+fn checked(comment: &str) -> io::Result<Comment<'_>> {
+    Comment::new(comment.as_bytes()).ok_or_else(|| {
+        let len = comment.len();
+        let text = format!("a zip file holds a comment of at most 65535 bytes, not {len}");
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })
 }
 
 fn too_large() -> io::Error {
@@ -234,11 +243,20 @@ impl<'s> ZipWriter<'s> {
     ///
     /// # Errors
     /// When the sink fails.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
+        self.finish_with_comment("")
+    }
+
+    /// The same, with a comment on the archive at its end.
+    ///
+    /// # Errors
+    /// When the sink fails, or the comment is longer than a zip file can hold.
+    pub fn finish_with_comment(mut self, comment: &str) -> io::Result<()> {
+        let comment = checked(comment)?;
         let directory = std::mem::take(&mut self.directory);
         let offset = self.out.len();
         self.out.write_all(&directory)?;
-        end(self.entries, offset, directory.len() as u64, &mut self.out.small);
+        end(self.entries, offset, directory.len() as u64, &comment, &mut self.out.small);
         self.out.flush()
     }
 

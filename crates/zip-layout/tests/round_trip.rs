@@ -2,9 +2,9 @@
 
 use std::io::{self, Read, Seek, Write};
 
-use mapped::{Blob, MappedFile, OwnedBlob, Sink, WINDOW, Window};
-use zip_index::Index;
-use zip_layout::{Content, Entry, ZipWriter};
+use mapped::{Blob, MappedFile, OwnedBlob, PRODUCER, Sink, WINDOW, Window};
+use zip_index::{Index, Survey};
+use zip_layout::{Content, Entry, Plan, ZipWriter};
 
 static ZEROS: &[u8; WINDOW] = &[0; WINDOW];
 
@@ -49,7 +49,10 @@ fn write(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
     }
     zip.finish().expect("the file can be written");
     let same = entries.iter().map(|entry| Entry { ..*entry });
-    assert_eq!(zip_layout::len(same).expect("it fits"), file.as_file().metadata().expect("there").len());
+    assert_eq!(
+        zip_layout::layout(same).expect("it fits").len,
+        file.as_file().metadata().expect("there").len()
+    );
     file
 }
 
@@ -98,6 +101,33 @@ fn zip64_counts_and_sizes_are_read_back() {
     let after = index.find("after").expect("there");
     assert!(after.header_offset > 1 << 32);
     assert_eq!(&map.bytes()[after.data.clone()], b"here");
+}
+
+#[test]
+fn a_comment_ends_the_file() {
+    let entry = Entry { name: "x", alignment: 64, content: Content::Bytes(b"here") };
+    let too_long = "c".repeat(65_536);
+    for comment in ["", PRODUCER, "another", &too_long[1..]] {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let mut sink = File(file.reopen().expect("the file exists"));
+        let mut zip = ZipWriter::new(&mut sink);
+        zip.add(&entry).expect("the file can be written");
+        zip.finish_with_comment(comment).expect("the file can be written");
+        let mut plan = Plan::default();
+        plan.add(&entry).expect("it fits");
+        let map = MappedFile::open(file.path()).expect("the file exists");
+        assert_eq!(plan.finish_with_comment(comment).expect("it fits"), map.bytes().len() as u64);
+        assert!(map.bytes().ends_with(comment.as_bytes()));
+        let index = Index::read(&map).expect("it is strict");
+        assert_eq!(map.bytes()[index.entries[0].data.clone()], *b"here");
+        let zip = zip::ZipArchive::new(file.reopen().expect("the file exists")).expect("a zip file");
+        assert_eq!(zip.comment(), comment.as_bytes());
+        // Only our own comment is not odd.
+        let odd: Vec<_> = Survey::read(map.bytes()).oddities.iter().map(|oddity| oddity.kind).collect();
+        assert_eq!(odd.is_empty(), ["", PRODUCER].contains(&comment), "{odd:?}");
+    }
+    let error = Plan::default().finish_with_comment(&too_long).expect_err("its length has 16 bits");
+    assert_eq!(error.to_string(), "a zip file holds a comment of at most 65535 bytes, not 65536");
 }
 
 #[test]
