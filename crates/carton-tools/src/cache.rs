@@ -1,11 +1,13 @@
 //! Downloads, each in a file that is named by its SHA-256, and resumed by a later run where they stopped.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mapped::{UnopenedFile, hex};
 use pipeline::{Action, Observer};
 use store::{DownloadOptions, Scratch};
+use tempfile::TempPath;
 
 use crate::work::Work;
 use crate::{Error, ResolveOptions, Result};
@@ -76,7 +78,7 @@ impl<'o> Cache<'o> {
         let mut partial = Partial::open(self.folder(), &hex(&wanted.sha256))?;
         match self.download(wanted, &mut partial) {
             Ok(downloaded) => {
-                partial.rename(&target)?;
+                partial.complete(&target, replaced.is_some())?;
                 let file = UnopenedFile::find(&target).map_err(Error::Map)?;
                 Ok(Fetched { file, downloaded, replaced })
             }
@@ -153,10 +155,25 @@ impl Partial {
         }
     }
 
-    /// The download is complete.
-    fn rename(self, target: &Path) -> Result<()> {
-        let renamed = self.file.sync_all().and_then(|()| std::fs::rename(&self.path, target));
-        Ok(renamed.map_err(|reason| store::Error::Write { path: target.to_owned(), reason })?)
+    /// Gives a complete download its name. A file that another run completed meanwhile stays, because that run may be
+    /// reading it; a damaged one is replaced.
+    fn complete(self, target: &Path, replace: bool) -> Result<()> {
+        let Self { file, path, .. } = self;
+        let named = || {
+            file.sync_all()?;
+            if replace {
+                return std::fs::rename(&path, target);
+            }
+            match TempPath::try_from_path(&path)?.persist_noclobber(target) {
+                Err(failed) if failed.error.kind() != io::ErrorKind::AlreadyExists => {
+                    // A later run resumes from it.
+                    let _ = failed.path.keep();
+                    Err(failed.error)
+                }
+                _ => Ok(()),
+            }
+        };
+        Ok(named().map_err(|reason| store::Error::Write { path: target.to_owned(), reason })?)
     }
 
     /// Removes the file if no later run could resume from it.

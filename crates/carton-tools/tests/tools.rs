@@ -106,7 +106,7 @@ fn each_tensor_of_a_model_that_runs_is_listed_once() {
     let mut options = ConvertOptions::new(&checkpoint);
     options.output = Some(folder.path().join("llama.carton"));
     let converted = convert(&options, &()).expect("it can be converted");
-    assert!(converted.is_model());
+    assert!(converted.carton().is_some_and(pipeline::CartonReport::is_model));
     let found = names(Path::new(&converted.output));
     assert_eq!(found.len(), converted.tensors, "{found:?}");
     let mut options = VerifyOptions::new(&converted.output);
