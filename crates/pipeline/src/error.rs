@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use carton_format::Problems;
 use mapped::Changed;
-use tensor::Damaged;
+use tensor::{Damaged, Tensor};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -300,6 +300,18 @@ impl Error {
     pub fn of_read(reason: &io::Error) -> Option<Self> {
         let changed = Changed::cause_of(reason).cloned().map(Self::Changed);
         changed.or_else(|| Damaged::cause_of(reason).cloned().map(Self::Damaged))
+    }
+
+    /// The error, with the first of `tensors` that a damaged storage is of.
+    #[must_use]
+    pub(crate) fn with_tensor(self, tensors: &[(String, Tensor)]) -> Self {
+        match self {
+            Self::Damaged(damaged) if damaged.tensor.is_none() => {
+                let first = tensors.iter().find(|(_, tensor)| tensor.storage().id() == damaged.storage);
+                Self::Damaged(Damaged { tensor: first.map(|(name, _)| name.clone()), ..damaged })
+            }
+            error => error,
+        }
     }
 
     /// The error without the file that it is about.

@@ -1,8 +1,8 @@
 //! Which of a checkpoint's tensors are converted, and under which names.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
+use foldhash::{HashMap, HashMapExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use tensor::{StorageId, Tensor};
 use torch_import::{Checkpoint, Compound, CompoundKind, Content, Item};
@@ -102,7 +102,9 @@ const WORTH_CUTTING: u64 = 4096;
 /// A slice keeps its whole storage alive. What no selected tensor uses at the ends of a storage is not written.
 fn cut_to_spans(tensors: &mut [(String, Tensor)], notes: &mut Vec<Note>) {
     let mut spans: HashMap<StorageId, Range<u64>> = HashMap::new();
-    for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.numel() > 0) {
+    // There may be a million small storages.
+    let is_worthwhile = |tensor: &Tensor| tensor.numel() > 0 && tensor.storage().len() >= WORTH_CUTTING;
+    for (_, tensor) in tensors.iter().filter(|(_, tensor)| is_worthwhile(tensor)) {
         let span = tensor.span();
         let whole = spans.entry(tensor.storage().id()).or_insert_with(|| span.clone());
         *whole = whole.start.min(span.start)..whole.end.max(span.end);

@@ -78,6 +78,8 @@ pub struct Damaged {
     pub expected: u32,
     /// The CRC-32 of the bytes.
     pub found: u32,
+    /// The storage that was read. One that is computed from others counts, not those others.
+    pub storage: StorageId,
     /// A tensor over the storage, if a caller added its name.
     pub tensor: Option<String>,
 }
@@ -308,6 +310,7 @@ impl Storage {
                     record: self.record_name(),
                     expected,
                     found,
+                    storage: self.id(),
                     tensor: None,
                 },
             )),
@@ -416,6 +419,13 @@ impl Blob for Storage {
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        self.send(0..usize::try_from(self.len()).unwrap_or(usize::MAX), sink)
+        let sent = self.send(0..usize::try_from(self.len()).unwrap_or(usize::MAX), sink);
+        sent.map_err(|error| match Damaged::cause_of(&error) {
+            Some(part) if part.storage != self.id() => {
+                let whole = Damaged { storage: self.id(), ..part.clone() };
+                io::Error::new(error.kind(), whole)
+            }
+            _ => error,
+        })
     }
 }

@@ -33,10 +33,12 @@ pub struct Archive {
 
 impl Archive {
     /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
-    pub(crate) fn new(tree: &Tree, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub(crate) fn new(tree: Tree, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
         let records = Records::new(tensors)?;
+        // What the tree was made with can be as large as the pickle.
+        mapped::release_freed();
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
-        let code = OwnedBlob(tree.code().into_bytes());
+        let code = OwnedBlob(tree.into_code().into_bytes());
         let mut archive = Self { code, data_pkl, records: records.records, len: 0 };
         archive.lay_out()?;
         Ok(archive)

@@ -13,7 +13,7 @@
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
 //! let tensors = [("output.weight".to_owned(), tensor)];
 //! let converted = torchscript::weights(&tensors)?;
-//! let outputs: Vec<_> = converted.outputs(&tensors).collect();
+//! let outputs: Vec<_> = converted.outputs.ports(&tensors).collect();
 //! assert_eq!(outputs[0].dtype, Dtype::Float32); // Carton has no bfloat16
 //! assert_eq!(converted.archive.records()[0].name(), "model/data/0");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -49,8 +49,8 @@ pub struct Converted {
     pub archive: Archive,
     /// What the module's `forward` takes; nothing for a weights module.
     pub inputs: Vec<Port>,
-    /// What a model returns; `None` if it returns the tensors under their names.
-    outputs: Option<Vec<Port>>,
+    /// What it returns.
+    pub outputs: Outputs,
     /// What a user should know about the result.
     pub notes: Vec<Note>,
     /// What the module is.
@@ -59,14 +59,28 @@ pub struct Converted {
     pub why: Option<WhyWeights>,
 }
 
-impl Converted {
-    /// What it returns. `tensors` are those that it was made of: their ports are made when they are needed, because there
-    /// may be a million of them.
-    pub fn outputs<'c>(&'c self, tensors: &'c [(String, Tensor)]) -> impl Iterator<Item = Port> + 'c {
-        let tensors = if self.outputs.is_none() { tensors } else { &[] };
+/// What the `forward` of a module returns.
+#[derive(Debug)]
+pub struct Outputs(Returns);
+
+#[derive(Debug)]
+enum Returns {
+    /// The tensors under their names.
+    Tensors,
+    Ports(Vec<Port>),
+}
+
+impl Outputs {
+    /// The outputs of the module that was made of `tensors`. Those of tensors are made when they are needed, because
+    /// there may be a million of them.
+    pub fn ports<'c>(&'c self, tensors: &'c [(String, Tensor)]) -> impl Iterator<Item = Port> + 'c {
+        let (ports, tensors) = match &self.0 {
+            Returns::Tensors => ([].as_slice(), tensors),
+            Returns::Ports(ports) => (ports.as_slice(), [].as_slice()),
+        };
         // `weights` has checked that there is a port for each.
-        let ports = tensors.iter().filter_map(|(name, tensor)| export::port(name, tensor).ok());
-        self.outputs.iter().flatten().cloned().chain(ports)
+        let of_tensors = tensors.iter().filter_map(|(name, tensor)| export::port(name, tensor).ok());
+        ports.iter().cloned().chain(of_tensors)
     }
 }
 

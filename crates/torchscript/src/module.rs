@@ -13,7 +13,7 @@ use pickle_vm::MemoId;
 use tensor::Tensor;
 
 use crate::pickler::Pickler;
-use crate::record::{Records, class};
+use crate::record::{Record, Records, class};
 use crate::source::{is_identifier, quoted};
 use crate::{Error, Result};
 
@@ -159,7 +159,10 @@ impl Tree {
     }
 
     /// The text of `code/__torch__/torch2carton.py`.
-    pub(crate) fn code(&self) -> String {
+    pub(crate) fn into_code(mut self) -> String {
+        // Only the classes are in it. A million modules take more memory than its text.
+        self.modules = Vec::new();
+        self.values = Vec::new();
         let mut out = String::new();
         for number in 0..self.classes.len() {
             self.print(ClassId(number), &mut out).expect("memory takes any text");
@@ -349,12 +352,12 @@ impl Objects<'_> {
         Ok(())
     }
 
-    fn storage(&mut self, record: usize, name: &str, tensor: &Tensor) -> Result<()> {
-        if let Some(Some(memo)) = self.storages.get(record) {
+    fn storage(&mut self, record: u32, name: &str, tensor: &Tensor) -> Result<()> {
+        if let Some(Some(memo)) = self.storages.get(record as usize) {
             self.pickler.get(*memo);
             return Ok(());
         }
-        let numel = self.records.records.get(record).map_or(0, |record| record.numel);
+        let numel = self.records.get(record).map_or(0, Record::numel);
         self.pickler.mark();
         self.pickler.text("storage")?;
         self.pickler.global("torch", class(name, tensor.dtype())?)?;
@@ -363,7 +366,7 @@ impl Objects<'_> {
         self.number(name, numel)?;
         self.pickler.tuple();
         self.pickler.binpersid();
-        remember(&mut self.storages, record, self.pickler.put()?);
+        remember(&mut self.storages, record as usize, self.pickler.put()?);
         Ok(())
     }
 
@@ -419,7 +422,7 @@ mod tests {
         let bytes = tree.data_pkl(top, &tensors, &records).expect("short names");
         assert_eq!(hex(&bytes), SAMPLE);
         assert_eq!(
-            tree.code(),
+            tree.into_code(),
             "class Linear(Module):\n  __parameters__ = [\"weight\", ]\n  __buffers__ = []\n  weight : Tensor\n  \
              training : bool\nclass Top(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  \
              output : __torch__.torch2carton.Linear\n"
@@ -435,10 +438,10 @@ mod tests {
             .map(|i| tree.add(None, "", vec![attribute("w", Value::Parameter(TensorId(i)))]))
             .map(Value::Module);
         let root = tree.add(None, "", ["a", "b"].into_iter().map(str::to_owned).zip(leaves).collect());
-        assert_eq!(tree.code().matches("class ").count(), 2);
         let records = Records::new(&tensors).expect("equal dtypes");
         let bytes = tree.data_pkl(root, &tensors, &records).expect("short names");
         assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);
+        assert_eq!(tree.into_code().matches("class ").count(), 2);
     }
 
     #[test]
@@ -450,6 +453,6 @@ mod tests {
         }
         let bytes = tree.data_pkl(module, &[], &Records::default()).expect("short names");
         assert!(bytes.len() > 100_000);
-        assert!(tree.code().len() > 100_000);
+        assert!(tree.into_code().len() > 100_000);
     }
 }

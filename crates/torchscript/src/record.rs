@@ -10,7 +10,7 @@ use std::io;
 
 use foldhash::{HashMap, HashMapExt};
 use mapped::{Blob, Sink, Window};
-use tensor::{Damaged, Dtype, Storage, StorageId, Tensor};
+use tensor::{Dtype, Storage, StorageId, Tensor};
 
 use crate::{Error, Result};
 
@@ -21,13 +21,10 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Its place among the records, which is its name.
-    number: usize,
+    number: u32,
     pub(crate) dtype: Dtype,
-    pub(crate) numel: u64,
     pub(crate) offset: u64,
     storage: Storage,
-    /// The first tensor over the storage, for messages.
-    tensor: String,
 }
 
 impl Record {
@@ -51,6 +48,11 @@ impl Record {
         &self.storage
     }
 
+    /// Its whole elements.
+    pub(crate) fn numel(&self) -> u64 {
+        self.storage.len().checked_div(self.dtype.size()).unwrap_or(0)
+    }
+
     /// Bytes after the last whole element, which are not written.
     pub(crate) fn cut(&self) -> u64 {
         self.storage.len().saturating_sub(Blob::len(self))
@@ -59,16 +61,15 @@ impl Record {
 
 impl Blob for Record {
     fn len(&self) -> u64 {
-        self.numel.saturating_mul(self.dtype.size())
+        self.numel().saturating_mul(self.dtype.size())
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        let written = if self.cut() == 0 {
+        if self.cut() == 0 {
             self.storage.write_to(sink)
         } else {
             self.storage.write_to(&mut First { left: Blob::len(self), sink })
-        };
-        written.map_err(|error| Damaged::with_tensor(error, &self.tensor))
+        }
     }
 }
 
@@ -94,25 +95,28 @@ impl Sink for First<'_> {
 pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
     /// By tensor, the number of its record: the key of its storage.
-    pub(crate) by_tensor: Vec<usize>,
+    pub(crate) by_tensor: Vec<u32>,
 }
 
 impl Records {
     /// One record a storage, in the order of `tensors`: it is the order in which the source has them, and
     /// a file is read fastest from its start to its end.
     pub(crate) fn new(tensors: &[(String, Tensor)]) -> Result<Self> {
-        let mut all = Self { records: Vec::new(), by_tensor: Vec::with_capacity(tensors.len()) };
-        let mut known: HashMap<StorageId, usize> = HashMap::with_capacity(tensors.len());
+        let mut all =
+            Self { records: Vec::with_capacity(tensors.len()), by_tensor: Vec::with_capacity(tensors.len()) };
+        let mut known: HashMap<StorageId, u32> = HashMap::with_capacity(tensors.len());
         for (name, tensor) in tensors {
             let storage = tensor.storage();
             let number = match known.entry(storage.id()) {
                 Entry::Occupied(entry) => {
                     let number = *entry.get();
-                    if let Some(record) = all.records.get(number)
+                    if let Some(record) = all.get(number)
                         && record.dtype != tensor.dtype()
                     {
+                        let shares = |(_, other): &&(String, Tensor)| other.storage().id() == storage.id();
+                        let first = tensors.iter().find(shares);
                         return Err(Error::MixedDtypes {
-                            first: record.tensor.clone(),
+                            first: first.map(|(name, _)| name.clone()).unwrap_or_default(),
                             first_dtype: record.dtype,
                             second: name.clone(),
                             second_dtype: tensor.dtype(),
@@ -121,20 +125,16 @@ impl Records {
                     number
                 }
                 Entry::Vacant(entry) => {
-                    let number = all.records.len();
+                    let too_large =
+                        |_| Error::TooLarge { tensor: name.clone(), number: all.records.len() as u64 };
+                    let number = u32::try_from(all.records.len()).map_err(too_large)?;
                     class(name, tensor.dtype())?;
-                    all.records.push(Record {
-                        number,
-                        dtype: tensor.dtype(),
-                        numel: storage.len().checked_div(tensor.dtype().size()).unwrap_or(0),
-                        offset: 0,
-                        storage: storage.clone(),
-                        tensor: name.clone(),
-                    });
+                    let (dtype, storage) = (tensor.dtype(), storage.clone());
+                    all.records.push(Record { number, dtype, offset: 0, storage });
                     *entry.insert(number)
                 }
             };
-            let numel = all.records.get(number).map_or(0, |record| record.numel);
+            let numel = all.get(number).map_or(0, Record::numel);
             if tensor.storage_offset() > numel {
                 let offset = tensor.storage_offset();
                 return Err(Error::Outside { tensor: name.clone(), offset, numel });
@@ -142,6 +142,11 @@ impl Records {
             all.by_tensor.push(number);
         }
         Ok(all)
+    }
+
+    /// A record by its number.
+    pub(crate) fn get(&self, number: u32) -> Option<&Record> {
+        self.records.get(number as usize)
     }
 }
 
@@ -190,7 +195,7 @@ mod tests {
     use std::sync::Arc;
 
     use mapped::MappedFile;
-    use tensor::Checksum;
+    use tensor::{Checksum, Damaged};
 
     use super::*;
 
@@ -203,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_names_the_first_tensor_over_the_storage() {
+    fn damage_names_the_storage() {
         let path = std::env::temp_dir().join(format!("torchscript-damaged-{}", std::process::id()));
         std::fs::write(&path, [7; 9]).expect("the temporary folder is writable");
         let file = Arc::new(MappedFile::open(&path).expect("the file was just written"));
@@ -220,11 +225,8 @@ mod tests {
             let [record] = records.records.as_slice() else { panic!("the tensors share a storage") };
             let error = record.write_to(&mut Ignore).expect_err("its checksum is not 1");
             let damaged = Damaged::cause_of(&error).expect("the cause is kept");
-            assert_eq!((damaged.tensor.as_deref(), damaged.expected), (Some("first"), 1), "{len}");
-            assert!(
-                error.to_string().starts_with("tensor `first`: record `archive/data/0` is damaged: "),
-                "{error}"
-            );
+            assert_eq!((damaged.storage, damaged.expected), (storage.id(), 1), "{len}");
+            assert!(error.to_string().starts_with("record `archive/data/0` is damaged: "), "{error}");
         }
     }
 }

@@ -100,19 +100,23 @@ pub(crate) fn write(mut job: Job<'_>, misc: &[Companion], notes: &mut Vec<Note>)
             job.check_unchanged()?;
             layout.check_unchanged()
         };
-        let written = write_carton(&carton, job.target, options.if_exists, &check_inputs, job.observer)?;
+        let written = write_carton(&carton, job.target, options.if_exists, &check_inputs, job.observer)
+            .map_err(|error| error.with_tensor(job.tensors))?;
         (written.len, Some(hex(&written.manifest_hash)))
     };
     let misc_names = layout.misc_names();
     // carton.toml lists a million outputs, and so does the report.
     drop(carton);
     drop(layout);
+    let Converted { archive, inputs, outputs, kind, why, .. } = converted;
+    drop(archive);
+    mapped::release_freed();
     let report = CartonReport {
         manifest_sha256: manifest,
-        module: converted.kind.to_string(),
-        why_weights: converted.why.as_ref().map(ToString::to_string),
-        inputs: converted.inputs.iter().cloned().map(port_report).collect(),
-        outputs: converted.outputs(job.tensors).map(port_report).collect(),
+        module: kind.to_string(),
+        why_weights: why.as_ref().map(ToString::to_string),
+        inputs: inputs.into_iter().map(port_report).collect(),
+        outputs: outputs.ports(job.tensors).map(port_report).collect(),
         misc: misc_names,
         has_tokenizer: sources::has_tokenizer(misc),
     };
@@ -142,7 +146,7 @@ impl Layout {
             let is_companion = misc.iter().any(|(name, _)| path.strip_prefix(MISC) == Some(name));
             is_companion || (path == VALUES && values.is_some())
         };
-        let mut outputs = converted.outputs(tensors).map(port);
+        let mut outputs = converted.outputs.ports(tensors).map(port);
         let mut config = Config::new(Runner::new("torchscript", options.torch.required_version(), 1));
         config.model_name = Some(name.to_owned());
         config.inputs = converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?;

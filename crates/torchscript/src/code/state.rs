@@ -113,7 +113,7 @@ pub(super) fn archive(
         notes.push(Note::Wide { members: tree.widest() });
     }
     tree.functions(functions);
-    let archive = Archive::new(&tree, root, tensors)?;
+    let archive = Archive::new(tree, root, tensors)?;
     notes.extend(archive.cut_storages());
     Ok((archive, notes))
 }

@@ -7,7 +7,7 @@ use tensor::{Dtype, Tensor};
 
 use crate::code::state;
 use crate::module::Value;
-use crate::{Converted, Kind, Result, export};
+use crate::{Converted, Kind, Outputs, Result, Returns, export};
 
 /// A module that returns `tensors`: `forward({})` returns all of them, otherwise those that the keys of its
 /// input name. bool is returned as uint8, f16, bf16 and float8 as f32, complex numbers with a last dimension of 2.
@@ -22,7 +22,8 @@ pub fn weights(tensors: &[(String, Tensor)]) -> Result<Converted> {
     let export =
         if has_float4 { EXPORT.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { EXPORT.to_owned() };
     let (archive, notes) = state::archive(tensors, "Weights", FORWARD, &export, index)?;
-    Ok(Converted { archive, inputs: Vec::new(), outputs: None, notes, kind: Kind::Weights, why: None })
+    let outputs = Outputs(Returns::Tensors);
+    Ok(Converted { archive, inputs: Vec::new(), outputs, notes, kind: Kind::Weights, why: None })
 }
 
 /// Carton's runner calls this with gradients on and a dict of its inputs.
@@ -206,7 +207,11 @@ class Weights(Module):
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
             let tensors = [("a".to_owned(), tensor)];
             let converted = weights(&tensors).expect("a dtype of 2.15");
-            converted.outputs(&tensors).next().map(|port| (port.dtype, port.shape.len(), port.description))
+            converted
+                .outputs
+                .ports(&tensors)
+                .next()
+                .map(|port| (port.dtype, port.shape.len(), port.description))
         };
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(port(Dtype::Float64), Some((Dtype::Float64, 1, None)));

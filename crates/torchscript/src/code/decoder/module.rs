@@ -6,7 +6,7 @@ use tensor::Tensor;
 use super::{ports, text};
 use crate::code::state;
 use crate::module::{TensorId, Value};
-use crate::{Converted, Error, Kind, Note, Result};
+use crate::{Converted, Error, Kind, Note, Outputs, Result, Returns};
 
 /// A module that runs: `tokens` int64 [batch, seq] → `logits` float32 [batch, seq, vocab]. With `keep_extra`,
 /// tensors that it does not use stay in its `state_dict`.
@@ -53,7 +53,7 @@ pub(in crate::code) fn module(
     let (inputs, outputs) = ports::ports(decoder);
     notes.extend(more);
     let kind = Kind::Model { name: architecture.name() };
-    Ok(Converted { archive, inputs, outputs: Some(outputs), notes, kind, why: None })
+    Ok(Converted { archive, inputs, outputs: Outputs(Returns::Ports(outputs)), notes, kind, why: None })
 }
 
 fn forward(biases: Biases) -> String {

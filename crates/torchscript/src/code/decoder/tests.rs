@@ -50,7 +50,7 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
         ]
     );
     assert_eq!(
-        ports(&converted.outputs(&[]).collect::<Vec<_>>()),
+        ports(&converted.outputs.ports(&[]).collect::<Vec<_>>()),
         [port("logits", 3, false), port("present_key", 5, true), port("present_value", 5, true)]
     );
     let code = code(&converted);
