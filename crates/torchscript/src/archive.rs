@@ -33,7 +33,7 @@ pub struct Archive {
 
 impl Archive {
     /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
-    pub(crate) fn new(tree: Tree, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub(crate) fn new(tree: Tree<'_>, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
         let records = Records::new(tensors)?;
         // What the tree was made with can be as large as the pickle.
         mapped::release_freed();

@@ -69,10 +69,10 @@ struct ClassId(usize);
 
 /// What makes two modules the same class.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Class {
+struct Class<'n> {
     /// Its name; without one, the class is named by its number.
     name: Option<&'static str>,
-    attributes: Vec<(String, Type)>,
+    attributes: Vec<(Cow<'n, str>, Type)>,
     methods: String,
 }
 
@@ -84,18 +84,19 @@ struct Module {
     values: usize,
 }
 
-/// Modules and their classes. A million tensors are in a million modules, so there is one list of values for all of them.
+/// Modules and their classes. A million tensors are in a million modules, so there is one list of values for all of them, and
+/// names are borrowed.
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
-    classes: Vec<Rc<Class>>,
-    known: HashMap<Rc<Class>, ClassId>,
+pub(crate) struct Tree<'n> {
+    classes: Vec<Rc<Class<'n>>>,
+    known: HashMap<Rc<Class<'n>>, ClassId>,
     modules: Vec<Module>,
     /// The values of attributes, in the order of their class, one module after the other.
     values: Vec<Value>,
     functions: String,
 }
 
-impl Tree {
+impl<'n> Tree<'n> {
     /// Adds a module of the class `name`, or one without a name of its own; equal ones share their class.
     /// In `methods`, `Self` stands for the class and `{ns}.` for the namespace.
     ///
@@ -104,7 +105,7 @@ impl Tree {
         &mut self,
         name: Option<&'static str>,
         methods: &str,
-        attributes: Vec<(String, Value)>,
+        attributes: Vec<(Cow<'n, str>, Value)>,
     ) -> ModuleId {
         let mut types = Vec::with_capacity(attributes.len());
         let start = self.values.len();
@@ -150,7 +151,7 @@ impl Tree {
         self.modules.get(id.0).expect("ids are given out by `add`, and nothing is removed")
     }
 
-    fn class(&self, id: ClassId) -> &Class {
+    fn class(&self, id: ClassId) -> &Class<'n> {
         self.classes.get(id.0).expect("ids are given out by `add`, and nothing is removed")
     }
 
@@ -163,6 +164,7 @@ impl Tree {
         // Only the classes are in it. A million modules take more memory than its text.
         self.modules = Vec::new();
         self.values = Vec::new();
+        mapped::release_freed();
         let mut out = String::new();
         for number in 0..self.classes.len() {
             self.print(ClassId(number), &mut out).expect("memory takes any text");
@@ -401,8 +403,8 @@ mod tests {
         bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
     }
 
-    fn attribute(name: &str, value: Value) -> (String, Value) {
-        (name.to_owned(), value)
+    fn attribute(name: &str, value: Value) -> (Cow<'_, str>, Value) {
+        (name.into(), value)
     }
 
     fn bf16(shape: [u64; 2]) -> Tensor {
@@ -437,7 +439,7 @@ mod tests {
         let leaves = [0, 1]
             .map(|i| tree.add(None, "", vec![attribute("w", Value::Parameter(TensorId(i)))]))
             .map(Value::Module);
-        let root = tree.add(None, "", ["a", "b"].into_iter().map(str::to_owned).zip(leaves).collect());
+        let root = tree.add(None, "", ["a", "b"].into_iter().map(Cow::from).zip(leaves).collect());
         let records = Records::new(&tensors).expect("equal dtypes");
         let bytes = tree.data_pkl(root, &tensors, &records).expect("short names");
         assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);

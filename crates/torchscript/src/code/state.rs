@@ -5,6 +5,7 @@
 //! and Python's and TorchScript's words, in PyTorch 2.0.1 and 2.15, as tensors and as submodules, at the
 //! root and below.
 
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
@@ -92,21 +93,21 @@ pub(super) fn archive(
         Arrangement::Nested(nested) => nested.add_to(&mut tree),
         Arrangement::Flat(why) => {
             notes.push(Note::Flat { why });
-            let flat = |(i, (name, _)): (usize, &(String, _))| (name.clone(), Value::Parameter(TensorId(i)));
-            tensors.iter().enumerate().map(flat).collect()
+            let names = tensors.iter().map(|(name, _)| Cow::from(name)).enumerate();
+            names.map(|(i, name)| (name, Value::Parameter(TensorId(i)))).collect()
         }
     };
     // A flat module has dots in its names. The tensor `own.a` and the item `a` of `own` would have one path.
-    let first = |name: &'_ (String, Value)| name.0.split('.').next().unwrap_or_default().to_owned();
+    let first = |name: &'_ (Cow<'_, str>, Value)| name.0.split('.').next().unwrap_or_default().to_owned();
     let taken: HashSet<String> = members.iter().map(first).collect();
     let mut end = String::new();
     while own.iter().any(|(name, _)| taken.contains(format!("{name}{end}").as_str())) {
         end.push('_');
     }
     let training = !taken.contains(TRAINING);
-    members.extend(own.into_iter().map(|(name, value)| (format!("{name}{end}"), value)));
+    members.extend(own.into_iter().map(|(name, value)| (format!("{name}{end}").into(), value)));
     if training {
-        members.push((TRAINING.to_owned(), Value::Bool(false)));
+        members.push((TRAINING.into(), Value::Bool(false)));
     }
     let root = tree.add(Some(class), &methods.replace("{_}", &end), members);
     if tree.widest() > WIDE {
@@ -218,9 +219,9 @@ fn nested(tensors: &[(String, Tensor)]) -> Arrangement<'_> {
     Arrangement::Nested(nested)
 }
 
-impl Nested<'_> {
+impl<'n> Nested<'n> {
     /// The root's own members; the modules below it are added to `tree`.
-    fn add_to(self, tree: &mut Tree) -> Vec<(String, Value)> {
+    fn add_to(self, tree: &mut Tree<'n>) -> Vec<(Cow<'n, str>, Value)> {
         let Self { mut members, .. } = self;
         // Stable, so that the members of a module stay in their order.
         members.sort_by_key(|placed| placed.module);
@@ -231,13 +232,13 @@ impl Nested<'_> {
             let number = members.first().map_or(0, |first| first.module);
             // The order of state_dict(): a module's own tensors, then its submodules'.
             let own = members.iter().filter_map(|Placed { name, member, .. }| match member {
-                Member::Tensor(id) => Some(((*name).to_owned(), Value::Parameter(*id))),
+                Member::Tensor(id) => Some(((*name).into(), Value::Parameter(*id))),
                 Member::Module(_) => None,
             });
             let inner = members.iter().filter_map(|Placed { name, member, .. }| match member {
                 Member::Module(number) => {
                     let id = added.get(*number).copied().flatten();
-                    id.map(|id| ((*name).to_owned(), Value::Module(id)))
+                    id.map(|id| ((*name).into(), Value::Module(id)))
                 }
                 Member::Tensor(_) => None,
             });
@@ -245,7 +246,7 @@ impl Nested<'_> {
             if number == 0 {
                 return attributes;
             }
-            attributes.push((TRAINING.to_owned(), Value::Bool(false)));
+            attributes.push((TRAINING.into(), Value::Bool(false)));
             if let Some(added) = added.get_mut(number) {
                 *added = Some(tree.add(None, "", attributes));
             }
