@@ -28,7 +28,7 @@ pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
 /// Replaces a few bytes.
 ///
 /// # Errors
-/// When there is no input left.
+/// When all of the input is used.
 pub fn patch(u: &mut Unstructured<'_>, bytes: &mut [u8]) -> Result<()> {
     for _ in 0..u.int_in_range(0..=3)? {
         // Counted from the end, where a zip file has its directory.

@@ -49,7 +49,7 @@ pub fn naive(tensor: &Tensor, storage: &[u8]) -> Vec<u8> {
 /// Any dtype.
 ///
 /// # Errors
-/// When there is no input left.
+/// When all of the input is used.
 pub fn dtype(u: &mut Unstructured<'_>) -> Result<Dtype> {
     let all: Vec<Dtype> = Dtype::all().collect();
     u.choose(&all).copied()
@@ -58,7 +58,7 @@ pub fn dtype(u: &mut Unstructured<'_>) -> Result<Dtype> {
 /// A shape, strides and an offset, all small.
 ///
 /// # Errors
-/// When there is no input left.
+/// When all of the input is used.
 pub fn layout(u: &mut Unstructured<'_>) -> Result<(Vec<u64>, Vec<u64>, u64)> {
     let rank = u.int_in_range(0..=4)?;
     let mut shape = Vec::new();
@@ -85,7 +85,7 @@ pub fn needed(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> u64 {
 /// A tensor over any kind of storage, and its elements in C order.
 ///
 /// # Errors
-/// When there is no input left.
+/// When all of the input is used.
 pub fn tensor(u: &mut Unstructured<'_>) -> Result<(Tensor, Vec<u8>)> {
     let dtype = dtype(u)?;
     strided(u, dtype, 0)

@@ -188,7 +188,7 @@ pub(crate) fn sources_text(error: &sources::Error) -> String {
         Error::NotFound { path } if folder(path).is_dir() => {
             format!("; `ls {}` shows what is there", quoted(folder(path)))
         }
-        Error::NotFound { path } => format!(": there is no folder {}", folder(path).display()),
+        Error::NotFound { path } => format!(": the folder {} does not exist", folder(path).display()),
         Error::LoneShard { path, .. } => {
             format!(": run `{} {}`, or --single for this file alone", typed(), quoted(folder(path)))
         }

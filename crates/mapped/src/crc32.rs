@@ -4,7 +4,7 @@
 
 use crate::Window;
 
-/// Combining two checksums takes as long as summing about so many bytes.
+/// Combining two checksums takes about as long as computing the checksum of this many bytes.
 const COMBINED: usize = 64 << 10;
 
 /// The CRC-32 of bytes that pass in order.

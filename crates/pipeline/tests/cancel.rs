@@ -1,4 +1,4 @@
-//! Progress and cancellation: work stops within one window, says so, and leaves nothing behind.
+//! Progress and cancellation: a call that is cancelled stops within one window, returns an error and leaves no file behind.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 

@@ -26,7 +26,7 @@ pub enum Error {
     },
 
     /// The folder of an output does not exist.
-    #[error("cannot write {}: there is no folder {}", path.display(), folder.display())]
+    #[error("cannot write {}: the folder {} does not exist", path.display(), folder.display())]
     NoFolder {
         /// The output.
         path: PathBuf,

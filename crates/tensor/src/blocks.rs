@@ -13,9 +13,9 @@ use crate::Storage;
 const BUDGET: usize = 8 << 20;
 /// The largest block.
 const LARGEST: usize = 64 << 10;
-/// The smallest one: a call takes as long as copying a few hundred bytes.
+/// The smallest block: a call that reads one takes as long as copying a few hundred bytes.
 const SMALLEST: usize = 256;
-/// Runs at least so many bytes apart are read one by one.
+/// Runs that are at least this many bytes apart are read separately.
 const FAR: u64 = 4 << 10;
 
 /// Blocks of a storage, little-endian. All ranges are in bytes of the storage and start and end at components.

@@ -226,7 +226,7 @@ def parts(obj, methods):
             found.append((call, type(obj)))
         return found
     obj = getattr(obj, "__func__", obj)
-    # NumPy's functions hide the implementation behind a dispatcher.
+    # A function of NumPy is a dispatcher that calls the implementation.
     obj = getattr(obj, "_implementation", obj)
     if isinstance(obj, types.FunctionType):
         return [(obj, None), (unwrapped(obj), None)]

@@ -105,8 +105,9 @@ impl<'h> StorageRef<'h> {
         Some(start..start.checked_add(numel.checked_mul(size)?)?)
     }
 
-    /// Whether PyTorch loads the two references to one key as the same bytes, whichever comes first. The dtypes may differ if
-    /// both are of bytes, which is how `torch.save` stores dtypes without a storage class, or if there are no elements.
+    /// Whether two references to one key are the same bytes for PyTorch, whichever it loads first. Their dtypes may differ if
+    /// the storage has no elements. An untyped storage counts as one of uint8, because
+    /// `torch.save` writes both for a dtype that has no storage class.
     pub(crate) fn is_loaded_like(&self, other: &Self) -> bool {
         let is_bytes = |one: &Self| one.dtype.unwrap_or(Dtype::UInt8) == Dtype::UInt8;
         self.key == other.key

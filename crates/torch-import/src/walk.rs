@@ -211,7 +211,7 @@ impl<'h> Walk<'h> {
         Ok(())
     }
 
-    /// Adds an item for a value. From the first one on that there is no room for, values are only counted.
+    /// Adds an item for a value. Once one exceeds a budget, it and all later values are only counted.
     fn keep_value(&mut self, child: Child, extent: Extent) {
         self.cut = self.cut.saturating_add(usize::from(extent == Extent::Cut));
         if self.unlisted == 0 {

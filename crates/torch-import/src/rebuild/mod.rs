@@ -31,7 +31,7 @@ pub(crate) use function::Function;
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
 
-/// The pages of the pickle are given back after so many references to storages: about 6 MB.
+/// After this many references to storages, which take about 6 MB of the pickle, its pages are released.
 const RELEASED: usize = 1 << 16;
 /// What PyTorch takes the elements of an untyped storage for.
 const UNTYPED: Dtype = Dtype::UInt8;

@@ -16,7 +16,7 @@ use super::{Rebuilder, Rebuilt, compound, sharded};
 use crate::Result;
 use crate::compound::{Compound, CompoundKind};
 
-/// `(class, dtype, size, …)` without a state: there are no attributes.
+/// The tensor of `(class, dtype, size, …)` without its attributes, where the data are.
 pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let mut compound = compound::meta(rebuilder, args.from(1))?;
     let what = format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth(0)));
