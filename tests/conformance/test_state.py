@@ -52,12 +52,17 @@ def test_what_state_dict_does_not_return_is_named(tmp_path, torch):
     answer = inspect(tmp_path / "a.pt")
     assert [t["name"] for t in answer["tensors"]] == [f"model.{name}" for name in names]
     # PyTorch numbers all hooks of a process.
-    assert {(o["kind"], re.sub(r"hooks\.[0-9]+", "hooks.0", o["name"]), o["nbytes"], o["reason"]) for o in answer["left_out"]} == {
+    named = [(o["kind"], re.sub(r"hooks\.[0-9]+", "hooks.0", o["name"]), o["nbytes"], o["reason"]) for o in answer["left_out"]]
+    assert {row for row in named if row[0] == "tensor"} == {
         ("tensor", "model.0.cache", 12, "attribute"),
         ("tensor", "model.0.nested.a.0", 20, "attribute"),
         ("tensor", "model.0.mask", 14, "non_persistent_buffer"),
         ("tensor", "model.1._forward_hooks.0.1.0", 44, "hook"),
         ("tensor", "model.0.weight.kept", 52, "tensor_attribute"),
     }
-    assert answer["left_out_count"] == 5
-    assert sum("left out" in note for note in answer["notes"]) == 4
+    linear, norm = ["in_features", "out_features"], ["num_features", "eps", "momentum", "affine", "track_running_stats"]
+    attributes = [*(f"model.0.{name}" for name in linear), *(f"model.1.{name}" for name in norm)]
+    assert {name for kind, name, _, reason in named if (kind, reason) == ("object", "attribute")} == set(attributes)
+    assert [name for kind, name, _, reason in named if (kind, reason) == ("object", "hook")] == ["model.1._forward_hooks"]
+    assert answer["left_out_count"] == len(named) == 5 + len(attributes) + 1
+    assert sum("left out" in note for note in answer["notes"]) == 6

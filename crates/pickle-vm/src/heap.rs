@@ -41,6 +41,7 @@ pub struct Heap<'p> {
     /// The instances with recorded changes.
     changed: Vec<ObjectId>,
     persistent: Vec<ObjectId>,
+    dropped: Vec<ObjectId>,
     /// For each 4 GiB of pickle after the first, the first object made there: offsets are kept as 32 bits.
     epochs: Vec<ObjectId>,
 }
@@ -211,6 +212,12 @@ impl<'p> Heap<'p> {
         &self.persistent
     }
 
+    /// The texts, byte strings, containers and calls that `POP` and `POP_MARK` took off the stack or that STOP left there, as
+    /// often as they did. Other objects may refer to them.
+    pub fn dropped(&self) -> &[ObjectId] {
+        &self.dropped
+    }
+
     /// The offset of the last instruction that changed the object: APPEND, APPENDS and ADDITEMS, SETITEM and SETITEMS, or
     /// BUILD. `None` if it is as it was made. Changes of the objects in it do not count.
     ///
@@ -293,6 +300,23 @@ impl<'p> Heap<'p> {
             .get_mut((id.0 >> CHUNK_BITS) as usize)
             .and_then(|chunk| chunk.objects.get_mut(id.0 as usize % CHUNK))
             .expect("ids come from this heap, which never shrinks")
+    }
+
+    /// Notes that an object leaves the stack and goes nowhere.
+    pub(crate) fn drop(&mut self, id: ObjectId) {
+        let is_small = matches!(
+            self.get(id),
+            Object::None
+                | Object::Bool(_)
+                | Object::Int(_)
+                | Object::Float(_)
+                | Object::Global(_)
+                | Object::Extension(_)
+                | Object::Persistent(_)
+        );
+        if !is_small && self.dropped.last() != Some(&id) {
+            self.dropped.push(id);
+        }
     }
 
     /// The changes of an object whose contents only its class knows, for another one to be added; None for the built-in

@@ -80,7 +80,8 @@ impl<'p> Machine<'p> {
     }
 
     /// The finished pickle of `len` bytes, with the object that STOP returned as its root.
-    pub fn finish(self, root: ObjectId, len: u64) -> Pickle<'p> {
+    pub fn finish(mut self, root: ObjectId, len: u64) -> Pickle<'p> {
+        self.state.drop_from(0);
         Pickle { heap: self.state.heap, root, len, opcodes: self.opcodes, memo_len: self.state.memo.len() }
     }
 
@@ -212,7 +213,9 @@ impl<'p> Machine<'p> {
 
             Opcode::Pop => {
                 // For POP the mark counts as an item of the stack, as it did in Python 2.
-                if state.pop().is_err() {
+                if let Ok(id) = state.pop() {
+                    state.heap.drop(id);
+                } else {
                     state.pop_mark()?;
                 }
             }
@@ -226,7 +229,7 @@ impl<'p> Machine<'p> {
             }
             Opcode::PopMark => {
                 let start = state.take_mark()?;
-                state.stack.truncate(start);
+                state.drop_from(start);
             }
             Opcode::Get | Opcode::BinGet | Opcode::LongBinGet => {
                 let key = memo_key(&arg)?;

@@ -113,6 +113,7 @@ impl fmt::Display for Note {
             Self::LeftOut { total, names } => {
                 let thing = match total.kind {
                     OmissionKind::Tensor => "tensor",
+                    OmissionKind::Object => "object",
                     OmissionKind::Storage => "storage",
                     _ => "record",
                 };
@@ -208,6 +209,7 @@ fn why(total: &OmissionTotal) -> &'static str {
         OmissionReason::TensorAttribute => {
             either("an attribute of another tensor", "attributes of other tensors")
         }
+        OmissionReason::DictAttribute => either("an attribute of a dict", "attributes of dicts"),
         OmissionReason::DictKey => either("part of a dict's key", "parts of dicts' keys"),
         OmissionReason::InValue => "used in values that are not tensors",
         OmissionReason::Unreferenced => "which nothing in the checkpoint refers to",

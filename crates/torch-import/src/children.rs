@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::Result;
-use crate::dicts::{Child, Children, Dicts, State, Step};
+use crate::dicts::{self, Child, Children, Dicts, State, Step};
 use crate::limits::{Budget, Marks};
 use crate::modules;
 
@@ -19,6 +19,8 @@ pub(crate) struct Containers<'h> {
     /// The containers that were visited. Most are visited once, so contents are kept from the second visit on.
     visited: Marks,
     known: HashMap<ObjectId, Option<Children<'h>>>,
+    /// The containers that hold more than their children: modules, dicts with attributes, dicts that have a key twice.
+    pub(crate) partial: Vec<ObjectId>,
     /// How many children may still be kept: objects may share the attributes that their contents are built from.
     room: Budget,
     pub(crate) dicts: Dicts<'h>,
@@ -27,7 +29,14 @@ pub(crate) struct Containers<'h> {
 impl<'h> Containers<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
         let (visited, room) = (Marks::new(heap.len()), Budget::new("children", KEPT));
-        Self { heap, visited, known: HashMap::new(), room, dicts: Dicts::new(heap, steps) }
+        Self {
+            heap,
+            visited,
+            known: HashMap::new(),
+            partial: Vec::new(),
+            room,
+            dicts: Dicts::new(heap, steps),
+        }
     }
 
     /// The contents of a container; `None` for objects that are not containers.
@@ -51,13 +60,31 @@ impl<'h> Containers<'h> {
                     Some(Children::Built(children)) => children.len(),
                     _ => 0,
                 };
-                if !self.visited.insert(id) && self.room.try_spend(len) {
+                let is_first = self.visited.insert(id);
+                if is_first && self.is_partial(id, children.as_ref()) {
+                    self.partial.push(id);
+                } else if !is_first && self.room.try_spend(len) {
                     self.known.insert(id, children.clone());
                 }
                 Ok(children)
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether a container may hold more than its children.
+    fn is_partial(&self, id: ObjectId, children: Option<&Children<'h>>) -> bool {
+        let is_built = matches!(children, Some(Children::Built(_)));
+        match self.heap.instance(id) {
+            None => is_built,
+            Some(instance) if dicts::is_dict(self.heap, id) => is_built || !instance.state().is_empty(),
+            Some(instance) => is_built && modules::own_attributes(self.heap, instance).is_some(),
+        }
+    }
+
+    /// Whether the contents of a dict or of an instance were looked at.
+    pub(crate) fn is_visited(&self, id: ObjectId) -> bool {
+        self.visited.contains(id)
     }
 
     /// The contents of a dict, or of a call that makes one.

@@ -14,7 +14,7 @@ use crate::key::Key;
 use crate::limits::Budget;
 
 /// One step of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// A dict's key, or an attribute's name.
     Key(ObjectId),

@@ -33,12 +33,14 @@ mod lists;
 mod modules;
 mod note;
 mod omission;
+mod path;
 mod persistent;
 mod pickles;
 mod rebuild;
 mod risk;
 mod scan;
 mod shards;
+mod unlisted;
 mod uses;
 mod walk;
 

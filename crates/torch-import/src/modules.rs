@@ -96,6 +96,23 @@ pub(crate) fn is_module(heap: &Heap<'_>, instance: &Instance) -> bool {
     })
 }
 
+/// The attributes that every module has; `state_dict()` returns what is in the first three.
+pub(crate) const OF_EVERY_MODULE: [&str; 5] =
+    ["_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"];
+
+/// All attributes of a module, whether or not `state_dict()` returns them. `None` if `instance` is not a module.
+pub(crate) fn own_attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec<Child>> {
+    if let Some(class) = Class::read(heap, instance)
+        && let Some(items) = conv_state(heap, instance, class)
+    {
+        return Some(named(&CONV, items));
+    }
+    let attributes = attributes(heap, instance)?;
+    let has = |name: &str| find(heap, &attributes, name).is_some();
+    let is_module = has("_parameters") && has("_modules");
+    is_module.then(|| attributes.into_iter().map(|(key, id)| Child::new(Step::Key(key), id)).collect())
+}
+
 /// The module and the name of a class.
 #[derive(Clone, Copy)]
 struct Class<'h> {
@@ -138,15 +155,8 @@ const SCRIPTED: &str = "__torch__.";
 
 /// The contents of a quantized module whose state is a tuple.
 fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: Class<'_>) -> Option<Vec<Child>> {
-    let items = heap.items(*instance.state().last()?)?;
-    if !class.is_quantized() || class.is_reference() {
-        return None;
-    }
-    let named = |names: &[&'static str]| -> Vec<Child> {
-        names.iter().zip(items).map(|(name, id)| Child::new(Step::Name(name), *id)).collect()
-    };
-    if class.name.starts_with("Conv") && items.len() == CONV.len() {
-        let mut children = named(&CONV);
+    if let Some(items) = conv_state(heap, instance, class) {
+        let mut children = named(&CONV, items);
         // A scripted module has no `state_dict()` entries for them: everything is kept as the archive has it.
         if !class.is_scripted() {
             children.retain(|child| matches!(child.step, Step::Name(name) if CONV_STATE.contains(&name)));
@@ -156,7 +166,24 @@ fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: Class<'_>) -> Option
         }
         return Some(children);
     }
-    (class.name == "LinearPackedParams" && items.len() == PACKED.len()).then(|| named(&PACKED))
+    let items = quantized_state(heap, instance, class)?;
+    (class.name == "LinearPackedParams" && items.len() == PACKED.len()).then(|| named(&PACKED, items))
+}
+
+/// The state of a quantized module, if it is a tuple.
+fn quantized_state<'h>(heap: &'h Heap<'_>, instance: &Instance, class: Class<'_>) -> Option<&'h [ObjectId]> {
+    let items = heap.items(*instance.state().last()?)?;
+    (class.is_quantized() && !class.is_reference()).then_some(items)
+}
+
+/// The same of a convolution.
+fn conv_state<'h>(heap: &'h Heap<'_>, instance: &Instance, class: Class<'_>) -> Option<&'h [ObjectId]> {
+    let items = quantized_state(heap, instance, class)?;
+    (class.name.starts_with("Conv") && items.len() == CONV.len()).then_some(items)
+}
+
+fn named(names: &[&'static str], items: &[ObjectId]) -> Vec<Child> {
+    names.iter().zip(items).map(|(name, id)| Child::new(Step::Name(name), *id)).collect()
 }
 
 /// The attributes of an instance: its state, or the dict that an FX graph module is made from.

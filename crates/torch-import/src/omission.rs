@@ -8,7 +8,7 @@ const LISTED: usize = 10_000;
 /// What a file holds and [`Checkpoint::items`](crate::Checkpoint::items) does not list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// One by one: tensors in the order of the pickle, then storages and records in the order of the file. At most
+    /// One by one: tensors, then other objects, in the order of the pickle, then storages and records in the order of the file. At most
     /// 10,000 for each file.
     pub listed: Vec<Omission>,
     /// How many there are of each kind, for each reason, and how many bytes they have.
@@ -23,9 +23,10 @@ pub struct Omission {
     pub file: Option<String>,
     /// What it is.
     pub kind: OmissionKind,
-    /// The path to a tensor from the root, as far as it is known; the name of a storage or record in the file.
+    /// The path to a tensor or an object from the root, as far as it is known; the name of a storage or record in the file.
     pub name: String,
-    /// Bytes of its elements, or of the storage or record; `None` for a tensor that cannot be read.
+    /// Bytes of its elements, of the storage or record, or of the texts, byte strings and numbers of an object (8 for each
+    /// number, keys of dicts not counted); `None` for a tensor that cannot be read.
     pub nbytes: Option<u64>,
     /// Why it is not listed.
     pub reason: OmissionReason,
@@ -51,6 +52,8 @@ pub struct OmissionTotal {
 pub enum OmissionKind {
     /// A tensor that the pickle makes.
     Tensor,
+    /// Any other object of the pickle that neither a tensor nor a value has, with what is in it.
+    Object,
     /// A storage of the file that no tensor in [`LeftOut`] or in the checkpoint uses.
     Storage,
     /// A record of an archive.
@@ -64,7 +67,7 @@ pub enum OmissionKind {
 pub enum OmissionReason {
     /// It is an attribute of a module, but not a parameter, buffer or submodule: `state_dict()` does not return it.
     Attribute,
-    /// It is a buffer that the module was told not to save.
+    /// It is a buffer that was registered with `persistent=False`.
     NonPersistentBuffer,
     /// It belongs to a hook.
     Hook,
@@ -72,6 +75,8 @@ pub enum OmissionReason {
     Replaced,
     /// It is an attribute of another tensor, or belongs to its hooks.
     TensorAttribute,
+    /// It is an attribute of a dict, such as an `OrderedDict`.
+    DictAttribute,
     /// It is a key of a dict, or a part of one.
     DictKey,
     /// It is an argument of a recorded call, which is kept as a value.
@@ -103,10 +108,15 @@ impl LeftOut {
         self.totals.iter().fold(0, |sum, total| sum.saturating_add(total.count))
     }
 
+    /// Whether the next thing is listed, not only counted.
+    pub(crate) fn lists_more(&self) -> bool {
+        self.listed.len() < LISTED
+    }
+
     pub(crate) fn add(&mut self, omission: Omission) {
         let Omission { kind, reason, nbytes, .. } = omission;
         self.count_in(OmissionTotal { kind, reason, count: 1, nbytes: nbytes.unwrap_or(0) });
-        if self.listed.len() < LISTED {
+        if self.lists_more() {
             self.listed.push(omission);
         }
     }
@@ -127,6 +137,12 @@ impl LeftOut {
         for omission in self.listed.iter_mut().filter(|omission| omission.file.is_none()) {
             omission.file = Some(file.to_owned());
         }
+    }
+
+    /// Adds what else the file leaves out.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        other.listed.truncate(LISTED.saturating_sub(self.listed.len()));
+        self.merge(other);
     }
 
     /// Adds what another file of the set leaves out.

@@ -35,6 +35,8 @@ const BOMBS: &[Bomb] = &[
     ("dicts with one long key", one_long_key, "values are not listed: there are too many"),
     ("calls around calls", wrapped, ""),
     ("deep lists", deep, "nested too deeply"),
+    ("dropped objects", dropped, ""),
+    ("shared attributes", shared_attributes, ""),
     ("equal values", equal_values, "values are not listed: there are too many"),
 ];
 
@@ -134,50 +136,55 @@ fn one_long_key() -> Vec<u8> {
 
 /// 100,000 calls around each other, each of which would return its argument.
 fn wrapped() -> Vec<u8> {
-    let mut pickle = b"\x80\x03ctorch.jit._pickle\nbuild_intlist\nq\x000".to_vec();
-    pickle.extend(b"h\x00".repeat(100_000));
-    pickle.extend(b"K\x01");
-    pickle.extend(b"\x85R".repeat(100_000));
-    pickle.push(b'.');
-    pickle
+    let function = b"\x80\x03ctorch.jit._pickle\nbuild_intlist\nq\x000";
+    repeated(&[(function, 1), (b"h\x00", 100_000), (b"K\x01", 1), (b"\x85R", 100_000), (b".", 1)])
 }
 
 /// 300,000 lists inside each other.
 fn deep() -> Vec<u8> {
-    let mut pickle = b"\x80\x03".to_vec();
-    pickle.extend(b"]".repeat(300_000));
-    pickle.extend(b"a".repeat(299_999));
-    pickle.push(b'.');
-    pickle
+    repeated(&[(b"\x80\x03", 1), (b"]", 300_000), (b"a", 299_999), (b".", 1)])
 }
 
 /// A list of a million times `None`.
 fn equal_values() -> Vec<u8> {
-    let mut pickle = b"\x80\x03](".to_vec();
-    pickle.extend(b"N".repeat(1_000_000));
-    pickle.extend(b"e.");
-    pickle
+    repeated(&[(b"\x80\x03](", 1), (b"N", 1_000_000), (b"e.", 1)])
 }
 
 /// 1000 tensors that share one size of 200,000 ones: the function is in memo 0, the size in memo 1. On the meta device no
 /// storage is needed.
 fn shared_sizes() -> Vec<u8> {
-    let mut pickle = b"\x80\x03ctorch._utils\n_rebuild_meta_tensor_no_storage\nq\x000(".to_vec();
-    pickle.extend(b"K\x01".repeat(200_000));
-    pickle.extend(b"tq\x010(ctorch\nfloat32\nh\x01h\x01\x89tq\x020](");
-    pickle.extend(b"h\x00h\x02R".repeat(1000));
-    pickle.extend(b"e.");
-    pickle
+    let function = b"\x80\x03ctorch._utils\n_rebuild_meta_tensor_no_storage\nq\x000(";
+    let args = b"tq\x010(ctorch\nfloat32\nh\x01h\x01\x89tq\x020](";
+    repeated(&[(function, 1), (b"K\x01", 200_000), (args, 1), (b"h\x00h\x02R", 1000), (b"e.", 1)])
 }
 
 /// 1000 nested tensors whose four lists are one, in memo 1: old files hold the parts of nested tensors in lists.
 fn shared_lists() -> Vec<u8> {
-    let mut pickle = b"\x80\x03ctorch._utils\n_rebuild_nested_tensor\nq\x000](".to_vec();
-    pickle.extend(b"K\x01".repeat(200_000));
-    pickle.extend(b"eq\x010(h\x01h\x01h\x01h\x01tq\x020](");
-    pickle.extend(b"h\x00h\x02R".repeat(1000));
-    pickle.extend(b"e.");
+    let function = b"\x80\x03ctorch._utils\n_rebuild_nested_tensor\nq\x000](";
+    let args = b"eq\x010(h\x01h\x01h\x01h\x01tq\x020](";
+    repeated(&[(function, 1), (b"K\x01", 200_000), (args, 1), (b"h\x00h\x02R", 1000), (b"e.", 1)])
+}
+
+/// 300,000 texts and 100,000 lists that the pickle drops.
+fn dropped() -> Vec<u8> {
+    repeated(&[(b"\x80\x03", 1), (b"U\x01a0", 300_000), (b"]0", 100_000), (b"N.", 1)])
+}
+
+/// Modules that share their attributes, of which `state_dict()` returns none: 500 modules with 1,000 attributes.
+fn shared_attributes() -> Vec<u8> {
+    let mut pickle = b"\x80\x03c__main__\nNet\nq\x000}(X\x0b\0\0\0_parameters}X\x08\0\0\0_modules}".to_vec();
+    for number in 0..1000_u32 {
+        pickle.extend(b"X\x04\0\0\0");
+        pickle.extend(format!("{number:04}").bytes());
+        pickle.extend(b"K\x01");
+    }
+    pickle.extend(repeated(&[(b"uq\x010](", 1), (b"h\x00)\x81h\x01b", 500), (b"e.", 1)]));
     pickle
+}
+
+/// The concatenation of byte strings, each so many times.
+fn repeated(parts: &[(&[u8], usize)]) -> Vec<u8> {
+    parts.iter().flat_map(|(bytes, times)| bytes.repeat(*times)).collect()
 }
 
 /// The error or the note for a file that consists of `pickle`.

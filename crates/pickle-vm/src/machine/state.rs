@@ -104,6 +104,13 @@ impl State<'_> {
         self.under(count)
     }
 
+    /// Drops the objects of the stack from number `start` on.
+    pub(super) fn drop_from(&mut self, start: usize) {
+        for id in self.stack.drain(start.min(self.stack.len())..) {
+            self.heap.drop(id);
+        }
+    }
+
     // Errors and limits.
 
     pub(super) fn count_text(&mut self, bytes: usize) -> Result<(), ErrorKind> {

@@ -96,6 +96,11 @@ impl Function {
         Self::from_names(module, name)
     }
 
+    /// Whether the fourth argument has the attributes of the tensor.
+    pub(crate) fn has_attributes(self) -> bool {
+        matches!(self, Self::ParameterWithState | Self::FromType | Self::FromTypeV2)
+    }
+
     /// Whether the call makes a tensor rather than wrapping one.
     pub(crate) fn makes_one(self) -> bool {
         !matches!(

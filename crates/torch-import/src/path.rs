@@ -1,0 +1,171 @@
+//! Paths from the root of a pickle to any of its objects, and the names of these paths.
+
+use pickle_vm::{Heap, Object, ObjectId};
+
+use crate::key;
+use crate::limits::{Budget, Marks};
+use crate::rebuild::Function;
+
+/// The longest name in bytes.
+const LONGEST_NAME: usize = 1024;
+
+/// How one object refers to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    Item(usize),
+    Value(ObjectId),
+    Key,
+    Appended(usize),
+    Args,
+    State,
+    Kwargs,
+    Callable,
+    PersistentId,
+}
+
+/// Reference number `n` of an object.
+pub(crate) fn edge(heap: &Heap<'_>, id: ObjectId, n: usize) -> Option<(Edge, ObjectId)> {
+    let entry = |entries: &[(ObjectId, ObjectId)], n: usize| {
+        let (key, value) = *entries.get(n / 2)?;
+        Some(if n.is_multiple_of(2) { (Edge::Value(key), value) } else { (Edge::Key, key) })
+    };
+    match heap.get(id) {
+        Object::Dict(entries) => entry(entries.get(), n),
+        Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) => {
+            Some((Edge::Item(n), *heap.items(id)?.get(n)?))
+        }
+        Object::Persistent(pid) => (n == 0).then_some((Edge::PersistentId, *pid)),
+        Object::Instance(instance) => {
+            let fixed = [
+                Some((Edge::Args, instance.args)),
+                Some((Edge::Callable, instance.callable)),
+                instance.kwargs().map(|kwargs| (Edge::Kwargs, kwargs)),
+            ];
+            let mut n = n;
+            for edge in fixed.into_iter().flatten() {
+                match n.checked_sub(1) {
+                    None => return Some(edge),
+                    Some(less) => n = less,
+                }
+            }
+            if let Some(state) = instance.state().get(n) {
+                return Some((Edge::State, *state));
+            }
+            n = n.checked_sub(instance.state().len())?;
+            if let Some(item) = instance.appends().get(n) {
+                return Some((Edge::Appended(n), *item));
+            }
+            n = n.checked_sub(instance.appends().len())?;
+            entry(instance.items(), n)
+        }
+        _ => None,
+    }
+}
+
+/// One step of a path: an object, and which of its references leads on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathStep {
+    pub(crate) parent: ObjectId,
+    pub(crate) edge: Edge,
+    pub(crate) child: ObjectId,
+}
+
+/// The shortest path from the root to each object.
+pub(crate) struct Tree<'h> {
+    heap: &'h Heap<'h>,
+    root: ObjectId,
+    /// For each object, the object before it and the number of the reference; the root's and those of objects that
+    /// nothing refers to are `None`.
+    before: Vec<Option<(ObjectId, u32)>>,
+}
+
+impl<'h> Tree<'h> {
+    pub(crate) fn new(heap: &'h Heap<'h>, root: ObjectId) -> Self {
+        let mut before = vec![None; heap.len()];
+        let mut seen = Marks::new(heap.len());
+        seen.insert(root);
+        let mut queue = std::collections::VecDeque::from([root]);
+        while let Some(parent) = queue.pop_front() {
+            let edges = (0..).map_while(|n| Some((n, edge(heap, parent, usize::try_from(n).ok()?)?)));
+            for (n, (_, child)) in edges {
+                if seen.insert(child) {
+                    if let Some(before) = before.get_mut(child.index()) {
+                        *before = Some((parent, n));
+                    }
+                    queue.push_back(child);
+                }
+            }
+        }
+        Self { heap, root, before }
+    }
+
+    /// Whether something refers to an object, or it is the root.
+    pub(crate) fn has(&self, id: ObjectId) -> bool {
+        id == self.root || self.before.get(id.index()).is_some_and(Option::is_some)
+    }
+
+    /// The path to an object; `None` if nothing refers to it. It is cut at its start when the budget is spent.
+    pub(crate) fn path(&self, id: ObjectId, budget: &mut Budget) -> Option<Vec<PathStep>> {
+        let mut path = Vec::new();
+        let mut child = id;
+        while child != self.root {
+            let (parent, n) = (*self.before.get(child.index())?)?;
+            if !budget.try_spend(1) {
+                break;
+            }
+            let (edge, _) = edge(self.heap, parent, usize::try_from(n).ok()?)?;
+            path.push(PathStep { parent, edge, child });
+            child = parent;
+        }
+        path.reverse();
+        Some(path)
+    }
+}
+
+/// Whether a step leads to the arguments of a call that makes a tensor.
+fn is_of_tensor(heap: &Heap<'_>, step: &PathStep) -> bool {
+    let instance = heap.instance(step.parent);
+    step.edge == Edge::Args && instance.is_some_and(|instance| Function::called_by(heap, instance).is_some())
+}
+
+/// The parts of a path that Python code would name, joined by dots.
+pub(crate) fn name(heap: &Heap<'_>, path: &[PathStep], naming: &mut Budget) -> String {
+    let mut name = String::new();
+    for (index, step) in path.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| path.get(before));
+        let part = match step.edge {
+            Edge::Value(key) => {
+                let part = if naming.try_spend(1) { key::part(heap, key) } else { "…".into() };
+                if !naming.try_spend(part.len()) {
+                    return name;
+                }
+                let is_state = before
+                    .is_some_and(|before| matches!(before.edge, Edge::State | Edge::Args | Edge::Item(_)));
+                if is_state && matches!(part.as_ref(), "_parameters" | "_buffers" | "_modules") {
+                    continue;
+                }
+                part
+            }
+            Edge::Item(_) if before.is_some_and(|before| is_of_tensor(heap, before)) => continue,
+            Edge::Item(index) | Edge::Appended(index) => index.to_string().into(),
+            _ => continue,
+        };
+        if !push(&mut name, &part) {
+            return name;
+        }
+    }
+    name
+}
+
+/// Adds a part to a name; whether there is room for it.
+pub(crate) fn push(name: &mut String, part: &str) -> bool {
+    if name.len().saturating_add(part.len()) > LONGEST_NAME {
+        name.push('…');
+        return false;
+    }
+    if !name.is_empty() {
+        name.push('.');
+    }
+    name.push_str(part);
+    true
+}

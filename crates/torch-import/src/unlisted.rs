@@ -1,0 +1,322 @@
+//! The objects, neither tensors nor storages, that a walk saw and did not list, and those that the pickle dropped.
+//!
+//! Facts: `Module.__init__` and `Module.state_dict` in `torch/nn/modules/module.py`: every module has empty dicts of hooks
+//! and `training`, and `state_dict()` gives its result the attribute `_metadata`, the versions of the modules, which only
+//! `load_state_dict()` reads.
+
+use foldhash::HashSet;
+use pickle_vm::{Heap, Instance, Object, ObjectId};
+
+use crate::dicts::{self, Child, Children, State, Step};
+use crate::limits::{Budget, Marks};
+use crate::omission::{LeftOut, Omission, OmissionKind, OmissionReason};
+use crate::path::{self, Edge, Tree};
+use crate::rebuild::Function;
+use crate::walk::Walk;
+use crate::{Result, key, modules};
+
+/// What naming them may cost, in steps and bytes.
+const NAMING: usize = 16 << 20;
+
+/// The number of the argument that has the attributes of a tensor.
+const STATE: usize = 3;
+
+/// An object that is not listed.
+#[derive(Clone, Copy)]
+struct Unlisted {
+    /// What refers to it, and how; `None` if nothing does.
+    parent: Option<(ObjectId, Step)>,
+    id: ObjectId,
+    reason: OmissionReason,
+}
+
+/// Names the objects that the finished walk did not list. `wrapped` are the listed tensors that have attributes.
+///
+/// # Errors
+/// When looking at the contents of a module exceeds the budget of the walk.
+pub(crate) fn find(
+    out: &mut LeftOut,
+    walk: &mut Walk<'_>,
+    wrapped: &[ObjectId],
+    root: ObjectId,
+) -> Result<()> {
+    let heap = walk.containers.heap();
+    let mut partial = std::mem::take(&mut walk.containers.partial);
+    // A module is made before the modules in it.
+    partial.sort_unstable();
+    let mut names = Names { heap, root, tree: None, budget: Budget::new("", NAMING) };
+    let mut seen = Marks::new(heap.len());
+    // Those of one container at a time: modules may share their attributes.
+    let mut found = Vec::new();
+    for id in partial {
+        of_container(&mut found, walk, id)?;
+        found.drain(..).for_each(|unlisted| add(out, walk, &mut names, &mut seen, unlisted));
+    }
+    for id in wrapped {
+        of_tensor(&mut found, heap, *id);
+        found.drain(..).for_each(|unlisted| add(out, walk, &mut names, &mut seen, unlisted));
+    }
+    let mut dropped = Marks::new(heap.len());
+    for id in heap.dropped() {
+        if dropped.insert(*id) && !names.tree().has(*id) {
+            let reason = OmissionReason::Unreferenced;
+            add(out, walk, &mut names, &mut seen, Unlisted { parent: None, id: *id, reason });
+        }
+    }
+    Ok(())
+}
+
+/// Names an object if there is something in it.
+fn add(out: &mut LeftOut, walk: &Walk<'_>, names: &mut Names<'_>, seen: &mut Marks, unlisted: Unlisted) {
+    let Unlisted { parent, id, reason } = unlisted;
+    let Some(nbytes) = weight(walk, seen, id) else { return };
+    let name = match parent {
+        Some((parent, step)) if out.lists_more() => names.name(parent, step),
+        _ => String::new(),
+    };
+    out.add(Omission { file: None, kind: OmissionKind::Object, name, nbytes: Some(nbytes), reason });
+}
+
+/// Names objects.
+struct Names<'h> {
+    heap: &'h Heap<'h>,
+    root: ObjectId,
+    /// Most checkpoints do not need one.
+    tree: Option<Tree<'h>>,
+    budget: Budget,
+}
+
+impl<'h> Names<'h> {
+    fn tree(&mut self) -> &Tree<'h> {
+        self.tree.get_or_insert_with(|| Tree::new(self.heap, self.root))
+    }
+
+    /// The path to an object, its parts joined by dots.
+    fn name(&mut self, parent: ObjectId, step: Step) -> String {
+        let heap = self.heap;
+        let tree = self.tree.get_or_insert_with(|| Tree::new(heap, self.root));
+        let path = tree.path(parent, &mut self.budget);
+        let mut name = path.map(|path| path::name(heap, &path, &mut self.budget)).unwrap_or_default();
+        let part = match step {
+            Step::Key(key) => key::part(heap, key),
+            Step::Index(index) => index.to_string().into(),
+            Step::Name(name) => name.into(),
+            Step::Through => return name,
+        };
+        if self.budget.try_spend(part.len()) {
+            path::push(&mut name, &part);
+        }
+        name
+    }
+}
+
+/// What a module or a dict holds and the walk does not enter.
+fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) -> Result<()> {
+    let heap = walk.containers.heap();
+    let mut add = |step, child, reason| found.push(Unlisted { parent: Some((id, step)), id: child, reason });
+    if let Some(instance) = heap.instance(id)
+        && let Some(attributes) = modules::own_attributes(heap, instance)
+    {
+        let Some(children) = walk.containers.children(id)? else { return Ok(()) };
+        let steps: HashSet<Step> = children.iter().map(|child| child.step).collect();
+        for Child { step, id, .. } in attributes {
+            let name = match step {
+                Step::Key(key) => heap.text(key),
+                Step::Name(name) => Some(name.into()),
+                _ => None,
+            };
+            let name = name.as_deref().unwrap_or_default();
+            let is_child =
+                steps.contains(&step) || (name == "_op_type" && steps.contains(&Step::Name("op_type")));
+            if is_child || modules::OF_EVERY_MODULE.contains(&name) {
+                continue;
+            }
+            let is_hook = name.contains("hook");
+            add(step, id, if is_hook { OmissionReason::Hook } else { OmissionReason::Attribute });
+        }
+        return Ok(());
+    }
+    // Only a dict in which a key is there twice has contents that are not read in place.
+    if let Some(Children::Built(children)) = walk.containers.dict_children(id)? {
+        let kept: HashSet<ObjectId> = children.iter().map(|child| child.id).collect();
+        let entries = heap.entries(id).or_else(|| Some(heap.instance(id)?.items())).unwrap_or_default();
+        for (key, value) in entries.iter().filter(|(_, value)| !kept.contains(value)) {
+            add(Step::Key(*key), *value, OmissionReason::Replaced);
+        }
+    }
+    for state in heap.instance(id).into_iter().flat_map(Instance::state) {
+        let State::Attributes(attributes) = State::read(heap, *state) else { continue };
+        for (key, value) in attributes.into_iter().flatten() {
+            if heap.text(*key).as_deref() != Some("_metadata") {
+                add(Step::Key(*key), *value, OmissionReason::DictAttribute);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The attributes of a tensor, of which `data` replaces its values.
+fn of_tensor(found: &mut Vec<Unlisted>, heap: &Heap<'_>, id: ObjectId) {
+    let reason = OmissionReason::TensorAttribute;
+    let mut add = |step, child| found.push(Unlisted { parent: Some((id, step)), id: child, reason });
+    let args = heap.instance(id).and_then(|instance| heap.items(instance.args));
+    let Some(state) = args.and_then(|args| args.get(STATE)) else { return };
+    match State::read(heap, *state) {
+        State::Attributes(attributes) => {
+            let attributes = attributes.into_iter().flatten();
+            let others = attributes.filter(|(key, _)| heap.text(*key).as_deref() != Some("data"));
+            others.for_each(|(key, value)| add(Step::Key(*key), *value));
+        }
+        State::Other => add(Step::Through, *state),
+    }
+}
+
+/// How many bytes the texts, byte strings and numbers of an object have, a number 8, without the keys of dicts. `None` if there is nothing in it that
+/// is not listed: it is None, or an empty container, or one of tensors, modules or dicts that have names of their own, or it
+/// was weighed before.
+fn weight(walk: &Walk<'_>, seen: &mut Marks, id: ObjectId) -> Option<u64> {
+    let heap = walk.containers.heap();
+    let mut weight = None;
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        let own = match heap.get(id) {
+            Object::None | Object::Persistent(_) => continue,
+            Object::Bool(_) => 1,
+            Object::Int(_) | Object::Float(_) => 8,
+            Object::Long(number) => number.bytes().len(),
+            Object::Text(text) => text.bytes().len(),
+            Object::String(bytes) => bytes.len(),
+            Object::Bytes(bytes) | Object::ByteArray(bytes) => bytes.len(),
+            Object::Global(_) | Object::Extension(_) => 0,
+            object => {
+                if walk.containers.is_visited(id) || !seen.insert(id) {
+                    continue;
+                }
+                let instance = heap.instance(id);
+                if instance.is_some_and(|instance| Function::called_by(heap, instance).is_some()) {
+                    continue;
+                }
+                let edges = (0..).map_while(|n| path::edge(heap, id, n));
+                let edges = edges.filter(|(edge, _)| !matches!(edge, Edge::Callable | Edge::Key));
+                open.extend(edges.map(|(_, child)| child));
+                // A container is what is in it.
+                if !matches!(object, Object::Instance(_)) || dicts::is_dict(heap, id) {
+                    continue;
+                }
+                0
+            }
+        };
+        weight = Some(u64::try_from(own).unwrap_or(u64::MAX).saturating_add(weight.unwrap_or(0)));
+    }
+    weight
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use crate::{Checkpoint, Container, OmissionKind};
+
+    /// What a pickle holds and its checkpoint does not list: name, bytes, reason.
+    fn left_out(pickle: &[u8]) -> Vec<(String, u64, String)> {
+        let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
+        file.write_all(pickle).expect("the temporary folder is writable");
+        let container = Container::open(file.path()).expect("it is a pickle");
+        let left_out = Checkpoint::read(&container).expect("it is a pickle").left_out;
+        assert_eq!(left_out.count(), left_out.listed.len());
+        let row = |omission: crate::Omission| {
+            assert_eq!(omission.kind, OmissionKind::Object);
+            (omission.name, omission.nbytes.unwrap_or(u64::MAX), format!("{:?}", omission.reason))
+        };
+        left_out.listed.into_iter().map(row).collect()
+    }
+
+    fn check(pickle: &[u8], expected: &[(&str, u64, &str)]) {
+        let found = left_out(pickle);
+        let found: Vec<_> =
+            found.iter().map(|(name, nbytes, reason)| (name.as_str(), *nbytes, reason.as_str())).collect();
+        assert_eq!(found, expected);
+    }
+
+    /// A dict in protocol 2.
+    fn dict(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let entries = entries.iter().flat_map(|(key, value)| [&text(key), *value].concat());
+        [b"}(".to_vec(), entries.collect(), b"u".to_vec()].concat()
+    }
+
+    fn text(text: &str) -> Vec<u8> {
+        let len = u32::try_from(text.len()).expect("names are short");
+        [b"X".as_slice(), &len.to_le_bytes(), text.as_bytes()].concat()
+    }
+
+    fn pickle(root: &[u8]) -> Vec<u8> {
+        [b"\x80\x02", root, b"."].concat()
+    }
+
+    #[test]
+    fn attributes_of_modules_are_named() {
+        let module = |attributes: &[(&str, &[u8])], modules: &[u8]| {
+            let common: [(&str, &[u8]); 5] = [
+                ("training", b"\x88"),
+                ("_parameters", b"}"),
+                ("_buffers", b"}"),
+                ("_forward_hooks", b"ccollections\nOrderedDict\n)R"),
+                ("_modules", modules),
+            ];
+            [b"cmine\nNet\n)\x81".to_vec(), dict(&[&common, attributes].concat()), b"b".to_vec()].concat()
+        };
+        let config =
+            [b"cmine\nConfig\n)\x81q\x01".to_vec(), dict(&[("name", &text("tiny"))]), b"b".to_vec()].concat();
+        let inner = module(&[("in_features", b"K\x03"), ("bias", b"N"), ("config", b"h\x01")], b"}");
+        let inner = [inner, b"q\x02".to_vec()].concat();
+        let hooks = dict(&[("7", b"cmine\nhook\n")]);
+        // A list of its own modules has nothing that they do not have.
+        let outer: [(&str, &[u8]); 4] = [
+            ("config", &config),
+            ("layers", b"]h\x02a"),
+            ("activation", b"ctorch\nrelu\n"),
+            ("_forward_pre_hooks", &hooks),
+        ];
+        let outer = module(&outer, &dict(&[("0", &inner)]));
+        // A configuration that is popped, but that the inner module refers to.
+        let root = [config.clone(), b"0".to_vec(), dict(&[("model", &outer), ("epoch", b"K\x01")])].concat();
+        check(
+            &pickle(&root),
+            &[
+                ("model.config", 4, "Attribute"),
+                ("model.activation", 0, "Attribute"),
+                ("model._forward_pre_hooks", 0, "Hook"),
+                ("model.0.in_features", 8, "Attribute"),
+                ("model.0.config", 4, "Attribute"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_nothing_refers_to_is_named() {
+        let call = b"cmine\nCall\n".to_vec();
+        let call = [call, text("argument"), b"\x85R".to_vec()].concat();
+        let list = dict(&[("a", &[b"]".to_vec(), call.clone(), b"a".to_vec()].concat())]);
+        // A call whose result is popped, a list that stays under the root, a root that the pickle popped before.
+        let dropped = [call, b"0](K\x01K\x02e".to_vec(), list.clone(), b"q\x010h\x01".to_vec()].concat();
+        check(&pickle(&dropped), &[("", 8, "Unreferenced"), ("", 16, "Unreferenced")]);
+        check(&pickle(&list), &[]);
+        // Python writes a tuple of a list that contains the tuple in this way: what it pops is in the memo, too.
+        check(&pickle(b"]q\x00h\x00\x85q\x01a0h\x00\x85q\x02"), &[]);
+    }
+
+    #[test]
+    fn replaced_values_and_attributes_of_dicts_are_named() {
+        let twice = dict(&[("a", &text("first")), ("b", b"K\x01"), ("a", &text("second"))]);
+        let metadata = dict(&[("_metadata", &dict(&[("version", b"K\x01")])), ("source", &text("hub"))]);
+        let ordered = [
+            b"ccollections\nOrderedDict\n)R(".to_vec(),
+            text("w"),
+            b"K\x01u".to_vec(),
+            metadata,
+            b"b".to_vec(),
+        ];
+        let root = dict(&[("twice", &twice), ("state", &ordered.concat())]);
+        check(&pickle(&root), &[("twice.a", 5, "Replaced"), ("state.source", 3, "DictAttribute")]);
+    }
+}
