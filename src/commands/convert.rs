@@ -1,6 +1,6 @@
 //! `torch2carton convert`: a checkpoint becomes a carton, or another file of tensors.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -67,8 +67,10 @@ fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
     })?;
     if !quiet {
         let skipped = if args.resume { format!(", {} skipped", report.skipped) } else { String::new() };
-        let mut err = anstream::stderr().lock();
-        writeln!(err, "{BOLD}{} converted{skipped}, {} failed{BOLD:#}", report.converted, report.failed)?;
+        terminal::tell(format_args!(
+            "{BOLD}{} converted{skipped}, {} failed{BOLD:#}",
+            report.converted, report.failed
+        ));
     }
     Ok(if report.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -157,10 +159,9 @@ fn summary(report: &ConvertReport) -> io::Result<()> {
             vec![("holds", Some(holds)), ("ties", ties), ("size", Some(size)), ("files", files)]
         }
     };
-    let mut err = anstream::stderr().lock();
-    writeln!(err, "{BOLD}{}{BOLD:#}", safe(&report.output))?;
+    terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
-        writeln!(err, "  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value)))?;
+        terminal::tell(format_args!("  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value))));
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `torch2carton pack`: a folder becomes a carton.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,11 +35,10 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     progress.clear();
     if !quiet {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
-        let mut err = anstream::stderr().lock();
-        writeln!(err, "{BOLD}{}{BOLD:#}", safe(&report.output))?;
+        terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
         let holds = format!("{}, {}", counted(report.files, "file"), size(report.nbytes));
         for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {
-            writeln!(err, "  {DIM}{label:<10}{DIM:#}{value}")?;
+            terminal::tell(format_args!("  {DIM}{label:<10}{DIM:#}{value}"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,5 @@
 //! `torch2carton resolve`: the files that a carton leaves out come back into it.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -28,14 +27,12 @@ pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     progress.clear();
     if !quiet {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
-        let mut err = anstream::stderr().lock();
         let output = safe(&report.output);
-        writeln!(
-            err,
+        terminal::tell(format_args!(
             "{output}: {}, {} fetched",
             size(report.nbytes),
             counted(report.fetched_files, "file")
-        )?;
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `torch2carton shrink`: files move out of a carton into a folder that many cartons share.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,7 +8,7 @@ use pipeline::{counted, size};
 
 use crate::args::Shrink;
 use crate::ui::progress::Progress;
-use crate::ui::terminal::safe;
+use crate::ui::terminal::{self, safe};
 
 pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     let options = ShrinkOptions {
@@ -24,16 +23,14 @@ pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     let report = carton_tools::shrink(&options, &progress)?;
     progress.clear();
     if !quiet {
-        let mut err = anstream::stderr().lock();
-        writeln!(
-            err,
+        terminal::tell(format_args!(
             "{}: {}; {} ({}) moved to {}",
             safe(&report.output),
             size(report.nbytes),
             counted(report.moved_files, "file"),
             size(report.moved_nbytes),
             safe(&report.blobs)
-        )?;
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `torch2carton unpack`: the files of a carton in a folder.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -20,14 +19,12 @@ pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     progress.clear();
     if !quiet {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
-        let mut err = anstream::stderr().lock();
-        writeln!(
-            err,
+        terminal::tell(format_args!(
             "{}: {}, {}",
             safe(&report.output),
             counted(report.files, "file"),
             size(report.nbytes)
-        )?;
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

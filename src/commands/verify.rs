@@ -45,9 +45,8 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         };
         let tensors = report.tensors_compared.map(|count| format!(", {} {equal}", counted(count, "tensor")));
         let tensors = tensors.unwrap_or_default();
-        let mut err = anstream::stderr().lock();
         let (file, files, nbytes) = (safe(&report.file), counted(report.files, "file"), size(report.bytes));
-        writeln!(err, "{file}: {files}, {nbytes}, {hashes}{tensors}")?;
+        terminal::tell(format_args!("{file}: {files}, {nbytes}, {hashes}{tensors}"));
     }
     Ok(ExitCode::SUCCESS)
 }

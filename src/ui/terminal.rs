@@ -16,6 +16,11 @@ pub(crate) fn note(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{YELLOW}note:{YELLOW:#} {}", safe(text));
 }
 
+/// Prints what was done, on stderr. By then the work is done, so that it does not matter whether anybody can read this.
+pub(crate) fn tell(text: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
 /// Whether the reader of our output went away, as `head` does.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match cause.downcast_ref::<std::io::Error>() {

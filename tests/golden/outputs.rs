@@ -98,6 +98,36 @@ fn a_full_standard_output_is_an_error() {
     }
 }
 
+/// What a command did is not undone because nobody can read about it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_error_changes_nothing() {
+    let scratch = scratch();
+    let root = scratch.path();
+    inputs(root);
+    let base = "https://example.org/blobs";
+    let shrink =
+        ["shrink", "c.carton", "--base", base, "--blobs", "blobs", "--min-size", "1", "-o", "s.carton"];
+    let commands: [(&[&str], &str); 6] = [
+        (&["a.pth", "-o", "c.carton"], "c.carton"),
+        (&["--each", "a.pth", "-o", "cartons"], "cartons"),
+        (&["unpack", "c.carton", "-C", "new"], "new"),
+        (&["pack", "new", "-o", "p.carton"], "p.carton"),
+        (&shrink, "s.carton"),
+        (&["verify", "c.carton"], "c.carton"),
+    ];
+    for (args, output) in commands {
+        let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+        let status = program(root, args).stderr(full).status().expect("it was built");
+        assert_eq!(status.code(), Some(0), "{args:?}");
+        assert!(root.join(output).exists(), "{args:?}");
+    }
+    // The exit status says what stderr cannot.
+    let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+    let status = program(root, &["missing.pth"]).stderr(full).status().expect("it was built");
+    assert_eq!(status.code(), Some(1));
+}
+
 #[test]
 fn a_closed_pipe_ends_every_command_quietly() {
     let scratch = scratch();
