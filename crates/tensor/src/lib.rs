@@ -7,15 +7,20 @@
 
 mod blocks;
 mod budget;
+mod cast;
 mod concat;
+mod conversion;
 mod dtype;
 mod gather;
 mod records;
 mod signs;
+mod small_float;
 mod storage;
 mod tensor;
 
 pub use budget::Budget;
+pub use cast::{NoInteger, OutOfRange, Seen};
+pub use conversion::Conversion;
 pub use dtype::Dtype;
 pub use gather::Gathered;
 pub use records::{Record, Records};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use mapped::{Blob, Crc32, MappedFile, Sink, WINDOW, Window};
 
+use crate::cast::{Cast, OutOfRange, Seen};
 use crate::concat::Concat;
 use crate::records::Records;
 use crate::signs::{Signed, Signs};
-use crate::{Error, Tensor};
+use crate::{Conversion, Error, Tensor};
 
 /// The order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,7 @@ enum Inner {
     Owned(Vec<u8>),
     Concat(Concat),
     Signed(Signed),
+    Cast(Cast),
 }
 
 /// A storage that is a part of a file.
@@ -162,6 +164,25 @@ impl Storage {
         Self::from(Inner::Signed(signed))
     }
 
+    /// The elements of `range` in another dtype, as a storage of its own; they are converted whenever they are read. Only
+    /// what tensors have `seen`, counted in elements from the start of the range, is an error or counted where it is out of
+    /// the dtype's range. `None` if `range` is not inside the storage.
+    pub fn cast(&self, conversion: Conversion, range: &Range<u64>, seen: Seen) -> Option<Self> {
+        Some(Self::from(Inner::Cast(Cast::new(self, conversion, range, seen)?)))
+    }
+
+    /// What [`cast`](Self::cast) could not keep of the numbers that were read, if it is such a storage. If there is
+    /// something, it is read once more to be counted. `check` is called before each window.
+    ///
+    /// # Errors
+    /// When the storage cannot be read, and those of `check`.
+    pub fn out_of_range(&self, check: &dyn Fn() -> io::Result<()>) -> io::Result<Option<OutOfRange>> {
+        match self.inner() {
+            Some(Inner::Cast(cast)) => cast.out_of_range(check),
+            _ => Ok(None),
+        }
+    }
+
     /// A part of the storage as a storage of its own. `range` is in bytes, and starts and ends at components. When all of
     /// the part is sent, the rest is read too, for the checksum. `None` if `range` is not inside the storage, or the bytes
     /// are not contiguous.
@@ -272,6 +293,7 @@ impl Storage {
         match self.inner() {
             Some(Inner::Concat(concat)) => concat.len(),
             Some(Inner::Signed(signed)) => signed.base.len(),
+            Some(Inner::Cast(cast)) => cast.len(),
             Some(Inner::Owned(bytes)) => bytes.len() as u64,
             Some(Inner::Mapped { .. }) | None => self.in_file().map_or(0, |mapped| mapped.range.len() as u64),
         }
@@ -279,7 +301,7 @@ impl Storage {
 
     /// Whether the bytes are computed from those of other storages.
     pub fn is_computed(&self) -> bool {
-        matches!(self.inner(), Some(Inner::Concat(_) | Inner::Signed(_)))
+        matches!(self.inner(), Some(Inner::Concat(_) | Inner::Signed(_) | Inner::Cast(_)))
     }
 
     /// Whether the storage has no bytes.
@@ -334,6 +356,7 @@ impl Storage {
         match self.inner() {
             Some(Inner::Concat(concat)) => return concat.read(start as u64, out),
             Some(Inner::Signed(signed)) => return signed.read(start, out),
+            Some(Inner::Cast(cast)) => return cast.read(start, out),
             Some(Inner::Owned(bytes)) => {
                 out.copy_from_slice(bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
             }
@@ -359,6 +382,7 @@ impl Storage {
         match self.inner() {
             Some(Inner::Concat(concat)) => return concat.send(range.start as u64..range.end as u64, sink),
             Some(Inner::Signed(signed)) => return signed.send(range, sink),
+            Some(Inner::Cast(cast)) => return cast.send(range, sink),
             _ => {}
         }
         let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
