@@ -10,6 +10,7 @@ use pipeline::{
 };
 
 use super::Existing;
+use super::dtypes::Dtypes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +21,7 @@ Examples:
   torch2carton llama/consolidated.00.pth --n-heads 32 --rope-theta 10000 --norm-eps 1e-5
   torch2carton --each --resume -o cartons/ a.pth b.pth c.ckpt
   torch2carton pytorch_model.bin -o model.safetensors
+  torch2carton model.pth --dtype bfloat16 --cast float64=float64
   torch2carton model-folder/ --to safetensors --max-shard-size 5GB -o out/
 
 A folder stands for the checkpoint at its top level, in one file or in several:
@@ -104,6 +106,8 @@ pub(crate) struct Convert {
     #[command(flatten)]
     pub(crate) select: Select,
     #[command(flatten)]
+    pub(crate) dtypes: Dtypes,
+    #[command(flatten)]
     pub(crate) safetensors: Safetensors,
 }
 
@@ -153,6 +157,7 @@ impl Convert {
                 require_model: self.model.required,
             },
             selection: self.select.selection(),
+            casts: self.dtypes.casts(),
             safetensors: SafetensorsOptions {
                 ties: match self.safetensors.ties {
                     Ties::Drop => Tied::Drop,

@@ -2,6 +2,7 @@
 
 mod carton;
 mod convert;
+mod dtypes;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -138,10 +138,16 @@ fn summary(report: &ConvertReport) -> io::Result<()> {
         format!("{}; nothing was written (--dry-run)", size(report.nbytes))
     };
     let holds = format!("{tensors}, {parameters}");
+    let casts = report
+        .casts
+        .iter()
+        .map(|cast| format!("{} from {} to {}", counted(cast.tensors, "tensor"), cast.from, cast.to));
+    let casts = (!report.casts.is_empty()).then(|| casts.collect::<Vec<_>>().join(", "));
     let fields = match &report.made {
         Made::Carton(carton) => vec![
             ("module", Some(module(carton))),
             ("holds", Some(holds)),
+            ("cast", casts),
             ("size", Some(size)),
             ("misc", Some(misc(carton))),
             ("manifest", carton.manifest_sha256.clone()),
@@ -156,7 +162,13 @@ fn summary(report: &ConvertReport) -> io::Result<()> {
                 format!("{names} of the same memory in the metadata")
             });
             let files = (made.files.len() > 1).then(|| made.files.join(", "));
-            vec![("holds", Some(holds)), ("ties", ties), ("size", Some(size)), ("files", files)]
+            vec![
+                ("holds", Some(holds)),
+                ("cast", casts),
+                ("ties", ties),
+                ("size", Some(size)),
+                ("files", files),
+            ]
         }
     };
     terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use decoder::Fact;
-use pipeline::{ForeignKind, InvalidOption, Note, Setting, size};
+use pipeline::{ForeignKind, InvalidOption, NoInteger, Note, Setting, size};
 use sources::{Candidate, Contents};
 use store::{Remote, Scheme, file_name, folder};
 
@@ -48,7 +48,9 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
         Error::NothingUnder { .. } => "; check --key, --include and --exclude".to_owned(),
         Error::NothingLeft => "; check --include and --exclude".to_owned(),
-        Error::NoData { name, .. } => {
+        Error::NoData { name, .. }
+        | Error::CannotCast { name, .. }
+        | Error::NoInteger(NoInteger { tensor: name, .. }) => {
             format!("; leave it out with --exclude {}", quoted_text(&pattern_of(name)))
         }
         Error::Module(reason) => match **reason {
@@ -105,6 +107,8 @@ fn option_text(option: &InvalidOption) -> String {
         | InvalidOption::MiscTwice { .. } => {
             format!("--misc: {option}")
         }
+        InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
+        InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
         InvalidOption::NotAFolder { .. } => format!("{option}; with --each, -o names a folder"),
         InvalidOption::Misplaced { setting } => {
             let flags = match setting {

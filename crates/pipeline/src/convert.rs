@@ -14,8 +14,8 @@ use crate::back::safetensors::{self, SafetensorsOptions, SafetensorsReport};
 use crate::back::{Job, Values};
 use crate::output::Destination;
 use crate::{
-    Error, InvalidOption, ModelOptions, Note, Observer, OutputKind, Result, Selection, Totals, naming,
-    select, values,
+    Cast, CastReport, Error, InvalidOption, ModelOptions, Note, Observer, OutputKind, Result, Selection,
+    Totals, cast, naming, select, values,
 };
 
 /// Version of the members of [`ConvertReport`].
@@ -49,6 +49,8 @@ pub struct ConvertOptions {
     pub model: ModelOptions,
     /// Which tensors, under which names.
     pub selection: Selection,
+    /// Tensors of which dtypes become which.
+    pub casts: Vec<Cast>,
     /// How safetensors files are written.
     pub safetensors: SafetensorsOptions,
     /// Whether to stop before anything is written.
@@ -72,6 +74,7 @@ impl ConvertOptions {
             globals: AllowedGlobals::default(),
             model: ModelOptions::default(),
             selection: Selection::default(),
+            casts: Vec::new(),
             safetensors: SafetensorsOptions::default(),
             dry_run: false,
         }
@@ -155,6 +158,9 @@ pub struct ConvertReport {
     /// Sums over the tensors.
     #[serde(flatten)]
     pub totals: Totals,
+    /// What became of tensors that were cast, by dtype.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub casts: Vec<CastReport>,
     /// What the files hold that is neither a tensor nor a value of the checkpoint, at most 10,000 of each file.
     pub left_out: Vec<Omission>,
     /// How many there are.
@@ -230,10 +236,13 @@ pub(crate) fn convert_into(
     notes.extend([Risk::Dangerous, Risk::Unknown].into_iter().filter_map(|risk| recorded(&checkpoint, risk)));
     let selected = select::select(&options.selection, &checkpoint).map_err(Error::at(sources.root()))?;
     notes.extend(selected.notes);
+    let mut compounds = selected.compounds;
+    let (tensors, casts) = cast::apply(&options.casts, selected.tensors, &mut compounds, &mut notes)
+        .map_err(Error::at(sources.root()))?;
     let keeps_values = options.keep_values && destination.kind == OutputKind::Carton;
     let values = Values {
         count: checkpoint.notable_values().count(),
-        document: keeps_values.then(|| values::document(&checkpoint, &selected.compounds)).flatten(),
+        document: keeps_values.then(|| values::document(&checkpoint, &compounds)).flatten(),
     };
     // The objects of a pickle can take more memory than all that follows.
     drop(checkpoint);
@@ -243,9 +252,10 @@ pub(crate) fn convert_into(
         sources: &sources,
         containers: &containers,
         target: &target,
-        tensors: &selected.tensors,
-        compounds: &selected.compounds,
+        tensors: &tensors,
+        compounds: &compounds,
         values,
+        casts: &casts,
         observer,
     };
     let (nbytes, made) = match destination.kind {
@@ -259,6 +269,10 @@ pub(crate) fn convert_into(
         }
         OutputKind::Torch => return Err(InvalidOption::NoInput.into()),
     };
+    for note in casts.notes() {
+        observer.note(&note);
+        notes.push(note);
+    }
     Ok(ConvertReport {
         schema_version: SCHEMA_VERSION,
         file: match options.inputs.as_slice() {
@@ -270,8 +284,9 @@ pub(crate) fn convert_into(
         written: !options.dry_run,
         nbytes,
         made,
-        tensors: selected.tensors.len(),
-        totals: Totals::from_tensors(selected.tensors.iter().map(|(_, tensor)| tensor)),
+        tensors: tensors.len(),
+        totals: Totals::from_tensors(tensors.iter().map(|(_, tensor)| tensor)),
+        casts: casts.reports(),
         left_out_count: omitted.count(),
         left_out: omitted.listed,
         notes,
@@ -287,6 +302,7 @@ fn check(options: &ConvertOptions) -> Result<()> {
     for input in &options.inputs {
         store::refuse_remote(input)?;
     }
+    cast::check(&options.casts)?;
     let fields = &options.fields;
     let found = fields.short_description.as_ref().map_or(0, |text| text.chars().count());
     if found > SHORT_DESCRIPTION_MAX {

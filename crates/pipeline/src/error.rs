@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use carton_format::Problems;
 use mapped::Changed;
-use tensor::{Damaged, Tensor};
+use tensor::{Damaged, Dtype, NoInteger, Tensor};
+
+use crate::CastFrom;
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -129,6 +131,19 @@ pub enum Error {
         /// The keys, the number of tensors under each, and their bytes.
         keys: Vec<(String, u64, u64)>,
     },
+    /// A tensor cannot have the dtype that it should have.
+    #[error("tensor `{}`: {from} cannot be cast to {to}", name.escape_debug())]
+    CannotCast {
+        /// The tensor.
+        name: String,
+        /// Its dtype.
+        from: Dtype,
+        /// The other dtype.
+        to: Dtype,
+    },
+    /// A float has no integer that it could become.
+    #[error("{0}")]
+    NoInteger(NoInteger),
     /// A selected tensor has no data.
     #[error("tensor `{name}` has no data: it is {what}")]
     NoData {
@@ -282,6 +297,26 @@ pub enum InvalidOption {
         /// Its path.
         path: PathBuf,
     },
+    /// Numbers of a dtype cannot become those of another.
+    #[error("{from} cannot be cast to {to}")]
+    CannotCast {
+        /// The dtype.
+        from: Dtype,
+        /// The other dtype.
+        to: Dtype,
+    },
+    /// Every float should become something else.
+    #[error("{dtype} is not a floating-point dtype that tensors can be cast to")]
+    NotFloatingPoint {
+        /// The dtype.
+        dtype: Dtype,
+    },
+    /// Two casts are about the same tensors.
+    #[error("two casts are about {from} tensors")]
+    CastTwice {
+        /// Which tensors.
+        from: CastFrom,
+    },
     /// An architecture that has no forward here.
     #[error("there is no architecture `{name}`")]
     Architecture {
@@ -296,10 +331,13 @@ impl Error {
         move |reason| Self::At { path: path.to_owned(), reason: Box::new(reason) }
     }
 
-    /// The error of a read: it names the file that changed or is damaged. `None` for other reasons.
+    /// The error of a read: it names the file that changed or is damaged, or the tensor that cannot be
+    /// cast. `None` for other reasons.
     pub fn of_read(reason: &io::Error) -> Option<Self> {
         let changed = Changed::cause_of(reason).cloned().map(Self::Changed);
-        changed.or_else(|| Damaged::cause_of(reason).cloned().map(Self::Damaged))
+        let damaged = || Damaged::cause_of(reason).cloned().map(Self::Damaged);
+        let no_integer = || NoInteger::cause_of(reason).cloned().map(Self::NoInteger);
+        changed.or_else(damaged).or_else(no_integer)
     }
 
     /// The error, with the first of `tensors` that a damaged storage is of.
@@ -307,7 +345,7 @@ impl Error {
     pub(crate) fn with_tensor(self, tensors: &[(String, Tensor)]) -> Self {
         match self {
             Self::Damaged(damaged) if damaged.tensor.is_none() => {
-                let first = tensors.iter().find(|(_, tensor)| tensor.storage().id() == damaged.storage);
+                let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads(damaged.storage));
                 Self::Damaged(Damaged { tensor: first.map(|(name, _)| name.clone()), ..damaged })
             }
             error => error,

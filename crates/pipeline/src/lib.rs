@@ -27,7 +27,9 @@
 //! tensors and names, `torchscript` makes a module of them, and a back end in `back/` writes it.
 
 mod back;
+mod cast;
 mod convert;
+mod dtypes;
 mod each;
 mod error;
 mod inspect;
@@ -44,8 +46,10 @@ mod values;
 pub use back::carton::{CartonReport, PortReport, write_carton};
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::Ties;
+pub use cast::CastReport;
 pub use convert::{AllowedGlobals, ConvertOptions, ConvertReport, Fields, Made, Torch, convert};
 pub use decoder::{Fact, Given};
+pub use dtypes::{Cast, CastFrom};
 pub use each::{Converted, EachReport, convert_each};
 pub use error::{Error, InvalidOption, Result, problems};
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
@@ -58,5 +62,6 @@ pub use pickle_vm::trace::View;
 pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, not_followed, scan};
 pub use select::{Selected, Selection, select};
 pub use store::IfExists;
+pub use tensor::{Dtype, NoInteger};
 pub use trace::{Listing, TraceOptions, trace};
 pub use values::ValueRow;

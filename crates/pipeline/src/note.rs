@@ -3,7 +3,10 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use tensor::Dtype;
 use torch_import::{LeftOut, Omission, OmissionKind, OmissionReason, OmissionTotal, Risk};
+
+use crate::CastFrom;
 
 /// What a person should know; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +46,25 @@ pub enum Note {
         total: OmissionTotal,
         /// The names of the first ones.
         names: Vec<String>,
+    },
+    /// There are no tensors that a cast is about.
+    NothingToCast {
+        /// Which tensors.
+        from: CastFrom,
+    },
+    /// Scales, zero points and indices are not cast.
+    PartsNotCast {
+        /// How many parts of compound tensors there are.
+        parts: usize,
+    },
+    /// Numbers are out of the range of their new dtype.
+    OutOfRange {
+        /// The dtype.
+        to: Dtype,
+        /// How many there are.
+        count: u64,
+        /// A tensor that has the first of them.
+        first: String,
     },
     /// The code of a TorchScript archive is not kept.
     CodeDropped,
@@ -143,6 +165,9 @@ impl fmt::Display for Note {
                 let what = if *values == 1 { "is not a tensor" } else { "are not tensors" };
                 write!(f, "left out {} that {what}", counted(*values, "value"))
             }
+            Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
+            Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
+            Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
             Self::CodeDropped => {
                 f.write_str("the file's own code is not kept: only its tensors are converted")
             }
@@ -170,6 +195,28 @@ impl fmt::Display for Note {
                 write!(f, "{} {verb} kept in misc/checkpoint.json", counted(*values, "value"))
             }
         }
+    }
+}
+
+fn write_parts_not_cast(f: &mut fmt::Formatter<'_>, parts: usize) -> fmt::Result {
+    let verb = if parts == 1 { "keeps its dtype" } else { "keep their dtypes" };
+    write!(f, "{} of quantized, sparse or nested tensors {verb}: scales and indices", counted(parts, "part"))
+}
+
+fn write_out_of_range(f: &mut fmt::Formatter<'_>, to: Dtype, count: u64, first: &str) -> fmt::Result {
+    let (s, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
+    let (count, became, first) = (grouped(count), became(to), first.escape_debug());
+    write!(f, "{count} value{s} {verb} out of the range of {to} and {became}, first in `{first}`")
+}
+
+/// What became of numbers that are out of the range of a dtype.
+fn became(to: Dtype) -> &'static str {
+    match to {
+        Dtype::Float8E4M3Fn => "became the largest one",
+        Dtype::Float8E4M3FnUz | Dtype::Float8E5M2FnUz | Dtype::Float8E8M0FnU => "became NaN",
+        to if to.is_floating_point() => "became infinite",
+        Dtype::Complex128 | Dtype::Complex64 | Dtype::Complex32 | Dtype::BComplex32 => "became infinite",
+        _ => "wrapped around",
     }
 }
 

@@ -139,6 +139,11 @@ impl Cast {
         })
     }
 
+    /// The storage that is converted.
+    pub(crate) fn base(&self) -> &Storage {
+        &self.base
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.components.saturating_mul(self.to) as u64
     }
@@ -375,6 +380,16 @@ mod tests {
         assert_eq!(count(&fits), None);
         let stopped = half.out_of_range(&|| Err(io::ErrorKind::Interrupted.into()));
         assert_eq!(stopped.map_err(|error| error.kind()), Err(io::ErrorKind::Interrupted));
+    }
+
+    #[test]
+    fn a_storage_is_known_by_what_it_reads() {
+        let base = floats([1.0]);
+        let joined = Tensor::new(Dtype::Float32, vec![1], vec![1], 0, base.clone()).expect("inside");
+        let (joined, _) = Storage::concat(0, &[joined]).expect("one part");
+        let half = cast(&joined.with_signs(4, crate::Signs::All), Dtype::Float16, 0..1, &[]);
+        assert!(half.reads(base.id()) && half.reads(half.id()));
+        assert!(!half.reads(floats([1.0]).id()) && !base.reads(half.id()));
     }
 
     #[test]

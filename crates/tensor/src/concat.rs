@@ -10,7 +10,7 @@ use std::ops::Range;
 use mapped::{Crc32, Sink, WINDOW, Window};
 
 use crate::blocks::Blocks;
-use crate::{Error, Gathered, Storage, Tensor, contiguous_strides};
+use crate::{Error, Gathered, Storage, StorageId, Tensor, contiguous_strides};
 
 /// See [`Storage::concat`].
 #[derive(Debug)]
@@ -80,6 +80,11 @@ impl Concat {
 
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Whether bytes of the storage with this id are read.
+    pub(crate) fn reads(&self, id: StorageId) -> bool {
+        self.parts.iter().any(|part| part.tensor.storage().reads(id))
     }
 
     /// Copies the bytes from `start` on into `out`, little-endian.

@@ -99,7 +99,7 @@ impl Conversion {
         let mut double = [0; 8];
         let to_double = Self { from: self.from, to: Dtype::Float64 };
         to_double.convert(bytes, &mut double);
-        f64::from_le_bytes(double).to_string()
+        format!("{:?}", f64::from_le_bytes(double))
     }
 
     /// Decodes blocks of numbers with `decode`, and encodes them.

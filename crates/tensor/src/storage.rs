@@ -232,6 +232,17 @@ impl Storage {
         })
     }
 
+    /// Whether bytes of the storage with this id are read for those of this one: it is the same, or is computed from it.
+    pub fn reads(&self, id: StorageId) -> bool {
+        let is_made_of_it = match self.inner() {
+            Some(Inner::Concat(concat)) => concat.reads(id),
+            Some(Inner::Signed(signed)) => signed.base.reads(id),
+            Some(Inner::Cast(cast)) => cast.base().reads(id),
+            _ => false,
+        };
+        is_made_of_it || self.id() == id
+    }
+
     /// The number of the record that it is; `None` for other storages.
     pub fn record_number(&self) -> Option<u32> {
         match &self.bytes {

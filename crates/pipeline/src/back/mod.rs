@@ -12,7 +12,8 @@ use sources::Sources;
 use tensor::Tensor;
 use torch_import::{Compound, Container};
 
-use crate::{ConvertOptions, Error, Note, Observer, Result};
+use crate::cast::Casts;
+use crate::{ConvertOptions, Error, Note, Observer, Result, observer};
 
 /// What every back end gets.
 pub(crate) struct Job<'j> {
@@ -25,6 +26,7 @@ pub(crate) struct Job<'j> {
     /// The compound tensors that some of them are parts of, by name.
     pub(crate) compounds: &'j [(String, Compound)],
     pub(crate) values: Values,
+    pub(crate) casts: &'j Casts,
     pub(crate) observer: &'j dyn Observer,
 }
 
@@ -37,8 +39,10 @@ pub(crate) struct Values {
 }
 
 impl Job<'_> {
-    /// Fails if a file that the tensors are in changed since it was opened.
+    /// Counts what is out of range in the tensors that were written, and fails if a file that they are in changed since it
+    /// was opened. A back end calls this before its output appears.
     pub(crate) fn check_unchanged(&self) -> std::io::Result<()> {
+        self.casts.count(&|| observer::check(self.observer))?;
         self.containers.iter().try_for_each(Container::check_unchanged)
     }
 
