@@ -121,11 +121,12 @@ fn print(report: &ConvertReport, json: bool, quiet: bool) -> io::Result<()> {
         return Ok(());
     }
     report.notes.iter().for_each(|note| terminal::note(advice::note(note, &report.file)));
-    summary(report)
+    summary(report);
+    Ok(())
 }
 
 /// What was made, how large it is, and how fast that was.
-fn summary(report: &ConvertReport) -> io::Result<()> {
+fn summary(report: &ConvertReport) {
     let seconds = report.seconds;
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let speed = report.nbytes as f64 / 1e9 / seconds.max(1e-9);
@@ -175,7 +176,6 @@ fn summary(report: &ConvertReport) -> io::Result<()> {
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
         terminal::tell(format_args!("  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value))));
     }
-    Ok(())
 }
 
 fn module(carton: &CartonReport) -> String {
