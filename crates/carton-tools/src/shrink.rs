@@ -78,7 +78,7 @@ pub struct ShrinkReport {
 /// # Errors
 /// When the carton cannot be read or is damaged, a blob that exists is damaged, the outputs cannot be written, or
 /// `observer` stops the work. No carton is left then. Blobs that are whole stay, because other cartons may already
-/// link to them.
+/// link to them. If the disk reports that it lost something, those that were just written are removed.
 pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<ShrinkReport> {
     let base = base_url(&options.base)?;
     let file = options.file.as_path();
@@ -90,6 +90,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     let mut absent = kept::absent(&carton)?;
     let mut kept = Vec::new();
     let (mut moved_files, mut moved_nbytes) = (0_usize, 0_u64);
+    let mut new = Vec::new();
     for entry in carton.entries().filter(|entry| !is_bookkeeping(&entry.path)) {
         if stays(entry, options.min_size) {
             kept.push(Kept::new(&carton, entry, observer)?);
@@ -99,14 +100,22 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
         let unlisted = || carton_reader::Error::Unlisted { path: entry.path.clone() };
         let hash = hash.ok_or_else(|| Error::reader(file)(unlisted()))?;
         let name = hex(&hash);
-        write_blob(&carton, entry, &options.blobs.join(&name), observer)?;
+        let blob = options.blobs.join(&name);
+        if write_blob(&carton, entry, &blob, observer)? {
+            new.push(blob);
+        }
         links.add(hash, format!("{base}/{name}"));
         absent.push((entry.path.clone(), hash));
         moved_files = moved_files.saturating_add(1);
         moved_nbytes = moved_nbytes.saturating_add(entry.len);
     }
     // After a power failure, the carton must not be there without its blobs.
-    store::sync_folder(&options.blobs)?;
+    if let Err(error) = store::sync_folder(&options.blobs) {
+        for blob in new {
+            let _ = std::fs::remove_file(blob);
+        }
+        return Err(error.into());
+    }
     let links = if absent.is_empty() { None } else { Some(links.to_toml().map_err(Error::Format)?) };
     let files = kept.iter().map(Kept::file).collect();
     let shrunk = carton_writer::Carton { files, absent, links };
@@ -142,19 +151,20 @@ fn stays(entry: &Entry, min_size: u64) -> bool {
     is_document || entry.link || entry.len < min_size
 }
 
-/// Writes a file of the carton to `target`, unless it is already there.
-fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Observer) -> Result<()> {
+/// Writes a file of the carton to `target`, unless it is already there; whether it did.
+fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Observer) -> Result<bool> {
     let mut work = Work::new(observer, &entry.path, Action::Write, Some(entry.len));
     if target.symlink_metadata().is_ok() {
         let found = target.metadata().map_err(Error::io(target))?.len();
         if found != entry.len {
             return Err(Error::BlobLength { path: target.to_owned(), found, expected: entry.len });
         }
-        return check_blob(carton, entry, target, &mut work);
+        return check_blob(carton, entry, target, &mut work).map(|()| false);
     }
     let mut output = Output::create(target, entry.len)?;
     work.copy(carton, &entry.path, &mut output).map_err(Error::copying(carton.path(), target))?;
-    Ok(output.commit_unsynced(IfExists::Replace)?)
+    output.commit_unsynced(IfExists::Replace)?;
+    Ok(true)
 }
 
 /// Checks that a blob that is there has the bytes of the carton's file.
