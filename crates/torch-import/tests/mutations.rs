@@ -327,6 +327,26 @@ fn tensors_of_fastai_are_read() {
     ]);
 }
 
+/// Facts: the full unpickler of PyTorch 2.15 returns zeros for `a` in the first two; that of `weights_only` refuses both.
+#[test]
+fn calls_that_change_their_argument_are_refused() {
+    let kept = [tensor("0"), b"q\x01".to_vec()].concat();
+    let of = |function: &[u8]| named(&[("a", kept.clone()), ("z", [function, b"h\x01\x85R"].concat())]);
+    let method =
+        [b"c__builtin__\ngetattr\nctorch._C\nTensorBase\n".to_vec(), text("zero_"), b"\x86R".to_vec()];
+    let relu =
+        [b"c__builtin__\ngetattr\nctorch\nTensor\n".to_vec(), text("relu_"), b"\x86R".to_vec()].concat();
+    check(&[
+        ("a method", of(&method.concat()), Err("zero_ at offset 0x")),
+        ("a function", of(b"ctorch.nn.init\nzeros_\n"), Err("which changes its argument in place")),
+        (
+            "a function that is not called",
+            named(&[("a", kept.clone()), ("f", relu)]),
+            Ok(&[("a", &[1.0, 2.0])]),
+        ),
+    ]);
+}
+
 fn check(cases: &[Case]) {
     for (name, pickle, expected) in cases {
         let read = read(pickle);

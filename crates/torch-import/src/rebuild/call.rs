@@ -375,6 +375,49 @@ pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a heap with a call of a function of PyTorch that changes its argument in place, such as `torch.Tensor.zero_`: their
+/// names end with an underscore. Such a call changes all tensors of a storage; no version of PyTorch writes one.
+pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
+    let global = |id: ObjectId| match heap.global(id) {
+        Some(("builtins" | "__builtin__", "getattr")) => Some(Named::Getattr),
+        Some((module, name)) if module.split('.').next() == Some("torch") && is_in_place(name) => {
+            Some(Named::InPlace(name.escape_debug().to_string()))
+        }
+        _ => None,
+    };
+    // Most pickles name no such function.
+    if !heap.ids().any(|id| global(id).is_some()) {
+        return Ok(());
+    }
+    for id in heap.ids() {
+        let Some(called) = heap.instance(id).map(|instance| instance.callable) else { continue };
+        let function = match (global(called), heap.instance(called)) {
+            (Some(Named::InPlace(name)), _) => Some(name),
+            // Python writes a method as `getattr(class, name)`.
+            (None, Some(getter)) if matches!(global(getter.callable), Some(Named::Getattr)) => {
+                let name = heap.items(getter.args).and_then(|args| heap.text(*args.get(1)?));
+                name.filter(|name| is_in_place(name)).map(|name| name.escape_debug().to_string())
+            }
+            _ => None,
+        };
+        if let Some(function) = function {
+            let reason = "the pickle calls this function, which changes its argument in place".to_owned();
+            return Err(Error::Rebuild { function, offset: heap.offset(id), reason });
+        }
+    }
+    Ok(())
+}
+
+/// What a global is to [`refuse_calls_in_place`].
+enum Named {
+    InPlace(String),
+    Getattr,
+}
+
+fn is_in_place(name: &str) -> bool {
+    name.ends_with('_') && !name.ends_with("__")
+}
+
 /// The calls that copy what is in their arguments.
 fn copies(heap: &Heap<'_>, instance: &Instance) -> bool {
     matches!(

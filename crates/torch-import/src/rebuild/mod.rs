@@ -103,10 +103,12 @@ impl<'h> Rebuilder<'h> {
     /// Refuses a pickle that changes what the rebuilt tensors may share, or that names one of their storages in two ways.
     ///
     /// # Errors
-    /// When it changes a storage, the numbers of a tensor, or a function or class; when two persistent ids of one storage
+    /// When it changes a storage, the numbers of a tensor, or a function or class; when it calls a function that changes its
+    /// argument; when two persistent ids of one storage
     /// do not go together.
     pub(crate) fn finish(&self) -> Result<()> {
         call::refuse_shared_changes(self.heap)?;
+        call::refuse_calls_in_place(self.heap)?;
         let unread = |id: &&ObjectId| !self.is_read(**id);
         for id in self.heap.persistent_objects().iter().filter(unread) {
             let Ok(reference) = StorageRef::read(self.heap, *id) else { continue };
