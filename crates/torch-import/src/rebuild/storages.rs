@@ -1,0 +1,142 @@
+//! The storages that calls take: each is found once, whatever refers to it.
+//!
+//! Facts: `persistent_load` and `_load_from_bytes` in `torch/serialization.py` and `torch/storage.py` of PyTorch 2.15.
+
+use pickle_vm::ObjectId;
+use tensor::{Dtype, Storage};
+
+use super::call::{Args, Call, Then};
+use super::{Function, Rebuilder, UNTYPED};
+use crate::Result;
+use crate::container::legacy;
+use crate::persistent::StorageRef;
+
+/// After this many references to storages, which take about 6 MB of the pickle, its pages are released.
+const RELEASED: usize = 1 << 16;
+
+/// A storage, and the first reference to it.
+#[derive(Clone)]
+pub(super) struct Stored<'h> {
+    pub(super) reference: StorageRef<'h>,
+    pub(super) storage: Storage,
+}
+
+impl<'h> Rebuilder<'h> {
+    /// The storage that a call takes, and its dtype if it has one.
+    pub(super) fn storage(
+        &mut self,
+        then: Then<'h>,
+        storage: ObjectId,
+        dtype: Option<Dtype>,
+    ) -> Result<(Option<Dtype>, Storage)> {
+        then.unchanged(storage)?;
+        match Call::new(self.heap, storage) {
+            Some(call) if call.function == Function::LoadedStorage => self.loaded(call.args()?),
+            _ => self.stored(then.id(), storage, dtype),
+        }
+    }
+
+    /// The storage that a call loads from a byte string, each once.
+    pub(super) fn loaded(&mut self, args: Args<'h>) -> Result<(Option<Dtype>, Storage)> {
+        let then = args.then;
+        if let Some(known) = self.loaded.get(&then.id()) {
+            return Ok(known.clone());
+        }
+        let bytes = args.nth(0).map(|bytes| then.bytes(bytes)).transpose()?.flatten();
+        let Some(bytes) = bytes else { return Err(then.bad("expected bytes")) };
+        let found = legacy::storage(&bytes).map_err(|error| then.bad(&error.to_string()));
+        let (dtype, range) = found?;
+        let storage = self.storage_from_bytes(then.id(), bytes.get(range).unwrap_or_default())?;
+        self.loaded.insert(then.id(), (dtype, storage.clone()));
+        Ok((dtype, storage))
+    }
+
+    /// A storage over bytes of the pickle. They are copied only if they are not in the mapped file.
+    pub(crate) fn storage_from_bytes(&self, id: ObjectId, bytes: &[u8]) -> Result<Storage> {
+        if let Some(storage) = self.container.mapped_storage(bytes) {
+            return Ok(storage);
+        }
+        self.copies(id, bytes.len())?;
+        Ok(Storage::owned(bytes.to_vec()))
+    }
+
+    /// The storage of the persistent object `id`, each once, and its dtype. `whose` is the call that takes it.
+    pub(super) fn stored(
+        &mut self,
+        whose: ObjectId,
+        id: ObjectId,
+        dtype: Option<Dtype>,
+    ) -> Result<(Option<Dtype>, Storage)> {
+        let reference = StorageRef::read(self.heap, id)?;
+        // A walk goes through the pickle from its start to its end, and needs no page of it twice.
+        self.references = self.references.saturating_add(1);
+        if self.references.is_multiple_of(RELEASED) {
+            self.container.contents().release_pickle();
+        }
+        let own = reference.dtype;
+        if let Some(bits) = self.read.get_mut(id.index() / 64) {
+            *bits |= 1 << (id.index() % 64);
+        }
+        let storage = match self.known(&reference)? {
+            Some(first) if first.reference.is_loaded_like(&reference) => first.storage,
+            Some(first) => return Err(self.bad(whose, &differs(&first.reference, &reference))),
+            None => {
+                let storage = self.container.storage(&reference, dtype.or(own).unwrap_or(UNTYPED))?;
+                let number = storage.record_number().and_then(|number| usize::try_from(number).ok());
+                if let Some(first) = number.and_then(|number| self.records.get_mut(number)) {
+                    *first = Some(id);
+                } else {
+                    let first = Stored { reference, storage: storage.clone() };
+                    self.storages.insert(first.reference.identity().clone(), first);
+                }
+                storage
+            }
+        };
+        // Only the tensor knows what an untyped storage's bytes are.
+        let seen_as = dtype.or(own).unwrap_or(UNTYPED);
+        Ok((own, storage.with_byte_order(self.container.byte_order(), seen_as.component_size())))
+    }
+
+    /// The storage that a reference names, if there was a reference to it before.
+    pub(super) fn known(&self, reference: &StorageRef<'h>) -> Result<Option<Stored<'h>>> {
+        if let Some(stored) = self.storages.get(reference.identity()) {
+            return Ok(Some(stored.clone()));
+        }
+        let number = self.container.record_number(reference.identity());
+        let first =
+            number.and_then(|number| self.records.get(usize::try_from(number).ok()?).copied().flatten());
+        let Some(id) = first else { return Ok(None) };
+        let reference = StorageRef::read(self.heap, id)?;
+        let storage = self.container.storage(&reference, reference.dtype.unwrap_or(UNTYPED))?;
+        Ok(Some(Stored { reference, storage }))
+    }
+
+    /// The storage of a tensor of a 0.1 checkpoint, each once.
+    pub(super) fn described(&mut self, id: ObjectId, reference: &StorageRef<'static>) -> Result<Storage> {
+        let dtype = reference.dtype.unwrap_or(UNTYPED);
+        let storage = match self.storages.get(reference.identity()) {
+            Some(stored) if stored.reference == *reference => stored.storage.clone(),
+            Some(stored) => return Err(self.bad(id, &differs(&stored.reference, reference))),
+            None => {
+                let storage = self.container.storage(reference, dtype)?;
+                let stored = Stored { reference: reference.clone(), storage: storage.clone() };
+                self.storages.insert(reference.identity().clone(), stored);
+                storage
+            }
+        };
+        Ok(storage.with_byte_order(self.container.byte_order(), dtype.component_size()))
+    }
+}
+
+/// Two references to one key that do not go together.
+pub(super) fn differs(first: &StorageRef<'_>, other: &StorageRef<'_>) -> String {
+    let name = |dtype: Option<Dtype>| dtype.map_or("bytes", Dtype::name);
+    format!(
+        "storage `{}` is {} of {} here but was {} of {} before",
+        other.identity().escape_debug(),
+        other.len(),
+        name(other.dtype),
+        first.len(),
+        name(first.dtype)
+    )
+}
