@@ -57,8 +57,13 @@ fn check(bytes: &[u8]) {
 /// What the official reader accepts and we do not.
 fn is_exception(error: &Error) -> bool {
     match error {
-        // PyTorch does not have these dtypes; it has pairs of F4 only in the last dimension.
-        Error::Entry { reason: EntryError::Dtype { .. } | EntryError::HalfByte { .. }, .. } => true,
+        // PyTorch has neither these dtypes nor these sizes; it has pairs of F4 only in the last dimension.
+        Error::Entry { reason, .. } => {
+            matches!(
+                reason,
+                EntryError::Dtype { .. } | EntryError::Dimension { .. } | EntryError::HalfByte { .. }
+            )
+        }
         // Two tensors or two texts of the metadata of one name: the official reader keeps the last one.
         Error::Json(error) => error.to_string().contains("appears twice"),
         _ => false,

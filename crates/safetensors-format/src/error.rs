@@ -50,6 +50,12 @@ pub enum Error {
         /// How many of them are missing.
         missing: u64,
     },
+    /// The header is not text.
+    #[error("the header is damaged: it is not UTF-8 from byte {at} on")]
+    NotText {
+        /// Where, from the start of the header.
+        at: usize,
+    },
     /// The header is not the JSON object that the format describes.
     #[error("the header is damaged: {0}")]
     Json(serde_json::Error),
@@ -116,6 +122,12 @@ pub enum EntryError {
     Dtype {
         /// The dtype, as the header has it.
         dtype: String,
+    },
+    /// A size is larger than PyTorch's integers, which only a tensor without elements can have.
+    #[error("shape {shape:?} has a dimension of 2^63 elements or more")]
+    Dimension {
+        /// The shape, in elements of the format's dtype.
+        shape: Vec<u64>,
     },
     /// Elements smaller than a byte do not fill their last byte.
     #[error("shape {shape:?} of {dtype} does not end in whole bytes")]

@@ -13,6 +13,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use tensor::Dtype;
 
 use crate::dtype::{self, Row};
+use crate::info::Info;
 use crate::{EntryError, Error, Result};
 
 /// The longest header, in bytes, that the format allows.
@@ -59,7 +60,8 @@ impl Header {
             let missing = start.saturating_sub(file.len()) as u64;
             return Err(Error::CutHeader { len, missing });
         };
-        let Entries { metadata, tensors } = serde_json::from_slice(text).map_err(Error::Json)?;
+        let text = std::str::from_utf8(text).map_err(|error| Error::NotText { at: error.valid_up_to() })?;
+        let Entries { metadata, tensors } = serde_json::from_str(text).map_err(Error::Json)?;
         check_layout(&tensors, file.len().saturating_sub(start) as u64)?;
         let views = tensors.into_iter().map(|(name, info)| match view(info, start) {
             Ok(view) => Ok((name, view)),
@@ -72,7 +74,11 @@ impl Header {
 /// Whether a file starts with the length of a header and a header. The header itself is not checked.
 pub fn is_safetensors(file: &[u8]) -> bool {
     // The text of another format, read as a length, is longer than any file.
-    header_len(file).is_some_and(|len| len < 1 << 40) && file.get(LENGTH) == Some(&b'{')
+    let is_len = header_len(file).is_some_and(|len| len < 1 << 40);
+    // The format demands that the header starts with a brace; the official reader skips what JSON allows before it.
+    let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    let mut header = file.iter().skip(LENGTH).take(usize::try_from(MAX_HEADER).unwrap_or(usize::MAX));
+    is_len && header.find(|byte| !is_space(byte)) == Some(&b'{')
 }
 
 fn header_len(file: &[u8]) -> Option<u64> {
@@ -115,6 +121,9 @@ fn view(info: Info, start: usize) -> Result<View, EntryError> {
     let Some(Row { torch, packed, .. }) = dtype::named(&dtype) else {
         return Err(EntryError::Dtype { dtype });
     };
+    if shape.iter().any(|size| i64::try_from(*size).is_err()) {
+        return Err(EntryError::Dimension { shape });
+    }
     let mut elements = shape.clone();
     if *packed > 1 {
         match elements.last_mut() {
@@ -142,16 +151,6 @@ struct Entries {
     tensors: Vec<(String, Info)>,
 }
 
-/// The header's entry of a tensor.
-#[derive(serde::Deserialize)]
-struct Info {
-    dtype: String,
-    /// In elements.
-    shape: Vec<u64>,
-    /// The first byte and the one after the last, from the end of the header.
-    data_offsets: (u64, u64),
-}
-
 impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         struct Object;
@@ -174,7 +173,10 @@ impl<'de> Deserialize<'de> for Entries {
                     if name == METADATA {
                         header.metadata = map.next_value::<Metadata>()?.0;
                     } else {
-                        header.tensors.push((name, map.next_value()?));
+                        let info = map.next_value().map_err(|error| {
+                            serde::de::Error::custom(format!("tensor `{}`: {error}", name.escape_debug()))
+                        })?;
+                        header.tensors.push((name, info));
                     }
                 }
                 Ok(header)
@@ -294,6 +296,70 @@ mod tests {
         assert!(text.contains("`a` appears twice in `__metadata__`"), "{text}");
         let text = twice(r#""w":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}"#, metadata);
         assert!(text.contains("duplicate field `dtype`"), "{text}");
+    }
+
+    #[test]
+    fn an_error_in_an_entry_names_its_tensor() {
+        for (entry, expected) in [
+            (
+                "null",
+                "invalid type: null, expected an object with dtype, shape and data_offsets at line 1 column 9",
+            ),
+            (r#"{"dtype":"U8","shape":[0]}"#, "missing field `data_offsets` at line 1 column 31"),
+            (
+                r#"{"dtype":"U8","shape":[-1]}"#,
+                "invalid value: integer `-1`, expected u64 at line 1 column 30",
+            ),
+        ] {
+            let expected = format!("the header is damaged: tensor `w`: {expected}");
+            assert_eq!(error(&format!(r#"{{"w":{entry}}}"#), 0), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_official_reader_skips_is_still_json() {
+        let with =
+            |value: &str| format!(r#"{{"w":{{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":{value}}}}}"#);
+        for value in ["1", "-0.5e3", r#"["a",{"b":null,"b":true}]"#, "123456789012345678901234567890"] {
+            Header::read(&file(&with(value), 1)).expect("the official reader accepts it too");
+        }
+        for (value, expected) in [
+            ("1e999", "number out of range"),
+            (r#""\ud800""#, "unexpected end of hex escape"),
+            (&format!("{}{}", "[".repeat(200), "]".repeat(200)), "recursion limit exceeded"),
+        ] {
+            let text = error(&with(value), 1);
+            assert!(text.contains(expected), "{text}");
+        }
+        let mut bytes = file(&with("\"?\""), 1);
+        let at = bytes.iter().position(|byte| *byte == b'?').expect("it is there");
+        bytes[at] = 0xff;
+        let text = Header::read(&bytes).expect_err("not a text").to_string();
+        assert_eq!(text, "the header is damaged: it is not UTF-8 from byte 57 on");
+    }
+
+    #[test]
+    fn an_entry_can_be_written_as_serde_allows() {
+        for json in [
+            r#"{"w":["U8",[1],[0,1]]}"#,
+            r#"{"w":{"dtype":{"U8":null},"shape":[1],"data_offsets":[0,1]}}"#,
+            " \t\r\n{\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+        ] {
+            let bytes = file(json, 1);
+            assert!(is_safetensors(&bytes));
+            let header = Header::read(&bytes).expect("the official reader accepts it too");
+            assert_eq!(header.tensors[0].1.shape, [1]);
+        }
+    }
+
+    #[test]
+    fn a_dimension_fits_pytorchs_integers() {
+        let json = r#"{"w":{"dtype":"U8","shape":[0,9223372036854775808],"data_offsets":[0,0]}}"#;
+        let text = error(json, 0);
+        assert!(
+            text.ends_with("shape [0, 9223372036854775808] has a dimension of 2^63 elements or more"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod archive;
 mod dtype;
 mod error;
 mod header;
+mod info;
 mod shards;
 
 pub use archive::{Archive, is_supported};

@@ -1,0 +1,154 @@
+//! The header's entry of a tensor, as the official reader understands it.
+//!
+//! Facts: `TensorInfo` and `Dtype` in `safetensors/src/tensor.rs` 0.8 and the code that serde derives for them: an entry can
+//! be an array, too, and a dtype an object. Fields of other names are parsed and ignored.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// The header's entry of a tensor.
+pub(crate) struct Info {
+    pub(crate) dtype: String,
+    /// In elements.
+    pub(crate) shape: Vec<u64>,
+    /// The first byte and the one after the last, from the end of the header.
+    pub(crate) data_offsets: (u64, u64),
+}
+
+impl<'de> Deserialize<'de> for Info {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Info;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with dtype, shape and data_offsets")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Info, A::Error> {
+                let (mut dtype, mut shape, mut data_offsets) = (None, None, None);
+                while let Some(name) = map.next_key::<String>()? {
+                    match name.as_str() {
+                        "dtype" => once(&mut dtype, "dtype", &mut map)?,
+                        "shape" => once(&mut shape, "shape", &mut map)?,
+                        "data_offsets" => once(&mut data_offsets, "data_offsets", &mut map)?,
+                        _ => {
+                            map.next_value::<Ignored>()?;
+                        }
+                    }
+                }
+                let missing = A::Error::missing_field;
+                let Name(dtype) = dtype.ok_or_else(|| missing("dtype"))?;
+                let shape = shape.ok_or_else(|| missing("shape"))?;
+                Ok(Info { dtype, shape, data_offsets: data_offsets.ok_or_else(|| missing("data_offsets"))? })
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Info, A::Error> {
+                let missing = |count| A::Error::invalid_length(count, &"three fields");
+                let Name(dtype) = fields.next_element()?.ok_or_else(|| missing(0))?;
+                let shape = fields.next_element()?.ok_or_else(|| missing(1))?;
+                Ok(Info { dtype, shape, data_offsets: fields.next_element()?.ok_or_else(|| missing(2))? })
+            }
+        }
+        deserializer.deserialize_any(Fields)
+    }
+}
+
+/// Reads a field that appears once.
+fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+    field: &mut Option<T>,
+    name: &'static str,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    if field.is_some() {
+        return Err(A::Error::duplicate_field(name));
+    }
+    *field = Some(map.next_value()?);
+    Ok(())
+}
+
+/// The name of a dtype: a text, or an object with the name and null.
+struct Name(String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Variant;
+        impl<'de> Visitor<'de> for Variant {
+            type Value = Name;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a dtype")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Name, E> {
+                Ok(Name(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Name, A::Error> {
+                let entry = map.next_entry::<String, ()>()?;
+                let ((name, ()), None) = (entry.ok_or_else(|| no_name(0))?, map.next_key::<Ignored>()?)
+                else {
+                    return Err(no_name(2));
+                };
+                Ok(Name(name))
+            }
+        }
+        fn no_name<E: Error>(count: usize) -> E {
+            E::invalid_length(count, &Variant)
+        }
+        deserializer.deserialize_any(Variant)
+    }
+}
+
+/// A value that is parsed, so that its numbers, texts and depth are checked, and not kept. `IgnoredAny` of serde checks less.
+struct Ignored;
+
+impl<'de> Deserialize<'de> for Ignored {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+/// It calls itself only as deep as the JSON reader allows, which is 128 levels.
+impl<'de> Visitor<'de> for Ignored {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Self, A::Error> {
+        while values.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut values: A) -> Result<Self, A::Error> {
+        while values.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
