@@ -62,7 +62,7 @@ def wrong(path, wanted, out, reference, compounds=(), more=None):
     lacking = sorted({*compounds, *(name for name, (dtype, _, _) in wanted.items() if dtype not in HELD)})
     answer = convert(path, out)
     if lacking:
-        if answer.status != 1 or out.exists() or "safetensors" not in answer.stderr or "--exclude" not in answer.stderr:
+        if answer.status != 1 or out.exists() or "--exclude" not in answer.stderr:
             return f"{lacking} are not refused: {answer}"
         if not any(f"`{name}`" in answer.stderr for name in lacking):
             return f"no name of {lacking} in {answer.stderr}"
@@ -70,7 +70,7 @@ def wrong(path, wanted, out, reference, compounds=(), more=None):
         patterns = [re.sub(r"([*?\[\]{}\\])", r"[\1]", name) for name in lacking]
         answer = convert(path, out, *[flag for it in patterns for flag in ("--exclude", it, "--exclude", f"{it}.*")])
     if not wanted and not more:
-        return None if answer.status == 1 and "no tensors" in answer.stderr else f"of no tensors: {answer}"
+        return None if answer.status == 1 and re.search("no tensors?", answer.stderr) else f"of no tensors: {answer}"
     if answer.status != 0:
         return f"refused: {answer.stderr.strip().removeprefix(f'error: {path}: ')}"
     found = restored(reference.ask("read", path=str(out)))
@@ -151,8 +151,11 @@ def test_every_kind_of_object(group, name, reference, matrix_writer, tmp_path):
         out = tmp_path / "out.safetensors"
         rows = file["read"]["rows"]
         wanted = {row["name"]: [row["dtype"], row["shape"], row["sha256"]] for row in rows if row["storage"] is not None}
-        compounds = [row["name"] for row in rows if is_compound(row)]
-        assert wrong(file["path"], wanted, out, reference, compounds) is None, file["writer"]
+        # Of a subclass that keeps its data in its attributes, only these are tensors; a meta tensor has no data.
+        subclass = name == "_rebuild_wrapper_subclass"
+        without = [row["name"] for row in rows if is_compound(row) or row["storage"] is None and not subclass]
+        more = listed(file["path"])[0] if subclass else None
+        assert wrong(file["path"], wanted, out, reference, without, more) is None, file["writer"]
 
 
 @pytest.mark.parametrize("writer", matrix.CONTAINERS)
@@ -396,6 +399,20 @@ HEADERS = {
     "F4, odd last dimension": (one("F4", shape=(2, 3), offsets=(0, 3)), 3, "w"),
     "F4, no dimensions": (one("F4", shape=(), offsets=(0, 1)), 1, "w"),
     "deep nesting": ('{"__metadata__":' + "[" * 10_000 + "]" * 10_000 + "}", 0, None),
+    "dtype is an object": (header(("w", '{"dtype":{"F32":null},"shape":[1],"data_offsets":[0,4]}')), 4, None),
+    "dtype is an object of two": (header(("w", '{"dtype":{"F32":null,"F16":null},"shape":[1],"data_offsets":[0,4]}')), 4, "w"),
+    "dtype is an object with a value": (header(("w", '{"dtype":{"F32":1},"shape":[1],"data_offsets":[0,4]}')), 4, "w"),
+    "dtype is an empty object": (header(("w", '{"dtype":{},"shape":[1],"data_offsets":[0,4]}')), 4, "w"),
+    "array entry, too short": (header(("w", '["F32",[1]]')), 4, "w"),
+    "array entry, too long": (header(("w", '["F32",[1],[0,4],5]')), 4, "w"),
+    "minus zero": (header(("w", '{"dtype":"F32","shape":[1],"data_offsets":[-0,4]}')), 4, "w"),
+    "an unknown field twice": (header(("w", entry(more=',"x":1,"x":2'))), 4, None),
+    "a huge integer in an unknown field": (header(("w", entry(more=',"x":' + "9" * 40))), 4, None),
+    "a huge float in an unknown field": (header(("w", entry(more=',"x":1e999'))), 4, "w"),
+    "a surrogate in an unknown field": (header(("w", entry(more=',"x":"\\ud800"'))), 4, "w"),
+    "not UTF-8 in an unknown field": (header(("w", entry(more=',"x":"?"'))).encode().replace(b"?", b"\xff"), 4, None),
+    "2^62 twice, times 0": (one(shape=(2**62, 2, 0), offsets=(0, 0)), 0, None),
+    "0 times 2^64": (one(shape=(0, 2**62, 4), offsets=(0, 0)), 0, None),
     "depth in an unknown field": (header(("w", entry(more=',"x":' + "[" * 200 + "]" * 200))), 4, "w"),
 }
 # What docs/security.md says that is refused here and read by the official reader.
