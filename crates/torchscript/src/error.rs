@@ -70,6 +70,12 @@ pub enum Error {
         /// The number.
         number: u64,
     },
+    /// More tensors than 32 bits count.
+    #[error("{tensors} tensors are too many for one archive")]
+    TooMany {
+        /// How many there are.
+        tensors: usize,
+    },
     /// `data.pkl` cannot be written.
     #[error("data.pkl: {0}")]
     Pickle(#[from] pickle_vm::Error),
