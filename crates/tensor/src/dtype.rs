@@ -126,6 +126,11 @@ impl Dtype {
         }
     }
 
+    /// Whether its tensors need a quantizer, which says what their elements mean.
+    pub fn is_quantized(self) -> bool {
+        matches!(self, Self::QInt8 | Self::QUInt8 | Self::QInt32 | Self::QUInt4X2 | Self::QUInt2X4)
+    }
+
     /// Bytes an element.
     pub fn size(self) -> u64 {
         u64::from(self.row().3)

@@ -151,7 +151,7 @@ pub(crate) fn class(tensor: &str, dtype: Dtype) -> Result<&'static str> {
         // C++ knows this class, Python has none.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
         // Their tensors need a quantizer as well as a storage.
-        Dtype::QInt8 | Dtype::QUInt8 | Dtype::QInt32 | Dtype::QUInt4X2 | Dtype::QUInt2X4 => None,
+        _ if dtype.is_quantized() => None,
         _ => newer_class(dtype).or_else(|| dtype.storage_class()),
     }
     .ok_or_else(|| Error::Dtype { tensor: tensor.to_owned(), dtype })

@@ -1,0 +1,110 @@
+//! `data.pkl`: an ordered dict of tensors, in protocol 2.
+//!
+//! Facts: what `torch.save` of PyTorch 2.15 writes for an `OrderedDict`, except that objects which nothing refers to again
+//! are not put into the memo. The unpickler of `weights_only=True` in 2.0.1 knows all of these opcodes.
+
+use pickle_vm::{MemoId, Writer};
+use tensor::Tensor;
+
+use crate::storages::Storages;
+use crate::{Error, Result};
+
+/// How many items CPython sets at once.
+const BATCH: usize = 1000;
+
+/// The pickle of `tensors` over `storages`.
+pub(crate) fn data_pkl(tensors: &[(String, Tensor)], storages: &Storages) -> Result<Vec<u8>> {
+    let mut out = Objects { writer: Writer::new(), globals: Vec::new() };
+    out.ordered_dict()?;
+    for (batch, part) in tensors.chunks(BATCH).enumerate() {
+        out.writer.mark();
+        for (i, (name, tensor)) in part.iter().enumerate() {
+            out.writer.text(name)?;
+            let position = batch.saturating_mul(BATCH).saturating_add(i);
+            out.tensor(name, tensor, storages, position)?;
+        }
+        out.writer.setitems();
+    }
+    Ok(out.writer.finish())
+}
+
+/// What `data.pkl` holds so far.
+struct Objects {
+    writer: Writer,
+    /// The globals that were written, a dozen at most.
+    globals: Vec<((&'static str, &'static str), MemoId)>,
+}
+
+impl Objects {
+    fn global(&mut self, module: &'static str, name: &'static str) -> Result<()> {
+        if let Some((_, memo)) = self.globals.iter().find(|(known, _)| *known == (module, name)) {
+            self.writer.get(*memo);
+            return Ok(());
+        }
+        self.writer.global(module, name)?;
+        self.globals.push(((module, name), self.writer.put()?));
+        Ok(())
+    }
+
+    fn ordered_dict(&mut self) -> Result<()> {
+        self.global("collections", "OrderedDict")?;
+        self.writer.empty_tuple();
+        self.writer.reduce();
+        Ok(())
+    }
+
+    fn tensor(&mut self, name: &str, tensor: &Tensor, storages: &Storages, position: usize) -> Result<()> {
+        let (key, storage) = storages.of_tensor(position).expect("every tensor has its storage");
+        let class = storage.dtype.and_then(tensor::Dtype::storage_class);
+        let function = if class.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" };
+        self.global("torch._utils", function)?;
+        self.writer.mark();
+        self.writer.mark();
+        self.writer.text("storage")?;
+        match class {
+            Some(class) => self.global("torch", class)?,
+            None => self.global("torch.storage", "UntypedStorage")?,
+        }
+        self.writer.text(&key.to_string())?;
+        self.writer.text("cpu")?;
+        self.number(name, storage.elements().count())?;
+        self.writer.tuple();
+        self.writer.binpersid();
+        self.number(name, tensor.storage_offset())?;
+        self.numbers(name, tensor.shape())?;
+        self.numbers(name, tensor.stride())?;
+        // requires_grad, and hooks of the backward pass.
+        self.writer.bool(false);
+        self.ordered_dict()?;
+        if class.is_none() {
+            self.global("torch", tensor.dtype().name())?;
+        }
+        self.writer.tuple();
+        self.writer.reduce();
+        Ok(())
+    }
+
+    /// A tuple of numbers.
+    fn numbers(&mut self, tensor: &str, numbers: &[u64]) -> Result<()> {
+        let is_long = numbers.len() > 3;
+        if is_long {
+            self.writer.mark();
+        }
+        numbers.iter().try_for_each(|number| self.number(tensor, *number))?;
+        match numbers.len() {
+            0 => self.writer.empty_tuple(),
+            1 => self.writer.tuple1(),
+            2 => self.writer.tuple2(),
+            3 => self.writer.tuple3(),
+            _ => self.writer.tuple(),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, tensor: &str, number: u64) -> Result<()> {
+        let signed =
+            i64::try_from(number).map_err(|_| Error::TooLarge { tensor: tensor.to_owned(), number })?;
+        self.writer.int(signed);
+        Ok(())
+    }
+}

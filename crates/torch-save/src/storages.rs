@@ -1,0 +1,61 @@
+//! What each storage of a checkpoint is written as.
+//!
+//! Facts: `persistent_id` in `torch/serialization.py` writes the storage class of a dtype that had one in PyTorch 2.0, and
+//! `torch.storage.UntypedStorage` for newer dtypes. `persistent_load` gives a storage the dtype of the persistent id that
+//! it reads first, and `_rebuild_tensor_v2` gives that dtype to every tensor over it: so only tensors that are rebuilt by
+//! `_rebuild_tensor_v3`, over an untyped storage, can have different dtypes. PyTorch 2.0 has no such function.
+
+use tensor::{Dtype, Elements, Shared, Tensor};
+
+use crate::{Error, Result};
+
+/// The storages of a checkpoint, and which of them each tensor views.
+pub(crate) struct Storages {
+    pub(crate) list: Vec<Storage>,
+    /// By tensor.
+    by_tensor: Vec<u32>,
+}
+
+/// One storage.
+pub(crate) struct Storage {
+    storage: tensor::Storage,
+    /// The dtype of all tensors over it; `None` if it is written as bytes without a dtype.
+    pub(crate) dtype: Option<Dtype>,
+}
+
+impl Storages {
+    pub(crate) fn new(tensors: &[(String, Tensor)]) -> Result<Self> {
+        let shared = Shared::new(tensors.iter().map(|(_, tensor)| tensor));
+        let Shared { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
+        let first = first.into_iter().filter_map(|first| tensors.get(first as usize));
+        let storage = |(_, tensor): &(String, Tensor)| Storage {
+            storage: tensor.storage().clone(),
+            dtype: Some(tensor.dtype()).filter(|dtype| dtype.storage_class().is_some()),
+        };
+        let mut all = Self { list: first.map(storage).collect(), by_tensor };
+        for ((name, tensor), number) in tensors.iter().zip(&all.by_tensor) {
+            let dtype = tensor.dtype();
+            if dtype.is_quantized() {
+                return Err(Error::Quantized { tensor: name.clone(), dtype });
+            }
+            // Two dtypes, or one without a storage class.
+            if let Some(storage) = all.list.get_mut(*number as usize).filter(|it| it.dtype != Some(dtype)) {
+                storage.dtype = None;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The storage of a tensor and its number, which is its key.
+    pub(crate) fn of_tensor(&self, position: usize) -> Option<(u32, &Storage)> {
+        let number = *self.by_tensor.get(position)?;
+        Some((number, self.list.get(number as usize)?))
+    }
+}
+
+impl Storage {
+    /// Its elements, or its bytes if it is untyped.
+    pub(crate) fn elements(&self) -> Elements<'_> {
+        Elements::new(&self.storage, self.dtype.map_or(1, Dtype::size))
+    }
+}
