@@ -171,6 +171,7 @@ fn summary(report: &ConvertReport) {
                 ("files", files),
             ]
         }
+        Made::Torch(_) => vec![("holds", Some(holds)), ("size", Some(size))],
     };
     terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {

@@ -78,6 +78,10 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             let out = quoted_text(&pattern_of(name));
             format!("; {cast}--exclude {out} leaves one out, and a carton holds all of them (--to carton)")
         }
+        Error::NotPlain { tensors, .. } => {
+            let out = quoted_text(&pattern_of(tensors.first().map_or("", |(name, _)| name)));
+            format!("; --exclude {out} leaves one out, and a carton holds all of them (--to carton)")
+        }
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),

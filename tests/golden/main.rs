@@ -26,4 +26,5 @@ mod reports;
 mod safetensors;
 mod scan;
 mod shards;
+mod torch_save;
 mod walk;

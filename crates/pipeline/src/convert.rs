@@ -11,6 +11,7 @@ use torch_import::{Checkpoint, Format, Omission, Risk};
 
 use crate::back::carton::{self, CartonReport};
 use crate::back::safetensors::{self, SafetensorsOptions, SafetensorsReport};
+use crate::back::torch::{self, TorchReport};
 use crate::back::{Job, Values};
 use crate::output::Destination;
 use crate::{
@@ -179,6 +180,8 @@ pub enum Made {
     Carton(CartonReport),
     /// About safetensors files.
     Safetensors(SafetensorsReport),
+    /// About a checkpoint.
+    Torch(TorchReport),
 }
 
 impl ConvertReport {
@@ -186,7 +189,7 @@ impl ConvertReport {
     pub fn carton(&self) -> Option<&CartonReport> {
         match &self.made {
             Made::Carton(report) => Some(report),
-            Made::Safetensors(_) => None,
+            Made::Safetensors(_) | Made::Torch(_) => None,
         }
     }
 }
@@ -267,7 +270,10 @@ pub(crate) fn convert_into(
             let made = safetensors::write(&job, destination.is_folder, &mut notes)?;
             (made.nbytes, Made::Safetensors(made.report))
         }
-        OutputKind::Torch => return Err(InvalidOption::NoInput.into()),
+        OutputKind::Torch => {
+            let made = torch::write(&job, &mut notes)?;
+            (made.nbytes, Made::Torch(made.report))
+        }
     };
     for note in casts.notes() {
         observer.note(&note);

@@ -220,6 +220,17 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// Tensors of several parts, in a checkpoint of plain tensors.
+    #[error("a checkpoint is written with plain tensors only, not with {}", unsupported(tensors, *count))]
+    NotPlain {
+        /// The first of them: names, and dtypes or layouts.
+        tensors: Vec<(String, String)>,
+        /// How many there are.
+        count: usize,
+    },
+    /// A checkpoint cannot be laid out.
+    #[error("{0}")]
+    TorchSave(torch_save::Error),
     /// A safetensors file cannot be laid out.
     #[error("{0}")]
     Safetensors(safetensors_format::Error),
@@ -401,7 +412,7 @@ fn foreign_text(kind: crate::ForeignKind) -> &'static str {
 }
 
 /// `a` (complex128), `b` (nested) and 3 more
-fn unsupported(tensors: &[(String, String)], count: usize) -> String {
+pub(crate) fn unsupported(tensors: &[(String, String)], count: usize) -> String {
     let named = tensors.iter().map(|(name, what)| format!("`{}` ({what})", name.escape_debug()));
     let named = named.collect::<Vec<_>>().join(", ");
     match count.saturating_sub(tensors.len()) {

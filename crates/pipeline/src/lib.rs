@@ -46,6 +46,7 @@ mod values;
 pub use back::carton::{CartonReport, PortReport, write_carton};
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::Ties;
+pub use back::torch::TorchReport;
 pub use cast::CastReport;
 pub use convert::{AllowedGlobals, ConvertOptions, ConvertReport, Fields, Made, Torch, convert};
 pub use decoder::{Fact, Given};

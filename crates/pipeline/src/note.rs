@@ -89,6 +89,13 @@ pub enum Note {
         /// The names of the first ones.
         names: Vec<String>,
     },
+    /// Tensors that only newer versions of PyTorch load.
+    NewerTorch {
+        /// The first ones: names and dtypes.
+        tensors: Vec<(String, String)>,
+        /// How many.
+        count: usize,
+    },
     /// The output has no room for values that are not tensors.
     ValuesLeftOut {
         /// How many.
@@ -160,6 +167,10 @@ impl fmt::Display for Note {
                     0 => Ok(()),
                     more => write!(f, " and {more} more"),
                 }
+            }
+            Self::NewerTorch { tensors, count } => {
+                f.write_str("PyTorch 2.0 cannot load ")?;
+                f.write_str(&crate::error::unsupported(tensors, *count))
             }
             Self::ValuesLeftOut { values } => {
                 let what = if *values == 1 { "is not a tensor" } else { "are not tensors" };

@@ -82,8 +82,8 @@ impl Destination {
         if let Some(setting) = misplaced(options, kind) {
             return Err(InvalidOption::Misplaced { setting }.into());
         }
-        // A carton is always one file. The other kinds are files if they are called so.
-        let is_folder = kind != OutputKind::Carton
+        // The other kinds are always one file. Safetensors are one if it is called so.
+        let is_folder = kind == OutputKind::Safetensors
             && (needs_folder || path.as_deref().is_some_and(|path| path.is_dir() || by_name.is_none()));
         Ok(Self { kind, path, is_folder })
     }

@@ -64,6 +64,11 @@ impl Archive {
         self.newer.iter().map(|(name, dtype)| (name.as_str(), *dtype))
     }
 
+    /// How many storages it has.
+    pub fn storages(&self) -> usize {
+        self.storages.list.len()
+    }
+
     /// Passes all entries to `take`, in the order of the file.
     fn each(&self, mut take: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<()> {
         let head = [

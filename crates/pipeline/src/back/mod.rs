@@ -5,15 +5,19 @@ pub(crate) mod carton_fields;
 pub(crate) mod safetensors;
 mod stream;
 pub(crate) mod ties;
+pub(crate) mod torch;
 
 use std::path::Path;
 
 use sources::Sources;
 use tensor::Tensor;
-use torch_import::{Compound, Container};
+use torch_import::{Compound, CompoundKind, Container};
 
 use crate::cast::Casts;
 use crate::{ConvertOptions, Error, Note, Observer, Result, observer};
+
+/// The most tensors that a note or an error names.
+const SHOWN: usize = 4;
 
 /// What every back end gets.
 pub(crate) struct Job<'j> {
@@ -51,6 +55,23 @@ impl Job<'_> {
         for note in notes {
             self.observer.note(note);
         }
+    }
+
+    /// The compound tensors whose parts mean nothing without what joins them, and what they are: a format of plain tensors
+    /// has no room for them.
+    pub(crate) fn inseparable(&self) -> impl Iterator<Item = (String, String)> {
+        self.compounds.iter().filter_map(|(name, compound)| {
+            let what = match &compound.kind {
+                CompoundKind::Quantized { .. } => "quantized".to_owned(),
+                CompoundKind::Sparse { layout } => layout.clone(),
+                CompoundKind::Nested => "nested".to_owned(),
+                CompoundKind::Jagged => "jagged".to_owned(),
+                // Its parts are tensors like others.
+                CompoundKind::Subclass { .. } | CompoundKind::Meta { .. } => return None,
+                _ => "of several parts".to_owned(),
+            };
+            Some((name.clone(), what))
+        })
     }
 
     /// An error of the whole input.

@@ -11,10 +11,9 @@ use safetensors_format::{Archive, INDEX, Index, file_name, is_supported, split};
 use serde::Serialize;
 use store::Output;
 use tensor::Tensor;
-use torch_import::CompoundKind;
 
 use super::ties::{Tied, Ties};
-use super::{Job, Made, Outcome, stream};
+use super::{Job, Made, Outcome, SHOWN, stream};
 use crate::observer::{self, Action, Step};
 use crate::{Error, InvalidOption, Note, Result};
 
@@ -22,8 +21,6 @@ use crate::{Error, InvalidOption, Note, Result};
 const FORMAT: (&str, &str) = ("format", "pt");
 /// Documents that describe Meta's files, not Hugging Face's.
 const METAS_OWN: &[&str] = &["params.json"];
-/// The most tensors that a note or an error names.
-const SHOWN: usize = 4;
 
 /// How safetensors files are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,21 +132,9 @@ impl Drop for NewFolder<'_> {
 
 /// The format has neither all dtypes nor tensors that consist of several.
 fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
-    let compounds = job.compounds.iter().filter_map(|(name, compound)| {
-        let what = match &compound.kind {
-            CompoundKind::Quantized { .. } => "quantized".to_owned(),
-            CompoundKind::Sparse { layout } => layout.clone(),
-            CompoundKind::Nested => "nested".to_owned(),
-            CompoundKind::Jagged => "jagged".to_owned(),
-            // Its parts are tensors like others.
-            CompoundKind::Subclass { .. } | CompoundKind::Meta { .. } => return None,
-            _ => "of several parts".to_owned(),
-        };
-        Some((name.clone(), what))
-    });
     let dtypes = job.tensors.iter().filter(|(_, tensor)| !is_supported(tensor.dtype()));
     let dtypes = dtypes.map(|(name, tensor)| (name.clone(), tensor.dtype().to_string()));
-    let mut tensors: Vec<(String, String)> = compounds.chain(dtypes).collect();
+    let mut tensors: Vec<(String, String)> = job.inseparable().chain(dtypes).collect();
     let count = tensors.len();
     tensors.truncate(SHOWN);
     if count == 0 { Ok(()) } else { Err(job.error(Error::NoSafetensors { tensors, count })) }
