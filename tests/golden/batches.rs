@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::carton_tools::{ok, run, scratch};
+use crate::carton_tools::{names, ok, run, scratch};
 use crate::cli::output;
 use crate::made::{dict, tensor, write_pth};
 use crate::program::folder;
@@ -17,14 +17,6 @@ fn checkpoints(root: &Path) {
     write_pth(&root.join("b.pth"), &dict(&[("w", tensor(2))]));
     let cut = std::fs::read(folder().join("hostile/truncated.pth")).expect("it is checked in");
     std::fs::write(root.join("broken.pth"), cut).expect("a temporary folder");
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = folder.read_dir().expect("a folder");
-    let mut names: Vec<String> =
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 /// Sets the time at which a file was last changed to `seconds` before now.

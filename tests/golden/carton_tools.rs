@@ -45,6 +45,15 @@ file = "y.toml"
 inner = []
 "#;
 
+/// The sorted names of what is in a folder.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = folder.read_dir().expect("a folder");
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }

@@ -3,6 +3,7 @@
 //! Drop a file into `checkpoints/` or `hostile/` and run the tests: the new snapshot is in
 //! `snapshots/` for review. `generate.py` made the inputs with real PyTorch.
 
+mod against;
 mod batches;
 mod carton_refusals;
 mod carton_tools;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::carton_tools::{model, ok, run, scratch, write};
+use crate::carton_tools::{model, names, ok, run, scratch, write};
 use crate::cli::one_tensor;
 
 /// A safetensors file with one tensor of `len` zeros, which takes no room.
@@ -19,14 +19,6 @@ fn sparse(path: &Path, len: u64) {
     let start = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
     file.write_all(&start).expect("a temporary folder");
     file.set_len((start.len() as u64).saturating_add(len)).expect("a temporary folder");
-}
-
-fn names(root: &Path) -> Vec<String> {
-    let entries = root.read_dir().expect("it is there").flatten();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 fn program(root: &Path, args: &[&str]) -> Command {

@@ -3,6 +3,8 @@
 //! `toml` keeps a table for each entry of an array until the document is complete, which takes more memory than the text.
 //! Facts: TOML 1.0, where the keys of the document precede its first table.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -104,10 +106,7 @@ fn print(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String,
     for port in &config.inputs {
         add(toml::to_string(&One { input: Some([port]), ..One::default() })?);
     }
-    for port in &config.outputs {
-        add(toml::to_string(&One { output: Some([port]), ..One::default() })?);
-    }
-    for port in outputs {
+    for port in config.outputs.iter().map(Cow::Borrowed).chain(outputs.map(Cow::Owned)) {
         add(toml::to_string(&One { output: Some([&port]), ..One::default() })?);
     }
     add(toml::to_string(&tail)?);
