@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mapped::{OwnedBlob, Sink, WINDOW, Window};
 use pipeline::{
-    Action, ConvertOptions, Converted, Error, InspectOptions, Observer, ScanOptions, Step, convert,
+    Action, ConvertOptions, Converted, Error, IfExists, InspectOptions, Observer, ScanOptions, Step, convert,
     convert_each, inspect, scan,
 };
 use zip_layout::{Content, Entry, ZipWriter};
@@ -146,7 +146,8 @@ fn a_cancelled_conversion_leaves_nothing() {
     }
     // A file that exists stays as it is.
     std::fs::write(&carton, "older").expect("a temporary folder");
-    assert!(matches!(convert(&options, &StopAt::new(1)), Err(Error::Cancelled)));
+    let forced = ConvertOptions { if_exists: IfExists::Replace, ..options };
+    assert!(matches!(convert(&forced, &StopAt::new(1)), Err(Error::Cancelled)));
     assert_eq!(std::fs::read(&carton).expect("it is there"), b"older");
     assert_eq!(names(folder.path()), ["m.carton", "m.safetensors"]);
 }
