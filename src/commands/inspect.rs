@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, count, size};
+use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, ValueRows, count, size};
 
 use crate::args::Inspect;
 use crate::ui::progress::Progress;
@@ -68,7 +68,7 @@ fn one(args: &Inspect, quiet: bool, file: &Path, index: usize) -> Result<()> {
 
 fn print(out: &mut dyn Write, report: &InspectReport, quiet: bool) -> io::Result<()> {
     tensors(out, &report.tensors)?;
-    for (index, value) in report.values.iter().flatten().enumerate() {
+    for (index, value) in report.values.iter().flat_map(ValueRows::rows).enumerate() {
         let gap = if index == 0 { "\n" } else { "" };
         let (path, type_name) = (safe(&value.path), safe(&value.type_name));
         writeln!(out, "{gap}{path}  {DIM}{type_name}{DIM:#}  {}", safe(value.value.to_string()))?;

@@ -14,7 +14,7 @@ use store::file_name;
 use tensor::{Budget, Damaged, StorageId, Tensor};
 use torch_import::{Compound, CompoundKind, Content, Item, Omission, Risk};
 
-use crate::{Error, Note, Observer, Result, ValueRow, sha256, size, values};
+use crate::{Error, Note, Observer, Result, ValueRows, sha256, size, values};
 
 /// Version of the members of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -58,7 +58,7 @@ pub struct InspectReport {
     pub risks: Map<String, Json>,
     /// The values that are not tensors, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub values: Option<Vec<ValueRow>>,
+    pub values: Option<ValueRows>,
     /// How many values there are.
     pub value_count: usize,
     /// Sums over the tensors.
@@ -243,13 +243,6 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let mut items = std::mem::take(&mut checkpoint.items);
     let value_count = items.iter().filter(|item| matches!(item.content, Content::Value(_))).count();
-    let values = options.values.then(|| {
-        let row = |item: &mut Item| match item.content {
-            Content::Value(value) => Some(values::row(&checkpoint, std::mem::take(&mut item.name), value)),
-            _ => None,
-        };
-        items.iter_mut().filter_map(row).collect()
-    });
     let left_out = Note::left_out(&checkpoint.left_out);
     let risk = |risk: Risk| Json::from(risk.name());
     let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
@@ -262,7 +255,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         nbytes,
         globals: globals.clone().map(ToString::to_string).collect(),
         risks: globals.map(|global| (global.to_string(), risk(global.risk()))).collect(),
-        values,
+        values: None,
         value_count,
         totals: Totals::default(),
         left_out_count: checkpoint.left_out.count(),
@@ -270,8 +263,18 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: Vec::new(),
     };
-    // The objects of a pickle can take more memory than all that follows.
-    drop(checkpoint);
+    if options.values {
+        let value = |item: &mut Item| match item.content {
+            Content::Value(value) => Some((std::mem::take(&mut item.name), value)),
+            _ => None,
+        };
+        report.values = Some(ValueRows::new(checkpoint, items.iter_mut().filter_map(value).collect()));
+    } else {
+        // The objects of a pickle can take more memory than all that follows.
+        drop(checkpoint);
+    }
+    items.retain(|item| !matches!(item.content, Content::Value(_)));
+    items.shrink_to_fit();
     mapped::release_freed();
     report.totals = Totals::from_tensors(items.iter().flat_map(Item::tensors).map(|(_, tensor)| tensor));
     report.tensors = rows(items, options, nbytes, observer)?;

@@ -65,4 +65,4 @@ pub use select::{Selected, Selection, select};
 pub use store::IfExists;
 pub use tensor::{Dtype, NoInteger};
 pub use trace::{Listing, TraceOptions, trace};
-pub use values::ValueRow;
+pub use values::{ValueRow, ValueRows};

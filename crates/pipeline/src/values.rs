@@ -1,10 +1,11 @@
 //! The values of a checkpoint that are not tensors, as JSON: for listings and misc/checkpoint.json.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use mapped::hex;
 use pickle_vm::{Heap, Object, ObjectId};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use torch_import::{Checkpoint, Extent, Value};
 
@@ -27,21 +28,29 @@ pub struct ValueRow {
     pub value: Json,
 }
 
-/// The row of a value.
-pub(crate) fn row(checkpoint: &Checkpoint, path: String, value: Value) -> ValueRow {
-    let heap = checkpoint.heap();
-    let shown = match value.extent {
-        Extent::Cycle => json!({ "$cycle": true }),
-        Extent::Cut => json!({ "$more": heap.get(value.object).type_name() }),
-        _ => Shown { heap, left: MAX_OBJECTS }.json(value.object, 0),
-    };
-    ValueRow { path, type_name: type_name(heap, value.object), value: shown }
+/// The values of a checkpoint. A row is made when it is asked for: a value may have a million names, and each row would
+/// repeat it.
+#[derive(Clone, Debug)]
+pub struct ValueRows {
+    checkpoint: Arc<Checkpoint>,
+    listed: Vec<(String, Value)>,
 }
 
-fn type_name(heap: &Heap<'_>, id: ObjectId) -> Cow<'static, str> {
-    match heap.instance(id).and_then(|instance| heap.global(instance.callable)) {
-        Some((module, name)) => format!("{module}.{name}").into(),
-        None => heap.get(id).type_name().into(),
+impl ValueRows {
+    pub(crate) fn new(checkpoint: Checkpoint, listed: Vec<(String, Value)>) -> Self {
+        Self { checkpoint: Arc::new(checkpoint), listed }
+    }
+
+    /// The rows, in the file's order.
+    pub fn rows(&self) -> impl Iterator<Item = ValueRow> {
+        let mut shown = Shown::new(&self.checkpoint);
+        self.listed.iter().map(move |(path, value)| shown.row(path.clone(), *value))
+    }
+}
+
+impl Serialize for ValueRows {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows())
     }
 }
 
@@ -50,60 +59,133 @@ fn type_name(heap: &Heap<'_>, id: ObjectId) -> Cow<'static, str> {
 /// what the pickle names, `$items` of dicts inside calls, `$more` of what is too large to show.
 struct Shown<'h, 'p> {
     heap: &'h Heap<'p>,
+    /// How many objects of the value are shown at most.
     left: usize,
+    /// How many objects inside values, and how many bytes of texts, all values together may show. A pickle of a megabyte
+    /// can have half a million names for one value.
+    objects: usize,
+    bytes: usize,
 }
 
-impl Shown<'_, '_> {
-    fn json(&mut self, id: ObjectId, depth: usize) -> Json {
-        let heap = self.heap;
-        let more = json!({ "$more": heap.get(id).type_name() });
-        let Some(left) = self.left.checked_sub(1) else { return more };
-        self.left = left;
-        let len = heap.bytes(id).map(<[u8]>::len).or_else(|| heap.text(id).map(|text| text.len()));
-        if depth >= MAX_DEPTH || len.is_some_and(|len| len > MAX_BYTES) {
-            return more;
+impl<'h> Shown<'h, 'h> {
+    fn new(checkpoint: &'h Checkpoint) -> Self {
+        let len = usize::try_from(checkpoint.pickle_len()).unwrap_or(usize::MAX);
+        Self {
+            heap: checkpoint.heap(),
+            left: 0,
+            objects: (len / 2).saturating_add(1 << 20),
+            bytes: len.saturating_mul(4).saturating_add(16 << 20),
         }
-        match heap.get(id) {
+    }
+
+    /// The row of a value.
+    fn row(&mut self, path: String, value: Value) -> ValueRow {
+        let heap = self.heap;
+        let shown = match value.extent {
+            Extent::Cycle => json!({ "$cycle": true }),
+            Extent::Cut => self.more(value.object),
+            _ => {
+                self.left = MAX_OBJECTS;
+                self.json(value.object, 0)
+            }
+        };
+        let class = heap.instance(value.object).and_then(|instance| self.global(instance.callable));
+        let type_name = class.map_or(heap.get(value.object).type_name().into(), Cow::Owned);
+        ValueRow { path, type_name, value: shown }
+    }
+
+    fn more(&self, id: ObjectId) -> Json {
+        json!({ "$more": self.heap.get(id).type_name() })
+    }
+
+    /// Takes bytes out of those that may be shown.
+    fn spend(&mut self, bytes: usize) -> Option<()> {
+        if bytes > MAX_BYTES {
+            return None;
+        }
+        self.bytes = self.bytes.checked_sub(bytes)?;
+        Some(())
+    }
+
+    /// The name of a global; `None` if it is too long.
+    fn global(&mut self, id: ObjectId) -> Option<String> {
+        let (module, name) = self.heap.global(id)?;
+        self.spend(module.len().saturating_add(name.len()))?;
+        Some(format!("{module}.{name}"))
+    }
+
+    fn json(&mut self, id: ObjectId, depth: usize) -> Json {
+        self.try_json(id, depth).unwrap_or_else(|| self.more(id))
+    }
+
+    /// `None` for what is too large.
+    fn try_json(&mut self, id: ObjectId, depth: usize) -> Option<Json> {
+        let heap = self.heap;
+        self.left = self.left.checked_sub(1)?;
+        if depth >= MAX_DEPTH {
+            return None;
+        }
+        Some(match heap.get(id) {
             Object::None => Json::Null,
             Object::Bool(value) => json!(value),
             Object::Int(value) => json!(value),
-            Object::Long(value) => match value.to_decimal() {
-                Some(decimal) => json!({ "$int": decimal }),
-                None => more,
-            },
+            Object::Long(value) => {
+                // The work is quadratic.
+                let len = value.bytes().len();
+                self.spend(len.saturating_mul(len) / 64)?;
+                json!({ "$int": value.to_decimal()? })
+            }
             Object::Float(value) => match serde_json::Number::from_f64(*value) {
                 Some(number) => Json::Number(number),
                 None => json!({ "$float": value.to_string().to_lowercase() }),
             },
-            Object::Text(text) => json!(text.to_str()),
-            Object::String(bytes) => match heap.text(id) {
-                Some(text) => json!(text),
-                None => json!({ "$bytes": hex(bytes) }),
-            },
-            Object::Bytes(bytes) | Object::ByteArray(bytes) => json!({ "$bytes": hex(bytes) }),
+            Object::Text(text) => {
+                self.spend(text.bytes().len())?;
+                json!(text.to_str())
+            }
+            Object::String(bytes) => {
+                self.spend(bytes.len())?;
+                match heap.text(id) {
+                    Some(text) => json!(text),
+                    None => json!({ "$bytes": hex(bytes) }),
+                }
+            }
+            Object::Bytes(bytes) | Object::ByteArray(bytes) => {
+                self.spend(bytes.len())?;
+                json!({ "$bytes": hex(bytes) })
+            }
             Object::Tuple(_) | Object::List(_) | Object::Set(_) | Object::FrozenSet(_) => {
-                self.all(heap.items(id).unwrap_or_default(), depth)
+                self.all(heap.items(id).unwrap_or_default(), depth)?
             }
             Object::Dict(_) => {
-                let pairs = heap.entries(id).unwrap_or_default().iter();
-                let pairs: Json = pairs.map(|(key, value)| self.all(&[*key, *value], depth)).collect();
-                json!({ "$items": pairs })
+                let pairs = heap.entries(id).unwrap_or_default();
+                if pairs.len() > self.left {
+                    return None;
+                }
+                let pairs: Option<Json> =
+                    pairs.iter().map(|(key, value)| self.all(&[*key, *value], depth)).collect();
+                json!({ "$items": pairs? })
             }
-            Object::Global(_) => match heap.global(id) {
-                Some((module, name)) => json!({ "$global": format!("{module}.{name}") }),
-                None => more,
-            },
+            Object::Global(_) => json!({ "$global": self.global(id)? }),
             Object::Instance(instance) => {
-                let args = self.all(heap.items(instance.args).unwrap_or_default(), depth);
-                let state = self.all(instance.state(), depth);
-                json!({ "$call": type_name(heap, id), "args": args, "state": state })
+                let call = self.global(instance.callable);
+                let call = call.map_or(heap.get(id).type_name().into(), Cow::Owned);
+                let args = heap.items(instance.args).unwrap_or_default();
+                let args = self.all(args, depth).unwrap_or_else(|| self.more(instance.args));
+                let state = self.all(instance.state(), depth).unwrap_or_else(|| json!({ "$more": "list" }));
+                json!({ "$call": call, "args": args, "state": state })
             }
-            _ => more,
-        }
+            _ => return None,
+        })
     }
 
-    fn all(&mut self, ids: &[ObjectId], depth: usize) -> Json {
-        ids.iter().map(|id| self.json(*id, depth.saturating_add(1))).collect()
+    /// `None` for more than may be shown.
+    fn all(&mut self, ids: &[ObjectId], depth: usize) -> Option<Json> {
+        if ids.len() > self.left {
+            return None;
+        }
+        self.objects = self.objects.checked_sub(ids.len())?;
+        Some(ids.iter().map(|id| self.json(*id, depth.saturating_add(1))).collect())
     }
 }
 
@@ -120,9 +202,10 @@ pub(crate) fn document(
         return None;
     }
     let mut lines = Vec::new();
+    let mut shown = Shown::new(checkpoint);
     let (mut len, mut left_out) = (0_usize, 0_usize);
     for (path, value) in checkpoint.notable_values() {
-        let line = json!(row(checkpoint, path.to_owned(), value)).to_string();
+        let line = json!(shown.row(path.to_owned(), value)).to_string();
         if len.saturating_add(line.len()) > FILE_MAX {
             left_out = left_out.saturating_add(1);
         } else {

@@ -116,6 +116,11 @@ impl Checkpoint {
         })
     }
 
+    /// How long the pickle is, in bytes.
+    pub fn pickle_len(&self) -> u64 {
+        self.objects.borrow_dependent().len
+    }
+
     /// The objects that [`Value`]s refer to.
     pub fn heap(&self) -> &Heap<'_> {
         &self.objects.borrow_dependent().heap
