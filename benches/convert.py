@@ -2,10 +2,12 @@
 """Times the conversion of a checkpoint, and programs that read or write as many bytes: openssl, cp, and PyTorch.
 
     convert.py FILE [--binary target/release/torch2carton] [--torch PYTHON] [--rounds 5] [--output DIR]
+    convert.py FILE --against OTHER [--binary target/release/torch2carton] [--rounds 5] [--output DIR]
 
 All take turns, so that other load on the machine affects all of them. Compare the ratios: the seconds depend on the machine.
 PYTHON is one that has PyTorch; its script loads the file mapped, and saves its tensors as a TorchScript archive, without
-the SHA-256 and the zip around it that make a carton. Needs Python's standard library, and openssl.
+the SHA-256 and the zip around it that make a carton. With --against, only the two binaries take turns, and each round is
+one pair: the medians of the ratios are what a change costs, also on a busy machine. Needs Python's standard library, and openssl.
 """
 
 import argparse
@@ -37,6 +39,17 @@ def run(command):
     return time.monotonic() - start, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
 
 
+def pair(ours, others):
+    """Prints the medians of both, and the median of the ratios of the rounds."""
+    print(f"{'':20} {'ours':>8} {'against':>8} {'ratio':>8} {'from':>8} {'to':>8}")
+    for what, place in ("seconds", 0), ("CPU seconds", 1), ("peak, MB", 2):
+        scale = 1e6 if place == 2 else 1
+        first, second = ([figures[place] / scale for figures in runs] for runs in (ours, others))
+        ratios = [a / b for a, b in zip(first, second)]
+        print(f"{what:20} {statistics.median(first):8.2f} {statistics.median(second):8.2f} {statistics.median(ratios):8.3f} "
+              f"{min(ratios):8.3f} {max(ratios):8.3f}")
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("file", metavar="FILE")
@@ -44,6 +57,7 @@ def main():
     arguments.add_argument("--torch", metavar="PYTHON")
     arguments.add_argument("--rounds", default=5, type=int)
     arguments.add_argument("--output", metavar="DIR", help="where to write [default: next to FILE]")
+    arguments.add_argument("--against", metavar="OTHER", help="another binary of torch2carton: time only the two")
     options = arguments.parse_args()
 
     with tempfile.TemporaryDirectory(dir=options.output or Path(options.file).resolve().parent) as folder:
@@ -53,16 +67,22 @@ def main():
             "torch2carton": [str(options.binary), options.file, "-q", "-o", out],
             "cp, sync": ["sh", "-ec", 'cp --sparse=never "$0" "$1"; sync "$1"', options.file, out],
         }
-        if options.torch:
+        if options.against:
+            commands = {name: [binary, *commands["torch2carton"][1:]] for name, binary in
+                        [("torch2carton", str(options.binary)), ("against", options.against)]}
+        elif options.torch:
             commands["torch.load, torch.jit.save"] = [options.torch, "-W", "ignore", "-c", WITH_TORCH, options.file, out]
         runs = {name: [] for name in commands}
         for turn in range(options.rounds + 1):  # the first one warms the page cache
-            for name, command in commands.items():
+            for name, command in sorted(commands.items(), reverse=turn % 2 == 1):  # neither is always the second one
                 figures = run(command)
                 Path(out).unlink(missing_ok=True)
                 if turn:
                     runs[name].append(figures)
 
+    if options.against:
+        pair(runs["torch2carton"], runs["against"])
+        return
     size = Path(options.file).stat().st_size / 1e9
     print(f"{options.file}: {size:.2f} GB, {options.rounds} rounds, seconds")
     print(f"{'':28} {'fastest':>8} {'median':>8} {'of hash':>8} {'CPU':>8} {'GB/s':>8} {'peak':>10}")
