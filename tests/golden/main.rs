@@ -8,6 +8,7 @@ mod batches;
 mod carton_refusals;
 mod carton_tools;
 mod cartons;
+mod casts;
 mod checkpoints;
 mod cli;
 mod downloads;
