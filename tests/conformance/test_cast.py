@@ -113,9 +113,10 @@ def test_a_carton_is_that_of_the_cast_checkpoint(dtype, workers, tmp_path):
     succeed(before, "--dtype", dtype)
     succeed(after)
     assert before.with_suffix(".carton").read_bytes() == after.with_suffix(".carton").read_bytes()
-    for path, flags in ((before, ["--dtype", dtype]), (after, [])):
-        succeed(path, *flags, "-o", path.with_suffix(".safetensors"))
-    assert before.with_suffix(".safetensors").read_bytes() == after.with_suffix(".safetensors").read_bytes()
+    for name in ("out.safetensors", "out.pth"):
+        for path, flags in ((before, ["--dtype", dtype]), (after, [])):
+            succeed(path, *flags, "-o", path.with_name(name))
+        assert before.with_name(name).read_bytes() == after.with_name(name).read_bytes()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
