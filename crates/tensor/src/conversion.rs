@@ -73,7 +73,7 @@ impl Conversion {
                 self.through(bytes, out, |code| FLOAT16.decode(u16::from_le_bytes(code).into()))
             }
             Dtype::BFloat16 => {
-                self.through(bytes, out, |code| BFLOAT16.decode(u16::from_le_bytes(code).into()))
+                self.through(bytes, out, |code| f32::from_bits(u32::from(u16::from_le_bytes(code)) << 16))
             }
             Dtype::Float8E4M3Fn => self.through(bytes, out, |[code]| FLOAT8_E4M3FN.decode(code.into())),
             Dtype::Float8E4M3FnUz => self.through(bytes, out, |[code]| FLOAT8_E4M3FNUZ.decode(code.into())),
