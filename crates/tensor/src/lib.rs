@@ -13,6 +13,7 @@ mod conversion;
 mod dtype;
 mod gather;
 mod records;
+mod reshape;
 mod shared;
 mod signs;
 mod small_float;

@@ -53,6 +53,24 @@ pub enum Error {
         /// The dtype of another part.
         part: Dtype,
     },
+    /// The elements are too few or too many for another shape.
+    #[error("the elements of shape {shape:?} do not fill shape {into:?}")]
+    Elements {
+        /// The shape, in elements.
+        shape: Vec<u64>,
+        /// The other shape, in elements.
+        into: Vec<u64>,
+    },
+    /// The first dimension cannot be seen as this many groups of this many rows.
+    #[error("the first dimension of shape {shape:?} is not a multiple of {groups} × {rows}")]
+    Grid {
+        /// The shape, in elements.
+        shape: Vec<u64>,
+        /// The number of groups.
+        groups: u64,
+        /// Rows of a group.
+        rows: u64,
+    },
     /// The number of elements or the last byte's index does not fit 64 bits.
     #[error("shape {shape:?} with stride {stride:?} is larger than 2^63 bytes")]
     Overflow {
