@@ -5,6 +5,7 @@ use std::fmt;
 use crate::Result;
 use crate::documents::config::Config;
 use crate::facts::Facts;
+use crate::layout::Layout;
 
 /// A model architecture that has a forward.
 pub struct Architecture {
@@ -12,6 +13,8 @@ pub struct Architecture {
     pub(crate) class: &'static str,
     /// Whether names and shapes say enough about it when there is no config.json.
     pub(crate) works_without_config: bool,
+    /// The layouts that its checkpoints can have.
+    pub(crate) layouts: &'static [&'static Layout],
     /// What its config.json says.
     pub(crate) facts: fn(&Config) -> Result<Facts>,
 }

@@ -141,6 +141,71 @@ pub enum Error {
         /// The sizes that it follows from.
         why: String,
     },
+    /// The tensors are only weights, so they have no other layout.
+    #[error("no other names are known for these tensors: {why}")]
+    NoLayout {
+        /// Why they are only weights.
+        why: WhyWeights,
+    },
+    /// A layout that models of this architecture do not have.
+    #[error("{owner}'s layout is for llama models, and this is a {architecture} model")]
+    OtherLayout {
+        /// The architecture.
+        architecture: &'static str,
+        /// Who made the layout.
+        owner: &'static str,
+    },
+    /// Tensors that a layout has no names for.
+    #[error("{owner}'s layout has no name for {}", few(names))]
+    NoName {
+        /// Who made the layout.
+        owner: &'static str,
+        /// Their names, at least one.
+        names: Vec<String>,
+    },
+    /// The document of a layout has no keys for what the model is.
+    #[error("{file} cannot express {what}: {why}")]
+    Inexpressible {
+        /// The document.
+        file: &'static str,
+        /// What the model has.
+        what: String,
+        /// What the document can express.
+        why: String,
+    },
+    /// A tensor with the frequencies of positions has a number that the model does not compute.
+    #[error(
+        "tensor `{}`: element {pair} is {found}, expected {expected} from a RoPE base (theta) of {theta}",
+        tensor.escape_debug()
+    )]
+    Frequency {
+        /// The tensor.
+        tensor: String,
+        /// The number of the element.
+        pair: u64,
+        /// What it is.
+        found: f32,
+        /// What the model computes.
+        expected: f32,
+        /// The base of the wavelengths.
+        theta: f64,
+    },
+    /// The elements of a tensor cannot be read.
+    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
+    Read {
+        /// The tensor.
+        tensor: String,
+        /// What the system reported.
+        reason: std::io::Error,
+    },
+    /// A weight cannot be seen as rows of heads.
+    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
+    Rows {
+        /// The tensor.
+        tensor: String,
+        /// Why not.
+        reason: tensor::Error,
+    },
     /// A weight whose dtype is not a floating-point number.
     #[error(
         "tensor `{tensor}`: {dtype}, expected float32, float16, bfloat16 or float64 in a model that runs"

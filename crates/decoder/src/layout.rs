@@ -2,9 +2,13 @@
 
 use tensor::Tensor;
 
+use crate::sizes::Weight;
+
 /// How a family of checkpoints names tensors and sizes.
 #[derive(Debug)]
 pub struct Layout {
+    /// Who made it.
+    pub owner: &'static str,
     /// The document that states the sizes.
     pub file: &'static str,
     /// The keys of the sizes in that document.
@@ -17,6 +21,12 @@ pub struct Layout {
     pub output: &'static str,
     /// Whether rotation pairs the two halves of a head, instead of neighbouring numbers.
     pub rotates_halves: bool,
+    /// Whether its matrices may have biases.
+    pub(crate) has_biases: bool,
+    /// Whether a checkpoint has an output matrix even if it is the embeddings.
+    pub(crate) repeats_ties: bool,
+    /// The name of the frequencies of positions, and what a layer's name for them ends in.
+    frequencies: [&'static str; 2],
     /// What comes before the number of a layer.
     layers: &'static str,
     part_path: fn(Part) -> &'static str,
@@ -74,6 +84,7 @@ impl Part {
 
 /// Meta's names.
 pub static META: Layout = Layout {
+    owner: "Meta",
     file: "params.json",
     keys: Keys {
         dim: "dim",
@@ -86,6 +97,7 @@ pub static META: Layout = Layout {
     embedding: "tok_embeddings",
     norm: "norm",
     output: "output",
+    frequencies: ["rope.freqs", ".attention.inner_attention.rope.freqs"],
     layers: "layers.",
     part_path: |part| match part {
         Part::Wq => "attention.wq",
@@ -99,10 +111,13 @@ pub static META: Layout = Layout {
         Part::FfnNorm => "ffn_norm",
     },
     rotates_halves: false,
+    has_biases: false,
+    repeats_ties: true,
 };
 
 /// The names of Hugging Face's `…ForCausalLM`.
 pub static HUGGING_FACE: Layout = Layout {
+    owner: "Hugging Face",
     file: "config.json",
     keys: Keys {
         dim: "hidden_size",
@@ -115,6 +130,7 @@ pub static HUGGING_FACE: Layout = Layout {
     embedding: "model.embed_tokens",
     norm: "model.norm",
     output: "lm_head",
+    frequencies: ["model.rotary_emb.inv_freq", ".rotary_emb.inv_freq"],
     layers: "model.layers.",
     part_path: |part| match part {
         Part::Wq => "self_attn.q_proj",
@@ -128,6 +144,8 @@ pub static HUGGING_FACE: Layout = Layout {
         Part::FfnNorm => "post_attention_layernorm",
     },
     rotates_halves: true,
+    has_biases: true,
+    repeats_ties: false,
 };
 
 impl Layout {
@@ -139,6 +157,23 @@ impl Layout {
     /// The name of a layer's bias.
     pub fn bias(&self, layer: u64, part: Part) -> String {
         format!("{}{layer}.{}.bias", self.layers, (self.part_path)(part))
+    }
+
+    /// The name of a weight; `None` for a bias if there are none.
+    pub fn name(&self, weight: Weight) -> Option<String> {
+        Some(match weight {
+            Weight::Embedding => format!("{}.weight", self.embedding),
+            Weight::Norm => format!("{}.weight", self.norm),
+            Weight::Output => format!("{}.weight", self.output),
+            Weight::Layer { layer, part } => self.weight(layer, part),
+            Weight::Bias { layer, part } if self.has_biases => self.bias(layer, part),
+            Weight::Bias { .. } => return None,
+        })
+    }
+
+    /// Whether both are one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
     }
 
     /// The first name that identifies this layout and that `tensors` do not have.
@@ -154,6 +189,12 @@ impl Layout {
 
     /// Whether a tensor holds the frequencies of positions, which the forward computes itself.
     pub(crate) fn is_frequencies(name: &str) -> bool {
-        name == "rope.freqs" || name.ends_with("rotary_emb.inv_freq")
+        [&META, &HUGGING_FACE].iter().any(|layout| layout.has_frequencies(name))
+    }
+
+    /// Whether checkpoints of this layout have frequencies under this name: for all layers, or for each.
+    pub(crate) fn has_frequencies(&self, name: &str) -> bool {
+        let [whole, of_layer] = self.frequencies;
+        name == whole || (self.layer_number(name).is_some() && name.ends_with(of_layer))
     }
 }

@@ -6,9 +6,15 @@ use crate::Result;
 use crate::architecture::Architecture;
 use crate::documents::config::Config;
 use crate::facts::{Biases, Facts};
+use crate::layout::{HUGGING_FACE, META};
 
-pub(crate) static LLAMA: Architecture =
-    Architecture { name: "llama", class: "Llama", works_without_config: true, facts };
+pub(crate) static LLAMA: Architecture = Architecture {
+    name: "llama",
+    class: "Llama",
+    works_without_config: true,
+    layouts: &[&META, &HUGGING_FACE],
+    facts,
+};
 
 fn facts(config: &Config) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;

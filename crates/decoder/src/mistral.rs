@@ -6,9 +6,15 @@ use crate::Result;
 use crate::architecture::Architecture;
 use crate::documents::config::Config;
 use crate::facts::{Facts, Windowed, Windows};
+use crate::layout::HUGGING_FACE;
 
-pub(crate) static MISTRAL: Architecture =
-    Architecture { name: "mistral", class: "Mistral", works_without_config: false, facts };
+pub(crate) static MISTRAL: Architecture = Architecture {
+    name: "mistral",
+    class: "Mistral",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    facts,
+};
 
 /// The window if config.json has no such key; `null` there means no window.
 const WINDOW: u64 = 4096;

@@ -6,9 +6,15 @@ use crate::Result;
 use crate::architecture::Architecture;
 use crate::documents::config::Config;
 use crate::facts::{Biases, Facts, Windowed, Windows};
+use crate::layout::HUGGING_FACE;
 
-pub(crate) static QWEN2: Architecture =
-    Architecture { name: "qwen2", class: "Qwen2", works_without_config: false, facts };
+pub(crate) static QWEN2: Architecture = Architecture {
+    name: "qwen2",
+    class: "Qwen2",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    facts,
+};
 
 /// The defaults of the two keys.
 const WINDOW: u64 = 4096;

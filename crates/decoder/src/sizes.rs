@@ -13,6 +13,7 @@ use tensor::{Dtype, Tensor};
 
 use crate::architecture::Architecture;
 use crate::facts::{Biases, Facts, Windowed, Windows};
+use crate::frequencies::Frequencies;
 use crate::layout::{Layout, Part};
 use crate::rope::Rope;
 use crate::{Error, Fact, Given, Note, Result};
@@ -225,6 +226,11 @@ impl Decoder {
     /// The rotary positions.
     pub fn rope(&self) -> Rope {
         self.rope
+    }
+
+    /// The frequencies of positions, as tensors of checkpoints have them.
+    pub(crate) fn frequencies(&self) -> Frequencies {
+        Frequencies { theta: self.rope.theta, head_dim: self.head_dim }
     }
 
     /// How far attention looks back.

@@ -4,10 +4,11 @@
 //! `modeling_rope_utils.py` in `transformers` 5.23.
 
 use serde_json::{Map, Value};
+use tensor::Dtype;
 
 use crate::facts::{Biases, Facts, Windows};
 use crate::given::{number_text, reconcile};
-use crate::layout::HUGGING_FACE;
+use crate::layout::{HUGGING_FACE, META};
 use crate::rope::{Rope, Scaling, THETA};
 use crate::{Error, Fact, Given, Note, Result};
 
@@ -44,6 +45,7 @@ const KNOWN: &[&str] = &[
     "problem_type",
     "return_dict",
     "rms_norm_eps",
+    FREQUENCIES,
     "rope_parameters",
     "rope_scaling",
     "rope_theta",
@@ -54,6 +56,10 @@ const KNOWN: &[&str] = &[
     "use_cache",
     "vocab_size",
 ];
+
+/// The key under which the tensors with frequencies are recorded that Meta's file of the model had, with their dtypes.
+/// Other programs ignore it.
+pub(crate) const FREQUENCIES: &str = "rope_freqs";
 
 /// The key of [`Scaling::old`].
 const OLD: &str = "original_max_position_embeddings";
@@ -215,6 +221,25 @@ impl Config {
         }
         self.map.insert(key.to_owned(), Value::Object(inner.map));
         Ok(())
+    }
+
+    /// The tensors with frequencies that Meta's file of the model had, and their dtypes.
+    pub(crate) fn frequencies(&self) -> Result<Vec<(String, Dtype)>> {
+        let recorded = self.object(FREQUENCIES)?;
+        let entry = |(name, dtype): (&String, &Value)| {
+            let float = |dtype: &Dtype| {
+                matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16)
+            };
+            let known = dtype.as_str().and_then(Dtype::from_name).filter(float);
+            match known {
+                Some(dtype) if META.has_frequencies(name) => Ok((name.clone(), dtype)),
+                _ => {
+                    let expected = "\"rope.freqs\" and the name of a floating-point dtype".to_owned();
+                    Err(self.wrong(FREQUENCIES, &format!("{name:?}: {}", shortened(dtype)), expected))
+                }
+            }
+        };
+        recorded.map.iter().map(entry).collect()
     }
 
     /// The facts that all decoders state alike; `own` are the keys that the architecture reads in addition.

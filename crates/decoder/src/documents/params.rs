@@ -181,23 +181,25 @@ impl Params {
         }
     }
 
-    /// The width of the feed-forward layers, as Meta's code computes it from `dim`.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "Python's int(2 * n / 3) and int(m * n) go through a float; a size that is cut off here does not match any tensor"
-    )]
+    /// The width of the feed-forward layers.
     fn hidden(&self, dim: u64) -> Option<u64> {
-        if self.hidden_dim.is_some() {
-            return self.hidden_dim;
-        }
-        let mut hidden = (dim.checked_mul(8)? as f64 / 3.0) as u64;
-        if let Some(multiplier) = self.ffn_dim_multiplier {
-            hidden = (multiplier * hidden as f64) as u64;
-        }
-        hidden.checked_next_multiple_of(self.multiple_of?)
+        self.hidden_dim.or_else(|| feed_forward_width(dim, self.multiple_of?, self.ffn_dim_multiplier))
     }
+}
+
+/// The width of the feed-forward layers, as Meta's code computes it from `dim`.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "Python's int(2 * n / 3) and int(m * n) go through a float; a size that is cut off here does not match any tensor"
+)]
+pub(crate) fn feed_forward_width(dim: u64, multiple_of: u64, multiplier: Option<f64>) -> Option<u64> {
+    let mut hidden = (dim.checked_mul(8)? as f64 / 3.0) as u64;
+    if let Some(multiplier) = multiplier {
+        hidden = (multiplier * hidden as f64) as u64;
+    }
+    hidden.checked_next_multiple_of(multiple_of)
 }
 
 fn wrong(key: &str, found: &impl ToString, expected: impl Into<String>) -> Error {

@@ -1,0 +1,239 @@
+//! The documents that are written for a model in another layout: `config.json` and `params.json`.
+//!
+//! Facts: `LlamaConfig` in Hugging Face's `transformers` 5.23, which still reads the keys of version 4, so that both
+//! versions read these files; `ModelArgs`, `FeedForward` and `apply_scaling` in Meta's `llama-models` 0.3.0.
+
+use serde_json::{Map, Value, json};
+use tensor::{Dtype, Tensor};
+
+use crate::documents::config::FREQUENCIES;
+use crate::documents::params::feed_forward_width;
+use crate::layout::{HUGGING_FACE, Layout, META};
+use crate::rope::{Rope, Scaling};
+use crate::sizes::Decoder;
+use crate::{Error, Note, Result};
+
+/// A document that describes a model in another layout.
+#[derive(Clone, Debug)]
+pub struct Document {
+    layout: &'static Layout,
+    keys: Map<String, Value>,
+}
+
+impl Document {
+    /// The name of its file.
+    pub fn file(&self) -> &'static str {
+        self.layout.file
+    }
+
+    /// Its text, if it is next to these tensors: a `config.json` states their dtype.
+    pub fn text(&self, tensors: &[(String, Tensor)]) -> String {
+        let mut keys = self.keys.clone();
+        if self.layout.is(&HUGGING_FACE)
+            && let Some(dtype) = dtype(tensors)
+        {
+            keys.insert("torch_dtype".to_owned(), dtype.name().into());
+        }
+        keys.sort_keys();
+        format!("{:#}\n", Value::Object(keys))
+    }
+
+    /// The `config.json` of a model. `tied` means that the output matrix is the embeddings; `frequencies` are recorded.
+    pub(crate) fn config(decoder: &Decoder, tied: bool, frequencies: &[(String, Dtype)]) -> Self {
+        let ids = TOKENS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
+        let (architecture, rope, biases) = (decoder.architecture(), decoder.rope(), decoder.biases());
+        let scaling = rope.scaling.map(|Scaling { factor, low, high, old }| {
+            json!({
+                "factor": factor,
+                "high_freq_factor": high,
+                "low_freq_factor": low,
+                "original_max_position_embeddings": whole(old),
+                "rope_type": "llama3",
+            })
+        });
+        let recorded: Map<String, Value> =
+            frequencies.iter().map(|(name, dtype)| (name.clone(), dtype.name().into())).collect();
+        let mut document = Self::new(
+            &HUGGING_FACE,
+            &[
+                ("architectures", json!([format!("{}ForCausalLM", architecture.class())])),
+                ("attention_bias", biases.qkv.into()),
+                ("head_dim", decoder.head_dim().into()),
+                ("hidden_act", "silu".into()),
+                ("hidden_size", decoder.dim().into()),
+                ("intermediate_size", decoder.hidden().into()),
+                ("max_position_embeddings", context(rope).into()),
+                ("mlp_bias", biases.feed_forward.into()),
+                ("model_type", architecture.name().into()),
+                ("num_attention_heads", decoder.n_heads().into()),
+                ("num_hidden_layers", decoder.n_layers().into()),
+                ("num_key_value_heads", decoder.n_kv_heads().into()),
+                ("rms_norm_eps", decoder.norm_eps().into()),
+                (FREQUENCIES, if recorded.is_empty() { Value::Null } else { recorded.into() }),
+                ("rope_scaling", scaling.into()),
+                ("rope_theta", rope.theta.into()),
+                ("tie_word_embeddings", tied.into()),
+                ("use_cache", true.into()),
+                ("vocab_size", decoder.vocab().into()),
+            ],
+        );
+        // Without these keys, `LlamaConfig` would take the ids of Llama 2.
+        let (first, last) = (ids.map(|(_, first, _)| *first), ids.map(|(.., last)| *last));
+        document.keys.insert("bos_token_id".to_owned(), first.into());
+        document.keys.insert("eos_token_id".to_owned(), last.into());
+        document
+    }
+
+    /// The `params.json` of a model.
+    ///
+    /// # Errors
+    /// When Meta's code cannot have such a model.
+    pub(crate) fn params(decoder: &Decoder) -> Result<Self> {
+        let (dim, hidden) = (decoder.dim(), decoder.hidden());
+        let inexpressible =
+            |what: String, why: &str| Error::Inexpressible { file: META.file, what, why: why.to_owned() };
+        let Some((multiple_of, multiplier)) = multiples(dim, hidden) else {
+            return Err(inexpressible(
+                format!("a feed-forward width of {hidden} with dim {dim}"),
+                "no `multiple_of` that is a power of two leads to it, with or without an `ffn_dim_multiplier` of two decimals",
+            ));
+        };
+        let Rope { theta, scaling } = decoder.rope();
+        if let Some(scaling) = scaling.filter(|scaling| *scaling != Scaling::by(scaling.factor)) {
+            let Scaling { low, high, old, .. } = scaling;
+            return Err(inexpressible(
+                format!(
+                    "RoPE scaling with low_freq_factor {low}, high_freq_factor {high} and original context {old}"
+                ),
+                "in Meta's code they are 1, 4 and 8192",
+            ));
+        }
+        Ok(Self::new(
+            &META,
+            &[
+                ("dim", dim.into()),
+                ("ffn_dim_multiplier", multiplier.into()),
+                ("head_dim", head_dim(decoder).into()),
+                ("multiple_of", multiple_of.into()),
+                ("n_heads", decoder.n_heads().into()),
+                ("n_kv_heads", decoder.n_kv_heads().into()),
+                ("n_layers", decoder.n_layers().into()),
+                ("norm_eps", decoder.norm_eps().into()),
+                ("rope_scaling_factor", scaling.map(|scaling| scaling.factor).into()),
+                ("rope_theta", theta.into()),
+                ("use_scaled_rope", scaling.map(|_| true).into()),
+                ("vocab_size", decoder.vocab().into()),
+            ],
+        ))
+    }
+
+    /// What a user should know about the document of the layout `to`.
+    pub(crate) fn notes(decoder: &Decoder, to: &Layout) -> Option<Note> {
+        let file = to.file;
+        if to.is(&HUGGING_FACE) {
+            Some(Note::Assumed { file, key: "max_position_embeddings", value: context(decoder.rope()) })
+        } else {
+            head_dim(decoder).map(|head_dim| Note::HeadSize { file, head_dim })
+        }
+    }
+
+    /// A document of these keys, without those that are `null`.
+    fn new(layout: &'static Layout, keys: &[(&str, Value)]) -> Self {
+        let given = keys.iter().filter(|(_, value)| !value.is_null());
+        Self { layout, keys: given.map(|(key, value)| ((*key).to_owned(), value.clone())).collect() }
+    }
+}
+
+/// The ids of the first and last token of a text, by the number of tokens of Meta's tokenizers.
+const TOKENS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256, 128_000, 128_001)];
+
+/// The tokens that Meta's models see at once. Their files do not state it, but their RoPE base differs.
+fn context(rope: Rope) -> u64 {
+    match rope {
+        Rope { scaling: Some(_), .. } => 131_072,      // Llama 3.1 and later
+        Rope { theta, .. } if theta >= 1e6 => 16_384,  // Code Llama
+        Rope { theta, .. } if theta >= 500e3 => 8_192, // Llama 3
+        _ => 4_096,                                    // Llama 2
+    }
+}
+
+/// The size of a head if Meta's code would compute another one.
+fn head_dim(decoder: &Decoder) -> Option<u64> {
+    let usual = decoder.head_dim().checked_mul(decoder.n_heads()) == Some(decoder.dim());
+    (!usual).then(|| decoder.head_dim())
+}
+
+/// `multiple_of` and `ffn_dim_multiplier` from which Meta's code computes the width `hidden`, in the form that its
+/// files have: a power of two, 256 if possible, and a short decimal, none if possible.
+fn multiples(dim: u64, hidden: u64) -> Option<(u64, Option<f64>)> {
+    let expresses = |power: u64, multiplier| feed_forward_width(dim, power, multiplier) == Some(hidden);
+    let powers = || (8..=16).chain((0..8).rev()).map(|power: u32| 1_u64 << power);
+    let decimals = |scale: u32| (1..scale.saturating_mul(10)).map(move |n| f64::from(n) / f64::from(scale));
+    let with = |scale| {
+        let mut all = powers().flat_map(|power| decimals(scale).map(move |decimal| (power, Some(decimal))));
+        all.find(|(power, multiplier)| expresses(*power, *multiplier))
+    };
+    let without = powers().find(|power| expresses(*power, None));
+    without.map(|power| (power, None)).or_else(|| with(10)).or_else(|| with(100))
+}
+
+/// A number as JSON, without a fraction if it has none.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is a whole number below 2^53"
+)]
+fn whole(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && (0.0..EXACT).contains(&number) {
+        (number as u64).into()
+    } else {
+        number.into()
+    }
+}
+
+/// The dtype that holds all numbers of the tensors, as `torch.promote_types` has it.
+fn dtype(tensors: &[(String, Tensor)]) -> Option<Dtype> {
+    let is_float =
+        |dtype: &Dtype| matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);
+    tensors.iter().map(|(_, tensor)| tensor.dtype()).filter(is_float).reduce(|one, other| {
+        match (one, other) {
+            (one, other) if one == other => one,
+            (Dtype::Float64, _) | (_, Dtype::Float64) => Dtype::Float64,
+            _ => Dtype::Float32,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_width_is_expressed_as_in_metas_files() {
+        for (dim, hidden, expected) in [
+            (4096, 11_008, Some((256, None))),         // 7B
+            (5120, 13_824, Some((256, None))),         // 13B
+            (6656, 17_920, Some((256, None))),         // 30B
+            (8192, 22_016, Some((256, None))),         // 65B, and Code Llama 34B
+            (8192, 28_672, Some((512, Some(1.3)))),    // 70B; in Meta's file, multiple_of is 4096
+            (4096, 14_336, Some((256, Some(1.3)))),    // 8B; in Meta's file, multiple_of is 1024
+            (2048, 8192, Some((4096, None))),          // 1B; in Meta's file, 256 and 1.5
+            (3072, 8192, Some((256, None))),           // 3B
+            (16_384, 53_248, Some((1024, Some(1.2)))), // 405B; in Meta's file, 4096
+            (3200, 8640, Some((64, Some(1.01)))),      // OpenLLaMA 3B
+            (64, 192, Some((64, None))),
+            (64, 170, Some((2, None))),
+            (64, 100, Some((4, Some(0.58)))),
+            (4096, 11_007, None),
+            (4096, 0, None),
+            (0, 0, Some((256, None))),
+            (u64::MAX, 1, None),
+        ] {
+            assert_eq!(multiples(dim, hidden), expected, "{dim} {hidden}");
+            if let Some((multiple_of, multiplier)) = expected {
+                assert_eq!(feed_forward_width(dim, multiple_of, multiplier), Some(hidden));
+            }
+        }
+    }
+}
