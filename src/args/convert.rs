@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use pipeline::{
-    AllowedGlobals, Architecture, ConvertOptions, Fields, Given, ModelOptions, OutputKind,
-    SafetensorsOptions, Selection, Ties as Tied, Torch as Version,
+    AllowedGlobals, Architecture, ConvertOptions, Fields, Given, ModelOptions, Names as Layout, OutputKind,
+    Rename, SafetensorsOptions, Selection, Ties as Tied, Torch as Version,
 };
 
 use super::Existing;
@@ -23,6 +23,8 @@ Examples:
   torch2carton pytorch_model.bin -o model.safetensors
   torch2carton model.pth --dtype bfloat16 --cast float64=float64
   torch2carton model-folder/ --to safetensors --max-shard-size 5GB -o out/
+  torch2carton llama/ --names hf -o llama-hf/
+  torch2carton x.pth -o x.safetensors --rename '^encoder[.]=layers.'
 
 A folder stands for the checkpoint at its top level, in one file or in several:
 safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
@@ -106,6 +108,8 @@ pub(crate) struct Convert {
     #[command(flatten)]
     pub(crate) select: Select,
     #[command(flatten)]
+    pub(crate) renaming: Renaming,
+    #[command(flatten)]
     pub(crate) dtypes: Dtypes,
     #[command(flatten)]
     pub(crate) safetensors: Safetensors,
@@ -158,6 +162,11 @@ impl Convert {
             },
             selection: self.select.selection(),
             casts: self.dtypes.casts(),
+            renames: self.renaming.rename.clone(),
+            names: self.renaming.names.map(|names| match names {
+                Names::Hf => Layout::HuggingFace,
+                Names::Meta => Layout::Meta,
+            }),
             safetensors: SafetensorsOptions {
                 ties: match self.safetensors.ties {
                     Ties::Drop => Tied::Drop,
@@ -224,6 +233,34 @@ pub(crate) enum To {
     Safetensors,
     /// A checkpoint as torch.save writes it
     Pth,
+}
+
+/// The names of the tensors in the output.
+#[derive(Args, Debug)]
+pub(crate) struct Renaming {
+    /// Replace each match of a regular expression in the names, with $1 or ${1} for its groups; repeatable, in this
+    /// order
+    #[arg(long, value_name = "REGEX=TO", value_parser = rename)]
+    pub(crate) rename: Vec<Rename>,
+    /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json); writes a folder
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) names: Option<Names>,
+}
+
+/// `--names`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Names {
+    /// The names of Hugging Face's transformers
+    Hf,
+    /// The names of Meta's code
+    Meta,
+}
+
+/// An expression and its replacement, which begins after the last `=`: a name rarely has one.
+fn rename(text: &str) -> Result<Rename, String> {
+    let parts = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty());
+    let (pattern, to) = parts.ok_or_else(|| "expected REGEX=TO".to_owned())?;
+    Ok(Rename { pattern: pattern.to_owned(), to: to.to_owned() })
 }
 
 /// How safetensors files are written.

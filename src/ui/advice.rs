@@ -71,6 +71,29 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             }
             _ => format!("; {WEIGHTS}"),
         },
+        Error::Names { reason, .. } => match &**reason {
+            decoder::Error::MissingFacts { facts, .. } => {
+                let flags: Vec<&str> = facts.iter().map(|fact| flags::option(*fact)).collect();
+                format!("; give them with {}", flags.join(", "))
+            }
+            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
+            decoder::Error::Heads { .. } => format!("; change {}", flags::option(Fact::Heads)),
+            decoder::Error::NoName { names, .. } => {
+                let name = names.first().map_or("", String::as_str);
+                format!("; --exclude {} leaves it out", quoted_text(&pattern_of(name)))
+            }
+            decoder::Error::Frequency { tensor, .. } => format!(
+                "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
+                quoted_text(&pattern_of(tensor))
+            ),
+            decoder::Error::NoLayout { .. } | decoder::Error::OtherLayout { .. } => {
+                "; --rename changes names alone".to_owned()
+            }
+            _ => String::new(),
+        },
+        Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
+            "; check --rename".to_owned()
+        }
         Error::NoSafetensors { tensors, .. } => {
             let name = tensors.first().map_or("", |(name, _)| name);
             let cast = tensors.iter().any(|(_, what)| what == "complex128");
@@ -113,6 +136,7 @@ fn option_text(option: &InvalidOption) -> String {
         }
         InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
         InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
+        InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
         InvalidOption::NotAFolder { .. } => format!("{option}; with --each, -o names a folder"),
         InvalidOption::Misplaced { setting } => {
             let flags = match setting {
@@ -123,6 +147,7 @@ fn option_text(option: &InvalidOption) -> String {
                 Setting::Misc => "--misc",
                 Setting::Torch => "--torch",
                 Setting::Model => "--arch, --keep-extra, --require-model",
+                Setting::Names => "--names",
                 Setting::Ties => "--ties",
                 _ => "--max-shard-size",
             };

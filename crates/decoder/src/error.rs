@@ -163,6 +163,14 @@ pub enum Error {
         /// Their names, at least one.
         names: Vec<String>,
     },
+    /// A bias, which a layout has none of.
+    #[error("{owner}'s layout has no biases, and there is `{}`", tensor.escape_debug())]
+    NoBias {
+        /// Who made the layout.
+        owner: &'static str,
+        /// The bias.
+        tensor: String,
+    },
     /// The document of a layout has no keys for what the model is.
     #[error("{file} cannot express {what}: {why}")]
     Inexpressible {

@@ -6,15 +6,10 @@
 
 use std::io;
 
-use half::{bf16, f16};
 use mapped::{Blob, Sink, Window};
-use tensor::{Dtype, Storage, Tensor};
+use tensor::{Conversion, Dtype, Seen, Storage, Tensor};
 
 use crate::{Error, Result};
-
-/// How far a frequency may be from the computed one, in units of the last place of float32: the power and its inverse
-/// are both rounded, and so are those that they are compared with.
-const LAST_PLACES: f64 = 4.0;
 
 /// The frequencies of positions in heads of this size, unscaled.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +20,11 @@ pub(crate) struct Frequencies {
 }
 
 impl Frequencies {
+    /// How many there are.
+    pub(crate) fn count(self) -> u64 {
+        self.head_dim.checked_div(2).unwrap_or(0)
+    }
+
     /// One of them, as float32.
     #[expect(
         clippy::cast_precision_loss,
@@ -36,16 +36,12 @@ impl Frequencies {
         1.0 / f64::from(self.theta as f32).powf(exponent.into()) as f32
     }
 
-    /// One of them in this dtype, as little-endian bytes; none if the dtype is not a floating-point number.
-    fn bytes(self, pair: u64, dtype: Dtype) -> Vec<u8> {
-        let number = self.at(pair);
-        match dtype {
-            Dtype::Float64 => f64::from(number).to_le_bytes().to_vec(),
-            Dtype::Float32 => number.to_le_bytes().to_vec(),
-            Dtype::Float16 => f16::from_f32(number).to_le_bytes().to_vec(),
-            Dtype::BFloat16 => bf16::from_f32(number).to_le_bytes().to_vec(),
-            _ => Vec::new(),
-        }
+    /// All of them in memory as a tensor of a floating-point dtype.
+    pub(crate) fn tensor(self, dtype: Dtype) -> Option<Tensor> {
+        let bytes = (0..self.count()).flat_map(|pair| self.at(pair).to_le_bytes()).collect();
+        let tensor =
+            Tensor::new(Dtype::Float32, vec![self.count()], vec![1], 0, Storage::owned(bytes)).ok()?;
+        cast(&tensor, dtype)
     }
 
     /// Compares a tensor with them. Returns whether they are equal bit for bit; they may differ in the last place.
@@ -53,47 +49,49 @@ impl Frequencies {
     /// # Errors
     /// When one of them is another number, or the tensor cannot be read.
     pub(crate) fn compare(self, name: &str, tensor: &Tensor) -> Result<bool> {
-        let mut comparison =
-            Comparison { frequencies: self, dtype: tensor.dtype(), next: 0, exact: true, wrong: None };
-        let read = tensor.gathered().write_to(&mut comparison);
+        let cannot_read = |reason| Error::Read { tensor: name.to_owned(), reason };
+        let Some(numbers) = cast(tensor, Dtype::Float64) else {
+            return Err(Error::NotFloat { tensor: name.to_owned(), dtype: tensor.dtype() });
+        };
+        let mut comparison = Comparison { frequencies: self, dtype: tensor.dtype(), next: 0, wrong: None };
+        let read = numbers.gathered().write_to(&mut comparison);
         if let Some((pair, found)) = comparison.wrong {
             let (tensor, expected, theta) = (name.to_owned(), self.at(pair), self.theta);
             return Err(Error::Frequency { tensor, pair, found, expected, theta });
         }
-        read.map_err(|reason| Error::Read { tensor: name.to_owned(), reason })?;
-        Ok(comparison.exact)
-    }
-
-    /// How many there are.
-    pub(crate) fn count(self) -> u64 {
-        self.head_dim.checked_div(2).unwrap_or(0)
-    }
-
-    /// All of them in memory as a tensor of a floating-point dtype.
-    pub(crate) fn tensor(self, dtype: Dtype) -> Option<Tensor> {
-        let bytes = (0..self.count()).flat_map(|pair| self.bytes(pair, dtype)).collect();
-        Tensor::new(dtype, vec![self.count()], vec![1], 0, Storage::owned(bytes)).ok()
+        read.map_err(cannot_read)?;
+        let made = self.tensor(tensor.dtype());
+        let equals = |made: Tensor| made.has_elements_of(tensor, &|| Ok(())).map_err(cannot_read);
+        made.map_or(Ok(false), equals)
     }
 }
 
-/// Receives the bytes of a tensor and compares them with frequencies.
+/// The tensor in another dtype; `None` if one of them is not one of plain numbers.
+fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
+    let conversion = Conversion::new(tensor.dtype(), dtype)?;
+    let elements = tensor.storage().len().checked_div(tensor.dtype().size())?;
+    let storage = tensor.storage().cast(conversion, &(0..elements), Seen::default())?;
+    let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
+    Tensor::new(dtype, shape, stride, tensor.storage_offset(), storage).ok()
+}
+
+/// Receives numbers of float64 and compares them with frequencies.
 struct Comparison {
     frequencies: Frequencies,
+    /// The dtype that the numbers had.
     dtype: Dtype,
     /// The number of the next frequency.
     next: u64,
-    exact: bool,
     /// The first one that differs, and what it is.
     wrong: Option<(u64, f32)>,
 }
 
 impl Sink for Comparison {
     fn write(&mut self, window: Window) -> io::Result<()> {
-        let size = usize::try_from(self.dtype.size()).unwrap_or(1).max(1);
-        for bytes in window.chunks(size) {
-            let (pair, found) = (self.next, number(bytes, self.dtype));
-            self.exact &= self.frequencies.bytes(pair, self.dtype) == bytes;
-            if !is_close(found, self.frequencies.at(pair), self.dtype) {
+        for bytes in window.chunks(size_of::<f64>()) {
+            let found = bytes.try_into().map_or(f64::NAN, f64::from_le_bytes);
+            let pair = self.next;
+            if !is_close(found, self.frequencies.at(pair).into(), self.dtype) {
                 #[expect(clippy::cast_possible_truncation, reason = "it is shown next to a float32")]
                 let found = found as f32;
                 self.wrong = Some((pair, found));
@@ -105,27 +103,14 @@ impl Sink for Comparison {
     }
 }
 
-/// A number from its little-endian bytes; not a number if the dtype is another one.
-fn number(bytes: &[u8], dtype: Dtype) -> f64 {
-    match (dtype, bytes) {
-        (Dtype::Float64, bytes) => bytes.try_into().map_or(f64::NAN, f64::from_le_bytes),
-        (Dtype::Float32, bytes) => {
-            bytes.try_into().map_or(f64::NAN, |bytes| f32::from_le_bytes(bytes).into())
-        }
-        (Dtype::Float16, &[low, high]) => f16::from_le_bytes([low, high]).into(),
-        (Dtype::BFloat16, &[low, high]) => bf16::from_le_bytes([low, high]).into(),
-        _ => f64::NAN,
-    }
-}
-
 /// Whether `found` is `expected`, rounded to `dtype`, up to the last place. False for what is not a number.
-fn is_close(found: f64, expected: f32, dtype: Dtype) -> bool {
-    let expected = f64::from(expected);
+fn is_close(found: f64, expected: f64, dtype: Dtype) -> bool {
     // The distance of neighbouring numbers: relative to large ones, the same for all that are small.
     let (relative, least) = match dtype {
-        Dtype::BFloat16 => (bf16::EPSILON.into(), f64::from(bf16::MIN_POSITIVE_SUBNORMAL)),
-        Dtype::Float16 => (f16::EPSILON.into(), f64::from(f16::MIN_POSITIVE_SUBNORMAL)),
-        _ => (LAST_PLACES * f64::from(f32::EPSILON), f64::from(f32::MIN_POSITIVE)),
+        Dtype::BFloat16 => (2_f64.powi(-7), 2_f64.powi(-133)),
+        Dtype::Float16 => (2_f64.powi(-10), 2_f64.powi(-24)),
+        // The power and its inverse are both rounded to float32, and so are those that they are compared with.
+        _ => (2_f64.powi(-21), 2_f64.powi(-126)),
     };
     (found - expected).abs() <= f64::max(relative * expected, least)
 }

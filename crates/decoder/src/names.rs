@@ -78,7 +78,7 @@ pub fn translate(
         let needed = if to.repeats_ties { weights.len() } else { 1 };
         for weight in weights.iter().take(needed) {
             let Some(new) = to.name(*weight) else {
-                return Err(Error::NoName { owner: to.owner, names: vec![name.clone()] });
+                return Err(Error::NoBias { owner: to.owner, tensor: name.clone() });
             };
             renamed.push((new, rows.ordered(*weight, name, tensor)?));
         }

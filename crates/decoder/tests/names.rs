@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use decoder::{Detected, Documents, HUGGING_FACE, Layout, META, Options, Translated, detect, translate};
 use mapped::{Blob, Sink, Window};
 use proptest::prelude::*;
-use tensor::{Dtype, Storage, Tensor, contiguous_strides};
+use tensor::{Conversion, Dtype, Seen, Storage, Tensor, contiguous_strides};
 
 use fixtures::{tensors, zeros};
 
@@ -245,14 +245,11 @@ proptest! {
 /// As `precompute_freqs_cis` computes them.
 fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
     let number = |pair: u64| 1.0 / (plan.theta as f32).powf((2 * pair) as f32 / plan.head_dim as f32);
-    let bytes = (0..plan.head_dim / 2).flat_map(|pair| match dtype {
-        Dtype::Float64 => f64::from(number(pair)).to_le_bytes().to_vec(),
-        Dtype::Float32 => number(pair).to_le_bytes().to_vec(),
-        Dtype::Float16 => half::f16::from_f32(number(pair)).to_le_bytes().to_vec(),
-        _ => half::bf16::from_f32(number(pair)).to_le_bytes().to_vec(),
-    });
-    let storage = Storage::owned(bytes.collect());
-    Tensor::new(dtype, vec![plan.head_dim / 2], vec![1], 0, storage).expect("inside")
+    let numbers: Vec<u8> = (0..plan.head_dim / 2).flat_map(|pair| number(pair).to_le_bytes()).collect();
+    let shape = vec![plan.head_dim / 2];
+    let conversion = Conversion::new(Dtype::Float32, dtype).expect("floats");
+    let storage = Storage::owned(numbers).cast(conversion, &(0..shape[0]), Seen::default()).expect("inside");
+    Tensor::new(dtype, shape, vec![1], 0, storage).expect("inside")
 }
 
 const PARAMS: &str =
@@ -462,7 +459,7 @@ fn what_the_other_layout_lacks_is_an_error() {
             &config(&llama.replace(r#""attention_bias": false"#, r#""attention_bias": true"#)),
             &META
         ),
-        "Meta's layout has no name for `model.layers.0.self_attn.q_proj.bias`"
+        "Meta's layout has no biases, and there is `model.layers.0.self_attn.q_proj.bias`"
     );
     let mistral = llama.replace(r#""llama""#, r#""mistral""#).replace("Llama", "Mistral");
     assert_eq!(

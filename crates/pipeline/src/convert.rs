@@ -15,8 +15,8 @@ use crate::back::torch::{self, TorchReport};
 use crate::back::{Job, Values};
 use crate::output::Destination;
 use crate::{
-    Cast, CastReport, Error, InvalidOption, ModelOptions, Note, Observer, OutputKind, Result, Selection,
-    Totals, cast, naming, select, values,
+    Cast, CastReport, Error, InvalidOption, ModelOptions, Names, Note, Observer, OutputKind, Rename, Result,
+    Selection, Totals, cast, names, naming, rename, select, values,
 };
 
 /// Version of the members of [`ConvertReport`].
@@ -50,6 +50,10 @@ pub struct ConvertOptions {
     pub model: ModelOptions,
     /// Which tensors, under which names.
     pub selection: Selection,
+    /// What is replaced in the names of the selected tensors, one after the other.
+    pub renames: Vec<Rename>,
+    /// Whose names and documents a language model gets; `None` for those that it has.
+    pub names: Option<Names>,
     /// Tensors of which dtypes become which.
     pub casts: Vec<Cast>,
     /// How safetensors files are written.
@@ -75,6 +79,8 @@ impl ConvertOptions {
             globals: AllowedGlobals::default(),
             model: ModelOptions::default(),
             selection: Selection::default(),
+            renames: Vec::new(),
+            names: None,
             casts: Vec::new(),
             safetensors: SafetensorsOptions::default(),
             dry_run: false,
@@ -83,7 +89,7 @@ impl ConvertOptions {
 
     /// Whether the output has to be a folder, because it consists of several files.
     pub(crate) fn needs_folder(&self) -> bool {
-        self.safetensors.max_shard_size.is_some()
+        self.safetensors.max_shard_size.is_some() || self.names.is_some()
     }
 }
 
@@ -237,10 +243,16 @@ pub(crate) fn convert_into(
         notes.push(Note::CodeDropped);
     }
     notes.extend([Risk::Dangerous, Risk::Unknown].into_iter().filter_map(|risk| recorded(&checkpoint, risk)));
-    let selected = select::select(&options.selection, &checkpoint).map_err(Error::at(sources.root()))?;
+    let selected = select::select(&options.selection, &checkpoint)
+        .and_then(|selected| rename::apply(&options.renames, selected))
+        .map_err(Error::at(sources.root()))?;
     notes.extend(selected.notes);
     let mut compounds = selected.compounds;
-    let (tensors, casts) = cast::apply(&options.casts, selected.tensors, &mut compounds, &mut notes)
+    let (tensors, document) = match options.names {
+        Some(names) => names::apply(names, &options.model, &sources, selected.tensors, &mut notes)?,
+        None => (selected.tensors, None),
+    };
+    let (tensors, casts) = cast::apply(&options.casts, tensors, &mut compounds, &mut notes)
         .map_err(Error::at(sources.root()))?;
     let keeps_values = options.keep_values && destination.kind == OutputKind::Carton;
     let values = Values {
@@ -256,6 +268,7 @@ pub(crate) fn convert_into(
         containers: &containers,
         target: &target,
         tensors: &tensors,
+        document: document.as_ref().map(|document| (document.file(), document.text(&tensors))),
         compounds: &compounds,
         values,
         casts: &casts,
@@ -315,6 +328,7 @@ fn check(options: &ConvertOptions) -> Result<()> {
         let text = carton_format::Error::ShortDescription { found }.to_string();
         return Err(InvalidOption::ShortDescription(text).into());
     }
+    rename::check(&options.renames)?;
     if fields.name.as_ref().is_some_and(String::is_empty) {
         return Err(InvalidOption::EmptyName.into());
     }

@@ -125,6 +125,33 @@ pub enum Error {
         /// The prefix.
         prefix: String,
     },
+    /// A regular expression for names matches none of them.
+    #[error("no tensor that is kept has a name that matches `{pattern}`")]
+    NothingRenamed {
+        /// The expression.
+        pattern: String,
+    },
+    /// A name would be empty.
+    #[error("`{}` would have no name", name.escape_debug())]
+    EmptyName {
+        /// The name that the tensor has.
+        name: String,
+    },
+    /// Two tensors would have the same name.
+    #[error(
+        "`{}` and `{}` would both be called `{}`",
+        first.escape_debug(),
+        second.escape_debug(),
+        name.escape_debug()
+    )]
+    SameName {
+        /// The name that both would have.
+        name: String,
+        /// The name that one of them has.
+        first: String,
+        /// The name that the other one has.
+        second: String,
+    },
     /// Several keys of the root hold weights.
     #[error("several keys hold weights: {}", key_list(keys))]
     SeveralKeys {
@@ -162,6 +189,14 @@ pub enum Error {
         path: PathBuf,
         /// What the user named for the checkpoint.
         root: PathBuf,
+        /// What is wrong.
+        reason: Box<decoder::Error>,
+    },
+    /// The tensors are not a model that has the names that were asked for.
+    #[error("{}", with_path(path, reason))]
+    Names {
+        /// The checkpoint, or the document that is wrong.
+        path: PathBuf,
         /// What is wrong.
         reason: Box<decoder::Error>,
     },
@@ -259,6 +294,22 @@ pub enum InvalidOption {
         pattern: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// A regular expression for names cannot be parsed.
+    #[error("`{pattern}` is not a regular expression: {reason}")]
+    Regex {
+        /// The expression.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A replacement in names uses a group that its expression does not have.
+    #[error("the replacement for `{pattern}` uses a group `{group}` that it does not have")]
+    NoGroup {
+        /// The expression.
+        pattern: String,
+        /// The group, a number or a name.
+        group: String,
     },
     /// A file to keep has the name of another one.
     #[error("two files are called {name}")]

@@ -64,11 +64,10 @@ pub(crate) fn convert(
     };
     let converted = match converted {
         Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
-        Err(torchscript::Error::Decoder(decoder::Error::Shard { count })) if sources.is_single() => {
-            let of = usize::try_from(count).unwrap_or(usize::MAX);
-            return Err(sources::Error::LoneShard { path: path.to_owned(), number: 1, of }.into());
-        }
         Err(torchscript::Error::Decoder(reason)) if reason.leaves_weights_usable() => {
+            if let Some(error) = lone_shard(&reason, sources) {
+                return Err(error);
+            }
             let document = reason.document().map(|file| path.with_file_name(file));
             let path = document.unwrap_or_else(|| sources.root().to_owned());
             return Err(Error::Model { path, root: sources.root().to_owned(), reason: Box::new(reason) });
@@ -76,6 +75,17 @@ pub(crate) fn convert(
         converted => converted,
     };
     converted.map_err(|error| Error::at(sources.root())(Error::Module(Box::new(error))))
+}
+
+/// The error that a single file is one of several shards.
+pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<Error> {
+    match reason {
+        decoder::Error::Shard { count } if sources.is_single() => {
+            let of = usize::try_from(*count).unwrap_or(usize::MAX);
+            Some(sources::Error::LoneShard { path: sources.path.clone(), number: 1, of }.into())
+        }
+        _ => None,
+    }
 }
 
 /// The modules that conversions of `tensors` without further options make: weights, a model, and a model that keeps the
@@ -92,7 +102,8 @@ pub fn usual_modules(
     })
 }
 
-fn decoder_options(options: &ModelOptions, sources: &Sources) -> Result<Options> {
+/// What the documents next to the checkpoint and the options say about a model.
+pub(crate) fn decoder_options(options: &ModelOptions, sources: &Sources) -> Result<Options> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
     let documents = Documents {
         params: owned(sources.documents.params()?),

@@ -82,6 +82,8 @@ pub enum Note {
         /// Their keys.
         fields: Vec<String>,
     },
+    /// About a model that gets other names.
+    Names(decoder::Note),
     /// Tensors that share a storage with others, and not all of their elements, are written one by one.
     ViewsSeparated {
         /// How many.
@@ -113,6 +115,7 @@ impl fmt::Display for Note {
         match self {
             Self::Sources(note) => note.fmt(f),
             Self::Module(note) => note.fmt(f),
+            Self::Names(note) => note.fmt(f),
             Self::UsingKey { key, tensors, left_out } => {
                 let s = if *tensors == 1 { "" } else { "s" };
                 write!(f, "using key `{key}` ({} tensor{s})", grouped(*tensors))?;

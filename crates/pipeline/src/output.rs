@@ -103,6 +103,8 @@ pub enum Setting {
     Torch,
     /// What the module is.
     Model,
+    /// Whose names and documents a model gets.
+    Names,
     /// What is written of tensors that share memory.
     Ties,
     /// The most bytes in one file.
@@ -116,6 +118,7 @@ impl fmt::Display for Setting {
             Self::Misc => "only a carton keeps files in misc/",
             Self::Torch => "only a carton requires a version of PyTorch",
             Self::Model => "only a carton can be a model that runs",
+            Self::Names => "a carton keeps the names and documents of its checkpoint",
             Self::Ties => "only safetensors files name tensors that share memory in their metadata",
             Self::ShardSize => "only safetensors files have a limit on their size",
         })
@@ -137,6 +140,9 @@ pub(crate) fn misplaced(options: &ConvertOptions, kind: OutputKind) -> Option<Se
         (Setting::Ties, options.safetensors.ties != safetensors.ties),
         (Setting::ShardSize, options.safetensors.max_shard_size.is_some()),
     ];
+    if kind == OutputKind::Carton && options.names.is_some() {
+        return Some(Setting::Names);
+    }
     let is_foreign = |owner: OutputKind| owner != kind;
     let first = |settings: &[(Setting, bool)]| settings.iter().find(|(_, is_set)| *is_set).map(|(it, _)| *it);
     let carton = first(&of_cartons).filter(|_| is_foreign(OutputKind::Carton));

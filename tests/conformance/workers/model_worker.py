@@ -70,8 +70,11 @@ def save(state, path):
         torch.save(state, path)
 
 
-def make(kind, dtype, folder, files=1, extension=None, layers=None):
-    """Writes the checkpoint in `files` files with this extension, and its document. Returns the name of the first file."""
+def make(kind, dtype, folder, files=1, extension=None, layers=None, frequencies=None):
+    """Writes the checkpoint in `files` files with this extension, and its document. Returns the name of the first file.
+
+    `frequencies` are names under which it has the RoPE frequencies that Meta's code computes.
+    """
     folder, dtype = Path(folder), getattr(torch, dtype)
     if kind in models.META:
         params = models.params(kind) | ({"n_layers": layers} if layers else {})
@@ -85,7 +88,13 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None):
         (folder / "config.json").write_text(json.dumps(config))
         tied = "tied" in kind and "lm_head.weight"
     state = {n: random_like(n, s, i).to(dtype) for i, (n, s) in enumerate(shapes.items()) if n != tied}
-    state |= {name: torch.linspace(1, 0, 8).to(dtype) for name in models.FREQUENCIES.get(kind, [])}
+    if not frequencies:
+        known = models.FREQUENCIES.get(kind, []) if frequencies is None else []
+        state |= {name: torch.linspace(1, 0, 8).to(dtype) for name in known}
+    else:
+        theta, head = models.params(kind).get("rope_theta", 10000.0), 16
+        computed = 1.0 / (theta ** (torch.arange(0, head, 2)[: (head // 2)].float() / head))
+        state |= {name: computed.to(dtype) for name in frequencies}
     if kind in models.META:
         for number, shard in enumerate(meta_shards(state, files, params)):
             save(shard, folder / f"consolidated.{number:02}.pth")
@@ -155,7 +164,7 @@ def reference(kind, folder, tokens, outputs):
     for exact in (True, False):
         with Exact(exact), torch.no_grad():
             dtype = torch.float64 if exact else next(iter(state.values())).dtype
-            model = code(kind, {k: v for k, v in state.items() if k not in models.FREQUENCIES.get(kind, [])}, dtype)
+            model = code(kind, {k: v for k, v in state.items() if not k.endswith(("rope.freqs", "inv_freq"))}, dtype)
             for key, batch in batches.items():
                 answer = model(torch.from_numpy(batch))
                 assert not exact or answer.dtype == torch.float64
@@ -212,6 +221,81 @@ def from_meta(state, params):
     if params.get("use_scaled_rope"):
         config["rope_scaling"] = models.llama3(params["rope_scaling_factor"]) | {"original_max_position_embeddings": 8192}
     return named, config
+
+
+# --- models in another layout ---------------------------------------------------------------------------------------
+
+
+def logits_of(load, tokens, outputs):
+    """Logits entirely in float64 (`exact KEY`), and in the dtype that `load` chooses (`KEY`). `load` takes a dtype or None."""
+    logits = {}
+    for exact in (True, False):
+        with Exact(exact), torch.no_grad():
+            model = load(torch.float64 if exact else None)
+            for key, batch in numpy.load(tokens).items():
+                logits[f"exact {key}" if exact else key] = model(torch.from_numpy(batch)).double().numpy()
+    numpy.savez(outputs, **logits)
+
+
+def pretrained(folder, tokens, outputs):
+    """Runs a folder with `from_pretrained`. Returns what the model says about itself."""
+    from transformers import AutoModelForCausalLM
+
+    settings = {"attn_implementation": "eager", "local_files_only": True, "output_loading_info": True}
+    model, left = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", **settings)
+    assert not any(left[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), left
+
+    def load(dtype):
+        ours = model
+        if dtype:  # `from_pretrained` reads nothing right while float32 is replaced
+            ours = hugging_face_model(model.config).to(dtype)
+            ours.load_state_dict({k: v.to(dtype) for k, v in model.state_dict().items()})
+        return lambda tokens: ours.eval()(tokens).logits
+
+    logits_of(load, tokens, outputs)
+    embeddings, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    return {"dtype": str(model.dtype), "tied": embeddings.data_ptr() == output.data_ptr(), "bos": model.config.bos_token_id,
+            "eos": model.config.eos_token_id}
+
+
+def run_metas(folder, tokens, outputs):
+    """Runs a folder with Meta's code and its params.json."""
+    from llama_models.llama3 import args, model
+
+    state, params = state_of(folder), json.loads(Path(folder, "params.json").read_text())
+    state.pop("rope.freqs", None)
+
+    def load(dtype):
+        transformer = model.Transformer(args.ModelArgs(**params, max_batch_size=4, max_seq_len=128))
+        dtype = dtype or next(iter(state.values())).dtype
+        transformer.to(dtype).load_state_dict({k: v.to(dtype) for k, v in state.items()})
+        return lambda tokens: transformer(tokens, 0)
+
+    logits_of(load, tokens, outputs)
+
+
+def state_of(folder):
+    """The tensors of a folder with one file, with those that its metadata names as copies of others."""
+    folder = Path(folder)
+    if (path := folder / "consolidated.00.pth").exists():
+        return torch.load(path, weights_only=True)
+    with safetensors.safe_open(folder / "model.safetensors", "pt") as file:
+        state = {name: file.get_tensor(name) for name in file.keys()}
+        kept = {dropped: state[name] for dropped, name in file.metadata().items() if name in state}
+    return state | kept
+
+
+def differences(one, other):
+    """The names that one folder lacks, and those of tensors that are not equal bit for bit."""
+    one, other = state_of(one), state_of(other)
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+    def equal(a, b):
+        same = a.dtype == b.dtype and a.shape == b.shape
+        return same and torch.equal(*(t.contiguous().view(bits[t.element_size()]) for t in (a, b)))
+
+    wrong = [name for name in one.keys() & other.keys() if not equal(one[name], other[name])]
+    return sorted(one.keys() ^ other.keys()) + sorted(wrong)
 
 
 # --- ours -----------------------------------------------------------------------------------------------------------
@@ -311,6 +395,9 @@ serve({
     "version": lambda: torch.__version__,
     "make": make,
     "reference": reference,
+    "pretrained": pretrained,
+    "run_metas": run_metas,
+    "differences": differences,
     "fuser_is_seen": fuser_is_seen,
     "run": run,
     "decode": decode,

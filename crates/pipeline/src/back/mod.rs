@@ -14,7 +14,7 @@ use tensor::Tensor;
 use torch_import::{Compound, CompoundKind, Container};
 
 use crate::cast::Casts;
-use crate::{ConvertOptions, Error, Note, Observer, Result, observer};
+use crate::{ConvertOptions, Error, Names, Note, Observer, Result, observer};
 
 /// The most tensors that a note or an error names.
 const SHOWN: usize = 4;
@@ -27,6 +27,8 @@ pub(crate) struct Job<'j> {
     /// The file or folder to write.
     pub(crate) target: &'j Path,
     pub(crate) tensors: &'j [(String, Tensor)],
+    /// The document that describes the tensors in place of those next to the checkpoint: the name of its file, and its text.
+    pub(crate) document: Option<(&'static str, String)>,
     /// The compound tensors that some of them are parts of, by name.
     pub(crate) compounds: &'j [(String, Compound)],
     pub(crate) values: Values,
@@ -72,6 +74,12 @@ impl Job<'_> {
             };
             Some((name.clone(), what))
         })
+    }
+
+    /// Whether a document next to the checkpoint does not describe the tensors of this output.
+    pub(crate) fn is_replaced(&self, document: &str) -> bool {
+        let replaced = self.options.names.map(Names::replaced_documents).unwrap_or_default();
+        self.document.as_ref().is_some_and(|(name, _)| *name == document) || replaced.contains(&document)
     }
 
     /// An error of the whole input.

@@ -15,7 +15,7 @@ use tensor::Tensor;
 use super::ties::{Tied, Ties};
 use super::{Job, Made, Outcome, SHOWN, stream};
 use crate::observer::{self, Action, Step};
-use crate::{Error, InvalidOption, Note, Result};
+use crate::{Error, InvalidOption, Names, Note, Result};
 
 /// The key of the metadata that says which framework's tensors these are; `transformers` refuses files without it.
 const FORMAT: (&str, &str) = ("format", "pt");
@@ -182,6 +182,8 @@ impl Files {
         let (mut texts, mut copies) = (Vec::new(), Vec::new());
         if is_folder {
             copies = companions(job)?;
+            let document = job.document.iter().map(|(name, text)| (job.target.join(name), text.clone()));
+            texts.extend(document);
         }
         if count > 1 {
             texts.push((job.target.join(INDEX), index(&models).to_json()));
@@ -263,7 +265,10 @@ fn index(models: &[Model]) -> Index {
 /// The documents next to the checkpoint that a folder gets, too: from, to. Those that are there already stay.
 fn companions(job: &Job<'_>) -> Result<Vec<(PathBuf, PathBuf)>> {
     let (companions, _) = sources::companions(&job.sources.path)?;
-    let wanted = companions.into_iter().filter(|(name, _)| !METAS_OWN.contains(&name.as_str()));
+    let is_metas = job.options.names == Some(Names::Meta);
+    let wanted = companions
+        .into_iter()
+        .filter(|(name, _)| !job.is_replaced(name) && (is_metas || !METAS_OWN.contains(&name.as_str())));
     let copies = wanted.map(|(name, from)| (from, job.target.join(name)));
     Ok(copies.filter(|(from, to)| !same_file::is_same_file(from, to).unwrap_or(false)).collect())
 }

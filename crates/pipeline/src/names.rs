@@ -1,0 +1,59 @@
+//! The layout of a language model, Meta's or Hugging Face's, that its tensors and documents get.
+
+use decoder::{Document, HUGGING_FACE, META, translate};
+use sources::Sources;
+use tensor::Tensor;
+
+use crate::{Error, ModelOptions, Note, Result, model};
+
+/// Whose names and documents a language model gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Those of Hugging Face's `transformers`, with a `config.json`.
+    HuggingFace,
+    /// Those of Meta's code, with a `params.json`.
+    Meta,
+}
+
+impl Names {
+    /// The documents of the other layout, which would contradict the new one.
+    pub(crate) fn replaced_documents(self) -> &'static [&'static str] {
+        match self {
+            Self::HuggingFace => &["params.json"],
+            Self::Meta => &["config.json", "generation_config.json"],
+        }
+    }
+}
+
+/// The tensors in the layout, and its document if the model had another layout before.
+///
+/// # Errors
+/// When the tensors and their documents are not a model that the layout has.
+pub(crate) fn apply(
+    names: Names,
+    options: &ModelOptions,
+    sources: &Sources,
+    tensors: Vec<(String, Tensor)>,
+    notes: &mut Vec<Note>,
+) -> Result<(Vec<(String, Tensor)>, Option<Document>)> {
+    let layout = match names {
+        Names::HuggingFace => &HUGGING_FACE,
+        Names::Meta => &META,
+    };
+    let translated = translate(tensors, &model::decoder_options(options, sources)?, layout);
+    let translated = translated.map_err(|reason| error(reason, sources))?;
+    notes.extend(translated.notes.into_iter().map(Note::Names));
+    Ok((translated.tensors, translated.document))
+}
+
+fn error(reason: decoder::Error, sources: &Sources) -> Error {
+    if let Some(error) = model::lone_shard(&reason, sources) {
+        return error;
+    }
+    if let decoder::Error::Read { tensor, reason } = reason {
+        return Error::of_read(&reason).unwrap_or(Error::ReadTensor { name: tensor, reason });
+    }
+    let document = reason.document().map(|file| sources.path.with_file_name(file));
+    let path = document.unwrap_or_else(|| sources.root().to_owned());
+    Error::Names { path, reason: Box::new(reason) }
+}

@@ -1,0 +1,182 @@
+//! Names that regular expressions change.
+//!
+//! Facts: the syntax of expressions and replacements is that of the crate `regex`; every match is replaced, as `re.sub`
+//! of Python does.
+
+use std::collections::{HashMap, HashSet};
+
+use regex::Regex;
+use tensor::Tensor;
+
+use crate::{Error, InvalidOption, Result, Selected};
+
+/// What is replaced in names, and by what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rename {
+    /// A regular expression.
+    pub pattern: String,
+    /// The text that replaces each match; `$1` and `${name}` stand for groups.
+    pub to: String,
+}
+
+impl Rename {
+    /// The expression.
+    ///
+    /// # Errors
+    /// When it cannot be parsed, or the replacement uses a group that it does not have.
+    fn regex(&self) -> Result<Regex, InvalidOption> {
+        let regex = Regex::new(&self.pattern).map_err(|error| InvalidOption::Regex {
+            pattern: self.pattern.clone(),
+            // The lines before the last one point into the expression.
+            reason: error.to_string().lines().last().unwrap_or_default().replace("error: ", ""),
+        })?;
+        let is_known = |group: &str| match group.parse::<usize>() {
+            Ok(number) => number < regex.captures_len(),
+            Err(_) => regex.capture_names().flatten().any(|name| name == group),
+        };
+        match groups(&self.to).find(|group| !is_known(group)) {
+            Some(group) => {
+                let (pattern, group) = (self.pattern.clone(), group.to_owned());
+                Err(InvalidOption::NoGroup { pattern, group })
+            }
+            None => Ok(regex),
+        }
+    }
+}
+
+/// The groups that a replacement uses, as the crate `regex` finds them.
+fn groups(to: &str) -> impl Iterator<Item = &str> {
+    let mut rest = to;
+    std::iter::from_fn(move || {
+        loop {
+            let (_, after) = rest.split_once('$')?;
+            rest = after;
+            if let Some(after) = after.strip_prefix('$') {
+                rest = after;
+            } else if let Some((group, after)) = after.strip_prefix('{').and_then(|it| it.split_once('}')) {
+                rest = after;
+                return Some(group);
+            } else {
+                let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let (group, after) = after.split_at(end.unwrap_or(after.len()));
+                rest = after;
+                if !group.is_empty() {
+                    return Some(group);
+                }
+            }
+        }
+    })
+}
+
+/// Checks what can be checked before a file is opened.
+///
+/// # Errors
+/// When an expression cannot be parsed, or a replacement uses a group that its expression does not have.
+pub(crate) fn check(renames: &[Rename]) -> Result<()> {
+    renames.iter().try_for_each(|rename| rename.regex().map(drop)).map_err(Error::Option)
+}
+
+/// The tensors with the names that `renames` give them, one after the other. Of a compound tensor the name changes, and
+/// with it those of its parts.
+///
+/// # Errors
+/// When an expression matches no name, a name is empty afterwards, or two tensors have the same one.
+pub(crate) fn apply(renames: &[Rename], selected: Selected) -> Result<Selected> {
+    if renames.is_empty() {
+        return Ok(selected);
+    }
+    let Selected { tensors, mut compounds, notes } = selected;
+    let whole: HashSet<&str> = compounds.iter().map(|(name, _)| name.as_str()).collect();
+    let split = |name: &str| {
+        let mut dots = name.rmatch_indices('.').map(|(dot, _)| name.split_at(dot));
+        let (name, part) = dots.find(|(name, _)| whole.contains(name)).unwrap_or((name, ""));
+        (name.to_owned(), part.to_owned())
+    };
+    let mut names: Vec<(String, String)> = tensors.iter().map(|(name, _)| split(name)).collect();
+    for rename in renames {
+        let regex = rename.regex()?;
+        let mut matches = false;
+        let of_compounds = compounds.iter_mut().map(|(name, _)| name);
+        for name in names.iter_mut().map(|(name, _)| name).chain(of_compounds) {
+            if regex.is_match(name) {
+                matches = true;
+                *name = regex.replace_all(name, rename.to.as_str()).into_owned();
+            }
+        }
+        if !matches {
+            return Err(Error::NothingRenamed { pattern: rename.pattern.clone() });
+        }
+    }
+    let names: Vec<String> = names.into_iter().map(|(name, part)| name + &part).collect();
+    let mut seen: HashMap<&str, &str> = HashMap::with_capacity(names.len());
+    for (new, (old, _)) in names.iter().zip(&tensors) {
+        if new.is_empty() {
+            return Err(Error::EmptyName { name: old.clone() });
+        }
+        if let Some(first) = seen.insert(new, old) {
+            let (name, first, second) = (new.clone(), first.to_owned(), old.clone());
+            return Err(Error::SameName { name, first, second });
+        }
+    }
+    let tensors: Vec<(String, Tensor)> =
+        names.into_iter().zip(tensors).map(|(new, (_, tensor))| (new, tensor)).collect();
+    Ok(Selected { tensors, compounds, notes })
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::{Dtype, Storage};
+
+    use super::*;
+
+    fn rename(pattern: &str, to: &str) -> Rename {
+        Rename { pattern: pattern.to_owned(), to: to.to_owned() }
+    }
+
+    fn renamed(names: &[&str], renames: &[Rename]) -> Result<Vec<String>> {
+        let tensor = Tensor::new(Dtype::UInt8, vec![], vec![], 0, Storage::owned(vec![0])).expect("a byte");
+        let tensors = names.iter().map(|name| ((*name).to_owned(), tensor.clone())).collect();
+        let selected = Selected { tensors, compounds: Vec::new(), notes: Vec::new() };
+        Ok(apply(renames, selected)?.tensors.into_iter().map(|(name, _)| name).collect())
+    }
+
+    #[test]
+    fn every_match_is_replaced_and_the_order_counts() {
+        let layers = rename(r"^h\.(\d+)\.", "layers.$1.");
+        let weight = rename("(?<what>w|b)$", "${what}_");
+        let names = renamed(&["h.0.w", "h.12.b", "ln.w"], &[layers, weight, rename("l", "L")]);
+        assert_eq!(names.expect("they differ"), ["Layers.0.w_", "Layers.12.b_", "Ln.w_"]);
+        let names = renamed(&["a.b.c"], &[rename(r"\.", "$$/")]);
+        assert_eq!(names.expect("one name"), ["a$/b$/c"]);
+        // Two names change places.
+        let places = [rename("^a$", "x"), rename("^b$", "a"), rename("^x$", "b")];
+        assert_eq!(renamed(&["a", "b"], &places).expect("they differ"), ["b", "a"]);
+    }
+
+    #[test]
+    fn collisions_and_useless_expressions_are_errors() {
+        let error = |renames: &[Rename]| {
+            renamed(&["layers.0.w", "layers.1.w", "norm"], renames).expect_err("refused").to_string()
+        };
+        assert_eq!(
+            error(&[rename(r"\.\d+\.", ".")]),
+            "`layers.0.w` and `layers.1.w` would both be called `layers.w`"
+        );
+        assert_eq!(error(&[rename("^norm$", "")]), "`norm` would have no name");
+        assert_eq!(error(&[rename("^model", "")]), "no tensor that is kept has a name that matches `^model`");
+    }
+
+    #[test]
+    fn wrong_expressions_are_found_before_any_file_is_opened() {
+        let error = |pattern, to| check(&[rename(pattern, to)]).expect_err("wrong").to_string();
+        assert_eq!(error("(", ""), "`(` is not a regular expression: unclosed group");
+        assert_eq!(
+            error("(a)", "$1_b"),
+            "the replacement for `(a)` uses a group `1_b` that it does not have"
+        );
+        assert_eq!(error("a", "x$$${1}"), "the replacement for `a` uses a group `1` that it does not have");
+        for (pattern, to) in [("(a)", "$0${1}_b"), ("a", "$$1"), ("a", "$"), ("a", "$."), ("a", "${")] {
+            check(&[rename(pattern, to)]).expect("right");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+"""`--names`: a LLaMA in the layout of Meta or Hugging Face gives the same logits in the other one, and comes back bit for bit.
+
+The references are Meta's own code (llama-models) and transformers; `from_pretrained` reads our folders as they are.
+"""
+
+import json
+
+import models
+import numpy
+import pytest
+from conftest import worker
+from program import refuse, succeed
+
+# Logits in float64 differ at most by this. In a smaller dtype, they are at most so many times as far from these as the
+# reference's are.
+CLOSE, ALLOWED = 1e-9, 3
+THERE = [*models.META]
+# Kinds that Meta's code has, and that it can run (it computes the size of a head).
+BACK = ["llama mha", "llama gqa", "llama mqa", "llama tied", "llama norm_eps"]
+
+
+@pytest.fixture(scope="module")
+def newest():
+    process = worker("NEWEST", "model_worker.py")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokens") / "tokens.npz"
+    chance = numpy.random.default_rng(1)
+    numpy.savez(path, **{key: chance.integers(0, models.VOCAB, shape) for key, shape in models.BATCHES.items()})
+    return path
+
+
+def make(newest, folder, kind, dtype="float32", **settings):
+    folder.mkdir()
+    newest.ask("make", kind=kind, dtype=dtype, folder=str(folder), **({"frequencies": []} | settings))
+    return folder
+
+
+def compare(reference, found):
+    reference, found = numpy.load(reference), numpy.load(found)
+    for key in models.BATCHES:
+        exact = reference[f"exact {key}"]
+        distance = lambda logits: numpy.abs(logits - exact).max()  # noqa: E731
+        assert distance(found[f"exact {key}"]) <= CLOSE
+        assert distance(found[key]) <= ALLOWED * distance(reference[key])
+
+
+@pytest.mark.parametrize("kind", THERE)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_metas_checkpoint_runs_in_transformers_and_comes_back(newest, tokens, tmp_path, kind, dtype):
+    frequencies = ["rope.freqs"] if kind in ("meta mha", "meta rope x8") else []
+    source = make(newest, tmp_path / "meta", kind, dtype, frequencies=frequencies)
+    hf, back, logits, expected = (tmp_path / name for name in ("hf", "back", "found.npz", "expected.npz"))
+    outcome = succeed(source, "--names", "hf", "-o", hf)
+    assert all(name in outcome.stderr for name in frequencies), outcome
+    loaded = newest.ask("pretrained", folder=str(hf), tokens=str(tokens), outputs=str(logits))
+    assert loaded == {"dtype": f"torch.{dtype}", "tied": kind == "meta tied", "bos": None, "eos": None}
+    newest.ask("reference", kind=kind, folder=str(source), tokens=str(tokens), outputs=str(expected))
+    compare(expected, logits)
+
+    succeed(hf, "--names", "meta", "-o", back)
+    # A checkpoint without an output matrix gets one: Meta's code needs it.
+    repeated = ["output.weight"] if kind == "meta tied" else []
+    assert newest.ask("differences", one=str(source), other=str(back)) == repeated
+    assert meaning(back) == meaning(source)
+
+
+def meaning(folder):
+    """The keys of params.json with their defaults, and the width that Meta's code computes from some of them."""
+    params = json.loads((folder / "params.json").read_text())
+    hidden = int(2 * (4 * params["dim"]) / 3)
+    if multiplier := params.pop("ffn_dim_multiplier", None):
+        hidden = int(multiplier * hidden)
+    multiple = params.pop("multiple_of")
+    defaults = {"n_kv_heads": params["n_heads"], "rope_theta": 10000.0}
+    if params.get("use_scaled_rope"):
+        defaults["rope_scaling_factor"] = 8
+    vocab = {"vocab_size": models.VOCAB if params["vocab_size"] == -1 else params["vocab_size"]}
+    return defaults | params | vocab | {"hidden": multiple * ((hidden + multiple - 1) // multiple)}
+
+
+@pytest.mark.parametrize("kind", BACK)
+def test_hugging_faces_checkpoint_runs_in_metas_code_and_comes_back(newest, tokens, tmp_path, kind):
+    source = make(newest, tmp_path / "hf", kind)
+    meta, back, logits, expected = (tmp_path / name for name in ("meta", "back", "found.npz", "expected.npz"))
+    succeed(source, "--names", "meta", "-o", meta)
+    newest.ask("run_metas", folder=str(meta), tokens=str(tokens), outputs=str(logits))
+    newest.ask("reference", kind=kind, folder=str(source), tokens=str(tokens), outputs=str(expected))
+    compare(expected, logits)
+    succeed(meta, "--names", "hf", "-o", back)
+    repeated = ["lm_head.weight"] if kind == "llama tied" else []
+    assert newest.ask("differences", one=str(source), other=str(back)) == repeated
+    newest.ask("pretrained", folder=str(back), tokens=str(tokens), outputs=str(logits))
+    compare(expected, logits)
+
+
+@pytest.mark.parametrize("kind", ["meta gqa", "meta mqa"])
+def test_shards_become_the_folder_of_the_whole_file(newest, tmp_path, kind):
+    whole, shards = (make(newest, tmp_path / f"{n}", kind, files=n) for n in (1, 2))
+    for source in (whole, shards):
+        succeed(source, "--names", "hf", "-o", source / "hf")
+    assert newest.ask("differences", one=str(whole / "hf"), other=str(shards / "hf")) == []
+    assert (whole / "hf/config.json").read_bytes() == (shards / "hf/config.json").read_bytes()
+
+
+def test_frequencies_of_any_dtype_are_made_again(newest, tmp_path):
+    """Also those that the first LLaMA has in each layer, and what PyTorch's float32 power rounds differently."""
+    names = ["rope.freqs", *(f"layers.{layer}.attention.inner_attention.rope.freqs" for layer in range(2))]
+    for dtype in models.DTYPES:
+        source = make(newest, tmp_path / dtype, "meta rope x8", dtype, frequencies=names)
+        succeed(source, "--names", "hf", "-o", source / "hf")
+        succeed(source / "hf", "--names", "meta", "-o", source / "back")
+        assert newest.ask("differences", one=str(source), other=str(source / "back")) == []
+
+
+@pytest.mark.parametrize(("kind", "reason"), [
+    ("llama biases", "Meta's layout has no biases, and there is `model.layers.0.mlp.down_proj.bias`"),
+    ("llama rope x8", "params.json cannot express RoPE scaling with low_freq_factor 1, high_freq_factor 4 and original context 64"),
+    ("mistral", "Meta's layout is for llama models, and this is a mistral model"),
+    ("qwen2", "Meta's layout is for llama models, and this is a qwen2 model"),
+])
+def test_what_metas_code_lacks_is_refused(newest, tmp_path, kind, reason):
+    source = make(newest, tmp_path / "hf", kind)
+    assert reason in refuse(source, "--names", "meta", "-o", tmp_path / "meta").stderr
+    assert not (tmp_path / "meta").exists()
+
+
+def test_other_frequencies_are_refused(newest, tmp_path):
+    folder = tmp_path / "meta"
+    folder.mkdir()
+    newest.ask("make", kind="meta mha", dtype="float32", folder=str(folder))
+    outcome = refuse(folder, "--names", "hf", "-o", tmp_path / "hf")
+    assert "`rope.freqs`: element 1 is 0.85714287, expected 0.31622776" in outcome.stderr, outcome
+    succeed(folder, "--names", "hf", "-o", tmp_path / "hf", "--exclude", "rope.freqs")
