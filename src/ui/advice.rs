@@ -86,6 +86,9 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
                 "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
                 quoted_text(&pattern_of(tensor))
             ),
+            decoder::Error::NoLayout { why: decoder::WhyWeights::NoDocuments } => {
+                "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
+            }
             decoder::Error::NoLayout { .. } | decoder::Error::OtherLayout { .. } => {
                 "; --rename changes names alone".to_owned()
             }

@@ -19,6 +19,7 @@ mod hostile;
 mod left_out;
 mod limits;
 mod made;
+mod names;
 mod notes;
 mod outputs;
 mod pickles;

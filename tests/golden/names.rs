@@ -1,0 +1,121 @@
+//! `--names` and `--rename`: what is written, what is said about it, and what is refused.
+
+use std::path::Path;
+
+use crate::carton_tools::{ok, run, scratch, write};
+use crate::made::{dict, tensor, write_pth, write_safetensors};
+use crate::program::folder;
+
+/// The folder of the small LLaMA with Meta's names.
+fn llama() -> String {
+    folder().join("checkpoints/llama_tiny").display().to_string()
+}
+
+/// What is printed, without the line that has a duration, and the documents in the folder.
+fn made(root: &Path, args: &[&str], documents: &[&str]) -> String {
+    let mut text = ok(root, args);
+    text = text.lines().filter(|line| !line.trim_start().starts_with("size ")).collect::<Vec<_>>().join("\n");
+    for document in documents {
+        let read = std::fs::read_to_string(root.join(document)).expect("it was written");
+        text += &format!("\n--- {document}\n{read}");
+    }
+    text
+}
+
+/// Names, shapes and hashes of all tensors.
+fn tensors(root: &Path, path: &str) -> String {
+    let listed = crate::cli::json(root, &["inspect", "--sha256", path, "--json"]);
+    let mut rows: Vec<String> = listed["tensors"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|row| format!("{} {} {} {}", row["name"], row["dtype"], row["shape"], row["sha256"]))
+        .collect();
+    rows.sort();
+    rows.join("\n")
+}
+
+#[test]
+fn a_llama_gets_the_other_layout_and_comes_back() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let there = made(root, &[&llama(), "--names", "hf", "-o", "hf"], &["hf/config.json"]);
+    let back = made(root, &["hf", "--names", "meta", "-o", "meta"], &["meta/params.json"]);
+    let same = made(root, &["hf", "--names", "hf", "-o", "same"], &[]);
+    insta::assert_snapshot!([there, back, same].join("\n\n"));
+    assert_eq!(tensors(root, "meta"), tensors(root, &llama()));
+    assert_eq!(tensors(root, "same"), tensors(root, "hf"));
+    let config = |folder| std::fs::read(root.join(folder).join("config.json")).expect("it was written");
+    assert_eq!(config("same"), config("hf"));
+    // The document that was replaced would contradict the new one.
+    assert!(!root.join("hf/params.json").exists() && !root.join("meta/config.json").exists());
+    assert!(root.join("hf/tokenizer.model").exists());
+    // config.json states the dtype of what is written.
+    ok(root, &[&llama(), "--names", "hf", "--dtype", "float32", "-o", "cast"]);
+    let config = std::fs::read_to_string(root.join("cast/config.json")).expect("it was written");
+    assert!(config.contains(r#""torch_dtype": "float32""#), "{config}");
+}
+
+#[test]
+fn what_has_no_other_layout_is_refused() {
+    let scratch = scratch();
+    let root = scratch.path();
+    std::fs::create_dir(root.join("qwen2")).expect("a new folder");
+    let (matrix, names) =
+        ([4_u64, 4], ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"]);
+    let names = names.map(|name| format!("model.layers.0.{name}.weight"));
+    let mut tensors: Vec<(&str, &[u64])> = names.iter().map(|name| (name.as_str(), &matrix[..])).collect();
+    tensors.extend([
+        ("model.embed_tokens.weight", &matrix[..]),
+        ("model.layers.0.mlp.gate_proj.weight", &matrix),
+    ]);
+    write_safetensors(&root.join("qwen2/model.safetensors"), &[], &tensors);
+    let config = r#"{"model_type": "qwen2", "num_attention_heads": 2, "rms_norm_eps": 1e-6}"#;
+    write(root.join("qwen2/config.json"), config);
+    write_pth(&root.join("x.pth"), &dict(&[("a", tensor(1))]));
+    std::fs::create_dir(root.join("bare")).expect("a new folder");
+    let first = Path::new(&llama()).join("consolidated.00.pth");
+    std::fs::copy(&first, root.join("bare/consolidated.00.pth")).expect("it can be read");
+    let mut text = String::new();
+    for args in [
+        &["qwen2", "--names", "meta", "-o", "out"][..],
+        &["x.pth", "--names", "hf", "-o", "out"],
+        &["bare", "--names", "hf", "-o", "out"],
+        &["bare", "--names", "hf", "--rope-theta", "10000", "-o", "out"],
+        &[&llama(), "--names", "hf", "--n-heads", "4", "-o", "out"],
+        &[&llama(), "--names", "hf", "-o", "out.carton"],
+        &[&llama(), "--names", "hf", "-o", "out", "--exclude", "norm.weight"],
+        &[&llama(), "--names", "hf", "-o", "out", "--rename", "^norm=other"],
+    ] {
+        let (status, said) = run(root, args);
+        assert_eq!(status.map(|it| it != 0), Some(true), "{args:?}: {said}");
+        text += &format!("$ {}\n{said}\n", args.join(" ").replace(&llama(), "llama"));
+    }
+    let text = text.replace(&llama(), "llama");
+    insta::assert_snapshot!(text);
+    assert!(!root.join("out").exists() && !root.join("out.carton").exists());
+}
+
+#[test]
+fn names_are_replaced_in_order() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let items = [("h.0.w", tensor(1)), ("h.1.w", tensor(2)), ("ln", tensor(3))];
+    write_pth(&root.join("x.pth"), &dict(&items));
+    let [layers, norm] = [r"^h\.(\d+)=layers.$1", "^ln$=norm"];
+    ok(root, &["x.pth", "-o", "x.safetensors", "--rename", layers, "--rename", norm]);
+    let listed = tensors(root, "x.safetensors");
+    let names: Vec<&str> = listed.lines().filter_map(|row| row.split(' ').next()).collect();
+    assert_eq!(names, [r#""layers.0.w""#, r#""layers.1.w""#, r#""norm""#]);
+    ok(root, &["x.pth", "-o", "x.carton", "--rename", norm]);
+    assert!(ok(root, &["inspect", "x.carton"]).contains("norm  "));
+
+    let mut text = String::new();
+    for rename in [r"\.\d=", "^ln=", "^model=", "(=", "ln=$1", "ln", "=x"] {
+        let (status, said) = run(root, &["x.pth", "-o", "y.safetensors", "--rename", rename]);
+        assert_eq!(status.map(|it| it != 0), Some(true), "{rename}: {said}");
+        text += &format!("$ --rename '{rename}'\n{said}\n");
+    }
+    insta::assert_snapshot!(text);
+    assert!(!root.join("y.safetensors").exists());
+}
