@@ -157,10 +157,31 @@ mod tests {
         assert_eq!(block_size(4, &[(512, 18_432), (512, 4), (3, 6144), (3, 2048)]), Some(64 * KIB));
         // Pairs that are far from each other.
         assert_eq!(block_size(4, &[(1_000_000, 100_000), (2, 8)]), Some(256));
+        // So many places that only the smallest blocks of them fit.
+        assert_eq!(block_size(4, &[(10_000, 4), (10_000, 16_384)]), Some(256));
         // Repeated elements, and sizes that no file has.
         assert_eq!(block_size(4, &[(1000, 0), (1000, 0)]), Some(256));
         assert_eq!(block_size(4, &[(u64::MAX, 4), (u64::MAX, u64::MAX), (u64::MAX, u64::MAX)]), None);
         assert_eq!(block_size(8192, &[(10, 10_000)]), None);
+    }
+
+    #[test]
+    fn runs_are_near_each_other_up_to_a_distance() {
+        assert_eq!(dense(4, &[(2, FAR)]), 4 + FAR);
+        assert_eq!(dense(4, &[(2, FAR + 1)]), 4);
+    }
+
+    #[test]
+    fn blocks_are_kept_up_to_the_budget() {
+        let storage = Storage::owned(vec![7; BUDGET + LARGEST]);
+        let mut blocks = Blocks::new(&storage, 4, &[(1_000_000, 8)]);
+        let all = BUDGET / LARGEST;
+        for number in 0..all {
+            blocks.read(number * LARGEST, &mut [0; 4]).expect("it is inside");
+        }
+        assert_eq!((blocks.size, blocks.kept.len(), blocks.bytes.len()), (LARGEST, all, BUDGET));
+        blocks.read(BUDGET, &mut [0; 4]).expect("it is inside");
+        assert_eq!((blocks.kept.len(), blocks.bytes.len()), (1, LARGEST));
     }
 
     #[test]
