@@ -342,7 +342,7 @@ def run(packages, only, again, slowest, most, jobs):
             results[mutant["name"]] = [result, ran, where]
             if result == "survived":
                 print(f"survived {ran} tests: {mutant['name']}", flush=True)
-            if count % 50 == 0:
+            if count % 20 == 0:
                 print(f"{count} of {len(todo)}", flush=True)
                 path.write_text(json.dumps(results, indent=0))
     path.write_text(json.dumps(results, indent=0))

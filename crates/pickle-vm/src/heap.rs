@@ -344,3 +344,19 @@ impl<'p> Heap<'p> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_more_than_32_bits_are_kept() {
+        let mut heap = Heap::default();
+        let offsets = [5, 0xffff_ffff, 1 << 32, (1 << 32) + 5, (3 << 32) + 7, (3 << 32) + 8, 4 << 32];
+        for offset in offsets {
+            heap.push(Object::None, offset).expect("there is room");
+        }
+        let kept: Vec<u64> = heap.ids().map(|id| heap.offset(id)).collect();
+        assert_eq!(kept, offsets);
+    }
+}

@@ -181,6 +181,7 @@ mod tests {
         ] {
             assert_eq!(int(line).as_deref(), expected, "{line:?}");
         }
+        assert!(integer("9".repeat(4300).as_bytes()).is_ok());
         assert!(integer("9".repeat(4301).as_bytes()).is_err());
     }
 
@@ -207,13 +208,15 @@ mod tests {
 
     #[test]
     fn strings_are_unescaped() {
-        let cases: [(&[u8], &[u8]); 6] = [
+        let cases: [(&[u8], &[u8]); 8] = [
             (br"'abc'", b"abc"),
             (br#""a'b""#, b"a'b"),
             (br"'\n\\b\x00c\td'", b"\n\\b\x00c\td"),
             (br"'\1012\0'", b"A2\0"),
             (br"'\q\''", b"\\q'"),
             (b"'\\777'", b"\xff"),
+            (b"'a\\\nb\\a\\b\\f\\r\\v'", b"ab\x07\x08\x0c\r\x0b"),
+            (b"'", b""),
         ];
         for (line, expected) in cases {
             assert_eq!(quoted(line).as_deref(), Ok(expected));
@@ -229,6 +232,7 @@ mod tests {
         assert_eq!(raw_unicode(br"\ud800").as_deref(), Ok(&b"\xed\xa0\x80"[..]));
         assert_eq!(raw_unicode(b"\xe9").as_deref(), Ok("\u{e9}".as_bytes()));
         assert_eq!(raw_unicode(br"\U0001f600").as_deref(), Ok("\u{1f600}".as_bytes()));
+        assert_eq!(raw_unicode(br"\U0010ffff").as_deref(), Ok("\u{10ffff}".as_bytes()));
         for bad in [&br"\u12"[..], br"\U00110000", br"\uzzzz"] {
             assert!(raw_unicode(bad).is_err());
         }

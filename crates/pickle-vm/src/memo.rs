@@ -43,7 +43,8 @@ impl Memo {
         }
         let reach = self.len.saturating_mul(2).saturating_add(GAP);
         let old = match usize::try_from(key) {
-            Ok(key) if key < self.dense.len() || key < reach => {
+            // The `Vec` is never longer than `reach`, which only grows.
+            Ok(key) if key < reach => {
                 if key >= self.dense.len() {
                     self.dense.resize(key.saturating_add(1), HOLE);
                 }
@@ -89,5 +90,22 @@ mod tests {
         let keys: Vec<u64> = memo.iter().map(|(key, _)| key).collect();
         assert!(keys.is_sorted());
         assert_eq!(keys.len(), 73);
+    }
+
+    #[test]
+    fn keys_without_large_gaps_are_in_the_vec() {
+        let mut memo = Memo::default();
+        memo.put(GAP as u64, ObjectId(1));
+        assert_eq!((memo.dense.len(), memo.sparse.len()), (0, 1));
+        for key in 0..GAP as u64 {
+            memo.put(key, ObjectId(2));
+        }
+        assert_eq!((memo.dense.len(), memo.sparse.len()), (GAP, 1));
+        // A key that is in the map stays there, between those of the `Vec`.
+        memo.put(100, ObjectId(3));
+        memo.put(GAP as u64, ObjectId(4));
+        assert_eq!((memo.dense.len(), memo.sparse.len()), (101, 1));
+        let keys: Vec<u64> = memo.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, (0..=GAP as u64).chain([100]).collect::<Vec<_>>());
     }
 }

@@ -474,4 +474,21 @@ mod tests {
             assert!(Text::from_bytes(Cow::Borrowed(bad)).is_none());
         }
     }
+
+    #[test]
+    fn every_limb_of_a_long_is_printed() {
+        let bytes = [0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f];
+        let Integer::Large(long) = Integer::from_le_bytes(&bytes) else { panic!("it does not fit 64 bits") };
+        let value = long.to_i128().expect("it fits 128 bits");
+        assert_eq!(long.to_decimal(), Some(value.to_string()));
+        assert_eq!(format!("{long:?}"), value.to_string());
+    }
+
+    #[test]
+    fn a_long_of_megabytes_is_not_converted_to_digits() {
+        // Doing it would take hours, so this test would not end.
+        let bytes = vec![0x7f; 8 << 20];
+        let Integer::Large(long) = Integer::from_le_bytes(&bytes) else { panic!("it does not fit 64 bits") };
+        assert_eq!(long.to_decimal(), None);
+    }
 }
