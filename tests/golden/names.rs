@@ -1,5 +1,8 @@
 //! `--names` and `--rename`: what is written, what is said about it, and what is refused.
 
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::carton_tools::{ok, run, scratch, write};
@@ -17,7 +20,7 @@ fn made(root: &Path, args: &[&str], documents: &[&str]) -> String {
     text = text.lines().filter(|line| !line.trim_start().starts_with("size ")).collect::<Vec<_>>().join("\n");
     for document in documents {
         let read = std::fs::read_to_string(root.join(document)).expect("it was written");
-        text += &format!("\n--- {document}\n{read}");
+        write!(text, "\n--- {document}\n{read}").expect("a String grows");
     }
     text
 }
@@ -89,7 +92,7 @@ fn what_has_no_other_layout_is_refused() {
     ] {
         let (status, said) = run(root, args);
         assert_eq!(status.map(|it| it != 0), Some(true), "{args:?}: {said}");
-        text += &format!("$ {}\n{said}\n", args.join(" ").replace(&llama(), "llama"));
+        writeln!(text, "$ {}\n{said}", args.join(" ")).expect("a String grows");
     }
     let text = text.replace(&llama(), "llama");
     insta::assert_snapshot!(text);
@@ -114,7 +117,7 @@ fn names_are_replaced_in_order() {
     for rename in [r"\.\d=", "^ln=", "^model=", "(=", "ln=$1", "ln", "=x"] {
         let (status, said) = run(root, &["x.pth", "-o", "y.safetensors", "--rename", rename]);
         assert_eq!(status.map(|it| it != 0), Some(true), "{rename}: {said}");
-        text += &format!("$ --rename '{rename}'\n{said}\n");
+        writeln!(text, "$ --rename '{rename}'\n{said}").expect("a String grows");
     }
     insta::assert_snapshot!(text);
     assert!(!root.join("y.safetensors").exists());

@@ -13,6 +13,7 @@ use crate::back::carton::{self, CartonReport};
 use crate::back::safetensors::{self, SafetensorsOptions, SafetensorsReport};
 use crate::back::torch::{self, TorchReport};
 use crate::back::{Job, Values};
+use crate::names::Named;
 use crate::output::Destination;
 use crate::{
     Cast, CastReport, Error, InvalidOption, ModelOptions, Names, Note, Observer, OutputKind, Rename, Result,
@@ -248,9 +249,9 @@ pub(crate) fn convert_into(
         .map_err(Error::at(sources.root()))?;
     notes.extend(selected.notes);
     let mut compounds = selected.compounds;
-    let (tensors, document) = match options.names {
+    let Named { tensors, document } = match options.names {
         Some(names) => names::apply(names, &options.model, &sources, selected.tensors, &mut notes)?,
-        None => (selected.tensors, None),
+        None => Named { tensors: selected.tensors, document: None },
     };
     let (tensors, casts) = cast::apply(&options.casts, tensors, &mut compounds, &mut notes)
         .map_err(Error::at(sources.root()))?;

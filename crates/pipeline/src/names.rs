@@ -25,6 +25,12 @@ impl Names {
     }
 }
 
+/// The tensors of a model, and the document of its layout if that is a new one.
+pub(crate) struct Named {
+    pub(crate) tensors: Vec<(String, Tensor)>,
+    pub(crate) document: Option<Document>,
+}
+
 /// The tensors in the layout, and its document if the model had another layout before.
 ///
 /// # Errors
@@ -35,7 +41,7 @@ pub(crate) fn apply(
     sources: &Sources,
     tensors: Vec<(String, Tensor)>,
     notes: &mut Vec<Note>,
-) -> Result<(Vec<(String, Tensor)>, Option<Document>)> {
+) -> Result<Named> {
     let layout = match names {
         Names::HuggingFace => &HUGGING_FACE,
         Names::Meta => &META,
@@ -43,7 +49,7 @@ pub(crate) fn apply(
     let translated = translate(tensors, &model::decoder_options(options, sources)?, layout);
     let translated = translated.map_err(|reason| error(reason, sources))?;
     notes.extend(translated.notes.into_iter().map(Note::Names));
-    Ok((translated.tensors, translated.document))
+    Ok(Named { tensors: translated.tensors, document: translated.document })
 }
 
 fn error(reason: decoder::Error, sources: &Sources) -> Error {
