@@ -162,7 +162,7 @@ fn summary(report: &ConvertReport) {
                 };
                 format!("{names} of the same memory in the metadata")
             });
-            let files = (made.files.len() > 1).then(|| made.files.join(", "));
+            let files = several(&made.files);
             vec![
                 ("holds", Some(holds)),
                 ("cast", casts),
@@ -171,12 +171,19 @@ fn summary(report: &ConvertReport) {
                 ("files", files),
             ]
         }
-        Made::Torch(_) => vec![("holds", Some(holds)), ("size", Some(size))],
+        Made::Torch(made) => {
+            vec![("holds", Some(holds)), ("size", Some(size)), ("files", several(&made.files))]
+        }
     };
     terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
         terminal::tell(format_args!("  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value))));
     }
+}
+
+/// The names of files if there are several.
+fn several(files: &[String]) -> Option<String> {
+    (files.len() > 1).then(|| files.join(", "))
 }
 
 fn module(carton: &CartonReport) -> String {

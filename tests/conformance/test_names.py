@@ -98,6 +98,19 @@ def test_hugging_faces_checkpoint_runs_in_metas_code_and_comes_back(newest, toke
     compare(expected, logits)
 
 
+@pytest.mark.parametrize("kind", BACK)
+def test_the_codes_read_checkpoints_of_pickles_too(newest, tokens, tmp_path, kind):
+    source = make(newest, tmp_path / "hf", kind)
+    meta, back, logits, expected = (tmp_path / name for name in ("meta", "back", "found.npz", "expected.npz"))
+    newest.ask("reference", kind=kind, folder=str(source), tokens=str(tokens), outputs=str(expected))
+    succeed(source, "--names", "meta", "--to", "pth", "-o", meta)
+    newest.ask("run_metas", folder=str(meta), tokens=str(tokens), outputs=str(logits))
+    compare(expected, logits)
+    succeed(meta, "--names", "hf", "--to", "pth", "-o", back)
+    newest.ask("pretrained", folder=str(back), tokens=str(tokens), outputs=str(logits))
+    compare(expected, logits)
+
+
 @pytest.mark.parametrize("kind", ["meta gqa", "meta mqa"])
 def test_shards_become_the_folder_of_the_whole_file(newest, tmp_path, kind):
     whole, shards = (make(newest, tmp_path / f"{n}", kind, files=n) for n in (1, 2))

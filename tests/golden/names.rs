@@ -53,6 +53,13 @@ fn a_llama_gets_the_other_layout_and_comes_back() {
     // The document that was replaced would contradict the new one.
     assert!(!root.join("hf/params.json").exists() && !root.join("meta/config.json").exists());
     assert!(root.join("hf/tokenizer.model").exists());
+    // The other kind of file, under the names that the two codes look for.
+    ok(root, &["hf", "--names", "meta", "--to", "pth", "-o", "pth"]);
+    assert_eq!(tensors(root, "pth/consolidated.00.pth"), tensors(root, &llama()));
+    assert!(root.join("pth/params.json").exists() && root.join("pth/tokenizer.model").exists());
+    ok(root, &[&llama(), "--names", "hf", "--to", "pth", "-o", "bin"]);
+    assert_eq!(tensors(root, "bin"), tensors(root, "hf"));
+    assert!(root.join("bin/pytorch_model.bin").exists());
     // config.json states the dtype of what is written.
     ok(root, &[&llama(), "--names", "hf", "--dtype", "float32", "-o", "cast"]);
     let config = std::fs::read_to_string(root.join("cast/config.json")).expect("it was written");

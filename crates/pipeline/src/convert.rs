@@ -285,7 +285,7 @@ pub(crate) fn convert_into(
             (made.nbytes, Made::Safetensors(made.report))
         }
         OutputKind::Torch => {
-            let made = torch::write(&job, &mut notes)?;
+            let made = torch::write(&job, destination.is_folder, &mut notes)?;
             (made.nbytes, Made::Torch(made.report))
         }
     };

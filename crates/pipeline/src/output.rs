@@ -82,9 +82,14 @@ impl Destination {
         if let Some(setting) = misplaced(options, kind) {
             return Err(InvalidOption::Misplaced { setting }.into());
         }
-        // The other kinds are always one file. Safetensors are one if it is called so.
-        let is_folder = kind == OutputKind::Safetensors
-            && (needs_folder || path.as_deref().is_some_and(|path| path.is_dir() || by_name.is_none()));
+        // A carton is always one file. Safetensors are one if it is called so, and a checkpoint unless a document describes it.
+        let is_folder = match kind {
+            OutputKind::Carton => false,
+            OutputKind::Safetensors => {
+                needs_folder || path.as_deref().is_some_and(|path| path.is_dir() || by_name.is_none())
+            }
+            OutputKind::Torch => needs_folder,
+        };
         Ok(Self { kind, path, is_folder })
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod carton;
 pub(crate) mod carton_fields;
+mod folder;
 pub(crate) mod safetensors;
 mod stream;
 pub(crate) mod ties;

@@ -3,7 +3,6 @@
 //! Facts: the Python packages `safetensors` 0.8 and `transformers` 5.23, for the names of files and the metadata that
 //! they expect.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use mapped::Blob;
@@ -12,15 +11,14 @@ use serde::Serialize;
 use store::Output;
 use tensor::Tensor;
 
+use super::folder::{self, Documents, NewFolder};
 use super::ties::{Tied, Ties};
 use super::{Job, Made, Outcome, SHOWN, stream};
 use crate::observer::{self, Action, Step};
-use crate::{Error, InvalidOption, Names, Note, Result};
+use crate::{Error, Note, Result};
 
 /// The key of the metadata that says which framework's tensors these are; `transformers` refuses files without it.
 const FORMAT: (&str, &str) = ("format", "pt");
-/// Documents that describe Meta's files, not Hugging Face's.
-const METAS_OWN: &[&str] = &["params.json"];
 
 /// How safetensors files are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,7 +75,7 @@ pub(crate) fn write(job: &Job<'_>, is_folder: bool, notes: &mut Vec<Note>) -> Ou
     let nbytes = files.nbytes()?;
     job.announce(notes);
     if is_folder {
-        check_folder(job, &files)?;
+        folder::check(job, files.paths())?;
     }
     if !job.options.dry_run {
         let made = if is_folder { Some(NewFolder::create(job.target)?) } else { None };
@@ -87,47 +85,6 @@ pub(crate) fn write(job: &Job<'_>, is_folder: bool, notes: &mut Vec<Note>) -> Ou
         }
     }
     Ok(Made { nbytes, report })
-}
-
-/// Fails if the folder, or one of the files in it, cannot be written.
-fn check_folder(job: &Job<'_>, files: &Files) -> Result<()> {
-    if !job.target.exists() {
-        return Ok(());
-    }
-    if !job.target.is_dir() {
-        return Err(InvalidOption::NotAFolder { path: job.target.to_owned() }.into());
-    }
-    let inputs: Vec<&Path> = job.sources.inputs().collect();
-    let check = |path: &Path| store::check_target(path, &inputs, job.options.if_exists);
-    Ok(files.paths().try_for_each(check)?)
-}
-
-/// A folder that is removed again if nothing was put into it.
-struct NewFolder<'p> {
-    path: &'p Path,
-    is_new: bool,
-}
-
-impl<'p> NewFolder<'p> {
-    fn create(path: &'p Path) -> Result<Self> {
-        let is_new = !path.exists();
-        std::fs::create_dir_all(path)
-            .map_err(|reason| Error::CreateFolder { path: path.to_owned(), reason })?;
-        Ok(Self { path, is_new })
-    }
-
-    fn keep(mut self) {
-        self.is_new = false;
-    }
-}
-
-impl Drop for NewFolder<'_> {
-    fn drop(&mut self) {
-        if self.is_new {
-            // Fails if somebody put a file into it.
-            let _ = std::fs::remove_dir(self.path);
-        }
-    }
 }
 
 /// The format has neither all dtypes nor tensors that consist of several.
@@ -143,10 +100,7 @@ fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
 /// The files of an output, laid out and not written.
 struct Files {
     models: Vec<Model>,
-    /// Documents that are made: where, and their text.
-    texts: Vec<(PathBuf, String)>,
-    /// Documents that are copied: from, to.
-    copies: Vec<(PathBuf, PathBuf)>,
+    documents: Documents,
 }
 
 /// One safetensors file.
@@ -179,36 +133,26 @@ impl Files {
             }));
             models.push(Model { path: path(number), tensors, metadata });
         }
-        let (mut texts, mut copies) = (Vec::new(), Vec::new());
-        if is_folder {
-            copies = companions(job)?;
-            let document = job.document.iter().map(|(name, text)| (job.target.join(name), text.clone()));
-            texts.extend(document);
-        }
+        let mut documents = if is_folder { Documents::find(job)? } else { Documents::default() };
         if count > 1 {
-            texts.push((job.target.join(INDEX), index(&models).to_json()));
+            documents.add(job.target.join(INDEX), index(&models).to_json());
         }
-        Ok(Self { models, texts, copies })
+        Ok(Self { models, documents })
     }
 
     /// Where each file goes.
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let models = self.models.iter().map(|model| model.path.as_path());
-        let documents = self.copies.iter().map(|(_, to)| to).chain(self.texts.iter().map(|(path, _)| path));
-        models.chain(documents.map(PathBuf::as_path))
+        models.chain(self.documents.paths())
     }
 
     /// The bytes of all files.
     fn nbytes(&self) -> Result<u64> {
-        let mut sum = 0_u64;
+        let mut sum = self.documents.nbytes()?;
         for model in &self.models {
             sum = sum.saturating_add(model.archive()?.len());
         }
-        for (from, _) in &self.copies {
-            let len = from.metadata().map_err(|reason| Error::Io { path: from.clone(), reason })?.len();
-            sum = sum.saturating_add(len);
-        }
-        Ok(self.texts.iter().fold(sum, |sum, (_, text)| sum.saturating_add(text.len() as u64)))
+        Ok(sum)
     }
 
     /// Writes all files, and gives them their names once all of them are complete: documents and the index last.
@@ -229,13 +173,7 @@ impl Files {
             done = done.saturating_add(archive.len());
             written.push(output);
         }
-        for (from, to) in &self.copies {
-            let bytes = std::fs::read(from).map_err(|reason| Error::Io { path: from.clone(), reason })?;
-            written.push(whole(to, &bytes)?);
-        }
-        for (path, text) in &self.texts {
-            written.push(whole(path, text.as_bytes())?);
-        }
+        written.extend(self.documents.write()?);
         let changed = |reason| stream::read_error(job.target, reason);
         job.check_unchanged().map_err(changed)?;
         written.into_iter().try_for_each(|output| output.commit(if_exists)).map_err(Error::Store)
@@ -260,22 +198,4 @@ fn index(models: &[Model]) -> Index {
         }
     }
     index
-}
-
-/// The documents next to the checkpoint that a folder gets, too: from, to. Those that are there already stay.
-fn companions(job: &Job<'_>) -> Result<Vec<(PathBuf, PathBuf)>> {
-    let (companions, _) = sources::companions(&job.sources.path)?;
-    let is_metas = job.options.names == Some(Names::Meta);
-    let wanted = companions
-        .into_iter()
-        .filter(|(name, _)| !job.is_replaced(name) && (is_metas || !METAS_OWN.contains(&name.as_str())));
-    let copies = wanted.map(|(name, from)| (from, job.target.join(name)));
-    Ok(copies.filter(|(from, to)| !same_file::is_same_file(from, to).unwrap_or(false)).collect())
-}
-
-/// A small file that is complete and has not taken its place yet.
-fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
-    let mut output = Output::create(path, bytes.len() as u64)?;
-    output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
-    Ok(output)
 }
