@@ -92,6 +92,7 @@ def test_a_million_tensors(tmp_path, table):
     path = sparse(tmp_path / "million.pth", "--size", "16M", "--tensors", "1000000", "--dtype", "float32")
     assert measure(table, "inspect --json, 1,000,000 tensors", path, "inspect", "--json") <= 600e6
     assert measure(table, "convert, 1,000,000 tensors", path) <= 800e6
+    assert measure(table, "convert to .pth, 1,000,000 tensors", path, "convert", "-o", tmp_path / "out.pth") <= 800e6
 
 
 @needs_sparse

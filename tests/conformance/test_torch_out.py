@@ -79,7 +79,10 @@ def assert_both_read(readers, path, rows, report):
         assert comparable(answer["rows"]) == comparable(rows), key
 
 
-@pytest.mark.parametrize("group, name", [(group, name) for group, named in matrix.OBJECTS.items() for name in named])
+OBJECTS = matrix.OBJECTS | matrix.FOR_OUTPUT
+
+
+@pytest.mark.parametrize("group, name", [(group, name) for group, named in OBJECTS.items() for name in named])
 def test_objects(group, name, readers, tmp_path):
     made = readers("NEWEST").ask("make", group=group, name=name, writers=["zip, protocol 2"], folder=str(tmp_path))
     if "cannot" in made or not any("rows" in file.get("read", ()) for file in made["files"]):

@@ -21,7 +21,7 @@ def attempt(function, *arguments):
 def make(group, name, writers, folder):
     """The object, written by each writer, and what is read from each file."""
     try:
-        value = matrix.OBJECTS[group][name]()
+        value = (matrix.OBJECTS | matrix.FOR_OUTPUT)[group][name]()
     except Exception as why:
         return {"cannot": f"{type(why).__name__}: {why}"[:300]}
     return {"files": [one(value, writer, Path(folder) / f"{i}.pt") for i, writer in enumerate(writers)]}
