@@ -113,6 +113,9 @@ mod tests {
         }
         assert!((TEXT..TEXT + 2000).contains(&kept));
         assert_eq!(shortened("short".to_owned()), "short");
+        assert_eq!(shortened("a".repeat(NAME)), "a".repeat(NAME));
+        budget.add(2);
+        assert!(budget.spend(2 * TIMES) && !budget.spend(1), "what was decompressed may be read");
     }
 
     #[test]

@@ -177,4 +177,45 @@ mod tests {
             assert!(stops(bytes), "{}", bytes.escape_ascii());
         }
     }
+
+    #[test]
+    fn integers_are_those_of_any_base() {
+        for text in ["0", "-12", "+1_000", "0x1f", "0O17", "0b1", "7L", " 7 ", "7\0x"] {
+            assert!(is_integer(text.as_bytes()), "{text:?}");
+        }
+        for text in ["", "-", "L", "0x", "a", "1a", "1 2", "0xg", "0x.", "1.5", "\u{0}1"] {
+            assert!(!is_integer(text.as_bytes()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_added_to_a_set_is_hashed_and_a_buffer_is_one() {
+        assert!(stops(b"N(K\x01\x90."), "only a set has `update`");
+        assert!(stops(b"N\x98."), "None is not a buffer");
+        assert!(!stops(b"cm\nn\n)R\x980N."), "an object of a class may be one");
+    }
+
+    #[test]
+    fn reading_goes_on_after_numbers_of_other_forms() {
+        let pickle = b"NI0x10\n0I0x11\n0cm\nn\n.";
+        let error = pickle_vm::load(pickle).expect_err("the machine reads decimals");
+        let mut reader = Reader::new(pickle);
+        let _ = reader.by_ref().find(Result::is_err);
+        let mut after = After::new(pickle, reader, &error);
+        assert_eq!(after.offset(), 7);
+        let found: Vec<_> = after.by_ref().map(|read| (read.offset, read.opcode)).collect();
+        let expected = [(7, Opcode::Pop), (14, Opcode::Pop), (15, Opcode::Global), (20, Opcode::Stop)];
+        assert_eq!(found, expected);
+        assert!(!after.ends_in_a_name);
+        let names = |pickle: &'static [u8]| {
+            let error = pickle_vm::load(pickle).expect_err("it is cut short");
+            let mut reader = Reader::new(pickle);
+            let _ = reader.by_ref().find(Result::is_err);
+            let mut after = After::new(pickle, reader, &error);
+            after.by_ref().for_each(drop);
+            after.ends_in_a_name
+        };
+        assert!(names(b"cos\nsystem") && names(b"(ios\nsystem") && names(b"I0x1\ncos\nsystem"));
+        assert!(!names(b"Vtext") && !names(b"X\x09\0\0\0"));
+    }
 }

@@ -178,4 +178,30 @@ mod tests {
         let expected = "it decompresses to more than 4999 bytes; decompress it and scan that";
         assert_eq!(cut.cut.as_deref(), Some(expected));
     }
+
+    #[test]
+    fn more_than_fits_in_memory_is_in_a_file() {
+        let bytes: Vec<u8> =
+            (0..IN_MEMORY + 3 * WINDOW).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
+        for len in [IN_MEMORY, IN_MEMORY + 1, bytes.len()] {
+            let mut out = Out { memory: Vec::new(), file: None, len: 0 };
+            out.copy(&mut &bytes[..len]).expect("memory can be read");
+            assert_eq!((out.len, out.file.is_some()), (len as u64, len > IN_MEMORY));
+            assert!(out.memory.len() <= IN_MEMORY);
+            let content = out.content().expect("the file can be mapped");
+            assert_eq!((content.len(), &content[..]), (len, &bytes[..len]), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_zlib_header_is_what_python_writes() {
+        for level in [b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"] {
+            assert!(is_zlib(level));
+        }
+        // Another window, another method, a wrong check, and a dictionary.
+        for other in [b"\x68\x81", b"\x88\x1c", b"\x79\x18", b"\x78\x9d", b"\x78\x20", b"\x78\xbb"] {
+            assert!(!is_zlib(other), "{other:x?}");
+        }
+        assert!(!is_zlib(b"\x78"));
+    }
 }

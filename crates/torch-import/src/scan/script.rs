@@ -319,4 +319,65 @@ mod tests {
         assert_eq!(uses[0].calls[0].text, "b = torch.from_file(a)");
         assert_eq!(uses[0].global.offset, 12);
     }
+
+    #[test]
+    fn a_chain_ends_where_its_words_do() {
+        for (code, expected) in [
+            // Two names without a dot, a line break, and a digit are not parts of one name.
+            ("ops image.write_file(x)", &["unknown torch.ops"][..]),
+            ("x.ops\nops.image.write_file(x)", &["dangerous torch.ops.image.write_file"]),
+            ("a.\nb = ops.image.write_file(x)", &["dangerous torch.ops.image.write_file"]),
+            ("a.1 ops.image.write_file(x)", &["dangerous torch.ops.image.write_file"]),
+            ("a = 1.\ntorch.save(x)", &["dangerous torch.ops.aten.save"]),
+            ("getattr(x, \"y\")\nz = \"save\"", &[]),
+            ("x = ops2.image.write_file(x)", &[]),
+        ] {
+            assert_eq!(names(code), expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn names_after_a_call_are_attributes() {
+        for code in [
+            "f().__torch__.torch.classes.mine.Thing",
+            "f().ops.mine.f(x)",
+            "f().ops.mine",
+            "f().ops",
+            "f()[0].ops.mine.f",
+        ] {
+            assert!(names(code).is_empty(), "{code}");
+        }
+        assert_eq!(names("f().__torch__.save(x)"), ["dangerous torch.ops.aten.save"]);
+    }
+
+    #[test]
+    fn eight_calls_of_an_operator_are_shown() {
+        for (count, more) in [(8, 0), (9, 1)] {
+            let uses = uses_in_code("torch.save(x)\n".repeat(count).as_bytes(), &mut Budget::new(1 << 20));
+            assert_eq!((uses.len(), uses[0].calls.len(), uses[0].more), (1, 8, more));
+        }
+    }
+
+    #[test]
+    fn bytecode_names_operators_and_classes() {
+        let names = |text: &str| {
+            let pickle =
+                [&[b'X', u8::try_from(text.len()).expect("short"), 0, 0, 0][..], text.as_bytes(), b"."]
+                    .concat();
+            let uses = uses_in_bytecode(&pickle, &mut Budget::new(1 << 20));
+            uses.iter().map(|used| format!("{} {}", used.risk.name(), used.global)).collect::<Vec<_>>()
+        };
+        for (text, expected) in [
+            ("aten::save", "dangerous torch.ops.aten.save"),
+            ("mine::f_1", "unknown torch.ops.mine.f_1"),
+            ("Optional[__torch__.torch.classes.mine.My_Thing]", "unknown torch.classes.mine.My_Thing"),
+        ] {
+            assert_eq!(names(text), [expected], "{text}");
+        }
+        for text in
+            ["aten::add", "a b::f", "mine::f g", "::f", "mine::", "mine", "__torch__.torch.classes.mine"]
+        {
+            assert!(names(text).is_empty(), "{text}");
+        }
+    }
 }
