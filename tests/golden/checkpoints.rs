@@ -1,6 +1,6 @@
 //! Tensor lists of small checkpoints, for people and for programs.
 
-use crate::program::{inputs, snapshot_name, torch2carton, transcript};
+use crate::program::{folder, inputs, snapshot_name, torch2carton, transcript};
 
 #[test]
 fn tensor_lists() {
@@ -33,6 +33,22 @@ fn hashes(input: &str) -> Vec<serde_json::Value> {
     let listing: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let tensors = listing.get("tensors").and_then(|list| list.as_array()).expect("a list of tensors");
     tensors.iter().filter_map(|tensor| tensor.get("sha256").cloned()).collect()
+}
+
+#[test]
+fn elements_are_those_that_torch_and_numpy_see() {
+    let expected = std::fs::read_to_string(folder().join("objects/elements.json")).expect("it is checked in");
+    let expected: serde_json::Value = serde_json::from_str(&expected).expect("JSON");
+    for (file, elements) in expected.as_object().expect("files") {
+        let output = torch2carton(["inspect", "--all", "--json", "--sha256", &format!("objects/{file}")]);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let tensors = report.get("tensors").and_then(|list| list.as_array()).expect("a list of tensors");
+        for (name, sha256) in elements.as_object().expect("tensors") {
+            let found = tensors.iter().find(|tensor| tensor.get("name").is_some_and(|found| found == name));
+            assert_eq!(found.and_then(|tensor| tensor.get("sha256")), Some(sha256), "{file}: {name}");
+        }
+        insta::assert_snapshot!(snapshot_name("all", &format!("objects/{file}")), transcript(&output));
+    }
 }
 
 #[test]

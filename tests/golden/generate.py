@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the inputs of the golden tests: checkpoints/ with real PyTorch, hostile/ byte by byte.
+"""Makes the inputs of the golden tests: checkpoints/ and objects/ with real PyTorch, hostile/ byte by byte.
 
     generate.py               both (needs torch; made with 2.15.0)
-    generate.py --hostile     all except checkpoints/ (needs only Python)
+    generate.py --hostile     all except these two (needs only Python)
     generate.py --check       writes nothing; exit status 1 if a file in the tree differs from what would be made
 
 The values are exact binary fractions computed from their index, and torch.save is deterministic, so the same torch
@@ -11,6 +11,7 @@ version makes the same bytes.
 
 import argparse
 import collections
+import hashlib
 import json
 import sys
 import tempfile
@@ -109,6 +110,110 @@ NAMES = [
 ]
 
 
+def arrays():
+    """NumPy arrays of each dtype that torch has too, and in the layouts that pickle tells apart."""
+    import numpy
+
+    kinds = "f8 f4 f2 i8 i4 i2 i1 u8 u4 u2 u1 ?".split()
+    made = {kind: numpy.array([[1, 2, 3], [4, 5, 0]], kind) for kind in kinds}
+    made |= {kind: numpy.array([1 + 2j, 3 - 4j], kind) for kind in ("c16", "c8")}
+    made |= {f"big {kind}": made[kind].astype(f">{kind}") for kind in ("f4", "i8", "c8")}
+    made["fortran"] = numpy.asfortranarray(made["i2"])
+    made["3 dimensions"] = numpy.asfortranarray(numpy.arange(24, dtype="u1").reshape(2, 3, 4))
+    made["scalar"], made["number"] = numpy.array(1.5, "f4"), numpy.float64(2.5)
+    made["empty"] = numpy.zeros((0, 3), "f4")
+    made["text"], made["record"] = numpy.array(["a"]), numpy.zeros(2, [("a", "i4")])
+    return made
+
+
+def compounds(torch):
+    """Tensors that are several tensors, or another one with other signs."""
+    matrix = torch.tensor([[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 5.0], [0.0, 6.0, 0.0, 0.0]])
+    made = {"coo": matrix.to_sparse(), "uncoalesced": torch.sparse_coo_tensor([[1, 1]], torch.tensor([2.0, 3.0]), (4,))}
+    made |= {"csr": matrix.to_sparse_csr(), "csc": matrix.to_sparse_csc()}
+    made |= {"bsr": matrix.to_sparse_bsr((2, 2)), "bsc": matrix.to_sparse_bsc((2, 2))}
+    made["per tensor"] = torch.quantize_per_tensor(matrix, 0.5, 3, torch.quint8)
+    scales, zeros = torch.tensor([0.5, 0.25, 1.0, 2.0]).double(), torch.tensor([0, 1, 2, 3])
+    made["per channel"] = torch.quantize_per_channel(matrix, scales, zeros, 1, torch.qint8)
+    made["strided nested"] = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(1, 3)])
+    made["jagged"] = torch.nested.nested_tensor_from_jagged(torch.arange(10.0).reshape(5, 2), torch.tensor([0, 2, 5]))
+    made["jagged with lengths"] = torch.nested.nested_tensor_from_jagged(
+        torch.arange(10.0).reshape(5, 2), torch.tensor([0, 2, 5]), torch.tensor([1, 2]))
+    numbers = torch.tensor([1 + 2j, -3 - 4j], dtype=torch.complex64)
+    made["conj"], made["neg"], made["both"] = numbers.conj(), numbers._neg_view(), numbers.conj()._neg_view()
+    made["imaginary"], made["real neg"] = numbers.conj().imag, torch.tensor([1.0, -2.0])._neg_view()
+    made["of a neg"] = made["neg"][1:]
+    return made
+
+
+def of_classes(torch):
+    """Tensors of subclasses, with attributes, and without data."""
+    import torch.distributed.tensor as distributed
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    weight = torch.nn.Parameter(torch.arange(4.0), requires_grad=False)
+    noted = torch.nn.Parameter(torch.arange(3.0))
+    noted.note, noted.mask = "kept", torch.tensor([True, False, True])
+    tensor = torch.arange(2.0)
+    tensor.note = ["a", {"b": torch.tensor(7)}]
+    made = {"weight": weight, "noted": noted, "tensor": tensor, "buffer": torch.nn.Buffer(torch.arange(2.0))}
+    made["meta"] = torch.empty((2, 3), device="meta")
+    made["no data"] = torch.UntypedStorage(0)
+    made["storage"], made["untyped"] = torch.tensor([1, 2], dtype=torch.int16).storage(), torch.arange(2.0).untyped_storage()
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+    try:
+        mesh = distributed.init_device_mesh("cpu", (2,))
+        made["shard"] = distributed.DTensor.from_local(torch.arange(6.0).reshape(2, 3), mesh, [distributed.Shard(0)])
+        made["replica"] = distributed.DTensor.from_local(torch.arange(6.0).reshape(2, 3), mesh, [distributed.Replicate()])
+    finally:
+        torch.distributed.destroy_process_group()
+    return made
+
+
+def hashes(torch, name, value):
+    """SHA-256 of the elements that torch or NumPy sees, little-endian in C order, by the names that `inspect` gives them."""
+    if not isinstance(value, torch.Tensor):
+        if type(value).__name__ != "ndarray" or value.dtype.kind not in "fiubc":
+            return {}
+        return {name: hashlib.sha256(value.astype(value.dtype.newbyteorder("<")).tobytes("C")).hexdigest()}
+    if value.is_meta:
+        return {}
+    if value.layout == torch.jagged:
+        parts = {"values": value.values(), "offsets": value.offsets(), "lengths": value.lengths()}
+    elif value.is_nested:
+        parts = {"values": value.values(), "sizes": value._nested_tensor_size(), "strides": value._nested_tensor_strides(),
+                 "offsets": value._nested_tensor_storage_offsets()}
+    elif value.layout == torch.sparse_coo:
+        parts = {"indices": value._indices(), "values": value._values()}
+    elif value.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = {"crow_indices": value.crow_indices(), "col_indices": value.col_indices(), "values": value.values()}
+    elif value.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = {"ccol_indices": value.ccol_indices(), "row_indices": value.row_indices(), "values": value.values()}
+    else:
+        local = getattr(value, "_local_tensor", value)
+        numbers = local.int_repr() if local.is_quantized else local.detach().resolve_conj().resolve_neg().contiguous()
+        name = f"{name}._local_tensor" if any(place.is_shard() for place in getattr(value, "placements", ())) else name
+        return {name: hashlib.sha256(numbers.numpy().tobytes()).hexdigest()}
+    parts = {f"{name}.{part}": tensor for part, tensor in parts.items() if tensor is not None}
+    return {part: found for part, tensor in parts.items() for found in hashes(torch, part, tensor.contiguous()).values()}
+
+
+def objects(torch, folder):
+    """Files of everything above, and what torch and NumPy see in them."""
+    expected = {}
+    for protocol in (2, 5):
+        path = f"arrays_{protocol}.pth"
+        torch.save(arrays(), folder / path, pickle_protocol=protocol)
+        expected[path] = {n: found for name, array in arrays().items() for n, found in hashes(torch, name, array).items()}
+    for kind, made in (("compounds", compounds), ("of_classes", of_classes)):
+        (folder / kind).mkdir()
+        for name, tensor in made(torch).items():
+            path = f"{kind}/{name.replace(' ', '_')}.pth"
+            torch.save({"x": tensor}, folder / path)
+            expected[path] = hashes(torch, "x", tensor)
+    (folder / "elements.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
 def checkpoints(torch, folder):
     save = torch.save
     shared = values(torch, (2, 3), torch.float32)
@@ -183,6 +288,8 @@ def make(folder, with_torch):
         for name, data in other_containers.CHECKPOINTS.items():
             (folder / "checkpoints" / name).write_bytes(data)
         checkpoints(torch, folder / "checkpoints")
+        (folder / "objects").mkdir()
+        objects(torch, folder / "objects")
         print(f"made with torch {torch.__version__}", file=sys.stderr)
 
 
@@ -195,7 +302,7 @@ def main():
     arguments.add_argument("--hostile", action="store_true")
     arguments.add_argument("--check", action="store_true")
     options = arguments.parse_args()
-    parts = ["hostile", "malicious", "shards"] + ([] if options.hostile else ["checkpoints"])
+    parts = ["hostile", "malicious", "shards"] + ([] if options.hostile else ["checkpoints", "objects"])
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         make(scratch, "checkpoints" in parts)
