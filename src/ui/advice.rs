@@ -108,6 +108,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             let out = quoted_text(&pattern_of(tensors.first().map_or("", |(name, _)| name)));
             format!("; --exclude {out} leaves one out, and a carton holds all of them (--to carton)")
         }
+        Error::OtherModel { .. } => "; remove it, or choose another folder with -o".to_owned(),
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),

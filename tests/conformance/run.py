@@ -24,7 +24,7 @@ import environments  # noqa: E402  (after the line above, so that no __pycache__
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 FAST = [HERE / f"test_{name}.py" for name in (
-    "cli container corpus differential hostile inspect kill names newest_torch ordinary pickled right_or_refused scan scan_nested").split()]
+    "cli container corpus differential hostile inspect kill names newest_torch ordinary pickled right_or_refused safetensors_out scan scan_nested").split()]
 
 
 def fingerprint():

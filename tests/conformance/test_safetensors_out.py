@@ -416,9 +416,7 @@ HEADERS = {
     "depth in an unknown field": (header(("w", entry(more=',"x":' + "[" * 200 + "]" * 200))), 4, "w"),
 }
 # What docs/security.md says that is refused here and read by the official reader.
-STRICTER = {
-    "a name twice", "a name twice, other values", "a key of the metadata twice", "dtype F6_E2M3", "dtype F6_E3M2",
-    "F4, odd last dimension"}
+STRICTER = {"a name twice", "a name twice, other values", "a key of the metadata twice"}
 
 
 def written(path, text, data, length=None):
@@ -445,7 +443,7 @@ def test_headers_are_read_or_refused_as_by_safetensors(reference, tmp_path):
     theirs = dict(zip(HEADERS, reference.ask("read_each", paths=[str(path) for path in paths.values()])))
     found = {name: why for name, path in paths.items() if (why := compare(name, path, theirs[name], HEADERS[name][2]))}
     assert not found, "\n".join(f"{name}: {why}" for name, why in found.items())
-    assert {name for name in STRICTER if "error" in theirs[name]} == set(), "also refused by safetensors"
+    assert not any("error" in theirs[name] for name in STRICTER), "refused by safetensors, too"
 
 
 @pytest.mark.parametrize("length, beyond", [(100_000_000, False), (100_000_001, True), (2**63, True), (2**64 - 1, True), (99, True)])

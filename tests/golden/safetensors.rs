@@ -182,6 +182,27 @@ fn each_input_becomes_its_own_file() {
 }
 
 #[test]
+fn files_of_another_model_do_not_stay_in_the_folder() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("x.pth"), &dict(&[("a", tensor(3)), ("b", tensor(3))]));
+    let whole = ["x.pth", "--to", "safetensors", "-o", "out"];
+    let parts = ["x.pth", "--to", "safetensors", "-o", "out", "--max-shard-size", "3"];
+    ok(root, &whole);
+    // The same names are replaced.
+    ok(root, &whole);
+    let (status, text) = run(root, &parts);
+    assert_eq!(status, Some(1));
+    insta::assert_snapshot!(text.trim(), @"error: out/model.safetensors is of another model: programs would read it together with the new files, or instead of them; remove it, or choose another folder with -o");
+    std::fs::remove_file(root.join("out/model.safetensors")).expect("it was written");
+    ok(root, &parts);
+    for args in [&whole[..], &parts[..6]] {
+        let (status, text) = run(root, args);
+        assert!(status == Some(1) && text.contains(" is of another model"), "{text}");
+    }
+}
+
+#[test]
 fn a_folder_that_could_not_be_filled_is_not_left() {
     let scratch = scratch();
     let root = scratch.path();

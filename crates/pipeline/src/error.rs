@@ -266,6 +266,12 @@ pub enum Error {
     /// A checkpoint cannot be laid out.
     #[error("{0}")]
     TorchSave(torch_save::Error),
+    /// The folder for safetensors files has one that would stay.
+    #[error("{} is of another model: programs would read it together with the new files, or instead of them", path.display())]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+    },
     /// A safetensors file cannot be laid out.
     #[error("{0}")]
     Safetensors(safetensors_format::Error),

@@ -35,4 +35,4 @@ mod shards;
 pub use archive::{Archive, is_supported};
 pub use error::{EntryError, Error, Result};
 pub use header::{Header, MAX_HEADER, METADATA, View, is_safetensors};
-pub use shards::{INDEX, Index, IndexMetadata, MODEL, file_name, split};
+pub use shards::{INDEX, Index, IndexMetadata, MODEL, file_name, is_of_model, split};

@@ -48,6 +48,12 @@ pub fn file_name(number: usize, count: usize) -> String {
     }
 }
 
+/// Whether a file of this name in a folder is taken for the model, a part of it, or its index.
+pub fn is_of_model(name: &str) -> bool {
+    let is_part = name.starts_with("model-") && name.contains("-of-") && name.ends_with(".safetensors");
+    name == MODEL || name == INDEX || is_part
+}
+
 /// The index of a model in several files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Index {

@@ -1,8 +1,10 @@
 //! A folder that a back end fills: the files of a model, and the documents next to them.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use safetensors_format::is_of_model;
 use store::Output;
 
 use super::Job;
@@ -77,8 +79,8 @@ fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
     Ok(output)
 }
 
-/// Fails if the folder, or one of the files in it, cannot be written.
-pub(super) fn check<'p>(job: &Job<'_>, mut paths: impl Iterator<Item = &'p Path>) -> Result<()> {
+/// Fails if the folder, or one of the files in it, cannot be written, or if it has files of another model.
+pub(super) fn check<'p>(job: &Job<'_>, paths: impl Iterator<Item = &'p Path>) -> Result<()> {
     if !job.target.exists() {
         return Ok(());
     }
@@ -86,8 +88,21 @@ pub(super) fn check<'p>(job: &Job<'_>, mut paths: impl Iterator<Item = &'p Path>
         return Err(InvalidOption::NotAFolder { path: job.target.to_owned() }.into());
     }
     let inputs: Vec<&Path> = job.sources.inputs().collect();
-    let check = |path: &Path| store::check_target(path, &inputs, job.options.if_exists);
-    Ok(paths.try_for_each(check)?)
+    let mut new = HashSet::new();
+    for path in paths {
+        store::check_target(path, &inputs, job.options.if_exists)?;
+        new.insert(store::file_name(path));
+    }
+    // `transformers` prefers one file to an index, whichever is newer.
+    let io = |reason| Error::Io { path: job.target.to_owned(), reason };
+    for entry in job.target.read_dir().map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let name = store::file_name(&path);
+        if is_of_model(&name) && !new.contains(&name) {
+            return Err(Error::OtherModel { path });
+        }
+    }
+    Ok(())
 }
 
 /// A folder that is removed again if nothing was put into it.
