@@ -4,6 +4,7 @@ mod python;
 mod read;
 mod speed;
 mod whole;
+mod write;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -12,17 +13,20 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: peers speed [--rounds N] [--tensors N] [--binary TORCH2CARTON] [FILE]
        peers read [--json] [--seconds N] FILE…
+       peers write candle|safetensors FILE OUTPUT
 
 speed  the times of all readers on one checkpoint, round by round. Without FILE it makes one of 100,000 tensors (or
        --tensors). --binary adds whole processes of that torch2carton.
 read   what candle and pytorch-reader say of each file, each in a process of its own that may take 20 seconds (or
-       --seconds). --json prints an object a line, with every tensor.";
+       --seconds). --json prints an object a line, with every tensor.
+write  the tensors of FILE as a safetensors file, with candle or with the official crate over the mapped file.";
 
 fn main() -> ExitCode {
     let done = match Command::parse(std::env::args().skip(1)) {
         Ok(Command::Speed(speed)) => speed.run(),
         Ok(Command::Read(read)) => read.run(),
         Ok(Command::One(peer, file)) => read::one(&peer, &file),
+        Ok(Command::Write(peer, from, to)) => write::write(&peer, &from, &to),
         Err(words) => {
             eprintln!("{words}\n{USAGE}");
             return ExitCode::from(2);
@@ -43,6 +47,8 @@ enum Command {
     Read(read::Read),
     /// One peer on one file: what `read` starts for each.
     One(String, PathBuf),
+    /// One peer, a checkpoint, and the safetensors file to write.
+    Write(String, PathBuf, PathBuf),
 }
 
 impl Command {
@@ -75,6 +81,9 @@ impl Command {
             }
             ("read-one", [peer, file]) => {
                 Ok(Self::One(std::mem::take(peer), PathBuf::from(std::mem::take(file))))
+            }
+            ("write", [peer, from, to]) => {
+                Ok(Self::Write(std::mem::take(peer), PathBuf::from(std::mem::take(from)), PathBuf::from(std::mem::take(to))))
             }
             _ => Err(format!("{name} does not go like this").into()),
         }
