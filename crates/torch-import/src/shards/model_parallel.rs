@@ -73,7 +73,7 @@ enum Split {
 
 impl Split {
     fn from_name(tensor: &str) -> Option<Self> {
-        if tensor == "rope.freqs" || tensor == "freqs_cis" {
+        if tensor == "freqs_cis" {
             return Some(Self::Copies);
         }
         let (module, kind) = tensor.rsplit_once('.')?;
@@ -83,7 +83,9 @@ impl Split {
             ("wk" | "wv", "weight" | "bias") => Some(Self::KeyValue),
             ("wo" | "w2", "weight") => Some(Self::Columns),
             ("tok_embeddings", "weight") => Some(Self::Embeddings),
-            ("wo" | "w2", "bias")
+            // The frequencies of positions; the first LLaMA has them in each layer, too.
+            ("rope", "freqs")
+            | ("wo" | "w2", "bias")
             | ("norm" | "attention_norm" | "ffn_norm" | "q_norm" | "k_norm", "weight") => Some(Self::Copies),
             _ => None,
         }
@@ -382,6 +384,8 @@ mod tests {
         assert_eq!(Split::from_name("layers.3.ffn_norm.weight"), Some(Split::Copies));
         assert_eq!(Split::from_name("output.weight"), Some(Split::Rows));
         assert_eq!(Split::from_name("rope.freqs"), Some(Split::Copies));
+        let of_layer = "layers.0.attention.inner_attention.rope.freqs";
+        assert_eq!(Split::from_name(of_layer), Some(Split::Copies));
         assert_eq!(Split::from_name("vision.wx.weight"), None);
         assert_eq!(Split::from_name("weight"), None);
     }
