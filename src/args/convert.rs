@@ -33,7 +33,9 @@ Face's files with config.json, becomes a model: tokens in, logits out. Any other
 checkpoint becomes a module that returns its tensors, and the summary says why.
 The carton keeps these files next to the checkpoint in misc/: params.json,
 config.json, generation_config.json, tokenizer.model, tokenizer*.json,
-special_tokens_map.json, vocab.json, merges.txt, chat_template.jinja, LICENSE*.";
+special_tokens_map.json, added_tokens.json, vocab.json, vocab.txt, merges.txt,
+spiece.model, sentencepiece.bpe.model, chat_template.jinja, LICENSE*. A folder of
+safetensors gets them next to its files.";
 
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]

@@ -1,6 +1,6 @@
 //! The files next to a checkpoint that belong to the model: configurations, tokenizers, licenses.
 //!
-//! Facts: the names that Meta's and Hugging Face's models have.
+//! Facts: the names that Meta's models have, and the `VOCAB_FILES_NAMES` of Hugging Face's tokenizers.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,15 @@ use store::folder;
 
 /// The tokenizer of Meta's models. It may be one folder higher, where it serves several sizes.
 const TOKENIZER: &str = "tokenizer.model";
+/// Each of these alone is a tokenizer.
+const TOKENIZERS: &[&str] = &[
+    TOKENIZER,
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+];
 /// The names of companions, next to `tokenizer*.json` and `LICENSE*`.
 const NAMES: &[&str] = &[
     "params.json",
@@ -17,8 +26,12 @@ const NAMES: &[&str] = &[
     "generation_config.json",
     TOKENIZER,
     "special_tokens_map.json",
+    "added_tokens.json",
     "vocab.json",
+    "vocab.txt",
     "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
     "chat_template.jinja",
 ];
 
@@ -64,5 +77,5 @@ fn belongs(name: &str) -> bool {
 
 /// Whether one of the files is a tokenizer.
 pub fn has_tokenizer(companions: &[Companion]) -> bool {
-    companions.iter().any(|(name, _)| name == TOKENIZER || name == "tokenizer.json" || name == "vocab.json")
+    companions.iter().any(|(name, _)| TOKENIZERS.contains(&name.as_str()))
 }
