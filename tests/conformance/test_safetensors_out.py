@@ -156,6 +156,8 @@ def test_every_kind_of_object(group, name, reference, matrix_writer, tmp_path):
         without = [row["name"] for row in rows if is_compound(row) or row["storage"] is None and not subclass]
         more = listed(file["path"])[0] if subclass else None
         assert wrong(file["path"], wanted, out, reference, without, more) is None, file["writer"]
+        if subclass:
+            assert "the parts of 1 tensor are written, and not how they belong together: x\n" in convert(file["path"], out).stderr
 
 
 @pytest.mark.parametrize("writer", matrix.CONTAINERS)

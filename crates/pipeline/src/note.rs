@@ -91,6 +91,13 @@ pub enum Note {
         /// The names of the first ones.
         names: Vec<String>,
     },
+    /// Tensors of several parts are written as their parts, and nothing says how these belong together.
+    PartsSeparated {
+        /// How many tensors.
+        count: usize,
+        /// The names of the first ones.
+        names: Vec<String>,
+    },
     /// Tensors that only newer versions of PyTorch load.
     NewerTorch {
         /// The first ones: names and dtypes.
@@ -160,16 +167,14 @@ impl fmt::Display for Note {
                 }
             }
             Self::ViewsSeparated { count, names } => {
-                write!(
-                    f,
-                    "{} of shared storages are written as their own values: ",
-                    counted(*count, "view")
-                )?;
-                f.write_str(&names.join(", "))?;
-                match count.saturating_sub(names.len()) {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
+                let views = counted(*count, "view");
+                write!(f, "{views} of shared storages are written as their own values: ")?;
+                first_of(f, names, *count)
+            }
+            Self::PartsSeparated { count, names } => {
+                let tensors = counted(*count, "tensor");
+                write!(f, "the parts of {tensors} are written, and not how they belong together: ")?;
+                first_of(f, names, *count)
             }
             Self::NewerTorch { tensors, count } => {
                 f.write_str("PyTorch 2.0 cannot load ")?;
@@ -333,6 +338,15 @@ fn grouped(n: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// The first names, and how many more there are.
+fn first_of(f: &mut fmt::Formatter<'_>, names: &[String], count: usize) -> fmt::Result {
+    f.write_str(&names.join(", "))?;
+    match count.saturating_sub(names.len()) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
+    }
 }
 
 #[cfg(test)]

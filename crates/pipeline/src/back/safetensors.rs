@@ -60,6 +60,10 @@ pub(crate) fn write(job: &Job<'_>, is_folder: bool, notes: &mut Vec<Note>) -> Ou
         let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
         notes.push(Note::ViewsSeparated { count: tied.partial.len(), names });
     }
+    if !job.compounds.is_empty() {
+        let names = job.compounds.iter().take(SHOWN).map(|(name, _)| name.clone()).collect();
+        notes.push(Note::PartsSeparated { count: job.compounds.len(), names });
+    }
     if job.values.count > 0 {
         notes.push(Note::ValuesLeftOut { values: job.values.count });
     }
