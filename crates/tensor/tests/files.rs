@@ -171,7 +171,11 @@ fn records_have_numbers() {
     let mut records = Records::with_capacity("archive/", 2);
     assert!(records.is_empty());
     assert!(records.insert("0", Record::new(2..6, None)) && records.insert("1", Record::new(6..14, None)));
-    records.set_files(&file(), None);
+    assert!(records.insert("2", Record::inflated(0..3)));
+    let mut other = NamedTempFile::new().expect("a temporary file can be made");
+    other.write_all(&[7; 3]).expect("it can be written");
+    let other = MappedFile::from_file(other.as_file(), Path::new("inflated")).expect("it can be mapped");
+    records.set_files(&file(), Some(&Arc::new(other)));
     assert!(!records.is_empty());
     let records = Arc::new(records);
     let storages = [0, 1].map(|number| Storage::record(&records, number).expect("it is inside the file"));
@@ -179,6 +183,8 @@ fn records_have_numbers() {
     assert_eq!(Storage::owned(Vec::new()).record_number(), None);
     assert_ne!(storages[0].id(), storages[1].id());
     assert_eq!(checked(&storages[1]).as_deref(), Some(&BYTES[4..]));
+    let inflated = Storage::record(&records, 2).expect("it is inside the other file");
+    assert_eq!(checked(&inflated), Some(vec![7; 3]));
 }
 
 #[test]
@@ -245,4 +251,11 @@ fn signs_are_those_of_the_numbers_at_their_place() {
     let tensor = Tensor::new(Dtype::Complex64, vec![1], vec![1], 2, base.with_signs(4, Signs::Imaginary));
     let bytes = sent(&tensor.expect("it is inside").gathered()).expect("memory can be read");
     assert_eq!(bytes, [5.0_f32, 6.0].map(f32::to_le_bytes).concat());
+}
+
+#[test]
+fn every_dtype_is_listed_once() {
+    let all: Vec<Dtype> = Dtype::all().collect();
+    assert!([Dtype::UInt8, Dtype::Float32, Dtype::Complex128].iter().all(|dtype| all.contains(dtype)));
+    assert!(all.iter().enumerate().all(|(at, dtype)| !all[..at].contains(dtype)));
 }
