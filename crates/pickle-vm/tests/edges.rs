@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use pickle_vm::{
-    ByteString, Construction, ErrorKind, Limit, Limits, Machine, Object, Pickle, Text, load, load_with,
+    ByteString, Construction, ErrorKind, Limit, Limits, Machine, Object, Pickle, Text, Writer, load,
+    load_with, trace,
 };
 
 fn loaded(bytes: &[u8]) -> Pickle<'_> {
@@ -75,6 +76,7 @@ fn bytes_and_readonly_buffers_are_readonly_already() {
 fn nothing_can_be_added_to_anything() {
     assert!(load(b"N(u.").is_ok() && load(b"N(e.").is_ok());
     assert!(load(b"N(NNu.").is_err() && load(b"N(Ne.").is_err());
+    assert!(load(b"\x8f(K\x01\x90.").is_ok() && load(b"\x8fK\x01a.").is_err(), "a set has no `append`");
 }
 
 #[test]
@@ -164,4 +166,56 @@ fn a_state_has_the_offset_of_its_build() {
     let recorded = instance.heap.recorded(instance.root).expect("it was changed");
     let offsets: Vec<u64> = recorded.built().map(|(_, offset)| offset).collect();
     assert_eq!((offsets, recorded.changed()), (vec![14, 19], Some(19)));
+}
+
+#[test]
+fn a_writer_is_never_empty() {
+    assert!(!Writer::new().is_empty(), "it starts with its protocol");
+}
+
+/// The listing, and the error if it ends with one.
+fn listed(pickle: &[u8]) -> (String, Option<ErrorKind>) {
+    let mut out = Vec::new();
+    let error = match trace::dis(pickle, &mut out) {
+        Ok(()) => None,
+        Err(trace::TraceError::Pickle(error)) => Some(error.kind),
+        Err(error) => panic!("{error}"),
+    };
+    (String::from_utf8(out).expect("listings are UTF-8"), error)
+}
+
+#[test]
+fn a_listing_knows_every_memo_key() {
+    for (put, get) in
+        [("p1\n", "g1\n"), ("p01\n", "g1\n"), ("p18446744073709551616\n", "g18446744073709551616\n")]
+    {
+        assert_eq!(listed(format!("N{put}0{get}.").as_bytes()).1, None, "{put}");
+    }
+    for (key, number) in [
+        ("7", 7),
+        ("01", 1),
+        ("-2", -2),
+        ("18446744073709551616", i64::MAX),
+        ("-18446744073709551616", i64::MIN),
+    ] {
+        assert_eq!(listed(format!("g{key}\n.").as_bytes()).1, Some(ErrorKind::MemoMissing(number)), "{key}");
+        let twice = format!("Np{key}\np{key}\n.");
+        assert_eq!(listed(twice.as_bytes()).1, Some(ErrorKind::MemoRedefined(number)), "{key}");
+    }
+}
+
+#[test]
+fn a_long_listing_is_whole() {
+    for len in [(1_usize << 15) - 1, 1 << 15, (1 << 15) + 1, 100_000] {
+        let text = "a".repeat(len);
+        let pickle =
+            [&b"X"[..], &u32::try_from(len).expect("short").to_le_bytes(), text.as_bytes(), b"0N."].concat();
+        let (listing, error) = listed(&pickle);
+        assert_eq!((listing.matches('a').count() >= len, error), (true, None));
+        let lines: Vec<&str> = listing.lines().collect();
+        assert!(
+            lines[0].contains("BINUNICODE") && lines[2].contains("NONE") && lines[3].contains("STOP"),
+            "{len}"
+        );
+    }
 }
