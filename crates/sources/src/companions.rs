@@ -11,14 +11,8 @@ use store::folder;
 /// The tokenizer of Meta's models. It may be one folder higher, where it serves several sizes.
 const TOKENIZER: &str = "tokenizer.model";
 /// Each of these alone is a tokenizer.
-const TOKENIZERS: &[&str] = &[
-    TOKENIZER,
-    "tokenizer.json",
-    "vocab.json",
-    "vocab.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-];
+const TOKENIZERS: &[&str] =
+    &[TOKENIZER, "tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"];
 /// The names of companions, next to `tokenizer*.json` and `LICENSE*`.
 const NAMES: &[&str] = &[
     "params.json",
