@@ -303,7 +303,7 @@ def reach(binaries):
         return [row for row in pool.map(one, jobs) if row]
 
 
-def run(packages, only, again, slowest, most, jobs):
+def run(packages, only, again, which, slowest, most, jobs):
     mutants = json.loads((OUT / "mutants.json").read_text())
     alone = set(json.loads((OUT / "alone.json").read_text()))
     reached_by = OUT / "tests.json"
@@ -319,7 +319,7 @@ def run(packages, only, again, slowest, most, jobs):
     def one(mutant):
         reached = collections.defaultdict(list)
         for binary, name, seconds, groups in tests:
-            if seconds <= slowest and mutant["group"] in groups:
+            if seconds <= slowest and re.search(which, f"{binary} {name}") and mutant["group"] in groups:
                 reached[binary].append((seconds, name))
         result, ran = "survived", 0
         for binary, found in sorted(reached.items(), key=lambda item: sum(seconds for seconds, _ in item[1])):
@@ -364,8 +364,9 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("rewrite").add_argument("lists", nargs="+")
     runs = commands.add_parser("run")
-    runs.add_argument("--only", default="")
+    runs.add_argument("--only", default="", metavar="REGEX", help="test only these mutants")
     runs.add_argument("--again", action="store_true", help="also run what earlier runs caught")
+    runs.add_argument("--tests", default="", metavar="REGEX", help="run only these tests, named `FOLDER/BINARY TEST`")
     runs.add_argument("--slowest", type=float, default=60.0, help="leave out tests that take longer")
     runs.add_argument("--most", type=int, default=1000, help="the most tests of a binary for each mutant; the quickest are run")
     runs.add_argument("--jobs", type=int, default=2)
@@ -375,7 +376,7 @@ def main():
     if options.command == "rewrite":
         rewrite(options.lists)
     elif options.command == "run":
-        run(options.packages, options.only, options.again, options.slowest, options.most, options.jobs)
+        run(options.packages, options.only, options.again, options.tests, options.slowest, options.most, options.jobs)
     else:
         report()
 
