@@ -4,6 +4,7 @@
 //! of their names; they follow each other without holes, and the header is padded with spaces to a multiple of 8 bytes.
 //! The official writer keeps metadata in a hash map, so its order is random; here it is the caller's.
 
+use std::cmp::Reverse;
 use std::io;
 
 use mapped::{Blob, Sink, WINDOW, Window};
@@ -47,31 +48,52 @@ impl<'t> Archive<'t> {
     /// [`Error::NoDtype`] when safetensors has no name for a dtype, [`Error::HalfElement`] for a `float4` tensor without
     /// dimensions, [`Error::Reserved`] for a tensor called `__metadata__`, [`Error::TooLong`] when the header would be
     /// longer than the format allows.
-    pub fn new(tensors: &'t [(String, Tensor)], metadata: &[(String, String)]) -> Result<Self> {
-        let named = tensors.iter().map(|named| Ok((dtype_of(named)?, named)));
-        let mut named: Vec<(safetensors::Dtype, &(String, Tensor))> = named.collect::<Result<_>>()?;
-        named.sort_by(|(left, (left_name, _)), (right, (right_name, _))| {
-            right.cmp(left).then_with(|| left_name.cmp(right_name))
-        });
+    pub fn new(
+        tensors: impl IntoIterator<Item = &'t (String, Tensor)>,
+        metadata: &[(String, String)],
+    ) -> Result<Self> {
+        let mut tensors: Vec<&(String, Tensor)> = tensors.into_iter().collect();
         let mut end = 0_u64;
-        let mut infos = Vec::with_capacity(named.len());
-        for (dtype, (name, tensor)) in &named {
-            let start = end;
-            end = end.saturating_add(tensor.nbytes());
-            infos.push((name.as_str(), info(*dtype, name, tensor, (start, end))?));
+        for (name, tensor) in &tensors {
+            // What can be wrong is found here: the order and the offsets do not matter.
+            info(name, tensor, &mut end)?;
         }
-        let mut head = vec![0; ALIGNMENT];
-        serde_json::to_writer(&mut head, &Header { metadata, tensors: &infos }).map_err(Error::Json)?;
-        head.resize(head.len().next_multiple_of(ALIGNMENT), b' ');
-        let len = head.len().saturating_sub(ALIGNMENT) as u64;
+        tensors.sort_by_cached_key(|(name, tensor)| {
+            (Reverse(official(tensor.dtype()).map(|row| row.official)), name.as_str())
+        });
+        let header = Header { metadata, tensors: &tensors };
+        // A header may have 100 MB: its length is counted first, so that no more memory is taken.
+        let mut counted = Count(0);
+        serde_json::to_writer(&mut counted, &header).map_err(Error::Json)?;
+        let len = counted.0.next_multiple_of(ALIGNMENT as u64);
         if len > MAX_HEADER {
             return Err(Error::TooLong { len });
         }
-        if let Some(length) = head.first_chunk_mut() {
-            *length = len.to_le_bytes();
-        }
-        let tensors = named.into_iter().map(|(_, named)| named).collect();
+        let whole = usize::try_from(len).unwrap_or(usize::MAX).saturating_add(ALIGNMENT);
+        let mut head = Vec::with_capacity(whole);
+        head.extend(len.to_le_bytes());
+        serde_json::to_writer(&mut head, &header).map_err(Error::Json)?;
+        head.resize(whole, b' ');
         Ok(Self { len: end.saturating_add(head.len() as u64), head, tensors })
+    }
+
+    /// The tensors, in the order of the file.
+    pub fn tensors(&self) -> impl Iterator<Item = &'t (String, Tensor)> {
+        self.tensors.iter().copied()
+    }
+}
+
+/// Counts bytes.
+struct Count(u64);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len() as u64);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -90,31 +112,24 @@ impl Blob for Archive<'_> {
     }
 }
 
-fn dtype_of((name, tensor): &(String, Tensor)) -> Result<safetensors::Dtype> {
+/// The header's entry of a tensor that starts at `end`, which becomes its end.
+fn info(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
     if name == METADATA {
         return Err(Error::Reserved);
     }
-    let no_dtype = || Error::NoDtype { tensor: name.clone(), dtype: tensor.dtype() };
-    official(tensor.dtype()).map(|row| row.official).ok_or_else(no_dtype)
-}
-
-/// The header's entry of a tensor.
-fn info(
-    dtype: safetensors::Dtype,
-    name: &str,
-    tensor: &Tensor,
-    (start, end): (u64, u64),
-) -> Result<TensorInfo> {
+    let no_dtype = || Error::NoDtype { tensor: name.to_owned(), dtype: tensor.dtype() };
+    let row = official(tensor.dtype()).ok_or_else(no_dtype)?;
     let too_large = || Error::TooLarge { tensor: name.to_owned() };
     let usize_of = |n: u64| usize::try_from(n).map_err(|_| too_large());
     let mut shape = tensor.shape().iter().map(|size| usize_of(*size)).collect::<Result<Vec<_>>>()?;
-    let packed = official(tensor.dtype()).map_or(1, |row| row.packed);
-    if packed > 1 {
+    if row.packed > 1 {
         // PyTorch counts pairs along the last dimension, the format single values.
         let last = shape.last_mut().ok_or_else(|| Error::HalfElement { tensor: name.to_owned() })?;
-        *last = last.checked_mul(usize_of(packed)?).ok_or_else(too_large)?;
+        *last = last.checked_mul(usize_of(row.packed)?).ok_or_else(too_large)?;
     }
-    Ok(TensorInfo { dtype, shape, data_offsets: (usize_of(start)?, usize_of(end)?) })
+    let start = *end;
+    *end = end.saturating_add(tensor.nbytes());
+    Ok(TensorInfo { dtype: row.official, shape, data_offsets: (usize_of(start)?, usize_of(*end)?) })
 }
 
 /// Whether a safetensors file can hold tensors of this dtype.
@@ -125,7 +140,7 @@ pub fn is_supported(dtype: Dtype) -> bool {
 /// The header, in the order in which it is written.
 struct Header<'h> {
     metadata: &'h [(String, String)],
-    tensors: &'h [(&'h str, TensorInfo)],
+    tensors: &'h [&'h (String, Tensor)],
 }
 
 impl Serialize for Header<'_> {
@@ -134,8 +149,10 @@ impl Serialize for Header<'_> {
         if !self.metadata.is_empty() {
             map.serialize_entry(METADATA, &Texts(self.metadata))?;
         }
-        for (name, info) in self.tensors {
-            map.serialize_entry(name, info)?;
+        let mut end = 0;
+        for (name, tensor) in self.tensors {
+            let info = info(name, tensor, &mut end).map_err(serde::ser::Error::custom)?;
+            map.serialize_entry(name, &info)?;
         }
         map.end()
     }

@@ -9,7 +9,6 @@ use mapped::Blob;
 use safetensors_format::{Archive, INDEX, Index, file_name, is_supported, split};
 use serde::Serialize;
 use store::Output;
-use tensor::Tensor;
 
 use super::folder::{self, Documents, NewFolder};
 use super::ties::{Tied, Ties};
@@ -102,20 +101,19 @@ fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
 }
 
 /// The files of an output, laid out and not written.
-struct Files {
-    models: Vec<Model>,
+struct Files<'j> {
+    models: Vec<Model<'j>>,
     documents: Documents,
 }
 
 /// One safetensors file.
-struct Model {
+struct Model<'j> {
     path: PathBuf,
-    tensors: Vec<(String, Tensor)>,
-    metadata: Vec<(String, String)>,
+    archive: Archive<'j>,
 }
 
-impl Files {
-    fn new(job: &Job<'_>, tied: &Tied, is_folder: bool) -> Result<Self> {
+impl<'j> Files<'j> {
+    fn new(job: &Job<'j>, tied: &Tied, is_folder: bool) -> Result<Self> {
         let kept = || tied.kept.iter().filter_map(|position| job.tensors.get(*position));
         let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
         let shards = split(&sizes, job.options.safetensors.max_shard_size.unwrap_or(u64::MAX));
@@ -126,7 +124,7 @@ impl Files {
         let mut models = Vec::with_capacity(count);
         for (number, shard) in shards.iter().enumerate() {
             let positions = shard.iter().filter_map(|it| tied.kept.get(*it));
-            let tensors = positions.filter_map(|position| job.tensors.get(*position)).cloned().collect();
+            let tensors = positions.filter_map(|position| job.tensors.get(*position));
             let mut metadata = vec![(FORMAT.0.to_owned(), FORMAT.1.to_owned())];
             let in_shard = |kept: &usize| {
                 tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok())
@@ -135,7 +133,8 @@ impl Files {
             metadata.extend(names.filter_map(|(dropped, kept)| {
                 Some((job.tensors.get(*dropped)?.0.clone(), job.tensors.get(*kept)?.0.clone()))
             }));
-            models.push(Model { path: path(number), tensors, metadata });
+            let archive = Archive::new(tensors, &metadata).map_err(Error::Safetensors)?;
+            models.push(Model { path: path(number), archive });
         }
         let mut documents = if is_folder { Documents::find(job)? } else { Documents::default() };
         if count > 1 {
@@ -152,11 +151,8 @@ impl Files {
 
     /// The bytes of all files.
     fn nbytes(&self) -> Result<u64> {
-        let mut sum = self.documents.nbytes()?;
-        for model in &self.models {
-            sum = sum.saturating_add(model.archive()?.len());
-        }
-        Ok(sum)
+        let sum = self.documents.nbytes()?;
+        Ok(self.models.iter().fold(sum, |sum, model| sum.saturating_add(model.archive.len())))
     }
 
     /// Writes all files, and gives them their names once all of them are complete: documents and the index last.
@@ -165,7 +161,7 @@ impl Files {
         let mut written: Vec<Output> = Vec::with_capacity(self.models.len());
         let mut done = 0_u64;
         for model in &self.models {
-            let archive = model.archive()?;
+            let archive = &model.archive;
             let mut output = Output::create(&model.path, archive.len())?;
             let name = store::file_name(&model.path);
             let mut progress = |bytes| {
@@ -173,7 +169,7 @@ impl Files {
                 let step = Step { name: &name, action: Action::Write, done, total: Some(nbytes) };
                 observer::advance(job.observer, step)
             };
-            stream::write(&archive, (&mut output, &model.path), &mut progress)?;
+            stream::write(archive, (&mut output, &model.path), &mut progress)?;
             done = done.saturating_add(archive.len());
             written.push(output);
         }
@@ -184,18 +180,12 @@ impl Files {
     }
 }
 
-impl Model {
-    fn archive(&self) -> Result<Archive<'_>> {
-        Archive::new(&self.tensors, &self.metadata).map_err(Error::Safetensors)
-    }
-}
-
 /// The index of the files. `transformers` lists only the names that are written.
-fn index(models: &[Model]) -> Index {
+fn index(models: &[Model<'_>]) -> Index {
     let mut index = Index::default();
     for model in models {
         let file = store::file_name(&model.path);
-        for (name, tensor) in &model.tensors {
+        for (name, tensor) in model.archive.tensors() {
             index.metadata.total_parameters = index.metadata.total_parameters.saturating_add(tensor.numel());
             index.metadata.total_size = index.metadata.total_size.saturating_add(tensor.nbytes());
             index.weight_map.insert(name.clone(), file.clone());

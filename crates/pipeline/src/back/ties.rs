@@ -3,9 +3,8 @@
 //! Facts: `save_model` in the Python package `safetensors` 0.8 (`safetensors/torch.py`): of tensors that are the same
 //! memory one is written, and the metadata has `dropped name: kept name` for each of the others.
 
-use std::collections::HashMap;
-
 use decoder::{HUGGING_FACE, META};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use tensor::{Dtype, StorageId, Tensor};
 
 /// What is written of tensors that are the same memory.
@@ -45,8 +44,9 @@ impl Tied {
     pub(crate) fn find(tensors: &[(String, Tensor)], ties: Ties, reserved: &str) -> Self {
         let mut groups: HashMap<View<'_>, Vec<usize>> = HashMap::new();
         let mut first_views: HashMap<StorageId, (View<'_>, bool)> = HashMap::new();
+        let shared = shared_storages(tensors);
         for (position, (_, tensor)) in tensors.iter().enumerate() {
-            if tensor.numel() == 0 {
+            if tensor.numel() == 0 || !shared.contains(&tensor.storage().id()) {
                 continue;
             }
             let view = view(tensor);
@@ -76,6 +76,15 @@ impl Tied {
         let partial = kept.iter().copied().filter(is_partial).collect();
         Self { kept, dropped, partial }
     }
+}
+
+/// The storages that several tensors view. Of a million tensors, most have one of their own.
+fn shared_storages(tensors: &[(String, Tensor)]) -> HashSet<StorageId> {
+    let mut ids: Vec<StorageId> = tensors.iter().map(|(_, tensor)| tensor.storage().id()).collect();
+    ids.sort_unstable();
+    ids.windows(2)
+        .filter_map(|pair| pair.first().filter(|first| pair.last() == Some(first)).copied())
+        .collect()
 }
 
 /// Whether a name is that of the input embedding of a known architecture.
