@@ -1,8 +1,8 @@
 //! The facts about a decoder that a document or the caller states; every architecture translates into these.
 
 use crate::Note;
-use crate::layout::Part;
 use crate::rope::Rope;
+use crate::weight::Part;
 
 /// The facts about a decoder that a document or the caller states. The shapes of the tensors tell what is `None`.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use tensor::Tensor;
 
-use crate::sizes::Weight;
+use crate::weight::{Part, Weight};
 
 /// How a family of checkpoints names tensors and sizes.
 #[derive(Debug)]
@@ -42,44 +42,6 @@ pub struct Keys {
     pub n_kv_heads: &'static str,
     pub head_dim: &'static str,
     pub vocab: &'static str,
-}
-
-/// The parts of a layer that have weights, in the order and with the names of Meta's code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Queries: `[n_heads × head_dim, dim]`.
-    Wq,
-    /// Keys: `[n_kv_heads × head_dim, dim]`.
-    Wk,
-    /// Values: `[n_kv_heads × head_dim, dim]`.
-    Wv,
-    /// The output of attention: `[dim, n_heads × head_dim]`.
-    Wo,
-    /// The gate of the feed-forward layer: `[hidden, dim]`.
-    W1,
-    /// The last matrix of the feed-forward layer: `[dim, hidden]`.
-    W2,
-    /// The matrix next to the gate: `[hidden, dim]`.
-    W3,
-    /// The norm before attention: `[dim]`.
-    AttentionNorm,
-    /// The norm before the feed-forward layer: `[dim]`.
-    FfnNorm,
-}
-
-impl Part {
-    /// All parts, in their order.
-    pub const ALL: [Self; 9] = [
-        Self::Wq,
-        Self::Wk,
-        Self::Wv,
-        Self::Wo,
-        Self::W1,
-        Self::W2,
-        Self::W3,
-        Self::AttentionNorm,
-        Self::FfnNorm,
-    ];
 }
 
 /// Meta's names.

@@ -15,8 +15,9 @@ use tensor::{Dtype, StorageId, Tensor};
 use crate::choose::{Detected, Options, detect};
 use crate::documents::config::{Config, FREQUENCIES};
 use crate::documents::written::Document;
-use crate::layout::{HUGGING_FACE, Layout, META, Part};
-use crate::sizes::{Decoder, Weight};
+use crate::layout::{HUGGING_FACE, Layout, META};
+use crate::sizes::Decoder;
+use crate::weight::{Part, Weight};
 use crate::{Error, Note, Result};
 
 /// A model in the layout that was asked for.

@@ -14,8 +14,9 @@ use tensor::{Dtype, Tensor};
 use crate::architecture::Architecture;
 use crate::facts::{Biases, Facts, Windowed, Windows};
 use crate::frequencies::Frequencies;
-use crate::layout::{Layout, Part};
+use crate::layout::Layout;
 use crate::rope::Rope;
+use crate::weight::{Part, Weight};
 use crate::{Error, Fact, Given, Note, Result};
 
 /// A decoder whose documents and shapes agree.
@@ -36,31 +37,6 @@ pub struct Decoder {
     biases: Biases,
     tied: bool,
     notes: Vec<Note>,
-}
-
-/// A weight of a decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// The token embeddings: `[vocab, dim]`.
-    Embedding,
-    /// The last norm: `[dim]`.
-    Norm,
-    /// The output matrix: `[vocab, dim]`.
-    Output,
-    /// A matrix or norm of a layer.
-    Layer {
-        /// The number of the layer.
-        layer: u64,
-        /// Which of its parts.
-        part: Part,
-    },
-    /// The bias of a layer's matrix: as long as the matrix has rows.
-    Bias {
-        /// The number of the layer.
-        layer: u64,
-        /// Which of its parts.
-        part: Part,
-    },
 }
 
 /// Which tensor is which weight.

@@ -11,8 +11,9 @@ use tensor::Tensor;
 
 use crate::facts::{Biases, Facts, Windows};
 use crate::given::{number_text, reconcile};
-use crate::layout::{META, Part};
+use crate::layout::META;
 use crate::rope::{Rope, Scaling, THETA};
+use crate::weight::Part;
 use crate::{Error, Fact, Given, Note, Result};
 
 /// Keys that do not change the result.

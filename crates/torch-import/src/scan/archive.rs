@@ -8,7 +8,7 @@ use pickle_vm::ErrorKind;
 use zip_index::{Entry, Method, Survey};
 
 use super::scanner::{Item, NUMPY, Scanner};
-use super::{Place, Step, packed, pickle, script};
+use super::{Place, Step, packed, pickle, recognise, script};
 use crate::Error;
 use crate::container::zip::{is_code, is_python};
 use crate::container::{inflate, tar, zip};
@@ -31,21 +31,6 @@ const DAMAGED_MAX: u64 = 64 << 20;
 
 /// The most bytes of one record that are decompressed into memory.
 const INFLATED_MAX: u64 = 1 << 30;
-
-/// Whether some reader takes bytes for a zip archive: by their start, as PyTorch does, or by what is near their end.
-pub(super) fn is_archive(bytes: &[u8]) -> bool {
-    starts_as_archive(bytes) || ends_as_archive(bytes) || Survey::has_directory(bytes)
-}
-
-/// Whether bytes start with the header of an entry, or with the end of an archive that has none.
-pub(super) fn starts_as_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
-}
-
-/// Whether bytes end like a zip archive.
-pub(super) fn ends_as_archive(bytes: &[u8]) -> bool {
-    Survey::ends_as_zip(bytes)
-}
 
 /// What the entries of an archive have in common.
 #[derive(Clone, Copy)]
@@ -173,7 +158,7 @@ impl<'a> Scanner<'a> {
     /// Whether a record may be something that is scanned, judged by the first bytes of a compressed one.
     fn holds_something(&mut self, record: &Place, stored: &[u8], method: Method) -> bool {
         let start = peek(stored, method);
-        if is_archive(&start) || is_array_or_packed(&start) || tar::recognises(&start) {
+        if recognise::is_archive(&start) || is_array_or_packed(&start) || tar::recognises(&start) {
             return true;
         }
         if !self.budget.spend(start.len().min(usize::try_from(PEEK).unwrap_or(usize::MAX)) as u64) {

@@ -13,6 +13,7 @@ pub(crate) mod joblib;
 mod operators;
 mod packed;
 mod pickle;
+mod recognise;
 mod scanner;
 mod script;
 mod tar;

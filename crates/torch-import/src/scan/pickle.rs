@@ -10,7 +10,7 @@ use pickle_vm::{
 use super::budget::{Budget, shortened};
 use super::doubt::{self, After};
 use super::joblib::{self, Elements};
-use super::{Call, Use, archive};
+use super::{Call, Use, recognise};
 use crate::container::legacy;
 use crate::globals::{LOADS, Uses, is_array_wrapper};
 use crate::{Global, Risk, encoded};
@@ -474,5 +474,5 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<
 }
 
 fn is_pickle(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, 0..=5, ..]) || archive::is_archive(bytes) || legacy::recognises(bytes)
+    matches!(bytes, [0x80, 0..=5, ..]) || recognise::is_archive(bytes) || legacy::recognises(bytes)
 }

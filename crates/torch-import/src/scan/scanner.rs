@@ -14,7 +14,7 @@ use mapped::MappedFile;
 use super::budget::{Budget, shortened};
 use super::packed::Packed;
 use super::pickle::{self, Nested};
-use super::{Finding, Place, Scan, ScannedPickle, Step, Use, archive, packed};
+use super::{Finding, Place, Scan, ScannedPickle, Step, Use, packed, recognise};
 use crate::container::inflate::Inflated;
 use crate::container::{legacy, sniff, tar};
 use crate::{Container, Error, Format, Note, Result, Risk};
@@ -69,7 +69,7 @@ impl Kind {
         if let Some(format) = sniff::format(bytes) {
             return Ok(Self::Container(format));
         }
-        if archive::is_archive(bytes) {
+        if recognise::is_archive(bytes) {
             return Ok(Self::Archive);
         }
         if bytes.starts_with(NUMPY) {
@@ -144,8 +144,8 @@ impl<'a> Scanner<'a> {
 
     /// The file itself, which may be two formats at once.
     fn root(&mut self, bytes: &'a [u8], kind: &Kind) {
-        let is_zip = archive::starts_as_archive(bytes);
-        if archive::ends_as_archive(bytes) && !is_zip {
+        let is_zip = recognise::starts_as_archive(bytes);
+        if recognise::ends_as_archive(bytes) && !is_zip {
             self.report("polyglot", || {
                 "the file ends as a zip archive and starts as something else".to_owned()
             });
@@ -171,7 +171,7 @@ impl<'a> Scanner<'a> {
             Kind::Packed(packed) => self.packed(&Place::default(), packed, bytes, 0, false),
             Kind::Container(_) | Kind::Archive => {}
         }
-        if archive::is_archive(bytes) {
+        if recognise::is_archive(bytes) {
             self.archive(&Place::default(), bytes, 0);
         }
         // A file of another format may be a pickle, too.
@@ -213,10 +213,10 @@ impl<'a> Scanner<'a> {
     fn content(&mut self, record: &Place, bytes: &'a [u8], depth: usize, expected: bool) {
         // A file itself was looked at by `root`.
         let inside = depth > 0;
-        if archive::is_archive(bytes) && (inside || expected) {
+        if recognise::is_archive(bytes) && (inside || expected) {
             self.archives(record, bytes, depth);
         }
-        if archive::starts_as_archive(bytes) {
+        if recognise::starts_as_archive(bytes) {
             return;
         }
         if inside && let Some(packed) = packed::recognise(bytes) {
