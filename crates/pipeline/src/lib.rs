@@ -33,6 +33,7 @@ mod dtypes;
 mod each;
 mod error;
 mod inspect;
+mod invalid_option;
 mod model;
 mod names;
 mod naming;
@@ -54,8 +55,9 @@ pub use convert::{AllowedGlobals, ConvertOptions, ConvertReport, Fields, Made, T
 pub use decoder::{Fact, Given};
 pub use dtypes::{Cast, CastFrom};
 pub use each::{Converted, EachReport, convert_each};
-pub use error::{Error, InvalidOption, Result, problems};
+pub use error::{Error, Result, problems};
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
+pub use invalid_option::InvalidOption;
 pub use model::{Architecture, ModelOptions, architectures, usual_modules};
 pub use names::Names;
 pub use naming::default_output;
