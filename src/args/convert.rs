@@ -56,13 +56,13 @@ pub(crate) struct Convert {
     /// Report what would be made, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print one JSON object per carton
+    /// Print one JSON object per output
     #[arg(long)]
     pub(crate) json: bool,
     /// Convert each FILE on its own, and go on after a failure
     #[arg(long, conflicts_with = "name")]
     pub(crate) each: bool,
-    /// Skip files whose carton exists, is whole and is not older
+    /// With --each, skip files whose output exists, is whole and is not older; options are not compared
     #[arg(long, requires = "each", conflicts_with = "no_clobber")]
     pub(crate) resume: bool,
     /// Convert one shard of a checkpoint alone
@@ -268,10 +268,10 @@ fn rename(text: &str) -> Result<Rename, String> {
 /// How safetensors files are written.
 #[derive(Args, Debug)]
 pub(crate) struct Safetensors {
-    /// Safetensors: write one name of tensors that share memory and keep the others in the metadata, or write each
+    /// How safetensors hold tensors that share memory
     #[arg(long, value_name = "HOW", default_value = "drop")]
     pub(crate) ties: Ties,
-    /// Safetensors: the most bytes of tensors in one file, such as 5GB; writes a folder
+    /// The maximum size of the tensors in one safetensors file, such as 5GB; writes a folder
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) max_shard_size: Option<u64>,
 }
@@ -279,9 +279,9 @@ pub(crate) struct Safetensors {
 /// `--ties`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Ties {
-    /// Write one of the names
+    /// Once, with the other names in the metadata
     Drop,
-    /// Write each
+    /// Once per name
     Duplicate,
 }
 

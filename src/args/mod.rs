@@ -21,6 +21,7 @@ Examples:
   torch2carton consolidated.00.pth           write consolidated.00.carton next to it
   torch2carton llama-3.1-70b/                merge its shards into llama-3.1-70b.carton
   torch2carton model.pt -o out.carton        choose the output
+  torch2carton model.pt -o out.safetensors   write safetensors, or .pth for PyTorch
   torch2carton inspect model.pt              list the tensors
   torch2carton inspect --json model.pt       the same for a program
   torch2carton trace model.pt | less         watch the pickle machine work
@@ -30,7 +31,8 @@ more options. Nothing in a checkpoint is ever executed.
 Exit status: 0 done, 1 a file cannot be converted or is not what it should be,
 2 bad usage, 128 + N ended by signal N. `scan` has its own: see its --help.";
 
-/// Converts PyTorch checkpoints into cartons that run, without Python and without executing anything from the file.
+/// Converts PyTorch checkpoints into cartons that run, or into safetensors, without Python and without executing anything
+/// from the file.
 #[derive(Debug, Parser)]
 #[command(name = "torch2carton", version, after_help = EXAMPLES, arg_required_else_help = true)]
 #[command(override_usage = "torch2carton [OPTIONS] <FILE>\n       torch2carton [OPTIONS] <COMMAND>")]
@@ -67,7 +69,7 @@ impl Color {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one of them in a run")]
 pub(crate) enum Command {
-    /// Convert a checkpoint into a carton (the default)
+    /// Convert a checkpoint into a carton, safetensors, or another checkpoint (the default)
     Convert(Convert),
     /// List the tensors of a checkpoint, or the contents of a carton
     Inspect(Inspect),

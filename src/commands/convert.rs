@@ -22,7 +22,7 @@ use crate::ui::{advice, errors, flags};
 pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
     if args.output.as_deref() == Some(Path::new("-")) {
         return Err(Usage(
-            "-o -: a carton cannot go to standard output, because its first bytes are known last; name a file"
+            "-o -: an output cannot go to standard output, because some of its first bytes are known last; name a file"
                 .to_owned(),
         )
         .into());

@@ -141,7 +141,9 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
         InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
         InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
-        InvalidOption::NotAFolder { .. } => format!("{option}; with --each, -o names a folder"),
+        InvalidOption::NotAFolder { .. } => {
+            format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
+        }
         InvalidOption::Misplaced { setting } => {
             let flags = match setting {
                 Setting::Fields => {
@@ -181,6 +183,7 @@ pub(crate) fn note(note: &Note, file: &str) -> String {
             format!("; --misc {} keeps it", quoted(path))
         }
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
+        Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         Note::Recorded { .. } => format!("; `torch2carton scan {}` lists them", quoted_text(file)),
         Note::ValuesKept { values } => {

@@ -112,7 +112,7 @@ fn what_cannot_be_cast_is_a_usage_error() {
         (&["--cast", "complex64=float32"][..], "--cast: complex64 cannot be cast to float32\n"),
         (&["--cast", "qint8=float32"], "--cast: qint8 cannot be cast to float32\n"),
         (&["--dtype", "int8"], "--dtype: int8 is not a floating-point dtype that tensors can be cast to\n"),
-        (&["--cast", "f32=f16", "--cast", "f32=bf16"], "--cast: two casts are about float32 tensors\n"),
+        (&["--cast", "f32=f16", "--cast", "f32=bf16"], "--cast: float32 is given twice\n"),
         (
             &["--cast", "flaot32=f16"],
             "invalid value 'flaot32=f16' for '--cast <FROM=TO>': `flaot32` is not a dtype; did you mean float32?\n",

@@ -54,7 +54,9 @@ fn a_llama_gets_the_other_layout_and_comes_back() {
     assert!(!root.join("hf/params.json").exists() && !root.join("meta/config.json").exists());
     assert!(root.join("hf/tokenizer.model").exists());
     // The other kind of file, under the names that the two codes look for.
-    ok(root, &["hf", "--names", "meta", "--to", "pth", "-o", "pth"]);
+    ok(root, &["hf", "--names", "meta", "--to", "safetensors", "-o", "st"]);
+    assert_eq!(tensors(root, "st/model.safetensors"), tensors(root, &llama()));
+    ok(root, &["hf", "--names", "meta", "-o", "pth"]);
     assert_eq!(tensors(root, "pth/consolidated.00.pth"), tensors(root, &llama()));
     assert!(root.join("pth/params.json").exists() && root.join("pth/tokenizer.model").exists());
     ok(root, &[&llama(), "--names", "hf", "--to", "pth", "-o", "bin"]);

@@ -116,6 +116,7 @@ fn shards_have_an_index_and_the_documents_of_the_model() {
             "model-00002-of-00003.safetensors",
             "model-00003-of-00003.safetensors",
             "model.safetensors.index.json",
+            "params.json",
             "tokenizer.json"
         ]
     );
@@ -158,6 +159,28 @@ fn what_safetensors_cannot_hold_is_named() {
 }
 
 #[test]
+fn names_are_unique() {
+    let scratch = scratch();
+    let root = scratch.path();
+    // A tensor without a name is called `tensor`.
+    write_pth(&root.join("x.pth"), &dict(&[("", tensor(3)), ("tensor", tensor(3))]));
+    for to in ["carton", "safetensors", "pth"] {
+        let (status, text) = run(root, &["x.pth", "--to", to, "-o", "out"]);
+        assert!(status == Some(1) && text.contains("two tensors have the name `tensor`"), "{to}: {text}");
+    }
+}
+
+#[test]
+fn a_tensor_of_several_parts_is_left_out_as_a_whole() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let input = folder().join("objects/compounds/jagged.pth").display().to_string();
+    let (status, text) = run(root, &[&input, "--exclude", "x", "-o", "x.safetensors"]);
+    assert!(status == Some(1) && text.contains("the patterns exclude every tensor"), "{text}");
+    ok(root, &[&input, "--include", "x", "-o", "x.carton"]);
+}
+
+#[test]
 fn each_input_becomes_its_own_file() {
     let scratch = scratch();
     let root = scratch.path();
@@ -191,13 +214,15 @@ fn files_of_another_model_do_not_stay_in_the_folder() {
     ok(root, &whole);
     // The same names are replaced.
     ok(root, &whole);
-    let (status, text) = run(root, &parts);
-    insta::assert_snapshot!(text.lines().next().unwrap_or_default(), @"error: out/model.safetensors is of another model: programs would read it together with the new files, or instead of them; remove it, or choose another folder with -o");
-    assert_eq!(status, Some(1));
-    std::fs::remove_file(root.join("out/model.safetensors")).expect("it was written");
+    // What an earlier run left in the folder would be read together with the new files.
     ok(root, &parts);
+    assert!(!root.join("out/model.safetensors").exists());
+    ok(root, &whole);
+    assert!(!root.join("out/model.safetensors.index.json").exists());
+    write(root.join("out/model-00001-of-00009.safetensors"), "another program's");
     let (status, text) = run(root, &whole);
-    assert!(status == Some(1) && text.contains(" is of another model"), "{text}");
+    assert_eq!(status, Some(1));
+    insta::assert_snapshot!(text.lines().next().unwrap_or_default(), @"error: out/model-00001-of-00009.safetensors is not part of this output, and programs might read it instead; remove it, or choose another folder with -o");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::back::safetensors::{self, SafetensorsOptions, SafetensorsReport};
 use crate::back::torch::{self, TorchReport};
 use crate::back::{Job, Values};
 use crate::names::Named;
-use crate::output::Destination;
+use crate::output::{self, Destination};
 use crate::{
     Cast, CastReport, Error, InvalidOption, ModelOptions, Names, Note, Observer, OutputKind, Rename, Result,
     Selection, Totals, cast, names, naming, rename, select, values,
@@ -239,6 +239,10 @@ pub(crate) fn convert_into(
     let mut notes: Vec<Note> = read_notes.into_iter().map(Note::Sources).collect();
     notes.extend(left_out);
     notes.extend(Note::left_out(&checkpoint.left_out));
+    if destination.kind == OutputKind::Carton && options.to.is_none() && output::has_other_extension(&target)
+    {
+        notes.push(Note::CartonByDefault { output: store::file_name(&target) });
+    }
     let omitted = checkpoint.left_out.clone();
     if containers.iter().any(|container| container.format() == Format::TorchScript) {
         notes.push(Note::CodeDropped);

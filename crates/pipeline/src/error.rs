@@ -256,7 +256,7 @@ pub enum Error {
         count: usize,
     },
     /// Tensors of several parts, in a checkpoint of plain tensors.
-    #[error("a checkpoint is written with plain tensors only, not with {}", unsupported(tensors, *count))]
+    #[error("a checkpoint of plain tensors cannot hold {}", unsupported(tensors, *count))]
     NotPlain {
         /// The first of them: names, and dtypes or layouts.
         tensors: Vec<(String, String)>,
@@ -267,7 +267,7 @@ pub enum Error {
     #[error("{0}")]
     TorchSave(torch_save::Error),
     /// The folder for safetensors files has one that would stay.
-    #[error("{} is of another model: programs would read it together with the new files, or instead of them", path.display())]
+    #[error("{} is not part of this output, and programs might read it instead", path.display())]
     OtherModel {
         /// The file.
         path: PathBuf,

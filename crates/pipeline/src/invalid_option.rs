@@ -108,7 +108,7 @@ pub enum InvalidOption {
         dtype: Dtype,
     },
     /// Two casts are about the same tensors.
-    #[error("two casts are about {from} tensors")]
+    #[error("{from} is given twice")]
     CastTwice {
         /// Which tensors.
         from: CastFrom,

@@ -66,6 +66,11 @@ pub enum Note {
         /// A tensor that has the first of them.
         first: String,
     },
+    /// The extension of the output is not that of a carton, nor of another kind of output.
+    CartonByDefault {
+        /// The name of the output.
+        output: String,
+    },
     /// The code of a TorchScript archive is not kept.
     CodeDropped,
     /// Globals that were recorded, not executed.
@@ -187,6 +192,9 @@ impl fmt::Display for Note {
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
             Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
+            Self::CartonByDefault { output } => {
+                write!(f, "{output} is a carton: no kind of output has this extension")
+            }
             Self::CodeDropped => {
                 f.write_str("the file's own code is not kept: only its tensors are converted")
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::{Architecture, ConvertOptions, Fields, InvalidOption, Result, SafetensorsOptions, Torch};
+use crate::{Architecture, ConvertOptions, Fields, InvalidOption, Names, Result, SafetensorsOptions, Torch};
 
 /// A format that checkpoints are converted into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -77,7 +77,12 @@ impl Destination {
             return Err(InvalidOption::ForeignOutput { path: path.clone(), kind }.into());
         }
         let needs_folder = options.needs_folder();
-        let usual = if needs_folder { OutputKind::Safetensors } else { OutputKind::Carton };
+        let usual = match options.names {
+            // What Meta's code loads.
+            Some(Names::Meta) if options.safetensors == SafetensorsOptions::default() => OutputKind::Torch,
+            _ if needs_folder => OutputKind::Safetensors,
+            _ => OutputKind::Carton,
+        };
         let kind = options.to.or(by_name).unwrap_or(usual);
         if let Some(setting) = misplaced(options, kind) {
             return Err(InvalidOption::Misplaced { setting }.into());
@@ -124,8 +129,7 @@ impl fmt::Display for Setting {
             Self::Torch => "only a carton requires a version of PyTorch",
             Self::Model => "only a carton can be a model that runs",
             Self::Names => "a carton keeps the names and documents of its checkpoint",
-            Self::Ties => "only safetensors files name tensors that share memory in their metadata",
-            Self::ShardSize => "only safetensors files have a limit on their size",
+            Self::Ties | Self::ShardSize => "applies only to safetensors",
         })
     }
 }
@@ -152,6 +156,13 @@ pub(crate) fn misplaced(options: &ConvertOptions, kind: OutputKind) -> Option<Se
     let first = |settings: &[(Setting, bool)]| settings.iter().find(|(_, is_set)| *is_set).map(|(it, _)| *it);
     let carton = first(&of_cartons).filter(|_| is_foreign(OutputKind::Carton));
     carton.or_else(|| first(&of_safetensors).filter(|_| is_foreign(OutputKind::Safetensors)))
+}
+
+/// Whether a file is called as if it was of a format that is not written here, such as `x.h5`. A number, as in `llama-3.1`,
+/// is not the name of a format.
+pub(crate) fn has_other_extension(path: &Path) -> bool {
+    let is_format = |extension: String| extension.starts_with(|c: char| c.is_ascii_alphabetic());
+    OutputKind::from_path(path).is_none() && extension(path).is_some_and(is_format)
 }
 
 fn foreign(path: &Path) -> Option<ForeignKind> {

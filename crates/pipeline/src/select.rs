@@ -214,8 +214,12 @@ impl Rules {
     /// The name below the key; `None` when the tensor is not selected.
     fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
         let below = self.key.below(item, name)?;
-        let kept = self.include.as_ref().is_none_or(|globs| globs.is_match(below))
-            && self.exclude.as_ref().is_none_or(|globs| !globs.is_match(below));
+        // A pattern that matches a tensor of several parts matches each of them.
+        let whole = matches!(item.content, Content::Compound(_)).then(|| self.key.below(item, &item.name));
+        let whole = whole.flatten().unwrap_or(below);
+        let matches = |globs: &GlobSet| globs.is_match(below) || globs.is_match(whole);
+        let kept = self.include.as_ref().is_none_or(matches)
+            && self.exclude.as_ref().is_none_or(|globs| !matches(globs));
         kept.then_some(below)
     }
 

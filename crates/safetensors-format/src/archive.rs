@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::io;
 
+use foldhash::{HashSet, HashSetExt};
 use mapped::{Blob, Sink, WINDOW, Window};
 use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -42,9 +43,10 @@ pub struct Archive<'t> {
 }
 
 impl<'t> Archive<'t> {
-    /// The file of these tensors and texts. The texts keep their order; names must be unique.
+    /// The file of these tensors and texts. The texts keep their order.
     ///
     /// # Errors
+    /// [`Error::Duplicate`] when two tensors have the same name,
     /// [`Error::NoDtype`] when safetensors has no name for a dtype, [`Error::HalfElement`] for a `float4` tensor without
     /// dimensions, [`Error::Reserved`] for a tensor called `__metadata__`, [`Error::TooLong`] when the header would be
     /// longer than the format allows.
@@ -54,10 +56,15 @@ impl<'t> Archive<'t> {
     ) -> Result<Self> {
         let mut tensors: Vec<&(String, Tensor)> = tensors.into_iter().collect();
         let mut end = 0_u64;
+        let mut names = HashSet::with_capacity(tensors.len());
         for (name, tensor) in &tensors {
             // What can be wrong is found here: the order and the offsets do not matter.
             info(name, tensor, &mut end)?;
+            if !names.insert(name.as_str()) {
+                return Err(Error::Duplicate { tensor: name.clone() });
+            }
         }
+        drop(names);
         tensors.sort_by_cached_key(|(name, tensor)| {
             (Reverse(official(tensor.dtype()).map(|row| row.official)), name.as_str())
         });

@@ -33,6 +33,12 @@ pub enum Error {
         /// The tensor.
         tensor: String,
     },
+    /// Two tensors that are to be written have the same name.
+    #[error("two tensors have the name `{}`", tensor.escape_debug())]
+    Duplicate {
+        /// The name.
+        tensor: String,
+    },
     /// A size of a tensor that is to be written does not fit the machine's words.
     #[error("tensor `{}` is too large", tensor.escape_debug())]
     TooLarge {

@@ -24,7 +24,7 @@ pub(crate) fn mark(file: &File) {
 
 /// Whether this program wrote the file at `path`, and no other program changed it. A link is not a file of ours,
 /// wherever it leads: we make none.
-pub(crate) fn is_ours(path: &Path) -> bool {
+pub fn is_ours(path: &Path) -> bool {
     let Ok(mut file) = open(path) else { return false };
     let Some(metadata) = file.metadata().ok().filter(Metadata::is_file) else { return false };
     has_attribute(&file, &metadata) || has_comment(&mut file).unwrap_or(false)

@@ -5,13 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use safetensors_format::is_of_model;
-use store::Output;
+use store::{IfExists, Output};
 
 use super::Job;
-use crate::{Error, InvalidOption, Names, Result};
-
-/// Documents that describe Meta's files, not Hugging Face's.
-const METAS_OWN: &[&str] = &["params.json"];
+use crate::{Error, InvalidOption, Result};
 
 /// The documents of a model, not written yet.
 #[derive(Debug, Default)]
@@ -27,9 +24,7 @@ impl Documents {
     /// folder already stay.
     pub(super) fn find(job: &Job<'_>) -> Result<Self> {
         let (companions, _) = sources::companions(&job.sources.path)?;
-        let is_metas = job.options.names == Some(Names::Meta);
-        let is_wanted = |name: &str| !job.is_replaced(name) && (is_metas || !METAS_OWN.contains(&name));
-        let wanted = companions.into_iter().filter(|(name, _)| is_wanted(name));
+        let wanted = companions.into_iter().filter(|(name, _)| !job.is_replaced(name));
         let copies = wanted.map(|(name, from)| (from, job.target.join(name)));
         let copies =
             copies.filter(|(from, to)| !same_file::is_same_file(from, to).unwrap_or(false)).collect();
@@ -79,10 +74,12 @@ fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
     Ok(output)
 }
 
-/// Fails if the folder, or one of the files in it, cannot be written, or if it has files of another model.
-pub(super) fn check<'p>(job: &Job<'_>, paths: impl Iterator<Item = &'p Path>) -> Result<()> {
+/// Fails if the folder, or one of the files in it, cannot be written, or if it has files of another model. Returns those of
+/// earlier outputs, which [`remove`] takes away once the new files have their places.
+pub(super) fn check<'p>(job: &Job<'_>, paths: impl Iterator<Item = &'p Path>) -> Result<Vec<PathBuf>> {
+    let mut earlier = Vec::new();
     if !job.target.exists() {
-        return Ok(());
+        return Ok(earlier);
     }
     if !job.target.is_dir() {
         return Err(InvalidOption::NotAFolder { path: job.target.to_owned() }.into());
@@ -99,8 +96,19 @@ pub(super) fn check<'p>(job: &Job<'_>, paths: impl Iterator<Item = &'p Path>) ->
         let path = entry.map_err(io)?.path();
         let name = store::file_name(&path);
         if is_of_model(&name) && !new.contains(&name) {
-            return Err(Error::OtherModel { path });
+            if !store::is_ours(&path) || job.options.if_exists == IfExists::Fail {
+                return Err(Error::OtherModel { path });
+            }
+            earlier.push(path);
         }
+    }
+    Ok(earlier)
+}
+
+/// Removes files of an earlier output, unless another program changed them meanwhile.
+pub(super) fn remove(earlier: &[PathBuf]) -> Result<()> {
+    for path in earlier.iter().filter(|path| store::is_ours(path)) {
+        std::fs::remove_file(path).map_err(|reason| Error::Write { path: path.clone(), reason })?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::folder::{self, Documents, NewFolder};
 use super::ties::{Tied, Ties};
 use super::{Job, Made, Outcome, SHOWN, stream};
 use crate::observer::{self, Action, Step};
-use crate::{Error, Note, Result};
+use crate::{Error, Names, Note, Result};
 
 /// The key of the metadata that says which framework's tensors these are; `transformers` refuses files without it.
 const FORMAT: (&str, &str) = ("format", "pt");
@@ -53,7 +53,9 @@ pub struct Tie {
 pub(crate) fn write(job: &Job<'_>, is_folder: bool, notes: &mut Vec<Note>) -> Outcome<SafetensorsReport> {
     refuse_unsupported(job)?;
     let options = &job.options.safetensors;
-    let tied = Tied::find(job.tensors, options.ties, FORMAT.0);
+    // Meta's code looks for each name.
+    let handling = if job.options.names == Some(Names::Meta) { Ties::Duplicate } else { options.ties };
+    let tied = Tied::find(job.tensors, handling, FORMAT.0);
     let name = |position: usize| job.tensors.get(position).map_or("", |(name, _)| name.as_str());
     if !tied.partial.is_empty() {
         let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
@@ -77,12 +79,14 @@ pub(crate) fn write(job: &Job<'_>, is_folder: bool, notes: &mut Vec<Note>) -> Ou
     };
     let nbytes = files.nbytes()?;
     job.announce(notes);
+    let mut earlier = Vec::new();
     if is_folder {
-        folder::check(job, files.paths())?;
+        earlier = folder::check(job, files.paths())?;
     }
     if !job.options.dry_run {
         let made = if is_folder { Some(NewFolder::create(job.target)?) } else { None };
         files.write(job, nbytes)?;
+        folder::remove(&earlier)?;
         if let Some(made) = made {
             made.keep();
         }

@@ -46,12 +46,14 @@ pub(crate) fn write(job: &Job<'_>, is_folder: bool, notes: &mut Vec<Note>) -> Ou
     let nbytes = archive.len().saturating_add(documents.nbytes()?);
     let report = TorchReport { files: files().map(store::file_name).collect(), storages: archive.storages() };
     job.announce(notes);
+    let mut earlier = Vec::new();
     if is_folder {
-        folder::check(job, files())?;
+        earlier = folder::check(job, files())?;
     }
     if !job.options.dry_run {
         let made = if is_folder { Some(NewFolder::create(job.target)?) } else { None };
         write_files(job, &archive, &path, &documents)?;
+        folder::remove(&earlier)?;
         if let Some(made) = made {
             made.keep();
         }
