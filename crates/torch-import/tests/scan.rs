@@ -67,6 +67,13 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     // The flags say whether they have objects in them.
     assert_eq!(dangerous(&scan(&joblib_with("V8", 8, 27, &objects, b"."))), ["os.system", "os.system"]);
     assert!(!scan(&joblib("f4", &floats[..9], b"")).is_whole());
+    // Texts have four bytes for each character.
+    let texts = [b"\x01\xff", &[0xff; 24][..]].concat();
+    assert_eq!(dangerous(&scan(&joblib_with("U2", 8, 8, &texts, call))), ["os.system"]);
+    // What other unpicklers take for names among the elements is noise, unless it is dangerous. `)` is 41 bytes of padding.
+    let noise = [b")0cfoo\nbar\n0", &b"N0".repeat(21)[..]].concat();
+    let found = scan(&joblib("f4", &noise, b"."));
+    assert!(!found.uses().any(|(_, found)| found.global.to_string() == "foo.bar"), "{found:?}");
 }
 
 /// NumPy takes an array for one of objects if the flags say so, and text for as long as the state says.
@@ -74,11 +81,14 @@ fn what_follows_an_array_of_joblib_is_scanned() {
 fn what_a_dtype_says_against_its_code_is_not_scanned() {
     let floats = b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
     for (dtype, size, flags) in
-        [("f4", -1, 1), ("O8", -1, 0), ("S4", -1, 0), ("S4", 5, 0), ("V4", 3, 16), ("M8", 4, 0)]
+        [("f4", -1, 1), ("O8", -1, 0), ("S4", -1, 0), ("S4", 5, 0), ("V4", 3, 16), ("M8", 4, 0), ("f4", 0, 0)]
     {
         let scan = scan(&joblib_with(dtype, size, flags, floats, b"."));
         assert!(!scan.is_whole(), "{dtype} {size} {flags}: {scan:?}");
     }
+    // Also if a pickle follows.
+    let scan = scan(&joblib_with("f4", -1, 1, b"\x80\x02N.", b"."));
+    assert!(!scan.missed.is_empty(), "{scan:?}");
 }
 
 #[test]
@@ -202,6 +212,7 @@ fn code_that_reads_a_file_is_found() {
     }
     let found = scan(&zip.finish().expect("memory takes it").into_inner());
     assert_eq!(dangerous(&found), ["torch.ops.aten.from_file"]);
+    assert!(found.is_whole(), "{found:?}");
 }
 
 #[test]

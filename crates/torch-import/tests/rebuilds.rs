@@ -1,0 +1,382 @@
+//! Calls of each kind that make tensors, with the arguments that decide what they make.
+//!
+//! Facts: `torch/_utils.py`, `torch/_tensor.py` and `torch/serialization.py` of PyTorch 2.15; the state of an array in
+//! `numpy/core/src/multiarray/methods.c` of NumPy 2.3.
+
+mod programs;
+
+use programs::{call, check, named, read, read_file, storage, tensor, text};
+
+const HOOKS: &[u8] = b"ccollections\nOrderedDict\n)R";
+const WHOLE: &[u8] = b"K\0K\x02\x85K\x01\x85";
+
+/// `module.name(*args)`.
+fn made(function: &str, args: &[&[u8]]) -> Vec<u8> {
+    let (module, name) = function.rsplit_once('.').expect("functions have modules");
+    [format!("c{module}\n{name}\n").into_bytes(), call(args), b"R".to_vec()].concat()
+}
+
+fn global(name: &str) -> Vec<u8> {
+    let (module, name) = name.rsplit_once('.').expect("globals have modules");
+    format!("c{module}\n{name}\n").into_bytes()
+}
+
+/// A dict of these texts and programs.
+fn dict(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let entries: Vec<u8> =
+        entries.iter().flat_map(|(key, value)| [text(key), value.to_vec()].concat()).collect();
+    [b"}(".as_slice(), &entries, b"u"].concat()
+}
+
+fn one(program: Vec<u8>) -> Vec<u8> {
+    named(&[("a", program)])
+}
+
+/// All of storage `0`, with metadata.
+fn with_metadata(class: &str, metadata: &[u8]) -> Vec<u8> {
+    made("torch._utils._rebuild_tensor_v2", &[&storage(class, "0", 2), WHOLE, b"\x89", HOOKS, metadata])
+}
+
+/// The names of what a program reads as, or the error.
+fn parts(pickle: &[u8]) -> Result<Vec<String>, String> {
+    Ok(read(pickle)?.into_iter().map(|(name, ..)| name).collect())
+}
+
+#[track_caller]
+fn refused(pickle: &[u8], part: &str) {
+    let error = read(pickle).expect_err(part);
+    assert!(error.contains(part), "{part}: {error}");
+}
+
+const FLOATS: Result<&[(&str, &[f32])], &str> = Ok(&[("a", &[1.0, 2.0])]);
+
+#[test]
+fn functions_make_tensors_of_what_they_take() {
+    let no_metadata = made("torch._utils._rebuild_tensor", &[&storage("FloatStorage", "0", 2), WHOLE]);
+    let from_cpu = |dtype: &str| {
+        made(
+            "torch._utils._rebuild_device_tensor_from_cpu_tensor",
+            &[&tensor("0"), &global(dtype), &text("xla:0"), b"\x89"],
+        )
+    };
+    let parameter_class = [global("torch.nn.parameter.Parameter"), b")\x81".to_vec()].concat();
+    let set = call(&[&storage("FloatStorage", "1", 2), WHOLE]);
+    let of_parameter = made("torch.nn.parameter.Parameter", &[&tensor("0")]);
+    let with_keywords = |kwargs: &[u8]| {
+        [
+            global("torch.nn.parameter.Parameter"),
+            tensor("0"),
+            b"\x85".to_vec(),
+            kwargs.to_vec(),
+            b"\x92".to_vec(),
+        ]
+        .concat()
+    };
+    check(&[
+        ("without metadata", one(no_metadata), FLOATS),
+        ("of a device", one(from_cpu("torch.float32")), FLOATS),
+        (
+            "of a device and another dtype",
+            one(from_cpu("torch.float64")),
+            Err("its dtype is float64, but its data are float32"),
+        ),
+        (
+            "a function that is not known",
+            one(made("torch._utils._rebuild_other", &[])),
+            Err("is not supported"),
+        ),
+        (
+            "a tensor in place of a storage",
+            one(made("torch._utils._rebuild_tensor", &[&tensor("0"), WHOLE])),
+            Err("expected a storage, found"),
+        ),
+        (
+            "a parameter without data before BUILD",
+            one([&parameter_class[..], &set, b"b"].concat()),
+            Ok(&[("a", &[3.0, 4.0])]),
+        ),
+        ("a parameter before BUILD", one([&of_parameter[..], b"\x89\x89N\x87b"].concat()), FLOATS),
+        (
+            "a state of three that is not one of gradients",
+            one([&tensor("0")[..], b"K\0\x89N\x87b"].concat()),
+            Err("is not the state of a tensor"),
+        ),
+        ("no keywords", one(with_keywords(b"}")), FLOATS),
+        ("keywords", one(with_keywords(&dict(&[("requires_grad", b"\x89")]))), Err("calls it with keywords")),
+    ]);
+}
+
+#[test]
+fn signs_are_flipped_where_a_dtype_has_them() {
+    let neg = dict(&[("neg", b"\x88")]);
+    let conj = dict(&[("conj", b"\x88")]);
+    let both = dict(&[("conj", b"\x88"), ("neg", b"\x88")]);
+    let flipped: Result<&[(&str, &[f32])], &str> = Ok(&[("a", &[-1.0, -2.0])]);
+    let ordered = [global("collections.OrderedDict"), neg.clone(), b"\x85R".to_vec()].concat();
+    let tagged = |change: &[u8]| {
+        [made("torch.jit._pickle.restore_type_tag", &[&neg, &text("Dict[str, bool]")]), change.to_vec()]
+            .concat()
+    };
+    let floats = |metadata: &[u8]| one(with_metadata("FloatStorage", metadata));
+    let pair = [text("neg"), b"\x88\x86a".to_vec()].concat();
+    let changed =
+        [b"]q\x010".to_vec(), made("collections.OrderedDict", &[b"h\x01"]), b"q\x020h\x01".to_vec()];
+    let later = [changed.concat(), pair, b"0".to_vec(), with_metadata("FloatStorage", b"h\x02")].concat();
+    check(&[
+        ("neg", floats(&neg), flipped),
+        ("neg in an OrderedDict", floats(&ordered), flipped),
+        ("an OrderedDict of a list that changes", one(later), Err("(list) changes afterwards")),
+        ("neg in a dict with a type", floats(&tagged(b"")), flipped),
+        (
+            "which changes",
+            floats(&tagged(b"X\x01\0\0\0a\x88s")),
+            Err("the pickle changes one of its arguments"),
+        ),
+        ("conj of numbers that are not complex", floats(&conj), Err("conj and neg bits on float32")),
+        ("conj and neg of them", floats(&both), Err("conj and neg bits on float32")),
+        ("neg of integers", one(with_metadata("IntStorage", &neg)), Err("conj and neg bits on int32")),
+        (
+            "another storage for flipped numbers",
+            one([
+                with_metadata("FloatStorage", &neg),
+                call(&[&storage("FloatStorage", "1", 2), WHOLE]),
+                b"b".to_vec(),
+            ]
+            .concat()),
+            Err("the pickle gives its result another storage (BUILD)"),
+        ),
+    ]);
+}
+
+fn archive_key(key: &str) -> Vec<u8> {
+    storage("FloatStorage", key, 2)
+}
+
+#[test]
+fn references_to_one_storage_have_to_agree() {
+    let bytes = storage("ByteStorage", "0", 2);
+    for (name, other, part) in [
+        ("bytes after numbers", bytes.clone(), "storage `0` is 2 of uint8 here but was 2 of float32 before"),
+        (
+            "another size",
+            storage("FloatStorage", "0", 1),
+            "storage `0` is 1 of float32 here but was 2 of float32",
+        ),
+    ] {
+        refused(&named(&[("a", archive_key("0")), ("b", other.clone())]), part);
+        // Also if no tensor uses it.
+        let unused =
+            [b"\x80\x02".to_vec(), archive_key("0"), b"0".to_vec(), one(other.clone())[2..].to_vec()];
+        assert!(read(&unused.concat()).is_err(), "{name}");
+        let unused_later = [archive_key("0"), b"q\x01".to_vec(), other, b"0".to_vec()].concat();
+        assert!(read(&one(unused_later)).is_err(), "{name}");
+    }
+}
+
+/// Whichever object a reference is: a storage that no tensor uses is compared with one that is used by many.
+#[test]
+fn references_are_compared_wherever_they_are() {
+    let class = b"ctorch\nFloatStorage\nq\x01";
+    let rest =
+        [text("0"), b"q\x02".to_vec(), text("cpu"), b"q\x03K\x02".to_vec(), b"q\x04".to_vec()].concat();
+    let start = [b"\x80\x02".to_vec(), text("storage"), b"q\0".to_vec(), class.to_vec(), rest].concat();
+    for before in 0..9 {
+        // The class of the first is another one.
+        let unread = [b"(h\0ctorch\nIntStorage\nh\x02h\x03h\x04tQ".to_vec(), b"(t0".repeat(before)].concat();
+        let many: Vec<u8> = (0_u16..900)
+            .flat_map(|key| {
+                [b"M".to_vec(), key.to_le_bytes().to_vec(), b"(h\0h\x01h\x02h\x03h\x04tQ".to_vec()].concat()
+            })
+            .collect();
+        let late = [&start[..], b"}(", &many, b"u", &unread, b"0."].concat();
+        refused(&late, "storage `0` is 2 of int32 here but was 2 of float32 before");
+        let early = [&start[..], &unread, b"0}(", &many, b"u."].concat();
+        refused(&early, "storage `0` is 2 of");
+    }
+}
+
+#[test]
+fn quantized_tensors_have_scales_and_zero_points() {
+    let quantized = |quantizer: &[u8]| {
+        let args: &[&[u8]] = &[&storage("QInt8Storage", "0", 8), WHOLE, quantizer, b"\x89", HOOKS];
+        one(made("torch._utils._rebuild_qtensor", args))
+    };
+    let affine = global("torch.per_tensor_affine");
+    let found =
+        read(&quantized(&call(&[&affine, b"G\x3f\xd0\0\0\0\0\0\0", b"K\x05"]))).expect("PyTorch reads it");
+    let scale = found.iter().find(|(name, ..)| name == "a.scale").expect("it has one");
+    assert_eq!((scale.1.as_str(), scale.2.as_slice()), ("float64", &0.25_f64.to_le_bytes()[..]));
+    let affine = global("torch.per_channel_affine");
+    let scales = b"](G\x3f\xd0\0\0\0\0\0\0G\x3f\xd0\0\0\0\0\0\0e";
+    let channels = |points: &[u8]| quantized(&call(&[&affine, scales, points, b"K\0"]));
+    assert_eq!(parts(&channels(b"](K\0K\0e")).map(|parts| parts.len()), Ok(3));
+    refused(&channels(b"](K\0e"), "does not have 2 scales and 1 zero points");
+}
+
+#[test]
+fn sparse_tensors_of_torchscript_have_a_number_for_their_layout() {
+    let args: &[&[u8]] = &[b"K\x01", b"K\x02\x85", b"\x89", &tensor("0"), &tensor("1")];
+    let found = parts(&one(made("torch._utils._rebuild_sparse_tensor", args)));
+    assert_eq!(found, Ok(vec!["a.indices".to_owned(), "a.values".to_owned()]));
+}
+
+/// `_rebuild_from_type_v2(_rebuild_wrapper_subclass, class, …, state)`.
+fn subclass(class: &str, state: &[u8]) -> Vec<u8> {
+    let class = global(class);
+    let inner = call(&[&class, &global("torch.float32"), b"K\x02\x85", b"K\x01\x85", b"K\0", b"NN\x89"]);
+    let function = global("torch._utils._rebuild_wrapper_subclass");
+    one(made("torch._tensor._rebuild_from_type_v2", &[&function, &class, &inner, state]))
+}
+
+#[test]
+fn attributes_of_subclasses_are_their_parts() {
+    let inside = |value: &[u8]| parts(&subclass("mine.Packed", &dict(&[("w", value)])));
+    assert_eq!(inside(&tensor("0")), Ok(vec!["a.w".to_owned()]));
+    assert_eq!(inside(&[b"](".to_vec(), tensor("0"), b"e".to_vec()].concat()), Ok(vec!["a.w.0".to_owned()]));
+    assert_eq!(inside(&[tensor("0"), b"\x85".to_vec()].concat()), Ok(vec!["a.w.0".to_owned()]));
+    assert_eq!(inside(&dict(&[("x", &tensor("0"))])), Ok(vec!["a.w.x".to_owned()]));
+    // A list that contains itself.
+    let own = [b"]q\x01(h\x01".to_vec(), tensor("0"), b"e".to_vec()].concat();
+    assert_eq!(inside(&own), Ok(vec!["a.w.1".to_owned()]));
+    let sparse: &[&[u8]] = &[b"K\x01", b"K\x02\x85", b"\x89", &tensor("0"), &tensor("1")];
+    let sparse = made("torch._utils._rebuild_sparse_tensor", sparse);
+    assert_eq!(inside(&sparse), Ok(vec!["a.w.indices".to_owned(), "a.w.values".to_owned()]));
+}
+
+#[test]
+fn a_state_with_data_is_refused_where_the_data_may_be_shared() {
+    let function = global("torch._utils._rebuild_device_tensor_from_cpu_tensor");
+    let inner = call(&[&tensor("0"), &global("torch.float32"), &text("xla:0"), b"\x89"]);
+    let class = global("mine.Tensor");
+    let state = dict(&[("data", &tensor("1"))]);
+    let of_type =
+        |state: &[u8]| one(made("torch._tensor._rebuild_from_type_v2", &[&function, &class, &inner, state]));
+    refused(&of_type(&state), "its state replaces the data of a tensor that it may not own");
+    check(&[("other attributes", of_type(&dict(&[("x", b"N")])), FLOATS)]);
+}
+
+/// `numpy.core.multiarray._reconstruct(…)` with the state `(1, shape, dtype, fortran, bytes)`.
+fn array(dtype: &[u8], fortran: &[u8]) -> Vec<u8> {
+    let empty =
+        made("numpy.core.multiarray._reconstruct", &[&global("numpy.ndarray"), b"K\0\x85", b"U\x01b"]);
+    let bytes: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    let state = call(&[b"K\x01", b"K\x02K\x02\x86", dtype, fortran, b"C\x10", &bytes]);
+    one([empty, state, b"b".to_vec()].concat())
+}
+
+#[test]
+fn arrays_are_read_by_their_dtype_and_order() {
+    let plain = made("numpy.dtype", &[&text("f4"), b"\x89\x88"]);
+    let rows: Result<&[(&str, &[f32])], &str> = Ok(&[("a", &[1.0, 2.0, 3.0, 4.0])]);
+    let columns: Result<&[(&str, &[f32])], &str> = Ok(&[("a", &[1.0, 3.0, 2.0, 4.0])]);
+    let with = |change: &[u8]| array(&[&plain[..], change].concat(), b"\x89");
+    let state =
+        |subarray: &[u8]| [b"(K\x03U\x01<", subarray, b"NNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"].concat();
+    let changed = "the pickle changes one of its arguments";
+    check(&[
+        ("rows", array(&plain, b"\x89"), rows),
+        ("columns", array(&plain, b"\x88"), columns),
+        ("rows, as a number", array(&plain, b"K\0"), rows),
+        ("columns, as a number", array(&plain, b"K\x01"), columns),
+        ("a dtype with a state", with(&state(b"N")), rows),
+        ("a dtype with a subarray", with(&state(b"K\x02\x85")), Err("is not that of a dtype of numbers")),
+        ("a dtype with items", with(b"K\0K\0s"), Err(changed)),
+        ("a dtype with appended items", with(b"K\0a"), Err(changed)),
+        ("a dtype with two states", with(&[state(b"N"), state(b"N")].concat()), Err(changed)),
+    ]);
+}
+
+#[test]
+fn what_many_names_share_is_made_once() {
+    // The numbers of an array that is written as text are copied.
+    let zeros = [b"X\0\0\x10\0".to_vec(), vec![0; 1 << 20]].concat();
+    let bytes = made("_codecs.encode", &[&zeros, &text("latin1")]);
+    let dtype = made("numpy.dtype", &[&text("u1"), b"\x89\x88"]);
+    let empty =
+        made("numpy.core.multiarray._reconstruct", &[&global("numpy.ndarray"), b"K\0\x85", b"U\x01b"]);
+    let state = call(&[b"K\x01", b"J\0\0\x10\0\x85", &dtype, b"\x89", &bytes]);
+    let made = [empty, state, b"bq\x01".to_vec()].concat();
+    let mut entries = vec![("first", made)];
+    let names: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+    entries.extend(names.iter().map(|name| (name.as_str(), b"h\x01".to_vec())));
+    assert_eq!(parts(&named(&entries)).map(|parts| parts.len()), Ok(201));
+}
+
+// Checkpoints before PyTorch 1.6.
+
+/// A legacy checkpoint with this root object and the storage `0`, which is 1, 2 and 3.
+fn legacy(root: &[u8]) -> Vec<u8> {
+    let start = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.";
+    let keys = [b"\x80\x02](".to_vec(), text("0"), b"e.".to_vec()].concat();
+    let numbers: Vec<u8> = [1.0_f32, 2.0, 3.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    [start, root, &keys, &3_u64.to_le_bytes(), &numbers].concat()
+}
+
+/// The persistent id of storage `0` with this view of it.
+fn viewed(view: &[u8]) -> Vec<u8> {
+    let class = global("torch.FloatStorage");
+    [
+        b"(".to_vec(),
+        text("storage"),
+        class,
+        text("0"),
+        text("cpu"),
+        b"K\x03".to_vec(),
+        view.to_vec(),
+        b"tQ".to_vec(),
+    ]
+    .concat()
+}
+
+fn legacy_numbers(root: &[u8]) -> Result<Vec<(String, Vec<f32>)>, String> {
+    let read = read_file(&legacy(root))?;
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("four bytes"));
+    Ok(read.into_iter().map(|(name, _, bytes)| (name, bytes.chunks(4).map(number).collect())).collect())
+}
+
+#[test]
+fn views_of_storages_are_parts_of_them() {
+    let view = |key: &str, offset: u8, size: u8| call(&[&text(key), &[b'K', offset], &[b'K', size]]);
+    let numbers = |view: &[u8]| legacy_numbers(&one(viewed(view)));
+    let found = |numbers: &[f32]| Ok(vec![("a".to_owned(), numbers.to_vec())]);
+    assert_eq!(numbers(b"N"), found(&[1.0, 2.0, 3.0]));
+    assert_eq!(numbers(&view("v", 1, 1)), found(&[2.0]));
+    assert_eq!(numbers(&view("v", 1, 2)), found(&[2.0, 3.0]));
+    assert_eq!(numbers(&view("v", 0, 3)), found(&[1.0, 2.0, 3.0]));
+    let error = numbers(&view("v", 1, 3)).expect_err("it ends after the storage");
+    assert!(error.contains("a view of 3 elements at 1 of a storage that has 3"), "{error}");
+    // A list is a view as it was when the storage was loaded.
+    let list = [b"](".to_vec(), text("v"), b"K\x01K\x01eq\x01".to_vec()].concat();
+    assert_eq!(numbers(&list), found(&[2.0]));
+    let changed = [viewed(&[&list[..], b""].concat()), text("b"), b"h\x01Na".to_vec()].concat();
+    let error = legacy_numbers(&one(changed)).expect_err("its view changes");
+    assert!(error.contains("its view changes afterwards"), "{error}");
+    // Two views with one key.
+    let two = |other: &[u8]| legacy_numbers(&named(&[("a", viewed(&view("v", 0, 1))), ("b", viewed(other))]));
+    assert_eq!(two(&view("v", 0, 1)).map(|found| found.len()), Ok(2));
+    let error = two(&view("v", 1, 1)).expect_err("they differ");
+    assert!(error.contains("storage `v` is 1 of float32 here"), "{error}");
+}
+
+#[test]
+fn modules_with_their_source_are_not_storages() {
+    let module = |fields: &[&[u8]]| [call(fields), b"Q".to_vec()].concat();
+    let (path, source) = (text("model.py"), text("class Model: pass"));
+    let class = global("__main__.Model");
+    let with = |module: Vec<u8>| legacy_numbers(&named(&[("m", module), ("a", viewed(b"N"))]));
+    let expected = Ok(vec![("a".to_owned(), vec![1.0, 2.0, 3.0])]);
+    assert_eq!(with(module(&[&text("module"), &class, &path, &source])), expected);
+    assert_eq!(with(module(&[&class, &path, &source])), expected);
+    let error = with(module(&[&text("other"), &class, &path, &source])).expect_err("it is not a module");
+    assert!(error.contains("found 4"), "{error}");
+    let error = with(module(&[&text("module"), &path, &source])).expect_err("its first field is not a class");
+    assert!(error.contains("found 3"), "{error}");
+    // Its parameters are those of the class.
+    let of_it = [
+        module(&[&text("module"), &class, &path, &source]),
+        b")\x81".to_vec(),
+        dict(&[("w", &viewed(b"N"))]),
+    ];
+    let object = one([of_it.concat(), b"b".to_vec()].concat());
+    assert!(legacy_numbers(&object).is_ok_and(|found| found.len() == 1));
+}
