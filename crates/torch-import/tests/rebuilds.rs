@@ -5,7 +5,8 @@
 
 mod programs;
 
-use programs::{call, check, named, read, read_file, storage, tensor, text};
+use programs::{archive, call, check, named, read, read_file, storage, tensor, text, with_checkpoint};
+use torch_import::CompoundKind;
 
 const HOOKS: &[u8] = b"ccollections\nOrderedDict\n)R";
 const WHOLE: &[u8] = b"K\0K\x02\x85K\x01\x85";
@@ -180,18 +181,16 @@ fn references_are_compared_wherever_they_are() {
     let rest =
         [text("0"), b"q\x02".to_vec(), text("cpu"), b"q\x03K\x02".to_vec(), b"q\x04".to_vec()].concat();
     let start = [b"\x80\x02".to_vec(), text("storage"), b"q\0".to_vec(), class.to_vec(), rest].concat();
-    for before in 0..9 {
-        // The class of the first is another one.
-        let unread = [b"(h\0ctorch\nIntStorage\nh\x02h\x03h\x04tQ".to_vec(), b"(t0".repeat(before)].concat();
-        let many: Vec<u8> = (0_u16..900)
-            .flat_map(|key| {
-                [b"M".to_vec(), key.to_le_bytes().to_vec(), b"(h\0h\x01h\x02h\x03h\x04tQ".to_vec()].concat()
-            })
-            .collect();
-        let late = [&start[..], b"}(", &many, b"u", &unread, b"0."].concat();
-        refused(&late, "storage `0` is 2 of int32 here but was 2 of float32 before");
-        let early = [&start[..], &unread, b"0}(", &many, b"u."].concat();
+    let unread = b"(h\0ctorch\nIntStorage\nh\x02h\x03h\x04tQ".as_slice();
+    // Lists are objects that nothing refers to.
+    for (before, between) in (0..66).flat_map(|before| [(before, 0), (before, 1), (before, 2)]) {
+        let [before, between] = [before, between].map(|lists| b"]0".repeat(lists));
+        let entry = |key: u8| [b"K".to_vec(), vec![key], b"(h\0h\x01h\x02h\x03h\x04tQ".to_vec()].concat();
+        let many: Vec<u8> = (0..150).flat_map(entry).collect();
+        let early = [&start[..], &before, unread, b"0", &between, b"}(", &many, b"u."].concat();
         refused(&early, "storage `0` is 2 of");
+        let late = [&start[..], b"}(", &many, b"u", &before, unread, b"0."].concat();
+        refused(&late, "storage `0` is 2 of int32 here but was 2 of float32 before");
     }
 }
 
@@ -300,6 +299,104 @@ fn what_many_names_share_is_made_once() {
     let names: Vec<String> = (0..200).map(|number| number.to_string()).collect();
     entries.extend(names.iter().map(|name| (name.as_str(), b"h\x01".to_vec())));
     assert_eq!(parts(&named(&entries)).map(|parts| parts.len()), Ok(201));
+}
+
+/// An object of a class with this state.
+fn object(class: &str, state: &[(&str, &[u8])]) -> Vec<u8> {
+    [global(class), b")\x81".to_vec(), dict(state), b"b".to_vec()].concat()
+}
+
+fn list(items: &[&[u8]]) -> Vec<u8> {
+    [b"](".to_vec(), items.concat(), b"e".to_vec()].concat()
+}
+
+/// The names of the tensors in a program, and what they are shards of.
+fn shards(pickle: &[u8]) -> (Vec<String>, Vec<Option<String>>) {
+    let found = with_checkpoint(&archive(pickle), |checkpoint| {
+        let shards = checkpoint.compounds().map(|(_, compound)| match &compound.kind {
+            CompoundKind::Subclass { shard, .. } => shard.clone(),
+            _ => None,
+        });
+        (checkpoint.tensors().map(|(name, _)| name.into_owned()).collect(), shards.collect())
+    });
+    found.expect("PyTorch reads it")
+}
+
+#[test]
+fn tensors_of_several_ranks_are_shards_unless_this_rank_has_all() {
+    let shard = || object("torch.distributed.tensor.placement_types.Shard", &[("dim", b"K\0")]);
+    let partial = || object("torch.distributed.tensor.placement_types.Partial", &[]);
+    let dtensor = |placements: &[u8], mesh: &[(&str, &[u8])]| {
+        let mesh = object("torch.distributed.device_mesh.DeviceMesh", mesh);
+        let spec = object(
+            "torch.distributed.tensor._dtensor_spec.DTensorSpec",
+            &[("placements", placements), ("mesh", &mesh)],
+        );
+        let state = dict(&[("_local_tensor", &tensor("0")), ("_spec", &spec)]);
+        shards(&subclass("torch.distributed.tensor.DTensor", &state))
+    };
+    let ranks = |ranks: &[&[u8]]| list(ranks);
+    let two = ranks(&[b"K\x03", b"K\x05"]);
+    let whole = (vec!["a".to_owned()], vec![]);
+    let part = |shard: &str| (vec!["a._local_tensor".to_owned()], vec![Some(shard.to_owned())]);
+    assert_eq!(dtensor(&list(&[&shard()]), &[("_flatten_rank_map", &two)]), whole);
+    assert_eq!(dtensor(b")", &[("_flatten_rank_map", &ranks(&[b"K\0"]))]), whole);
+    assert_eq!(dtensor(b")", &[("_flatten_rank_map", &two)]), part("a shard of [2], one of 2"));
+    let partial = list(&[&partial()]);
+    assert_eq!(dtensor(&partial, &[("_flatten_mesh_list", &two)]), part("a shard of [2], one of 2"));
+    let with_rank: &[(&str, &[u8])] = &[("_flatten_rank_map", &two), ("_rank", b"K\x01")];
+    assert_eq!(dtensor(&partial, with_rank), part("a shard of [2], rank 1 of 2"));
+    // The coordinate in the mesh stands for a rank.
+    let coordinate = list(&[b"K\x01"]);
+    let with_coordinate: &[(&str, &[u8])] =
+        &[("_flatten_mesh_list", &two), ("_coordinate_on_dim", &coordinate)];
+    assert_eq!(dtensor(&partial, with_coordinate), part("a shard of [2], rank 5 of 2"));
+    let local = object("torch.distributed._shard.sharded_tensor.shard.Shard", &[("tensor", &tensor("0"))]);
+    let state = call(&[&list(&[&local]), b"N", b"N", b"N", b"N"]);
+    assert_eq!(shards(&subclass("torch.distributed._shard.sharded_tensor.api.ShardedTensor", &state)), whole);
+}
+
+#[test]
+fn an_object_may_be_its_own_state() {
+    let own = [global("mine.Model"), b")\x81q\x01h\x01b".to_vec()].concat();
+    check(&[("BUILD", named(&[("a", tensor("0")), ("m", own)]), FLOATS)]);
+}
+
+#[test]
+fn a_parameter_that_nothing_refers_to_is_left_out_once() {
+    let hooks = [b"\x89", HOOKS].concat();
+    let parameter = made("torch._utils._rebuild_parameter", &[&tensor("1"), &hooks]);
+    let pickle = [b"\x80\x02", &parameter[..], b"0", &one(tensor("0"))[2..]].concat();
+    assert_eq!(with_checkpoint(&archive(&pickle), |checkpoint| checkpoint.left_out.count()), Ok(1));
+}
+
+// Checkpoints of PyTorch 0.1.
+
+#[test]
+fn tensors_of_a_0_1_checkpoint_share_a_storage() {
+    let pickle = |program: &[u8]| [b"\x80\x02", program, b"."].concat();
+    let numbers: Vec<u8> = [1.0_f32, 2.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    let storage = pickle(&call(&[&text("7"), &text("cpu"), &global("torch.FloatStorage")]));
+    let storages = [pickle(b"K\x01"), storage, 2_u64.to_le_bytes().to_vec(), numbers, pickle(b"]")].concat();
+    let described = |key: &str, offset: u64| {
+        let tensor = pickle(&call(&[&text(key), &text("7"), &global("torch.FloatTensor")]));
+        [tensor, [1_u64, 1, 1, offset].into_iter().flat_map(u64::to_le_bytes).collect()].concat()
+    };
+    let tensors = [pickle(b"K\x02"), described("8", 0), described("9", 1)].concat();
+    let root =
+        named(&[("a", [text("8"), b"Q".to_vec()].concat()), ("b", [text("9"), b"Q".to_vec()].concat())]);
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, bytes) in
+        [("sys_info", pickle(b"}")), ("pickle", root), ("tensors", tensors), ("storages", storages)]
+    {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        tar.append_data(&mut header, name, bytes.as_slice()).expect("memory takes it");
+    }
+    let read = read_file(&tar.into_inner().expect("memory takes it")).expect("PyTorch 0.1 reads it");
+    let found: Vec<(&str, &[u8])> =
+        read.iter().map(|(name, _, bytes)| (name.as_str(), bytes.as_slice())).collect();
+    assert_eq!(found, [("a", &1.0_f32.to_le_bytes()[..]), ("b", &2.0_f32.to_le_bytes()[..])]);
 }
 
 // Checkpoints before PyTorch 1.6.

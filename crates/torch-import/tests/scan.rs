@@ -86,6 +86,11 @@ fn what_a_dtype_says_against_its_code_is_not_scanned() {
         let scan = scan(&joblib_with(dtype, size, flags, floats, b"."));
         assert!(!scan.is_whole(), "{dtype} {size} {flags}: {scan:?}");
     }
+    // A version that NumPy does not write.
+    let mut other = joblib("f4", floats, b".");
+    let at = other.windows(6).position(|bytes| bytes == b"K\x03\x8c\x01<\x94").expect("it has a version");
+    other[at + 1] = 5;
+    assert!(!scan(&other).is_whole());
     // Also if a pickle follows.
     let scan = scan(&joblib_with("f4", -1, 1, b"\x80\x02N.", b"."));
     assert!(!scan.missed.is_empty(), "{scan:?}");

@@ -105,6 +105,7 @@ fn bytes_with_an_error_are_a_pickle_if_python_may_do_something_with_them() {
         ("an error for Python, then a name", b"\xffcm\nn\n.", false),
         ("a name from the stack", b"I0x10\n0\x8c\x01m\x8c\x01n\x93.", true),
         ("an extension", b"I0x10\n0\x82\x01.", true),
+        ("a persistent object for a name, then a name", b"\x8c\x01mNQ\x93cm\nn\n.", true),
         ("a name without an end", b"I0x10\n0cm\nn", true),
     ];
     for (name, bytes, is_one) in cases {

@@ -42,17 +42,24 @@ pub(crate) fn read(pickle: &[u8]) -> Read {
 
 /// What a file reads as.
 pub(crate) fn read_file(bytes: &[u8]) -> Read {
+    with_checkpoint(bytes, |checkpoint| {
+        let mut tensors = Vec::new();
+        for (name, tensor) in checkpoint.tensors() {
+            let mut bytes = Bytes(Vec::new());
+            tensor.gathered().write_to(&mut bytes).expect("the file is readable");
+            tensors.push((name.into_owned(), tensor.dtype().to_string(), bytes.0));
+        }
+        tensors
+    })
+}
+
+/// What a function finds in the checkpoint in a file, or why it cannot be read.
+pub(crate) fn with_checkpoint<T>(bytes: &[u8], found: impl FnOnce(&Checkpoint) -> T) -> Result<T, String> {
     let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
     file.write_all(bytes).expect("the temporary folder is writable");
     let container = Container::open(file.path()).map_err(|error| error.to_string())?;
     let checkpoint = Checkpoint::read(&container).map_err(|error| error.to_string())?;
-    let mut tensors = Vec::new();
-    for (name, tensor) in checkpoint.tensors() {
-        let mut bytes = Bytes(Vec::new());
-        tensor.gathered().write_to(&mut bytes).expect("the file is readable");
-        tensors.push((name.into_owned(), tensor.dtype().to_string(), bytes.0));
-    }
-    Ok(tensors)
+    Ok(found(&checkpoint))
 }
 
 struct Bytes(Vec<u8>);
@@ -94,7 +101,7 @@ pub(crate) fn tensor(key: &str) -> Vec<u8> {
 }
 
 /// A zip archive with this pickle and the storages `0`, which is 1 and 2, and `1`, which is 3 and 4. It has no checksums.
-fn archive(pickle: &[u8]) -> Vec<u8> {
+pub(crate) fn archive(pickle: &[u8]) -> Vec<u8> {
     let numbers = |numbers: [f32; 2]| numbers.map(f32::to_le_bytes).concat();
     let records = [
         ("a/data.pkl", pickle.to_vec()),
