@@ -194,6 +194,31 @@ fn references_are_compared_wherever_they_are() {
     }
 }
 
+/// As above, for objects whose numbers are far apart: one is 4,097 times the other.
+#[test]
+fn references_are_compared_however_far_apart_they_are() {
+    let other = storage("IntStorage", "0", 2);
+    let read_later = |between: usize| {
+        let named = named(&[("a", archive_key("0"))]);
+        [b"\x80\x02", &other[..], b"0", &b"]0".repeat(between), &named[2..]].concat()
+    };
+    let read_first = |between: usize| {
+        let named = named(&[("a", archive_key("0"))]);
+        let end = named.len() - 1;
+        [&named[..end], &b"]0".repeat(between), &other, b"0."].concat()
+    };
+    for pickle in [&read_later as &dyn Fn(usize) -> Vec<u8>, &read_first] {
+        let near = pickle(0);
+        let loaded = pickle_vm::load(&near).expect("it is well-formed");
+        let &[first, second] = loaded.heap.persistent_objects() else { panic!("two storages") };
+        let far = pickle(4097 * first.index() - second.index());
+        let loaded = pickle_vm::load(&far).expect("it is well-formed");
+        let &[first, second] = loaded.heap.persistent_objects() else { panic!("two storages") };
+        assert_eq!(second.index(), 4097 * first.index());
+        refused(&far, "storage `0` is 2 of");
+    }
+}
+
 #[test]
 fn quantized_tensors_have_scales_and_zero_points() {
     let quantized = |quantizer: &[u8]| {
@@ -360,6 +385,14 @@ fn tensors_of_several_ranks_are_shards_unless_this_rank_has_all() {
 fn an_object_may_be_its_own_state() {
     let own = [global("mine.Model"), b")\x81q\x01h\x01b".to_vec()].concat();
     check(&[("BUILD", named(&[("a", tensor("0")), ("m", own)]), FLOATS)]);
+}
+
+/// What a class does with a list is not known, so the list may change.
+#[test]
+fn an_argument_of_a_class_may_change() {
+    let takes = [global("mine.Model"), b"]q\x01\x85R".to_vec()].concat();
+    let pickle = named(&[("a", tensor("0")), ("m", takes), ("z", b"h\x01K\x01a".to_vec())]);
+    check(&[("a list", pickle, FLOATS)]);
 }
 
 #[test]
