@@ -482,7 +482,7 @@ mod tests {
         let texts = |casts: &[Cast]| check(casts).expect_err("it is refused").to_string();
         assert!(texts(&[exact(Dtype::Complex64, Dtype::Float32)]).contains("complex64"));
         assert!(texts(&[Cast { from: CastFrom::FloatingPoint, to: Dtype::Int8 }]).contains("int8"));
-        assert!(texts(&[ALL_BF16, ALL_BF16]).contains("two"));
+        assert!(texts(&[ALL_BF16, ALL_BF16]).contains("twice"));
         assert!(check(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
         let refused = apply(&[ALL_BF16], vec![("w".to_owned(), packed)], &mut [], &mut Vec::new());

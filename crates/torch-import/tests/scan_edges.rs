@@ -156,6 +156,21 @@ fn byte_strings_in_a_pickle_are_scanned_if_they_are_one() {
 }
 
 #[test]
+fn a_payload_in_byte_strings_in_byte_strings_is_found() {
+    let mut nested = PAYLOAD.to_vec();
+    for level in 1..=7 {
+        nested = bytes(&nested);
+        let found = scan(&nested);
+        assert_eq!(dangerous(&found), ["os.system"], "{level}");
+    }
+    // Deeper than that is not scanned, which is said.
+    for _ in 0..8 {
+        nested = bytes(&nested);
+    }
+    assert!(!scan(&nested).is_whole());
+}
+
+#[test]
 fn pickles_that_follow_one_another_in_a_byte_string_are_all_read() {
     let found = scan(&bytes(&[b"\x80\x02cm\nn\n.", CLEAN].concat()));
     assert_eq!((found.count, found.findings.len()), (3, 0), "{found:?}");

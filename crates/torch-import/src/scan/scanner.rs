@@ -294,6 +294,9 @@ impl<'a> Scanner<'a> {
                     self.report("trailing", || {
                         format!("{left} bytes that are not a pickle follow the pickles of {record}")
                     });
+                } else if found.error.is_none() {
+                    // It calls nothing itself, but may hold what does.
+                    nested.extend(found.nested);
                 }
                 break;
             }
