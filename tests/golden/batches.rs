@@ -120,7 +120,7 @@ fn missing_older_and_torn_cartons_are_made_again() {
         let (status, text) = run(root, &["--each", "--resume", "-o", "out", "a.pth", "b.pth"]);
         assert_eq!(status, Some(1), "{text}");
         assert!(
-            text.contains("cannot replace out/a.carton: torch2carton did not write it, or it was changed or copied since; --force"),
+            text.contains("cannot replace out/a.carton: it was not written by torch2carton, or was changed or copied since; --force"),
             "{text}"
         );
         redone_with(&["--force"], &format!("cut to {len} bytes"));

@@ -266,7 +266,7 @@ fn follows_the_rule(root: &Path, args: &[&str], output: &str) {
         let after = path.symlink_metadata().expect("it is there").modified().expect("it has a time");
         assert_eq!(before, after, "{args:?}, {what}");
     };
-    let foreign = ": torch2carton did not write it, or it was changed or copied since; --force replaces it";
+    let foreign = ": it was not written by torch2carton, or was changed or copied since; --force replaces it";
     ok(root, args);
     ok(root, args);
     let ours = std::fs::read(&path).expect("it was written");
@@ -338,6 +338,6 @@ fn a_safetensors_file_is_ours_until_another_program_writes_it() {
     std::fs::write(&path, &ours).expect("a temporary folder");
     let (status, text) = run(root, &convert);
     assert_eq!(status, Some(1), "{text}");
-    assert!(text.contains("cannot replace x.safetensors: torch2carton did not write it, or"), "{text}");
+    assert!(text.contains("cannot replace x.safetensors: it was not written by torch2carton, or"), "{text}");
     ok(root, &[&convert[..], &["--force"]].concat());
 }

@@ -60,7 +60,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// An output exists, and nothing says that this program wrote it.
-    #[error("cannot replace {}: torch2carton did not write it, or it was changed or copied since", path.display())]
+    #[error("cannot replace {}: it was not written by torch2carton, or was changed or copied since", path.display())]
     NotOurs {
         /// The output.
         path: PathBuf,
