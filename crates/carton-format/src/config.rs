@@ -18,7 +18,7 @@ pub struct Config {
     /// The model's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_name: Option<String>,
-    /// At most [`SHORT_DESCRIPTION_MAX`] characters.
+    /// At most [`SHORT_DESCRIPTION_MAX`](crate::SHORT_DESCRIPTION_MAX) characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_description: Option<String>,
     /// Markdown of any length.
