@@ -45,7 +45,7 @@ def kill_at(folder, moment, total):
     """Starts a conversion and kills it once its output has this part of all bytes; above 1, some milliseconds later. Returns whether
     it had ended before."""
     earlier, _ = partial(folder)
-    running = subprocess.Popen([BINARY, "m.safetensors", "-q"], cwd=folder, env=CLEAN, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    running = subprocess.Popen([BINARY, "m.safetensors", "-q", "--force"], cwd=folder, env=CLEAN, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         while running.poll() is None:
             path, size = partial(folder)
