@@ -98,7 +98,7 @@ def test_no_moment_leaves_a_torn_output(before, tmp_path, table):
         assert len(names) <= 1 and all(n.startswith(".torch2carton-") and n.endswith(".partial") for n in names), f"at {moment}: {names}"
         left += len(names)
     assert left > 0, "no kill came while the output was written"
-    succeed(checkpoint, "-q", timeout=600)
+    succeed(checkpoint, "-q", "--force", timeout=600)
     assert (sha256(target), sha256(checkpoint)) == (whole, source)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.carton", "m.safetensors"]
     counts = ", ".join(f"{count} {state}" for state, count in found.items() if count)
