@@ -39,7 +39,7 @@ def failing(small, tmp_path):
     with open(image, "wb") as file:
         file.truncate(200 << 20)
     if not shutil.which("mkfs.ext4") or not command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", str(image)):
-        pytest.skip("there is no mkfs.ext4")
+        pytest.skip("mkfs.ext4 is not installed")
     if not command("mount", "-o", "loop", str(image), str(folder)):
         pytest.skip("mounting an image is not permitted")
     os.rmdir(folder / "lost+found")

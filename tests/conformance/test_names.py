@@ -11,8 +11,8 @@ import pytest
 from conftest import worker
 from program import refuse, succeed
 
-# Logits in float64 differ at most by this. In a smaller dtype, they are at most so many times as far from these as the
-# reference's are.
+# CLOSE is the largest difference of logits in float64. In a smaller dtype, our logits may differ from those in float64 by
+# ALLOWED times as much as the reference's do.
 CLOSE, ALLOWED = 1e-9, 3
 THERE = [*models.META]
 # Kinds that Meta's code has, and that it can run (it computes the size of a head).

@@ -1,4 +1,4 @@
-//! `--names` and `--rename`: what is written, what is said about it, and what is refused.
+//! `--names` and `--rename`: the files that are written, the notes and summaries, and the errors.
 
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 

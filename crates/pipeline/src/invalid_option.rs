@@ -13,7 +13,7 @@ use crate::{CastFrom, ForeignKind, Setting};
 #[non_exhaustive]
 pub enum InvalidOption {
     /// No input was given.
-    #[error("there is no input")]
+    #[error("no input was given")]
     NoInput,
     /// A model's name is empty.
     #[error("the name of a model cannot be empty")]
@@ -52,7 +52,7 @@ pub enum InvalidOption {
         name: String,
     },
     /// A file to keep does not exist.
-    #[error("there is no file {}", path.display())]
+    #[error("the file {} does not exist", path.display())]
     MiscMissing {
         /// Its path.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum InvalidOption {
         from: CastFrom,
     },
     /// An architecture that has no forward here.
-    #[error("there is no architecture `{name}`")]
+    #[error("the architecture `{name}` is not supported")]
     Architecture {
         /// Its name.
         name: String,

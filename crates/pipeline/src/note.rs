@@ -47,7 +47,7 @@ pub enum Note {
         /// The names of the first ones.
         names: Vec<String>,
     },
-    /// There are no tensors that a cast is about.
+    /// No tensor has the dtype that a cast converts.
     NothingToCast {
         /// Which tensors.
         from: CastFrom,

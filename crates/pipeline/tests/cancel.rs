@@ -1,4 +1,4 @@
-//! Progress and cancellation: a call that is cancelled stops within one window, returns an error and leaves no file behind.
+//! Progress and cancellation: a cancelled call stops within one window, returns an error, and removes its unfinished file.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 

@@ -37,7 +37,7 @@ fn sized(opcode: u8, len: u32) -> Vec<u8> {
     [[opcode].as_slice(), &len.to_le_bytes(), "k".repeat(len as usize).as_bytes()].concat()
 }
 
-/// A call with so many arguments.
+/// A call with this many arguments.
 fn arguments(count: usize) -> Vec<u8> {
     [b"ca\nb\n(".as_slice(), &b"N".repeat(count), b"tR"].concat()
 }

@@ -12,7 +12,7 @@ use mapped::{Sink, WINDOW, Window};
 
 use crate::{Conversion, Dtype, Storage};
 
-/// Reads of at most so many bytes need no memory of their own.
+/// Reads of up to this many bytes use a buffer on the stack.
 const SHORT: usize = 256;
 
 /// The elements of a storage that tensors view, and the name of a tensor that views them.

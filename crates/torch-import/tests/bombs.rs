@@ -182,7 +182,7 @@ fn shared_attributes() -> Vec<u8> {
     pickle
 }
 
-/// The concatenation of byte strings, each so many times.
+/// Byte strings joined together, each repeated as often as its count says.
 fn repeated(parts: &[(&[u8], usize)]) -> Vec<u8> {
     parts.iter().flat_map(|(bytes, times)| bytes.repeat(*times)).collect()
 }

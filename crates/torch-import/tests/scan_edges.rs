@@ -163,7 +163,7 @@ fn a_payload_in_byte_strings_in_byte_strings_is_found() {
         let found = scan(&nested);
         assert_eq!(dangerous(&found), ["os.system"], "{level}");
     }
-    // Deeper than that is not scanned, which is said.
+    // Deeper levels are not scanned, and the scan reports that.
     for _ in 0..8 {
         nested = bytes(&nested);
     }

@@ -27,7 +27,7 @@ def raw(tensor):
 
 
 def every(bits, dtype):
-    """All patterns of so many bits."""
+    """All bit patterns of this width."""
     integer = {8: torch.uint8, 16: torch.int16}[bits]
     return torch.arange(2**bits).to(integer).view(of(dtype))
 
