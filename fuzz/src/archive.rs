@@ -1,28 +1,18 @@
 //! Zip files of arbitrary entries whose checksums are right, so that an input gets past them.
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use mapped::{Sink, Window};
 use zip_layout::{Content, Entry, ZipWriter};
-
-struct Collect(Vec<u8>);
-
-impl Sink for Collect {
-    fn write(&mut self, window: Window) -> std::io::Result<()> {
-        self.0.extend_from_slice(&window);
-        Ok(())
-    }
-}
 
 /// A zip file of these entries.
 pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut out = Collect(Vec::new());
+    let mut out: Vec<u8> = Vec::new();
     let mut writer = ZipWriter::new(&mut out);
     for (name, bytes) in entries {
         let entry = Entry { name, alignment: 0, content: Content::Bytes(bytes) };
         writer.add(&entry).expect("memory takes everything");
     }
     writer.finish().expect("memory takes everything");
-    out.0
+    out
 }
 
 /// Replaces a few bytes.

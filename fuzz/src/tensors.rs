@@ -3,7 +3,7 @@
 use std::io;
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use mapped::{Blob, Sink, WINDOW, Window};
+use mapped::Blob;
 use tensor::{ByteOrder, Dtype, Signs, Storage, Tensor};
 
 use crate::input::Memory;
@@ -16,18 +16,10 @@ const MAX_DEPTH: usize = 2;
 /// # Errors
 /// When the blob cannot be read.
 pub fn bytes(blob: &dyn Blob) -> io::Result<Vec<u8>> {
-    struct Collect(Vec<u8>);
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            assert!(window.len() <= WINDOW);
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-    let mut out = Collect(Vec::new());
+    let mut out: Vec<u8> = Vec::new();
     blob.write_to(&mut out)?;
-    assert_eq!(out.0.len() as u64, blob.len());
-    Ok(out.0)
+    assert_eq!(out.len() as u64, blob.len());
+    Ok(out)
 }
 
 /// The elements of a tensor in C order, copied one by one from the bytes of its storage.

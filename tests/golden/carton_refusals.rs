@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use carton_format::Manifest;
-use mapped::{Sink, Window};
 use sha2::{Digest, Sha256};
 use zip_layout::{Content, Entry, Method, Packed, ZipWriter};
 
@@ -20,18 +19,9 @@ fn refused(texts: &mut String, root: &Path, what: &str, args: &[&str]) {
     texts.extend(["--- ", what, "\n", &text]);
 }
 
-struct Bytes(Vec<u8>);
-
-impl Sink for Bytes {
-    fn write(&mut self, window: Window) -> std::io::Result<()> {
-        self.0.extend_from_slice(&window);
-        Ok(())
-    }
-}
-
 /// A zip file of these entries, valid or not.
 fn zip(entries: &[(&str, Content<'_>)]) -> Vec<u8> {
-    let mut sink = Bytes(Vec::new());
+    let mut sink: Vec<u8> = Vec::new();
     let mut writer = ZipWriter::new(&mut sink);
     for (name, content) in entries {
         writer
@@ -39,7 +29,7 @@ fn zip(entries: &[(&str, Content<'_>)]) -> Vec<u8> {
             .expect("writing to memory does not fail");
     }
     writer.finish().expect("writing to memory does not fail");
-    sink.0
+    sink
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use mapped::{Sink, Window};
 use pickle_vm::Writer;
 use zip_layout::{Content, Entry, ZipWriter};
 
@@ -33,15 +32,6 @@ pub(crate) fn tensor(len: u64) -> Value {
     Value::Tensor(vec![len])
 }
 
-struct Bytes(Vec<u8>);
-
-impl Sink for Bytes {
-    fn write(&mut self, window: Window) -> std::io::Result<()> {
-        self.0.extend_from_slice(&window);
-        Ok(())
-    }
-}
-
 /// Writes `root` as the zip archive that `torch.save` makes of it. The bytes of tensor number N are all N + 1.
 pub(crate) fn write_pth(path: &Path, root: &Value) {
     write_pth_with(path, root, &[]);
@@ -52,7 +42,7 @@ pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])
     let mut pickler = Pickler { writer: Writer::new(), storages: Vec::new() };
     pickler.value(root);
     let pickle = pickler.writer.finish();
-    let mut sink = Bytes(Vec::new());
+    let mut sink: Vec<u8> = Vec::new();
     let mut zip = ZipWriter::new(&mut sink);
     let mut add = |name: &str, bytes: &[u8]| {
         let name = format!("archive/{name}");
@@ -69,7 +59,7 @@ pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])
         add(name, bytes);
     }
     zip.finish().expect("writing to memory does not fail");
-    write(path.to_owned(), sink.0);
+    write(path.to_owned(), sink);
 }
 
 struct Pickler {

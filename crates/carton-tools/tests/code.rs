@@ -36,7 +36,7 @@ fn change(carton: &Path, change: impl Fn(&str, &[u8]) -> Vec<(String, Vec<u8>)>)
     let model = folder.join("model/model.pt");
     let file = mapped::MappedFile::open(&model).expect("it was written");
     let index = zip_index::Index::read(&file).expect("a zip file");
-    let mut sink = Bytes(Vec::new());
+    let mut sink: Vec<u8> = Vec::new();
     let mut zip = zip_layout::ZipWriter::new(&mut sink);
     for entry in &index.entries {
         let bytes = file.bytes().get(entry.data.clone()).expect("in the file");
@@ -46,18 +46,9 @@ fn change(carton: &Path, change: impl Fn(&str, &[u8]) -> Vec<(String, Vec<u8>)>)
         }
     }
     zip.finish().expect("memory takes it");
-    std::fs::write(&model, sink.0).expect("a temporary folder");
+    std::fs::write(&model, sink).expect("a temporary folder");
     pack(&PackOptions::new(&folder), &()).expect("it can be packed");
     std::fs::remove_dir_all(&folder).expect("a temporary folder");
-}
-
-struct Bytes(Vec<u8>);
-
-impl mapped::Sink for Bytes {
-    fn write(&mut self, window: mapped::Window) -> std::io::Result<()> {
-        self.0.extend_from_slice(&window);
-        Ok(())
-    }
 }
 
 /// Appends `text` to the record `name`.

@@ -278,20 +278,13 @@ fn a_file_of_another_kind_is_not_a_damaged_carton() {
 
 /// A zip file without a document of a carton.
 fn zip_of_another_program() -> Vec<u8> {
-    struct Bytes(Vec<u8>);
-    impl mapped::Sink for Bytes {
-        fn write(&mut self, window: mapped::Window) -> std::io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-    let mut sink = Bytes(Vec::new());
+    let mut sink: Vec<u8> = Vec::new();
     let mut zip = zip_layout::ZipWriter::new(&mut sink);
     let content = zip_layout::Content::Bytes(b"text");
     zip.add(&zip_layout::Entry { name: "word/document.xml", alignment: 1, content })
         .expect("memory takes it");
     zip.finish().expect("memory takes it");
-    sink.0
+    sink
 }
 
 #[test]

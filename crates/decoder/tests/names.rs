@@ -13,27 +13,17 @@ mod fixtures;
 use std::collections::BTreeMap;
 
 use decoder::{Detected, Documents, HUGGING_FACE, Layout, META, Options, Translated, detect, translate};
-use mapped::{Blob, Sink, Window};
+use mapped::Blob;
 use proptest::prelude::*;
 use tensor::{Conversion, Dtype, Seen, Storage, Tensor, contiguous_strides};
 
 use fixtures::{tensors, zeros};
 
-#[derive(Default)]
-struct Collect(Vec<u8>);
-
-impl Sink for Collect {
-    fn write(&mut self, window: Window) -> std::io::Result<()> {
-        self.0.extend_from_slice(&window);
-        Ok(())
-    }
-}
-
 /// The elements in C order.
 fn bytes(tensor: &Tensor) -> Vec<u8> {
-    let mut out = Collect::default();
+    let mut out: Vec<u8> = Vec::new();
     tensor.gathered().write_to(&mut out).expect("memory can be read");
-    out.0
+    out
 }
 
 type Tensors = Vec<(String, Tensor)>;

@@ -75,6 +75,14 @@ pub trait Sink {
     fn write(&mut self, window: Window) -> io::Result<()>;
 }
 
+/// Collects the bytes in memory.
+impl Sink for Vec<u8> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
+        self.extend_from_slice(&window);
+        Ok(())
+    }
+}
+
 /// Bytes whose number is known before the first of them is made.
 pub trait Blob {
     /// The number of bytes that [`write_to`](Self::write_to) sends.

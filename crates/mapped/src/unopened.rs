@@ -61,15 +61,6 @@ impl Blob for UnopenedFile {
 mod tests {
     use super::*;
 
-    struct Bytes(Vec<u8>);
-
-    impl Sink for Bytes {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_file_that_changes_is_reported() {
         let path = std::env::temp_dir().join(format!("mapped-unopened-{}", std::process::id()));
@@ -78,8 +69,8 @@ mod tests {
         write(WINDOW + 5);
         let file = UnopenedFile::find(&path).expect("it was just written");
         let read = || {
-            let mut sink = Bytes(Vec::new());
-            file.write_to(&mut sink).map(|()| sink.0.len()).map_err(|error| error.to_string())
+            let mut sink: Vec<u8> = Vec::new();
+            file.write_to(&mut sink).map(|()| sink.len()).map_err(|error| error.to_string())
         };
         assert_eq!(read(), Ok(WINDOW + 5));
         for found in [WINDOW + 4, 3, WINDOW + 6] {

@@ -314,23 +314,14 @@ impl Casts {
 
 #[cfg(test)]
 mod tests {
-    use mapped::{Blob, Sink, Window};
+    use mapped::Blob;
 
     use super::*;
 
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-
     fn bytes(tensor: &Tensor) -> Vec<u8> {
-        let mut out = Collect(Vec::new());
+        let mut out: Vec<u8> = Vec::new();
         tensor.gathered().write_to(&mut out).expect("memory can be read");
-        out.0
+        out
     }
 
     fn tensor(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64, storage: &Storage) -> Tensor {

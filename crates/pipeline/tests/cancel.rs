@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mapped::{OwnedBlob, Sink, WINDOW, Window};
+use mapped::{OwnedBlob, WINDOW};
 use pipeline::{
     Action, ConvertOptions, Converted, Error, IfExists, InspectOptions, Observer, ScanOptions, Step, convert,
     convert_each, inspect, scan,
@@ -233,14 +233,7 @@ fn hashing_can_be_cancelled() {
 
 /// Writes a `.pth` file with one storage of 12 MiB that no tensor uses.
 fn archive(path: &Path) {
-    struct Bytes(Vec<u8>);
-    impl Sink for Bytes {
-        fn write(&mut self, window: Window) -> std::io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-    let mut sink = Bytes(Vec::new());
+    let mut sink: Vec<u8> = Vec::new();
     let mut zip = ZipWriter::new(&mut sink);
     let storage = OwnedBlob(vec![7; 12 * MIB]);
     let entries = [
@@ -252,7 +245,7 @@ fn archive(path: &Path) {
         zip.add(&Entry { name, alignment: 64, content }).expect("writing to memory does not fail");
     }
     zip.finish().expect("writing to memory does not fail");
-    std::fs::write(path, sink.0).expect("a temporary folder");
+    std::fs::write(path, sink).expect("a temporary folder");
 }
 
 #[test]

@@ -284,22 +284,11 @@ mod tests {
     use super::*;
     use crate::Tensor;
 
-    #[derive(Default)]
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            assert!(window.len() <= WINDOW);
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-
     fn bytes(blob: &dyn Blob) -> io::Result<Vec<u8>> {
-        let mut out = Collect::default();
+        let mut out: Vec<u8> = Vec::new();
         blob.write_to(&mut out)?;
-        assert_eq!(out.0.len() as u64, blob.len());
-        Ok(out.0)
+        assert_eq!(out.len() as u64, blob.len());
+        Ok(out)
     }
 
     fn floats(numbers: impl IntoIterator<Item = f32>) -> Storage {

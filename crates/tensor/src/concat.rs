@@ -286,16 +286,6 @@ mod tests {
     use super::*;
     use crate::{ByteOrder, Dtype};
 
-    #[derive(Default)]
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-
     fn part(shape: [u64; 2], stride: [u64; 2], from: i16) -> Tensor {
         let numel = usize::try_from(shape.iter().product::<u64>()).expect("small");
         let storage = Storage::owned((from..).take(numel).flat_map(i16::to_le_bytes).collect());
@@ -303,9 +293,9 @@ mod tests {
     }
 
     fn values(tensor: &Tensor) -> Vec<i16> {
-        let mut out = Collect::default();
+        let mut out: Vec<u8> = Vec::new();
         tensor.gathered().write_to(&mut out).expect("memory can be read");
-        out.0.chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
+        out.chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
     }
 
     #[test]
@@ -357,11 +347,11 @@ mod tests {
             Tensor::new(Dtype::UInt8, vec![3, 1 << 20], vec![1 << 20, 1], 0, storage).expect("inside")
         };
         let joined = Tensor::concat(1, &[part(1), part(2)]).expect("alike");
-        let mut out = Collect::default();
+        let mut out: Vec<u8> = Vec::new();
         joined.gathered().write_to(&mut out).expect("memory can be read");
-        let halves: Vec<u8> = out.0.chunks(1 << 20).map(|half| half[0]).collect();
+        let halves: Vec<u8> = out.chunks(1 << 20).map(|half| half[0]).collect();
         assert_eq!(halves, [1, 2, 1, 2, 1, 2]);
-        assert!(out.0.chunks(1 << 20).all(|half| half.iter().all(|byte| *byte == half[0])));
+        assert!(out.chunks(1 << 20).all(|half| half.iter().all(|byte| *byte == half[0])));
     }
 
     #[test]

@@ -151,23 +151,13 @@ mod tests {
     use super::*;
     use crate::{ByteOrder, Dtype, Storage};
 
-    #[derive(Default)]
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-
     fn collect(shape: &[u64], stride: &[u64], offset: u64, storage: Storage) -> Vec<u8> {
         let tensor = Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), offset, storage)
             .expect("the view is inside its storage");
-        let mut out = Collect::default();
+        let mut out: Vec<u8> = Vec::new();
         tensor.gathered().write_to(&mut out).expect("memory can be read");
-        assert_eq!(out.0.len() as u64, tensor.nbytes());
-        out.0
+        assert_eq!(out.len() as u64, tensor.nbytes());
+        out
     }
 
     fn i16s(bytes: &[u8]) -> Vec<i16> {

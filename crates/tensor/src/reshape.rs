@@ -58,25 +58,15 @@ impl Tensor {
 
 #[cfg(test)]
 mod tests {
-    use mapped::{Blob, Sink, Window};
+    use mapped::Blob;
 
     use super::*;
     use crate::{Dtype, Storage};
 
-    #[derive(Default)]
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> std::io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-
     fn bytes(tensor: &Tensor) -> Vec<u8> {
-        let mut out = Collect::default();
+        let mut out: Vec<u8> = Vec::new();
         tensor.gathered().write_to(&mut out).expect("memory can be read");
-        out.0
+        out
     }
 
     fn view(shape: &[u64], stride: &[u64], offset: u64) -> Tensor {

@@ -86,19 +86,10 @@ mod tests {
     use super::*;
     use crate::{Dtype, Tensor};
 
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
-
     fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink) -> io::Result<()>) -> Vec<f32> {
-        let mut bytes = Collect(Vec::new());
+        let mut bytes: Vec<u8> = Vec::new();
         blob(&mut bytes).expect("a Vec takes everything");
-        bytes.0.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect()
+        bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mapped::{Blob, Crc32, MappedFile, Sink, WINDOW, Window};
+use mapped::{Blob, Crc32, MappedFile, WINDOW};
 use tempfile::NamedTempFile;
 use tensor::{ByteOrder, Checksum, Damaged, Dims, Dtype, Record, Records, Signs, Storage, Tensor};
 
@@ -14,19 +14,9 @@ type Change<'c> = &'c dyn Fn(Storage) -> Storage;
 /// Makes a tensor over a storage with this checksum.
 type Part<'c> = &'c dyn Fn(u32) -> Tensor;
 
-#[derive(Default)]
-struct Collect(Vec<u8>);
-
-impl Sink for Collect {
-    fn write(&mut self, window: Window) -> io::Result<()> {
-        self.0.extend_from_slice(&window);
-        Ok(())
-    }
-}
-
 fn sent(blob: &dyn Blob) -> io::Result<Vec<u8>> {
-    let mut out = Collect::default();
-    blob.write_to(&mut out).map(|()| out.0)
+    let mut out: Vec<u8> = Vec::new();
+    blob.write_to(&mut out).map(|()| out)
 }
 
 /// Twelve bytes after two others.

@@ -112,19 +112,9 @@ impl fmt::Debug for Archive {
 mod tests {
     use std::io::Read;
 
-    use mapped::Window;
     use tensor::Storage;
 
     use super::*;
-
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
 
     fn view(dtype: Dtype, numel: u64, storage: &Storage) -> Tensor {
         Tensor::new(dtype, vec![numel], vec![1], 0, storage.clone()).expect("inside its storage")
@@ -140,12 +130,12 @@ mod tests {
         let storages = lengths.map(|len| Storage::owned(vec![len; usize::from(len)]));
         let tensors = storages.each_ref().map(|storage| view(Dtype::Int16, storage.len() / 2, storage));
         let archive = Archive::new(&named(tensors)).expect("plain tensors");
-        let mut file = Collect(Vec::new());
+        let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
-        assert_eq!(file.0.len() as u64, archive.len());
-        assert!(file.0.ends_with(b"torch2carton"));
+        assert_eq!(file.len() as u64, archive.len());
+        assert!(file.ends_with(b"torch2carton"));
 
-        let mut zip = zip::ZipArchive::new(io::Cursor::new(&file.0)).expect("a zip file");
+        let mut zip = zip::ZipArchive::new(io::Cursor::new(&file)).expect("a zip file");
         for (key, len) in lengths.iter().enumerate() {
             let mut entry = zip.by_name(&format!("archive/data/{key}")).expect("it was written");
             assert!(entry.data_start().expect("it was read").is_multiple_of(ALIGNMENT));

@@ -138,20 +138,10 @@ impl fmt::Debug for Archive {
 mod tests {
     use std::io::Read;
 
-    use mapped::Window;
     use tensor::{Dtype, Storage};
 
     use super::*;
     use crate::weights;
-
-    struct Collect(Vec<u8>);
-
-    impl Sink for Collect {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.extend_from_slice(&window);
-            Ok(())
-        }
-    }
 
     fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor) {
         let storage = Storage::owned(bytes);
@@ -167,11 +157,11 @@ mod tests {
             .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
             .collect();
         let archive = weights(&tensors).expect("plain names").archive;
-        let mut file = Collect(Vec::new());
+        let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
-        assert_eq!(file.0.len() as u64, archive.len());
+        assert_eq!(file.len() as u64, archive.len());
 
-        let mut zip = zip::ZipArchive::new(io::Cursor::new(&file.0)).expect("a zip file");
+        let mut zip = zip::ZipArchive::new(io::Cursor::new(&file)).expect("a zip file");
         for (record, len) in archive.records().iter().zip(lengths) {
             let mut entry = zip.by_name(&record.name()).expect("it was written");
             assert_eq!(entry.data_start(), Some(record.offset()), "{len}");

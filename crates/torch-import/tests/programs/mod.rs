@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use mapped::{Blob, Sink, Window};
+use mapped::Blob;
 use torch_import::{Checkpoint, Container};
 
 /// A program, and the tensors that PyTorch reads or a part of the error.
@@ -45,9 +45,9 @@ pub(crate) fn read_file(bytes: &[u8]) -> Read {
     with_checkpoint(bytes, |checkpoint| {
         let mut tensors = Vec::new();
         for (name, tensor) in checkpoint.tensors() {
-            let mut bytes = Bytes(Vec::new());
+            let mut bytes: Vec<u8> = Vec::new();
             tensor.gathered().write_to(&mut bytes).expect("the file is readable");
-            tensors.push((name.into_owned(), tensor.dtype().to_string(), bytes.0));
+            tensors.push((name.into_owned(), tensor.dtype().to_string(), bytes));
         }
         tensors
     })
@@ -60,15 +60,6 @@ pub(crate) fn with_checkpoint<T>(bytes: &[u8], found: impl FnOnce(&Checkpoint) -
     let container = Container::open(file.path()).map_err(|error| error.to_string())?;
     let checkpoint = Checkpoint::read(&container).map_err(|error| error.to_string())?;
     Ok(found(&checkpoint))
-}
-
-struct Bytes(Vec<u8>);
-
-impl Sink for Bytes {
-    fn write(&mut self, window: Window) -> std::io::Result<()> {
-        self.0.extend_from_slice(&window);
-        Ok(())
-    }
 }
 
 /// A dict of these programs by their names.
