@@ -46,6 +46,21 @@ def carton_client():
     process.close()
 
 
+@pytest.fixture(scope="module")
+def matrix_workers():
+    """`matrix_workers(key)`: a process of that version of torch that writes and reads the objects of matrix.py."""
+    made = {}
+
+    def get(key):
+        if key not in made:
+            made[key] = worker(key, "matrix_worker.py")
+        return made[key]
+
+    yield get
+    for process in made.values():
+        process.close()
+
+
 @pytest.fixture(params=["old", "newest"], ids=["torch2.0.1", "torch-newest"])
 def torch(request):
     """Each version of torch in turn."""

@@ -625,6 +625,8 @@ def facts(leaf, storages):
             yield (name,), strided(part, storages)
     elif leaf.is_meta or type(leaf).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         yield (), whole | {"shape": list(leaf.shape)}
+        for name in () if leaf.is_meta else leaf.__tensor_flatten__()[0]:
+            yield (name,), strided(getattr(leaf, name), storages)
     elif leaf.layout != torch.strided:
         layout = str(leaf.layout).removeprefix("torch.")
         names = {

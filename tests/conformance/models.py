@@ -55,6 +55,16 @@ BATCHES = {"3x60": (3, 60), "1x1": (1, 1), "2x7": (2, 7)}
 PREFILL = 40
 
 
+def tokens(folder, seed):
+    """A file of random tokens for each of `BATCHES`."""
+    import numpy
+
+    path = folder / "tokens.npz"
+    chance = numpy.random.default_rng(seed)
+    numpy.savez(path, **{key: chance.integers(0, VOCAB, shape) for key, shape in BATCHES.items()})
+    return path
+
+
 def params(kind):
     return {k: v for k, v in (PARAMS | META[kind]).items() if v is not None}
 

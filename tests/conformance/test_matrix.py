@@ -7,23 +7,7 @@ import json
 
 import matrix
 import pytest
-from conftest import worker
 from program import torch2carton
-
-
-@pytest.fixture(scope="module")
-def writers():
-    """A worker in each version of torch."""
-    made = {}
-
-    def get(key):
-        if key not in made:
-            made[key] = worker(key, "matrix_worker.py")
-        return made[key]
-
-    yield get
-    for process in made.values():
-        process.close()
 
 
 def ours(path):
@@ -63,12 +47,12 @@ def wrong(name, file):
 
 @pytest.mark.parametrize("saver", ["NEWEST", "OLD"])
 @pytest.mark.parametrize("group, name", [(group, name) for group, named in matrix.OBJECTS.items() for name in named])
-def test_objects(group, name, saver, writers, tmp_path):
+def test_objects(group, name, saver, matrix_workers, tmp_path):
     # Only NumPy arrays are written as bare pickles too.
     ways = [*(matrix.WRITERS if name in matrix.ARRAYS else matrix.SAVED)]
     if name in matrix.SCRIPTED.get(group, ()):
         ways.append("TorchScript")
-    made = writers(saver).ask("make", group=group, name=name, writers=ways, folder=str(tmp_path))
+    made = matrix_workers(saver).ask("make", group=group, name=name, writers=ways, folder=str(tmp_path))
     if "cannot" in made:
         assert saver == "OLD", made["cannot"]
         pytest.skip(f"this torch cannot make the object: {made['cannot']}")
@@ -80,8 +64,8 @@ def test_objects(group, name, saver, writers, tmp_path):
 
 @pytest.mark.parametrize("saver", ["NEWEST", "OLD"])
 @pytest.mark.parametrize("writer", matrix.ALL_WRITERS)
-def test_containers(writer, saver, writers, tmp_path):
-    file = writers(saver).ask("container", writer=writer, path=str(tmp_path / "model.pt"))
+def test_containers(writer, saver, matrix_workers, tmp_path):
+    file = matrix_workers(saver).ask("container", writer=writer, path=str(tmp_path / "model.pt"))
     if "unwritten" in file:
         assert saver == "OLD", file["unwritten"]
         pytest.skip(f"this torch cannot write the file: {file['unwritten']}")

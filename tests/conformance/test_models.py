@@ -32,10 +32,7 @@ def old():
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokens") / "tokens.npz"
-    chance = numpy.random.default_rng(0)
-    numpy.savez(path, **{key: chance.integers(0, models.VOCAB, shape) for key, shape in models.BATCHES.items()})
-    return path
+    return models.tokens(tmp_path_factory.mktemp("tokens"), seed=0)
 
 
 def converted(folder, *arguments):

@@ -8,25 +8,10 @@ import json
 
 import matrix
 import pytest
-from conftest import SHARED, worker
+from conftest import SHARED
 from program import torch2carton
 
 FACTS = "dtype shape stride nbytes sha256".split()
-
-
-@pytest.fixture(scope="module")
-def readers():
-    """A worker in each version of torch."""
-    made = {}
-
-    def get(key):
-        if key not in made:
-            made[key] = worker(key, "matrix_worker.py")
-        return made[key]
-
-    yield get
-    for process in made.values():
-        process.close()
 
 
 def comparable(rows):
@@ -67,11 +52,11 @@ def written(path, source):
     return rows
 
 
-def assert_both_read(readers, path, rows, report):
+def assert_both_read(matrix_workers, path, rows, report):
     """The newest torch reads all of `rows`, and so does 2.0.1 unless the program says that it cannot."""
     is_newer = any(note.startswith("PyTorch 2.0 cannot load ") for note in report["notes"])
     for key in ("NEWEST", "OLD"):
-        answer = readers(key).ask("weights_only", path=str(path))
+        answer = matrix_workers(key).ask("weights_only", path=str(path))
         if key == "OLD" and is_newer:
             assert "_rebuild_tensor_v3" in answer["error"], answer
             continue
@@ -83,13 +68,13 @@ OBJECTS = matrix.OBJECTS | matrix.FOR_OUTPUT
 
 
 @pytest.mark.parametrize("group, name", [(group, name) for group, named in OBJECTS.items() for name in named])
-def test_objects(group, name, readers, tmp_path):
-    made = readers("NEWEST").ask("make", group=group, name=name, writers=["zip, protocol 2"], folder=str(tmp_path))
+def test_objects(group, name, matrix_workers, tmp_path):
+    made = matrix_workers("NEWEST").ask("make", group=group, name=name, writers=["zip, protocol 2"], folder=str(tmp_path))
     if "cannot" in made or not any("rows" in file.get("read", ()) for file in made["files"]):
         pytest.skip("this torch cannot make the object, or cannot read what it wrote")
     (file,) = made["files"]
     if report := convert(file["path"], tmp_path / "out.pth"):
-        assert_both_read(readers, tmp_path / "out.pth", written(tmp_path / "out.pth", file["path"]), report)
+        assert_both_read(matrix_workers, tmp_path / "out.pth", written(tmp_path / "out.pth", file["path"]), report)
 
 
 def collected():
@@ -110,7 +95,7 @@ COLLECTED = collected()
 
 
 @pytest.mark.parametrize("file", COLLECTED)
-def test_collected_files(file, readers, tmp_path):
+def test_collected_files(file, matrix_workers, tmp_path):
     """Only what the program wrote is loaded here, never a collected file."""
     report = convert(SHARED / file, tmp_path / "out.pth")
     if report is None:
@@ -119,4 +104,4 @@ def test_collected_files(file, readers, tmp_path):
     for row in rows:
         if wanted := COLLECTED[file].get(row["name"]):
             assert [row["dtype"], row["shape"], row["sha256"]] == wanted, row["name"]
-    assert_both_read(readers, tmp_path / "out.pth", rows, report)
+    assert_both_read(matrix_workers, tmp_path / "out.pth", rows, report)
