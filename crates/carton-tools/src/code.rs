@@ -59,20 +59,14 @@ pub(crate) fn compared(
     }
     let found = model.records_besides_storages();
     // The more records are equal, the more likely is it that the module was meant.
-    let mut closest: Option<(usize, String)> = None;
+    let mut closest = None;
     for module in usual_modules(single, sources, tensors) {
         check(observer).map_err(|_| Error::Cancelled)?;
-        let written = module.archive.head_records();
-        let record = |name: &str| found.iter().find(|(found, _)| found == name).and_then(|(_, bytes)| *bytes);
-        let other = written.iter().position(|(name, bytes)| record(name) != Some(*bytes));
-        let more = || found.iter().find(|(found, _)| written.iter().all(|(name, _)| name != found));
-        let difference = match other {
-            Some(at) => written.get(at).map(|(name, _)| (at, (*name).to_owned())),
-            None => more().map(|(name, _)| (written.len(), name.clone())),
+        let Some(difference) = module.archive.first_difference(&found) else {
+            return Ok((Code::Equal, None));
         };
-        let Some(difference) = difference else { return Ok((Code::Equal, None)) };
         closest = closest.max(Some(difference));
     }
-    let record = closest.map_or_else(|| "data.pkl".to_owned(), |(_, name)| name);
+    let record = closest.map_or_else(|| "data.pkl".to_owned(), |difference| difference.record);
     Ok((Code::Other, Some(Note::OtherCode { record })))
 }

@@ -59,14 +59,20 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
     ARCHITECTURES.iter().map(|architecture| architecture.name)
 }
 
+/// The architecture that `is_it` recognises.
+pub(crate) fn architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'static Architecture> {
+    ARCHITECTURES.into_iter().find(|architecture| is_it(architecture))
+}
+
 /// The decoder of the architecture `name` that has these tensors.
 ///
 /// # Errors
 /// When there is no such architecture, the tensors' names are not the architecture's, or the documents omit
 /// what the shapes do not reveal or disagree with the shapes. [`Decoder::assign`] looks at the other tensors.
 pub fn named(name: &str, tensors: &[(String, Tensor)], options: &Options) -> Result<Decoder> {
-    let known = ARCHITECTURES.iter().find(|architecture| architecture.name == name);
-    let Some(architecture) = known else { return Err(Error::UnknownArchitecture { name: name.to_owned() }) };
+    let Some(architecture) = architecture(|known| known.name == name) else {
+        return Err(Error::UnknownArchitecture { name: name.to_owned() });
+    };
     if architecture.name == LLAMA.name && META.missing_from(tensors).is_none() {
         return from_meta(tensors, options);
     }
@@ -228,6 +234,6 @@ fn from_hugging_face(
     Decoder::new(architecture, &HUGGING_FACE, facts, &tensors)
 }
 
-fn by_name(tensors: &[(String, Tensor)]) -> HashMap<&str, &Tensor> {
+pub(crate) fn by_name(tensors: &[(String, Tensor)]) -> HashMap<&str, &Tensor> {
     tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
 }

@@ -69,6 +69,20 @@ impl Archive {
         ]
     }
 
+    /// The first record in which an archive with the records `found`, named as in [`head_records`](Self::head_records), is
+    /// not this one. The bytes of compressed records are `None`, and such a record differs.
+    pub fn first_difference(&self, found: &[(String, Option<&[u8]>)]) -> Option<Difference> {
+        let written = self.head_records();
+        let record = |name: &str| found.iter().find(|(found, _)| found == name).and_then(|(_, bytes)| *bytes);
+        let other = written.iter().position(|(name, bytes)| record(name) != Some(*bytes));
+        if let Some(equal) = other {
+            let record = written.get(equal).map_or("", |(name, _)| *name).to_owned();
+            return Some(Difference { equal, record });
+        }
+        let more = found.iter().find(|(found, _)| written.iter().all(|(name, _)| name != found));
+        more.map(|(name, _)| Difference { equal: written.len(), record: name.clone() })
+    }
+
     /// A note for each storage that ends in the middle of an element.
     pub(crate) fn cut_storages(&self) -> impl Iterator<Item = Note> {
         let cut = self.records.iter().filter(|record| record.cut() > 0);
@@ -111,6 +125,15 @@ impl Archive {
         }
         Ok(())
     }
+}
+
+/// Where two archives differ. The more records are equal, the greater it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// How many records are equal.
+    pub equal: usize,
+    /// The name of the first that is not, after the root folder.
+    pub record: String,
 }
 
 impl Blob for Archive {

@@ -32,7 +32,8 @@ mod pickler;
 mod record;
 mod source;
 
-pub use archive::Archive;
+pub use archive::{Archive, Difference};
+pub use code::recognise::{Model, Recognised, recognise};
 pub use code::weights::weights;
 pub use code::{auto, model};
 pub use error::{Error, Result};

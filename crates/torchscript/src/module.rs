@@ -46,6 +46,8 @@ pub(crate) enum Value {
     Module(ModuleId),
     /// All tensors of the list by name, not in the `state_dict`.
     Tensors,
+    /// A list of tensors, not in the `state_dict`.
+    List(Box<Vec<TensorId>>),
     /// Lists of tensors by name, not in the `state_dict`.
     Lists(Box<Vec<(String, Vec<TensorId>)>>),
     Ints(Box<Vec<i64>>),
@@ -60,6 +62,7 @@ enum Type {
     Parameter,
     Module(ClassId),
     Tensors,
+    List,
     Lists,
     Ints,
 }
@@ -141,6 +144,7 @@ impl<'n> Tree<'n> {
             Value::Float(_) => Type::Float,
             Value::Parameter(_) => Type::Parameter,
             Value::Tensors => Type::Tensors,
+            Value::List(_) => Type::List,
             Value::Lists(_) => Type::Lists,
             Value::Ints(_) => Type::Ints,
             Value::Module(id) => Type::Module(self.module(*id).class),
@@ -194,6 +198,7 @@ impl<'n> Tree<'n> {
                 Type::Float => writeln!(out, "float"),
                 Type::Parameter => writeln!(out, "Tensor"),
                 Type::Tensors => writeln!(out, "{TENSORS}"),
+                Type::List => writeln!(out, "{LIST}"),
                 Type::Lists => writeln!(out, "{LISTS}"),
                 Type::Ints => writeln!(out, "{INTS}"),
                 Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
@@ -288,18 +293,13 @@ impl Objects<'_> {
                 objects.pickler.setitems();
                 Ok(())
             })?,
+            Value::List(ids) => self.list(ids)?,
             Value::Lists(lists) => self.tagged(LISTS, |objects| {
                 objects.pickler.empty_dict();
                 objects.pickler.mark();
                 for (name, ids) in lists.iter() {
                     objects.pickler.text(name)?;
-                    objects.tagged(LIST, |objects| {
-                        objects.pickler.empty_list();
-                        objects.pickler.mark();
-                        ids.iter().try_for_each(|id| objects.tensor(*id))?;
-                        objects.pickler.appends();
-                        Ok(())
-                    })?;
+                    objects.list(ids)?;
                 }
                 objects.pickler.setitems();
                 Ok(())
@@ -315,6 +315,16 @@ impl Objects<'_> {
             })?,
         }
         Ok(())
+    }
+
+    fn list(&mut self, ids: &[TensorId]) -> Result<()> {
+        self.tagged(LIST, |objects| {
+            objects.pickler.empty_list();
+            objects.pickler.mark();
+            ids.iter().try_for_each(|id| objects.tensor(*id))?;
+            objects.pickler.appends();
+            Ok(())
+        })
     }
 
     /// A container, whose elements torch would otherwise take for `Any`.

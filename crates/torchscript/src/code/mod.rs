@@ -1,6 +1,7 @@
 //! The modules that tensors become: a decoder that runs, or weights that are returned by name.
 
 mod decoder;
+pub(crate) mod recognise;
 mod state;
 pub(crate) mod weights;
 

@@ -21,10 +21,13 @@ pub fn weights(tensors: &[(String, Tensor)]) -> Result<Converted> {
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
     let export =
         if has_float4 { EXPORT.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { EXPORT.to_owned() };
-    let (archive, notes) = state::archive(tensors, "Weights", FORWARD, &export, index)?;
+    let (archive, notes) = state::archive(tensors, CLASS, FORWARD, &export, index)?;
     let outputs = Outputs(Returns::Tensors);
     Ok(Converted { archive, inputs: Vec::new(), outputs, notes, kind: Kind::Weights, why: None })
 }
+
+/// The class of the module.
+pub(super) const CLASS: &str = "Weights";
 
 /// Carton's runner calls this with gradients on and a dict of its inputs.
 const FORWARD: &str = r"  def forward(self: Self,

@@ -2,8 +2,10 @@
 
 mod module;
 mod ports;
+mod recognise;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub(super) use module::module;
+pub(super) use recognise::recognise;

@@ -1,9 +1,11 @@
 //! The module that runs a decoder: its attributes, and the text with its gaps filled.
 
-use decoder::{Biases, Decoder, Part, Scaling, Weight};
+use decoder::{Assignment, Biases, Decoder, Part, Scaling, Weight};
 use tensor::Tensor;
 
-use super::{ports, text};
+use super::ports;
+use super::text::{self, Text};
+use crate::archive::Archive;
 use crate::code::state;
 use crate::module::{TensorId, Value};
 use crate::{Converted, Error, Kind, Note, Outputs, Result, Returns};
@@ -19,7 +21,20 @@ pub(in crate::code) fn module(
     keep_extra: bool,
 ) -> Result<Converted> {
     let assignment = decoder.assign(tensors, keep_extra)?;
-    let mut notes: Vec<Note> = assignment.notes.into_iter().map(Note::Decoder).collect();
+    let (archive, more) = archive(text::NEWEST, decoder, &assignment, tensors)?;
+    let notes = assignment.notes.into_iter().map(Note::Decoder).chain(more).collect();
+    let (inputs, outputs) = ports::ports(decoder);
+    let kind = Kind::Model { name: decoder.architecture().name() };
+    Ok(Converted { archive, inputs, outputs: Outputs(Returns::Ports(outputs)), notes, kind, why: None })
+}
+
+/// The archive of a decoder whose module has this text, and notes about it.
+pub(super) fn archive(
+    text: &Text,
+    decoder: &Decoder,
+    assignment: &Assignment,
+    tensors: &[(String, Tensor)],
+) -> Result<(Archive, Vec<Note>)> {
     let rope = decoder.rope();
     let scaled = rope.scaling.unwrap_or(Scaling::by(1.0));
     let windows = decoder.windows();
@@ -30,8 +45,8 @@ pub(in crate::code) fn module(
             i64::try_from(value).map_err(|_| Error::TooLarge { tensor: name.to_owned(), number: value })?;
         Ok::<_, Error>((name.to_owned(), Value::Int(value)))
     };
-    let own = vec![
-        ("__tensors__".to_owned(), Value::Lists(Box::new(lists(&assignment.weights)))),
+    let mut own = (text.weights)(lists(&assignment.weights));
+    own.extend([
         size("vocab", decoder.vocab())?,
         size("head_dim", decoder.head_dim())?,
         size("n_kv_heads", decoder.n_kv_heads())?,
@@ -46,31 +61,27 @@ pub(in crate::code) fn module(
         ("windowed".to_owned(), Value::Ints(Box::new((0..decoder.n_layers()).map(windowed).collect()))),
         // An attribute, because the fuser of 2.0.1 would take over a concatenation along a constant.
         size("cat_dim", 1)?,
-    ];
-    let architecture = decoder.architecture();
-    let (forward, functions) = (forward(decoder.biases()), functions(decoder.layout().rotates_halves));
-    let (archive, more) = state::archive(tensors, architecture.class(), &forward, &functions, own)?;
-    let (inputs, outputs) = ports::ports(decoder);
-    notes.extend(more);
-    let kind = Kind::Model { name: architecture.name() };
-    Ok(Converted { archive, inputs, outputs: Outputs(Returns::Ports(outputs)), notes, kind, why: None })
+    ]);
+    let (forward, functions) =
+        (forward(text, decoder.biases()), functions(text, decoder.layout().rotates_halves));
+    state::archive(tensors, decoder.architecture().class(), &forward, &functions, own)
 }
 
-fn forward(biases: Biases) -> String {
-    let mut out = text::FORWARD.to_owned();
+fn forward(text: &Text, biases: Biases) -> String {
+    let mut out = text.forward.to_owned();
     for part in Part::ALL {
         let list = weights_list(part);
         for x in ["x", "y", "o", "g"] {
-            let call = text::linear(list, biases.contains(part).then(|| biases_list(part)).as_deref(), x);
+            let call = (text.linear)(list, biases.contains(part).then(|| biases_list(part)).as_deref(), x);
             out = out.replace(&format!("{{linear {list} {x}}}"), &call);
         }
     }
     out
 }
 
-fn functions(rotates_halves: bool) -> String {
+fn functions(text: &Text, rotates_halves: bool) -> String {
     let (split, dim) = if rotates_halves { ("2, -1", "-2") } else { ("-1, 2", "-1") };
-    text::FUNCTIONS.replace("{split}", split).replace("{dim}", dim)
+    text.functions.replace("{split}", split).replace("{dim}", dim)
 }
 
 /// The weights as the text finds them: one list for each part of the layers, and one for those outside of them.
@@ -106,6 +117,6 @@ fn weights_list(part: Part) -> &'static str {
 }
 
 /// The list in the text that holds this part's biases of all layers.
-fn biases_list(part: Part) -> String {
+pub(super) fn biases_list(part: Part) -> String {
     weights_list(part).replacen('w', "b", 1)
 }

@@ -1,0 +1,208 @@
+//! Archives that this project writes are recognised, whatever the order of the checkpoint, and changed ones are not.
+
+#[path = "../../decoder/tests/fixtures/mod.rs"]
+mod fixtures;
+
+use decoder::{Documents, HUGGING_FACE, META, Options, Part, Windowed};
+use mapped::{Blob, MappedFile};
+use proptest::prelude::*;
+use tensor::Tensor;
+use torch_import::{Checkpoint, Container};
+use torchscript::{Converted, Model, Recognised, auto, recognise, weights};
+
+use fixtures::{tensors, zeros};
+
+/// What the archive at `path` is.
+fn recognised(path: &std::path::Path) -> Recognised {
+    let container = Container::open(path).expect("an archive");
+    let checkpoint = Checkpoint::read(&container).expect("its objects");
+    let tensors = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
+    recognise(&container.records_besides_storages(), tensors)
+}
+
+/// The same of an archive that is written to a file.
+fn written(converted: &Converted) -> Recognised {
+    changed(converted, |_, bytes| bytes.to_vec(), &[])
+}
+
+/// The same, its records changed by `change` and with `more` records. All checksums are right: a hostile writer computes them.
+fn changed(
+    converted: &Converted,
+    change: impl Fn(&str, &[u8]) -> Vec<u8>,
+    more: &[(&str, &[u8])],
+) -> Recognised {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (path, other) = (folder.path().join("model.pt"), folder.path().join("other.pt"));
+    let mut bytes: Vec<u8> = Vec::new();
+    converted.archive.write_to(&mut bytes).expect("memory takes it");
+    std::fs::write(&path, bytes).expect("a temporary folder");
+    let file = MappedFile::open(&path).expect("it was written");
+    let index = zip_index::Index::read(&file).expect("a zip file");
+    let records = index.entries.iter().map(|entry| {
+        let bytes = file.bytes().get(entry.data.clone()).expect("in the file");
+        (entry.name.clone(), change(entry.name.strip_prefix("model/").expect("the root folder"), bytes))
+    });
+    let more = more.iter().map(|(name, bytes)| (format!("model/{name}"), bytes.to_vec()));
+    let mut sink: Vec<u8> = Vec::new();
+    let mut zip = zip_layout::ZipWriter::new(&mut sink);
+    for (name, bytes) in records.chain(more) {
+        let content = zip_layout::Content::Bytes(&bytes);
+        zip.add(&zip_layout::Entry { name: &name, alignment: 64, content }).expect("memory takes it");
+    }
+    zip.finish().expect("memory takes it");
+    std::fs::write(&other, sink).expect("a temporary folder");
+    recognised(&other)
+}
+
+fn config(text: &str) -> Options {
+    let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
+    Options { documents, keep_extra: true, ..Options::default() }
+}
+
+fn params() -> Options {
+    let text = r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "vocab_size": -1, "use_scaled_rope": true, "rope_theta": 5e5}"#;
+    let documents = Documents { params: Some(text.to_owned()), ..Documents::default() };
+    Options { documents, keep_extra: true, ..Options::default() }
+}
+
+fn qwen2() -> (Vec<(String, Tensor)>, Options) {
+    let mut all = tensors(&HUGGING_FACE, 1);
+    for layer in 0..2 {
+        for (part, size) in [(Part::Wq, 16), (Part::Wk, 8), (Part::Wv, 8)] {
+            all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
+        }
+    }
+    let text = r#"{"model_type": "qwen2", "num_attention_heads": 4, "use_sliding_window": true, "sliding_window": 7,
+                   "max_window_layers": 1, "rms_norm_eps": 0.001}"#;
+    (all, config(text))
+}
+
+fn decoder(found: Recognised) -> Model {
+    match found {
+        Recognised::Decoder(model) => *model,
+        other => panic!("not a decoder: {other:?}"),
+    }
+}
+
+#[test]
+fn all_facts_about_a_decoder_come_back() {
+    let (all, options) = qwen2();
+    let converted = auto(&all, &options).expect("documents and shapes agree");
+    let Model { decoder, assignment, tensors } = decoder(written(&converted));
+    assert_eq!(decoder.architecture().name(), "qwen2");
+    assert_eq!((decoder.dim(), decoder.n_layers(), decoder.n_heads(), decoder.n_kv_heads()), (16, 2, 4, 2));
+    assert_eq!((decoder.head_dim(), decoder.hidden(), decoder.vocab()), (4, 48, 32));
+    assert_eq!((decoder.norm_eps().to_bits(), decoder.rope().scaling), (0.001_f64.to_bits(), None));
+    assert_eq!(decoder.windows().size, Some(7));
+    assert_eq!(decoder.windows().layers, Windowed::Listed(vec![false, true]));
+    assert!(decoder.biases().qkv && !decoder.biases().output && !decoder.biases().feed_forward);
+    assert!(decoder.layout().rotates_halves);
+    let detected = decoder::detect(&tensors, &options).expect("the same tensors");
+    let decoder::Detected::Model(detected) = detected else { panic!("weights") };
+    assert_eq!(assignment.weights, detected.assign(&tensors, true).expect("the same").weights);
+    assert_eq!(
+        tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        all.iter().map(|(name, _)| name).collect::<Vec<_>>()
+    );
+
+    let converted = auto(&tensors_of_meta(), &params()).expect("documents and shapes agree");
+    let model = self::decoder(written(&converted));
+    assert!(!model.decoder.layout().rotates_halves);
+    assert_eq!(model.decoder.rope().scaling, Some(decoder::Scaling::by(8.0)));
+    assert_eq!(model.tensors.len(), tensors_of_meta().len());
+}
+
+/// With a tied output, tensors of the module's own names, and one that the model does not use.
+fn tensors_of_meta() -> Vec<(String, Tensor)> {
+    let mut all = tensors(&META, 1);
+    all.retain(|(name, _)| name != "output.weight");
+    all.extend(["__tensors__", "window", "cat_dim", "rope.freqs"].map(|name| zeros(name, &[2])));
+    all
+}
+
+#[test]
+fn tensors_that_share_a_storage_are_recognised() {
+    let (mut all, options) = qwen2();
+    let output = all.iter().position(|(name, _)| name == "lm_head.weight").expect("it is there");
+    let embedding =
+        all.iter().find(|(name, _)| name == "model.embed_tokens.weight").expect("it is there").1.clone();
+    // As `state_dict()` has them: the output last.
+    all.remove(output);
+    all.push(("lm_head.weight".to_owned(), embedding));
+    let converted = auto(&all, &options).expect("documents and shapes agree");
+    let Model { assignment, tensors, .. } = decoder(written(&converted));
+    let place = |name: &str| tensors.iter().position(|(found, _)| found == name).expect("it is there");
+    assert_eq!(assignment.weights[0].1, place("model.embed_tokens.weight"));
+    assert_eq!(assignment.weights[2].1, place("lm_head.weight"));
+}
+
+#[test]
+fn weights_are_recognised_in_the_order_of_the_checkpoint() {
+    for names in [vec!["b.w", "a.w", "top", "b.0", "__tensors__"], vec!["a.b", "a", "x.training"], vec![]] {
+        let all: Vec<_> = names.iter().map(|name| zeros(name, &[2, 3])).collect();
+        let found = written(&weights(&all).expect("plain names"));
+        let Recognised::Weights { tensors } = found else { panic!("{found:?}") };
+        assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
+    }
+}
+
+/// The bytes with the texts `from` and `to` in each other's places.
+fn swapped(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
+    const NEITHER: &str = "\u{100}";
+    let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
+    assert!(text.contains(from), "{from}");
+    let text = text.replace(from, NEITHER).replace(to, from).replace(NEITHER, to);
+    text.chars().map(|byte| u8::try_from(byte).expect("each was a byte")).collect()
+}
+
+#[test]
+fn a_changed_archive_is_not_recognised() {
+    const CODE: &str = "code/__torch__/torch2carton.py";
+    let (all, options) = qwen2();
+    let converted = auto(&all, &options).expect("documents and shapes agree");
+    let other = |record: &str, from: &str, to: &str| {
+        let change = |name: &str, bytes: &[u8]| {
+            if name == record { swapped(bytes, from, to) } else { bytes.to_vec() }
+        };
+        match changed(&converted, change, &[]) {
+            Recognised::Other { record } => record,
+            found => panic!("{from}: {found:?}"),
+        }
+    };
+    assert_eq!(other(CODE, "silu", "relu"), CODE);
+    // A number that is not a fact about the model, then the lists of keys and values, which have equal shapes.
+    assert_eq!(other("data.pkl", "cat_dimK\x01", "cat_dimK\x02"), "data.pkl");
+    assert_eq!(other("data.pkl", "\x02\0\0\0wk", "\x02\0\0\0wv"), "data.pkl");
+    assert_eq!(other("data.pkl", "Qwen2", "Llama"), CODE);
+    assert_eq!(other("version", "10", "11"), "version");
+    assert_eq!(other("constants.pkl", ")", "N"), "constants.pkl");
+    for more in ["code/__torch__/more.py", "extra", ".data/version"] {
+        let found = changed(&converted, |_, bytes| bytes.to_vec(), &[(more, b"")]);
+        let Recognised::Other { record } = found else { panic!("{more}: {found:?}") };
+        assert_eq!(record, more);
+    }
+}
+
+#[test]
+fn archives_of_other_programs_are_not_recognised() {
+    for tensors in [Vec::new(), vec![zeros("w", &[1, 2])]] {
+        let found = recognise(&[("data.pkl".to_owned(), Some(b"\x80\x02}."))], tensors);
+        assert!(matches!(&found, Recognised::Other { record } if record == "data.pkl"), "{found:?}");
+    }
+    let none = recognise(&[], Vec::new());
+    assert!(matches!(&none, Recognised::Other { record } if record == "data.pkl"), "{none:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_of_tensors_is_recognised(order in Just((0..26_usize).collect::<Vec<_>>()).prop_shuffle()) {
+        let (all, options) = qwen2();
+        let shuffled: Vec<_> = order.iter().filter_map(|place| all.get(*place).cloned()).collect();
+        let rest = all.into_iter().enumerate().filter(|(place, _)| !order.contains(place)).map(|(_, named)| named);
+        let shuffled: Vec<_> = shuffled.into_iter().chain(rest).collect();
+        let converted = auto(&shuffled, &options).expect("documents and shapes agree");
+        decoder(written(&converted));
+    }
+}
