@@ -1,0 +1,100 @@
+//! The datatypes of the protocol, one row each.
+//!
+//! Facts: "Tensor Data Types" in the protocol's `required_api.md`, `DataType` in Triton's `model_config.proto`.
+
+use std::fmt;
+
+/// A datatype of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are those of the protocol")]
+pub enum Datatype {
+    Bool,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Fp16,
+    Fp32,
+    Fp64,
+    Bf16,
+    /// Elements of any number of bytes: texts, mostly.
+    Bytes,
+}
+
+/// A datatype, its name in requests, its name in a model's configuration, and the bytes of an element.
+type Row = (Datatype, &'static str, &'static str, Option<usize>);
+
+const ROWS: [Row; 14] = [
+    (Datatype::Bool, "BOOL", "TYPE_BOOL", Some(1)),
+    (Datatype::Uint8, "UINT8", "TYPE_UINT8", Some(1)),
+    (Datatype::Uint16, "UINT16", "TYPE_UINT16", Some(2)),
+    (Datatype::Uint32, "UINT32", "TYPE_UINT32", Some(4)),
+    (Datatype::Uint64, "UINT64", "TYPE_UINT64", Some(8)),
+    (Datatype::Int8, "INT8", "TYPE_INT8", Some(1)),
+    (Datatype::Int16, "INT16", "TYPE_INT16", Some(2)),
+    (Datatype::Int32, "INT32", "TYPE_INT32", Some(4)),
+    (Datatype::Int64, "INT64", "TYPE_INT64", Some(8)),
+    (Datatype::Fp16, "FP16", "TYPE_FP16", Some(2)),
+    (Datatype::Fp32, "FP32", "TYPE_FP32", Some(4)),
+    (Datatype::Fp64, "FP64", "TYPE_FP64", Some(8)),
+    (Datatype::Bf16, "BF16", "TYPE_BF16", Some(2)),
+    (Datatype::Bytes, "BYTES", "TYPE_STRING", None),
+];
+
+impl Datatype {
+    /// All datatypes.
+    pub const ALL: [Self; 14] = {
+        let mut all = [Self::Bool; 14];
+        let mut n = 0;
+        while n < all.len() {
+            all[n] = ROWS[n].0;
+            n += 1;
+        }
+        all
+    };
+
+    /// The datatype with this name in requests and metadata, such as `FP32`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        ROWS.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// Its name in requests and metadata.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Its name in a model's configuration, such as `TYPE_FP32`.
+    pub fn config_name(self) -> &'static str {
+        self.row().2
+    }
+
+    /// The bytes of an element; none for [`Bytes`](Self::Bytes), whose elements differ in length.
+    pub fn size(self) -> Option<usize> {
+        self.row().3
+    }
+
+    /// Whether elements can be written as JSON. The protocol has no JSON for half floats.
+    pub fn has_json(self) -> bool {
+        !matches!(self, Self::Fp16 | Self::Bf16)
+    }
+
+    fn row(self) -> &'static Row {
+        ROWS.iter().find(|row| row.0 == self).expect("each datatype has a row")
+    }
+}
+
+impl fmt::Display for Datatype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl serde::Serialize for Datatype {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
