@@ -47,15 +47,9 @@ const ROWS: [Row; 14] = [
 
 impl Datatype {
     /// All datatypes.
-    pub const ALL: [Self; 14] = {
-        let mut all = [Self::Bool; 14];
-        let mut n = 0;
-        while n < all.len() {
-            all[n] = ROWS[n].0;
-            n += 1;
-        }
-        all
-    };
+    pub fn all() -> impl Iterator<Item = Self> {
+        ROWS.iter().map(|row| row.0)
+    }
 
     /// The datatype with this name in requests and metadata, such as `FP32`.
     pub fn from_name(name: &str) -> Option<Self> {
