@@ -2,7 +2,8 @@
 //!
 //! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes
 //! (`code/`), and one record of bytes for each storage (`data/`). [`weights`] makes one that returns
-//! any checkpoint's tensors by name, [`model`] one that runs, and [`auto`] whichever fits. All keep the tensors
+//! any checkpoint's tensors by name, [`model`] one that runs, and [`auto`] whichever fits. Their `forward` takes and
+//! returns a dict; [`positional`] makes a model whose `forward` takes and returns tensors. All keep the tensors
 //! under their own names with their dtypes, shapes, strides and shared storages. The crate `decoder` reads
 //! documents and names; this one writes text and archives.
 //!
@@ -35,12 +36,12 @@ mod source;
 pub use archive::{Archive, Difference};
 pub use code::recognise::{Model, Recognised, recognise};
 pub use code::weights::weights;
-pub use code::{auto, model};
+pub use code::{auto, model, positional};
 pub use error::{Error, Result};
 pub use note::{Note, WhyFlat};
 pub use record::{Record, loads_in_2_0};
 
-use decoder::WhyWeights;
+use decoder::{Decoder, WhyWeights};
 use tensor::{Dtype, Tensor};
 
 /// The module that a checkpoint became.
@@ -56,6 +57,8 @@ pub struct Converted {
     pub notes: Vec<Note>,
     /// What the module is.
     pub kind: Kind,
+    /// The decoder that it runs; `None` for a weights module.
+    pub decoder: Option<Decoder>,
     /// Why [`auto`] made a weights module.
     pub why: Option<WhyWeights>,
 }

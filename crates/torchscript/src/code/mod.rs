@@ -5,10 +5,11 @@ pub(crate) mod recognise;
 mod state;
 pub(crate) mod weights;
 
-use ::decoder::{Detected, Options};
+use ::decoder::{Decoder, Detected, Options};
 use tensor::Tensor;
 
 use crate::{Converted, Note, Result};
+use decoder::Signature;
 
 /// A module of the architecture `name`, whose `forward` takes tokens and returns logits.
 ///
@@ -16,7 +17,16 @@ use crate::{Converted, Note, Result};
 /// As [`decoder::named`](::decoder::named); and when a tensor is missing, is not used, or has the wrong shape or
 /// a dtype that is not a floating-point number.
 pub fn model(name: &str, tensors: &[(String, Tensor)], options: &Options) -> Result<Converted> {
-    decoder::module(&::decoder::named(name, tensors, options)?, tensors, options.keep_extra)
+    decoder::module(&::decoder::named(name, tensors, options)?, tensors, options.keep_extra, Signature::Dict)
+}
+
+/// A module that runs `decoder`, whose `forward` takes `tokens`, int64 \[batch, seq\], as its only argument and returns the
+/// logits, float32 \[batch, seq, vocab\]. With `keep_extra`, tensors that it does not use stay in its `state_dict`.
+///
+/// # Errors
+/// As [`model`].
+pub fn positional(decoder: &Decoder, tensors: &[(String, Tensor)], keep_extra: bool) -> Result<Converted> {
+    decoder::module(decoder, tensors, keep_extra, Signature::Positional)
 }
 
 /// The module that the names and documents describe: a model, or the weights and the reason why they are not a
@@ -26,7 +36,7 @@ pub fn model(name: &str, tensors: &[(String, Tensor)], options: &Options) -> Res
 /// As [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
 pub fn auto(tensors: &[(String, Tensor)], options: &Options) -> Result<Converted> {
     match ::decoder::detect(tensors, options)? {
-        Detected::Model(model) => decoder::module(&model, tensors, options.keep_extra),
+        Detected::Model(model) => decoder::module(&model, tensors, options.keep_extra, Signature::Dict),
         Detected::Weights { why, notes } => {
             let mut converted = weights::weights(tensors)?;
             converted.notes.extend(notes.into_iter().map(Note::Decoder));

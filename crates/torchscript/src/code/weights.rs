@@ -23,7 +23,15 @@ pub fn weights(tensors: &[(String, Tensor)]) -> Result<Converted> {
         if has_float4 { EXPORT.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { EXPORT.to_owned() };
     let (archive, notes) = state::archive(tensors, CLASS, FORWARD, &export, index)?;
     let outputs = Outputs(Returns::Tensors);
-    Ok(Converted { archive, inputs: Vec::new(), outputs, notes, kind: Kind::Weights, why: None })
+    Ok(Converted {
+        archive,
+        inputs: Vec::new(),
+        outputs,
+        notes,
+        kind: Kind::Weights,
+        decoder: None,
+        why: None,
+    })
 }
 
 /// The class of the module.

@@ -7,5 +7,5 @@ mod recognise;
 mod tests;
 mod text;
 
-pub(super) use module::module;
+pub(super) use module::{Signature, module};
 pub(super) use recognise::recognise;

@@ -10,6 +10,15 @@ use crate::code::state;
 use crate::module::{TensorId, Value};
 use crate::{Converted, Error, Kind, Note, Outputs, Result, Returns};
 
+/// How `forward` is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::code) enum Signature {
+    /// With a dict of tensors. It returns a dict, as Carton's runner requires.
+    Dict,
+    /// With one tensor. It returns one, because Triton refuses a dict.
+    Positional,
+}
+
 /// A module that runs: `tokens` int64 [batch, seq] → `logits` float32 [batch, seq, vocab]. With `keep_extra`,
 /// tensors that it does not use stay in its `state_dict`.
 ///
@@ -19,18 +28,25 @@ pub(in crate::code) fn module(
     decoder: &Decoder,
     tensors: &[(String, Tensor)],
     keep_extra: bool,
+    signature: Signature,
 ) -> Result<Converted> {
     let assignment = decoder.assign(tensors, keep_extra)?;
-    let (archive, more) = archive(text::NEWEST, decoder, &assignment, tensors)?;
+    let (archive, more) = archive(text::NEWEST, signature, decoder, &assignment, tensors)?;
     let notes = assignment.notes.into_iter().map(Note::Decoder).chain(more).collect();
-    let (inputs, outputs) = ports::ports(decoder);
+    let (mut inputs, mut outputs) = ports::ports(decoder);
+    if signature == Signature::Positional {
+        inputs.retain(|port| !port.optional);
+        outputs.retain(|port| !port.optional);
+    }
     let kind = Kind::Model { name: decoder.architecture().name() };
-    Ok(Converted { archive, inputs, outputs: Outputs(Returns::Ports(outputs)), notes, kind, why: None })
+    let outputs = Outputs(Returns::Ports(outputs));
+    Ok(Converted { archive, inputs, outputs, notes, kind, decoder: Some(decoder.clone()), why: None })
 }
 
 /// The archive of a decoder whose module has this text, and notes about it.
 pub(super) fn archive(
     text: &Text,
+    signature: Signature,
     decoder: &Decoder,
     assignment: &Assignment,
     tensors: &[(String, Tensor)],
@@ -62,9 +78,19 @@ pub(super) fn archive(
         // An attribute, because the fuser of 2.0.1 would take over a concatenation along a constant.
         size("cat_dim", 1)?,
     ]);
-    let (forward, functions) =
-        (forward(text, decoder.biases()), functions(text, decoder.layout().rotates_halves));
-    state::archive(tensors, decoder.architecture().class(), &forward, &functions, own)
+    let methods = methods(text, decoder.biases(), signature);
+    let functions = functions(text, decoder.layout().rotates_halves);
+    state::archive(tensors, decoder.architecture().class(), &methods, &functions, own)
+}
+
+fn methods(text: &Text, biases: Biases, signature: Signature) -> String {
+    let forward = forward(text, biases);
+    match signature {
+        Signature::Dict => forward,
+        Signature::Positional => {
+            [text::POSITIONAL, &forward.replacen("def forward(", "def infer(", 1)].concat()
+        }
+    }
 }
 
 fn forward(text: &Text, biases: Biases) -> String {

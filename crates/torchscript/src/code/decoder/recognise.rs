@@ -5,7 +5,7 @@
 use decoder::{Assignment, Biases, Decoder, Part, Recorded, Rope, Scaling, Windowed, Windows};
 use tensor::Tensor;
 
-use super::module::{archive, biases_list};
+use super::module::{Signature, archive, biases_list};
 use super::text::TEXTS;
 use crate::code::recognise::{Attributes, DATA_PKL, Records};
 
@@ -22,7 +22,7 @@ pub(in crate::code) fn recognise(
     let assignment = decoder.assign(tensors, true).map_err(|_| data_pkl())?;
     let mut closest = None;
     for text in TEXTS {
-        let (archive, _) = archive(text, &decoder, &assignment, tensors).map_err(|_| data_pkl())?;
+        let (archive, _) = archive(text, Signature::Dict, &decoder, &assignment, tensors).map_err(|_| data_pkl())?;
         let Some(difference) = archive.first_difference(records) else { return Ok((decoder, assignment)) };
         closest = closest.max(Some(difference));
     }

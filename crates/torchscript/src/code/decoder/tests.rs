@@ -6,7 +6,7 @@ mod fixtures;
 use decoder::{Documents, HUGGING_FACE, META, Options, Part};
 use tensor::Tensor;
 
-use crate::{Converted, Port, auto, model};
+use crate::{Converted, Port, auto, model, positional};
 use fixtures::{tensors, zeros};
 
 fn params() -> Options {
@@ -70,6 +70,26 @@ fn hugging_faces_names_rotate_halves() {
     assert!(code(&converted).contains("torch.select(y, -2, 0)"));
     let named = model("llama", &all, &options).expect("it is one");
     assert_eq!(code(&named), code(&converted));
+}
+
+#[test]
+fn a_positional_forward_takes_tokens_and_returns_logits() {
+    let converted = auto(&meta_tensors(), &params()).expect("params and shapes agree");
+    let decoder = converted.decoder.as_ref().expect("it runs");
+    let positional = positional(decoder, &meta_tensors(), false).expect("it was a model");
+    let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&positional.inputs), ["tokens"]);
+    assert_eq!(names(&positional.outputs.ports(&[]).collect::<Vec<_>>()), ["logits"]);
+    // The objects are the same, so that only the text decides how it is called.
+    assert_eq!(positional.archive.data_pkl(), converted.archive.data_pkl());
+    let (before, after) = (code(&converted), code(&positional));
+    let class = "__torch__.torch2carton.Llama";
+    let forward = format!(
+        "  def forward(self: {class},\n    tokens: Tensor) -> Tensor:\n    out = (self).infer(annotate(Dict[str, Tensor], \
+         {{\"tokens\": tokens}}), )\n    return out[\"logits\"]\n"
+    );
+    let renamed = before.replacen("  def forward(", &format!("{forward}  def infer("), 1);
+    assert_eq!(after, renamed);
 }
 
 #[test]

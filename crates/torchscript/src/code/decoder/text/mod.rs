@@ -55,3 +55,11 @@ fn linear(item: impl Fn(&str) -> String, weights: &str, biases: Option<&str>, x:
         None => format!("torch.linear({x}, {})", cast(weights)),
     }
 }
+
+/// What calls a text's `forward`, which is then `infer`, where `forward` takes and returns a tensor. A tensor or a module
+/// may have the name of a method: PyTorch looks for the method first.
+pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
+    tokens: Tensor) -> Tensor:
+    out = (self).infer(annotate(Dict[str, Tensor], {"tokens": tokens}), )
+    return out["logits"]
+"#;
