@@ -1,4 +1,4 @@
-"""The three virtual environments of the suite: what each contains, and how one is made, stamped and found again.
+"""The four virtual environments of the suite: what each contains, and how one is made, stamped and found again.
 
 They are outside the tree, in $TORCH2CARTON_CONFORMANCE or ${XDG_CACHE_HOME:-~/.cache}/torch2carton/conformance. An
 environment's folder is named after a hash of its recipe, so another recipe gets another folder. The stamp is written
@@ -56,7 +56,14 @@ CARTON = Recipe(
     imports="import cartonml",
     gigabytes=1,
 )
-ALL = {"NEWEST": NEWEST, "OLD": OLD, "CARTON": CARTON}
+OLDER = Recipe(
+    name="torch 1.13.1",  # only writes TorchScript archives, as many were written that are still in use
+    pythons=("3.11", "3.10", "3.9", "3.8"),
+    steps=(("torch==1.13.1", "numpy<2"),),
+    imports="import torch, numpy; assert torch.__version__.startswith('1.13.1')",
+    gigabytes=6,
+)
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON}
 
 
 class CannotMake(Exception):

@@ -1,0 +1,165 @@
+//! Splits source text into words, numbers, strings and symbols.
+//!
+//! Facts: `torch/csrc/jit/frontend/lexer.h`.
+
+use std::ops::Range;
+
+/// A piece of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'t> {
+    Name(&'t str),
+    Number,
+    /// What is between the quotes, with its escapes.
+    Text(&'t str),
+    Arrow,
+    Symbol(u8),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Token<'t> {
+    pub(crate) kind: Kind<'t>,
+    /// Bytes of the text.
+    pub(crate) range: Range<usize>,
+    /// The number of spaces before it, if it is the first of its line.
+    pub(crate) indent: Option<usize>,
+}
+
+impl Token<'_> {
+    pub(crate) fn is(&self, symbol: u8) -> bool {
+        self.kind == Kind::Symbol(symbol)
+    }
+}
+
+/// The tokens of a text. Comments and space are left out.
+pub(crate) struct Lexer<'t> {
+    text: &'t str,
+    at: usize,
+    /// Where the line starts, until its first token.
+    line: Option<usize>,
+}
+
+impl<'t> Lexer<'t> {
+    /// The tokens of `range`, which starts at the start of a line.
+    pub(crate) fn new(text: &'t str, range: &Range<usize>) -> Self {
+        let text = text.get(..range.end).unwrap_or_default();
+        Self { text, at: range.start, line: Some(range.start) }
+    }
+}
+
+impl<'t> Iterator for Lexer<'t> {
+    type Item = Token<'t>;
+
+    fn next(&mut self) -> Option<Token<'t>> {
+        let bytes = self.text.as_bytes();
+        loop {
+            let start = self.at;
+            let rest = bytes.get(start..)?;
+            let (&first, after) = rest.split_first()?;
+            let span = |is: fn(u8) -> bool| rest.iter().position(|byte| !is(*byte)).unwrap_or(rest.len());
+            let (len, kind) = match first {
+                b'\n' => {
+                    self.line = Some(start.saturating_add(1));
+                    (1, None)
+                }
+                b' ' | b'\t' | b'\r' | b'\\' => (1, None),
+                b'#' => (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), None),
+                b'\'' | b'"' => {
+                    let (len, inner) = quoted(rest, first);
+                    let at = start.saturating_add(inner.start)..start.saturating_add(inner.end);
+                    (len, Some(Kind::Text(self.text.get(at).unwrap_or_default())))
+                }
+                b'-' if after.first() == Some(&b'>') => (2, Some(Kind::Arrow)),
+                b'0'..=b'9' => (span(is_number), Some(Kind::Number)),
+                b'.' if after.first().is_some_and(u8::is_ascii_digit) => {
+                    (span(is_number), Some(Kind::Number))
+                }
+                byte if is_word(byte) => {
+                    let len = span(is_word);
+                    let name = self.text.get(start..start.saturating_add(len));
+                    (len, Some(Kind::Name(name.unwrap_or_default())))
+                }
+                other => (1, Some(Kind::Symbol(other))),
+            };
+            self.at = start.saturating_add(len.max(1));
+            if let Some(kind) = kind {
+                let indent = self.line.take().map(|line| start.saturating_sub(line));
+                return Some(Token { kind, range: start..self.at, indent });
+            }
+        }
+    }
+}
+
+/// Whether a byte is part of a name. Names in other alphabets are names, too.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+}
+
+fn is_number(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'.'
+}
+
+/// The length of a string with its quotes, and the range between them.
+fn quoted(text: &[u8], quote: u8) -> (usize, Range<usize>) {
+    let triple = text.starts_with(&[quote; 3]);
+    let width: usize = if triple { 3 } else { 1 };
+    let end: &[u8] = if triple { &[quote; 3] } else { &[quote] };
+    let mut at = width;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        if rest.starts_with(end) {
+            return (at.saturating_add(width), width..at);
+        }
+        // A string of one line that has no end is not TorchScript; what follows is looked at.
+        if !triple && rest.starts_with(b"\n") {
+            return (at, width..at);
+        }
+        at = at.saturating_add(if rest.starts_with(b"\\") { 2 } else { 1 });
+    }
+    (text.len(), width..text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<Kind<'_>> {
+        Lexer::new(text, &(0..text.len())).map(|token| token.kind).collect()
+    }
+
+    #[test]
+    fn text_is_split() {
+        use Kind::{Arrow, Name, Number, Symbol, Text};
+        assert_eq!(
+            kinds("f(x: T=-1.5e-05) -> \"a\\\"b\" # c\n.5 é"),
+            [
+                Name("f"),
+                Symbol(b'('),
+                Name("x"),
+                Symbol(b':'),
+                Name("T"),
+                Symbol(b'='),
+                Symbol(b'-'),
+                Number,
+                Symbol(b'-'),
+                Number,
+                Symbol(b')'),
+                Arrow,
+                Text("a\\\"b"),
+                Number,
+                Name("é"),
+            ]
+        );
+        assert_eq!(kinds("'''a'\nb''' c"), [Text("a'\nb"), Name("c")]);
+        assert_eq!(kinds("\"a\nb"), [Text("a"), Name("b")]);
+        for hostile in ["\"", "'''", "\\", "\"\\", "\"é\\", "-", "."] {
+            assert!(kinds(hostile).len() <= 1, "{hostile}");
+        }
+    }
+
+    #[test]
+    fn the_first_token_of_a_line_has_its_indent() {
+        let text = "class A:\n\n  def f(\n    x)";
+        let indents: Vec<_> =
+            Lexer::new(text, &(0..text.len())).filter_map(|token| token.indent).collect();
+        assert_eq!(indents, [0, 2, 4]);
+    }
+}

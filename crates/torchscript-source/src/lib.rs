@@ -1,0 +1,27 @@
+//! What the source text of a TorchScript archive says: the signature of a class's `forward`, and the operators that the
+//! code calls. Nothing is compiled.
+//!
+//! ```
+//! use torchscript_source::{Sources, Type};
+//!
+//! let mut sources = Sources::default();
+//! sources.add("code/__torch__/net.py", b"class Net(Module):\n  def forward(self: __torch__.net.Net,\n    x: Tensor) -> int:\n")?;
+//! let signature = sources.signature("__torch__.net", "Net", "forward")?;
+//! assert_eq!(signature.arguments[0].name, "x");
+//! assert_eq!(*signature.types.kind(signature.returns), Type::Int);
+//! # Ok::<(), torchscript_source::Error>(())
+//! ```
+//!
+//! Facts: `PythonPrint` in `torch/csrc/jit/serialization/python_print.cpp` writes the text, `SourceImporter` in
+//! `import_source.cpp` reads it; archives that PyTorch 1.13, 2.0.1 and 2.15 wrote.
+
+mod error;
+mod lexer;
+mod operators;
+mod signature;
+mod types;
+
+pub use error::{Error, Result};
+pub use operators::{Foreign, foreign};
+pub use signature::{Argument, Signature, Sources};
+pub use types::{Field, Type, TypeId, Types};

@@ -1,0 +1,314 @@
+//! The signature of a method, read from the text of its class.
+//!
+//! Facts: the class `__torch__.a.B` is in `code/__torch__/a.py`, or in `code/__torch__.py` without a module. A class
+//! starts in the first column, its methods and fields in the third; the arguments of a method have annotations, and their
+//! defaults follow as literals. The first argument is the object.
+
+use std::collections::HashMap;
+use std::iter::Peekable;
+use std::ops::Range;
+
+use crate::lexer::{Kind, Lexer, Token};
+use crate::types::{Field, TypeId, Types};
+use crate::{Error, Result};
+
+/// The deepest nesting of a type, and the most types of a signature, that are read.
+const DEPTH_MAX: usize = 32;
+const TYPES_MAX: usize = 2000;
+
+/// The folder of the code, and the end of its names.
+const FOLDER: &str = "code/";
+const EXTENSION: &str = ".py";
+
+/// A method.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    /// What it takes after the object.
+    pub arguments: Vec<Argument>,
+    /// What it returns.
+    pub returns: TypeId,
+    /// All types.
+    pub types: Types,
+}
+
+/// An argument of a method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: TypeId,
+    /// The text of its default.
+    pub default: Option<String>,
+}
+
+/// The code of an archive.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// By qualified name, such as `__torch__.net`.
+    modules: HashMap<String, Module>,
+}
+
+#[derive(Clone, Debug)]
+struct Module {
+    record: String,
+    text: String,
+    /// Name, base class and body.
+    classes: HashMap<String, (String, Range<usize>)>,
+}
+
+impl Sources {
+    /// Adds a record of an archive, if it is code. `record` is its name after the root folder.
+    ///
+    /// # Errors
+    /// When it is code and not text.
+    pub fn add(&mut self, record: &str, bytes: &[u8]) -> Result<()> {
+        let Some(name) = record.strip_prefix(FOLDER).and_then(|name| name.strip_suffix(EXTENSION)) else {
+            return Ok(());
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| Error::NotText { record: record.to_owned() })?;
+        let module =
+            Module { record: record.to_owned(), classes: classes(text), text: text.to_owned() };
+        self.modules.insert(name.replace('/', "."), module);
+        Ok(())
+    }
+
+    /// The texts of the code, in no order.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.modules.values().map(|module| module.text.as_str())
+    }
+
+    /// Whether there is a record of code for a qualified name, or for one below it.
+    pub fn has(&self, qualified: &str) -> bool {
+        let is_below = |name: &String| name.strip_prefix(qualified).is_some_and(|rest| rest.starts_with('.'));
+        self.modules.contains_key(qualified) || self.modules.keys().any(is_below)
+    }
+
+    /// The signature of `method` of the class `name` in `module`.
+    ///
+    /// # Errors
+    /// When there is no such method, or the text of it is not what PyTorch writes.
+    pub fn signature(&self, module: &str, name: &str, method: &str) -> Result<Signature> {
+        let class = || format!("{module}.{name}");
+        let source = self.modules.get(module).ok_or_else(|| Error::NoClass { class: class() })?;
+        let (_, body) = source.classes.get(name).ok_or_else(|| Error::NoClass { class: class() })?;
+        let mut tokens = Lexer::new(&source.text, body).peekable();
+        while let Some(token) = tokens.next() {
+            if token.kind == Kind::Name("def")
+                && token.indent.is_some()
+                && tokens.next_if(|next| next.kind == Kind::Name(method)).is_some()
+            {
+                let mut parser = Parser { source, tokens, types: Types::default() };
+                let (arguments, returns) = parser.signature()?;
+                let mut types = parser.types;
+                self.define_classes(&mut types)?;
+                return Ok(Signature { arguments, returns, types });
+            }
+        }
+        Err(Error::NoMethod { class: class(), method: method.to_owned() })
+    }
+
+    /// Reads the fields of the named tuples among `types`, and of those in their fields.
+    fn define_classes(&self, types: &mut Types) -> Result<()> {
+        let mut next = 0;
+        while let Some(id) = types.ids().nth(next) {
+            next = next.saturating_add(1);
+            let Some((module, name)) = types.text(id).rsplit_once('.') else { continue };
+            let Some(source) = self.modules.get(module) else { continue };
+            let Some((base, body)) = source.classes.get(name) else { continue };
+            if base == "NamedTuple" {
+                let tokens = Lexer::new(&source.text, body).peekable();
+                let mut parser = Parser { source, tokens, types: std::mem::take(types) };
+                let fields = parser.fields();
+                *types = parser.types;
+                types.define(id, fields?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The classes of a text: base and body, by name.
+fn classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
+    let mut found: HashMap<String, (String, Range<usize>)> = HashMap::new();
+    let mut open: Option<String> = None;
+    let mut tokens = Lexer::new(text, &(0..text.len())).peekable();
+    while let Some(token) = tokens.next() {
+        if token.indent != Some(0) {
+            continue;
+        }
+        if let Some((_, body)) = open.take().and_then(|name| found.get_mut(&name)) {
+            body.end = token.range.start;
+        }
+        if token.kind == Kind::Name("class")
+            && let Some(Kind::Name(name)) = tokens.next().map(|token| token.kind)
+        {
+            let base = match (tokens.next_if(|token| token.is(b'(')), tokens.peek()) {
+                (Some(_), Some(Token { kind: Kind::Name(base), .. })) => (*base).to_owned(),
+                _ => String::new(),
+            };
+            let line = text.get(token.range.end..).and_then(|rest| rest.find('\n')).unwrap_or(text.len());
+            let start = token.range.end.saturating_add(line).saturating_add(1).min(text.len());
+            found.insert(name.to_owned(), (base, start..text.len()));
+            open = Some(name.to_owned());
+        }
+    }
+    found
+}
+
+struct Parser<'t> {
+    source: &'t Module,
+    tokens: Peekable<Lexer<'t>>,
+    types: Types,
+}
+
+/// A type that is being read.
+struct Open<'t> {
+    head: &'t str,
+    arguments: Vec<TypeId>,
+}
+
+impl<'t> Parser<'t> {
+    /// What follows `def NAME`.
+    fn signature(&mut self) -> Result<(Vec<Argument>, TypeId)> {
+        self.expect(b'(', "`(`")?;
+        let mut arguments = Vec::new();
+        loop {
+            if self.eat(b')') {
+                break;
+            }
+            let name = self.name("the name of an argument")?;
+            let kind = if self.eat(b':') { self.annotation()? } else { self.types.add("Tensor", None) };
+            let default = if self.eat(b'=') { Some(self.default()?) } else { None };
+            arguments.push(Argument { name: name.to_owned(), kind, default });
+            if !self.eat(b',') {
+                self.expect(b')', "`,` or `)`")?;
+                break;
+            }
+        }
+        if arguments.is_empty() {
+            return Err(self.syntax("an argument for the object"));
+        }
+        arguments.remove(0);
+        let arrow = self.tokens.next_if(|token| token.kind == Kind::Arrow);
+        let returns = if arrow.is_some() { self.annotation()? } else { self.types.add("NoneType", None) };
+        self.expect(b':', "`:`")?;
+        Ok((arguments, returns))
+    }
+
+    /// The fields of a named tuple.
+    fn fields(&mut self) -> Result<Vec<Field>> {
+        let mut fields = Vec::new();
+        while self.tokens.peek().is_some() {
+            let name = self.name("the name of a field")?;
+            self.expect(b':', "`:`")?;
+            let kind = self.annotation()?;
+            if self.eat(b'=') {
+                self.default()?;
+            }
+            fields.push(Field { name: name.to_owned(), kind });
+        }
+        Ok(fields)
+    }
+
+    /// A type.
+    fn annotation(&mut self) -> Result<TypeId> {
+        let mut open: Vec<Open<'t>> = Vec::new();
+        loop {
+            let head = self.dotted()?;
+            let mut done = if self.eat(b'[') {
+                if open.len() >= DEPTH_MAX {
+                    return Err(self.too_large("levels", DEPTH_MAX));
+                }
+                open.push(Open { head, arguments: Vec::new() });
+                // `Tuple[()]` is a tuple of nothing.
+                if !self.eat(b'(') {
+                    continue;
+                }
+                self.expect(b')', "`)`")?;
+                None
+            } else {
+                Some(self.types.add(head, None))
+            };
+            // What is complete goes into what is open.
+            loop {
+                if self.types.len() > TYPES_MAX {
+                    return Err(self.too_large("types", TYPES_MAX));
+                }
+                let Some(mut outer) = open.pop() else {
+                    return done.ok_or_else(|| self.syntax("a type"));
+                };
+                outer.arguments.extend(done);
+                if self.eat(b',') {
+                    open.push(outer);
+                    break;
+                }
+                self.expect(b']', "`,` or `]`")?;
+                done = Some(self.types.add(outer.head, Some(&outer.arguments)));
+            }
+        }
+    }
+
+    /// Names with dots between them.
+    fn dotted(&mut self) -> Result<&'t str> {
+        let first = self.tokens.peek().map(|token| token.range.clone());
+        self.name("a type")?;
+        let mut end = first.as_ref().map_or(0, |range| range.end);
+        while self.eat(b'.') {
+            end = self.tokens.peek().map_or(end, |token| token.range.end);
+            self.name("a name")?;
+        }
+        let start = first.map_or(0, |range| range.start);
+        Ok(self.source.text.get(start..end).unwrap_or_default())
+    }
+
+    /// The text of a default, up to the `,` or `)` after it.
+    fn default(&mut self) -> Result<String> {
+        let mut depth = 0_usize;
+        let (mut start, mut end) = (None, 0);
+        while let Some(token) = self.tokens.peek() {
+            match token.kind {
+                Kind::Symbol(b'(' | b'[' | b'{') => depth = depth.saturating_add(1),
+                Kind::Symbol(b',' | b')') if depth == 0 => break,
+                Kind::Symbol(b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            start = start.or(Some(token.range.start));
+            end = token.range.end;
+            self.tokens.next();
+        }
+        let text = start.and_then(|start| self.source.text.get(start..end));
+        text.map(str::to_owned).ok_or_else(|| self.syntax("a default"))
+    }
+
+    fn name(&mut self, expected: &'static str) -> Result<&'t str> {
+        match self.tokens.peek() {
+            Some(Token { kind: Kind::Name(name), .. }) => {
+                let name = *name;
+                self.tokens.next();
+                Ok(name)
+            }
+            _ => Err(self.syntax(expected)),
+        }
+    }
+
+    fn eat(&mut self, symbol: u8) -> bool {
+        self.tokens.next_if(|token| token.is(symbol)).is_some()
+    }
+
+    fn expect(&mut self, symbol: u8, expected: &'static str) -> Result<()> {
+        if self.eat(symbol) { Ok(()) } else { Err(self.syntax(expected)) }
+    }
+
+    fn syntax(&mut self, expected: &'static str) -> Error {
+        let text = &self.source.text;
+        let at = self.tokens.peek().map_or(text.len(), |token| token.range.start);
+        let before = text.as_bytes().get(..at).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count().saturating_add(1);
+        Error::Syntax { record: self.source.record.clone(), line, expected }
+    }
+
+    fn too_large(&self, what: &'static str, limit: usize) -> Error {
+        Error::TooLarge { record: self.source.record.clone(), what, limit }
+    }
+}
