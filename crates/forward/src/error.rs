@@ -1,4 +1,4 @@
-//! Why a forward pass cannot be set up.
+//! Why a model cannot be made or run.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tensor::Dtype;
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a forward pass cannot be set up.
+/// Why a model cannot be made or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -40,4 +40,68 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
+    /// A weight is not among the tensors.
+    #[error("there is no tensor for the weight `{}`", weight.escape_debug())]
+    MissingWeight {
+        /// The usual name of the weight.
+        weight: String,
+    },
+    /// A weight does not have the shape that the decoder's sizes imply.
+    #[error("tensor `{}`: shape {found:?}, expected {expected:?}", tensor.escape_debug())]
+    WeightShape {
+        /// The tensor.
+        tensor: String,
+        /// Its shape, in elements.
+        found: Vec<u64>,
+        /// What the shape should be.
+        expected: Vec<usize>,
+    },
+    /// There are no tokens, or they are not whole rows.
+    #[error(
+        "{found} tokens in a batch of {batch}, expected at least one for each sequence and as many for all"
+    )]
+    Tokens {
+        /// How many there are.
+        found: usize,
+        /// The number of sequences.
+        batch: usize,
+    },
+    /// Token ids that the model does not know.
+    #[error("tokens holds ids from {low} to {high}, expected 0 to {}", vocab.saturating_sub(1))]
+    TokenIds {
+        /// The lowest id.
+        low: i64,
+        /// The highest.
+        high: i64,
+        /// The number of tokens that the model knows.
+        vocab: usize,
+    },
+    /// Keys and values of other shapes or dtypes than the model's.
+    #[error(
+        "past_key is {} of shape {:?} and past_value {} of {:?}, expected float32 of [{}, {}, past, {}, {}] of both",
+        key.0, key.1, value.0, value.1, expected[0], expected[1], expected[2], expected[3]
+    )]
+    Past {
+        /// The dtype and the shape of the keys, in elements.
+        key: (Dtype, Vec<u64>),
+        /// Those of the values.
+        value: (Dtype, Vec<u64>),
+        /// Layers, sequences, heads of keys and values, and the size of a head.
+        expected: [usize; 4],
+    },
+    /// The cache was made by another model, or for another number of sequences.
+    #[error("the cache is of another model or batch")]
+    OtherCache,
+    /// Something whose size follows from the input does not fit in memory.
+    #[error("{} do not fit in memory", if *nbytes == u64::MAX { "2^63 bytes or more".to_owned() } else { format!("{nbytes} bytes") })]
+    Memory {
+        /// Its size in bytes; the largest number if it has no size.
+        nbytes: u64,
+    },
+    /// A view that does not fit its storage.
+    #[error(transparent)]
+    Tensor(#[from] tensor::Error),
+    /// The caller stopped the work.
+    #[error("cancelled")]
+    Cancelled,
 }

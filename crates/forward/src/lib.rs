@@ -1,9 +1,27 @@
 //! A decoder's forward pass on the CPU over weights that stay in the file they are mapped from.
 //!
-//! `kernel/` has the matrix products. Weights are never converted up front: a product widens them to f32 as it reads them.
+//! [`Model`] runs what the crate `decoder` describes, with the same results as the TorchScript module that `torchscript`
+//! writes for it: tokens and a [`Cache`] of keys and values in, logits out.
+//!
+//! Weights are never converted up front: a product widens them as it reads them. Sums, norms, positions and attention are
+//! f32, or f64 if the embeddings are. A weight is not rounded to the dtype of what it is multiplied with, as it is in
+//! PyTorch, so logits of bfloat16 models are nearer to the exact ones. No result depends on the number of threads.
+//!
+//! `kernel/` has the matrix products, `block.rs` a layer, and `attention.rs` the attention over a `cache.rs`.
 
+mod attention;
+mod block;
+mod cache;
 mod error;
-#[allow(dead_code, reason = "the decoder that uses it is not written yet")]
 mod kernel;
+mod memory;
+mod model;
+mod norm;
+mod number;
+mod positions;
+mod vector;
+mod weights;
 
+pub use cache::Cache;
 pub use error::{Error, Result};
+pub use model::{Check, Model, Options, Rows};

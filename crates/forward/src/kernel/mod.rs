@@ -9,6 +9,7 @@ mod portable;
 
 pub(crate) use matrix::Matrix;
 pub(crate) use pool::Pool;
+pub(crate) use portable::Number;
 
 /// The name of the kernels that this CPU runs.
 pub(crate) fn name() -> &'static str {
@@ -31,6 +32,16 @@ pub(crate) fn linear(pool: &Pool, w: &Matrix, x: &[f32], m: usize, bias: Option<
 pub(crate) fn linear_f64(pool: &Pool, w: &Matrix, x: &[f64], m: usize, bias: Option<&[f64]>, y: &mut [f64]) {
     check(w, x.len(), m, bias.map(<[f64]>::len), y.len());
     portable::linear(pool, w, x, m, bias, y);
+}
+
+/// The elements of a row, widened or rounded; nothing if there is no such row.
+pub(crate) fn row<T: Number>(w: &Matrix, index: usize, out: &mut Vec<T>) {
+    out.clear();
+    let row_bytes = w.bytes().len().checked_div(w.rows()).unwrap_or(0);
+    let start = index.saturating_mul(row_bytes);
+    if let Some(bytes) = w.bytes().get(start..start.saturating_add(row_bytes)) {
+        T::read(w.dtype(), bytes, out);
+    }
 }
 
 /// Panics unless the lengths belong to one product.

@@ -5,7 +5,7 @@ use tensor::Dtype;
 use super::{Matrix, Pool};
 
 /// A number that products are computed in.
-pub(super) trait Number: Copy + Send + Sync + Default {
+pub(crate) trait Number: Copy + Send + Sync + Default {
     /// The elements of little-endian bytes, widened or rounded.
     fn read(dtype: Dtype, bytes: &[u8], out: &mut Vec<Self>);
     /// `self + a * b`.

@@ -1,0 +1,221 @@
+//! The weights of a decoder, found and checked: matrices stay in the file, vectors are widened.
+
+use std::collections::HashSet;
+
+use decoder::{Assignment, Decoder, Part, Weight};
+use tensor::Tensor;
+
+use crate::block::{Attention, FeedForward, Layer};
+use crate::kernel::{self, Matrix, Pool};
+use crate::norm::Norm;
+use crate::number::Real;
+use crate::{Error, Result};
+
+/// A matrix, and the bias that is added to its products.
+#[derive(Debug)]
+pub(crate) struct Linear<T> {
+    matrix: Matrix,
+    bias: Option<Vec<T>>,
+}
+
+impl<T: Real> Linear<T> {
+    /// The products of `rows` rows of `x`.
+    pub(crate) fn apply(&self, pool: &Pool, x: &[T], rows: usize, y: &mut [T]) {
+        T::linear(pool, &self.matrix, x, rows, self.bias.as_deref(), y);
+    }
+}
+
+/// All weights.
+#[derive(Debug)]
+pub(crate) struct Weights<T> {
+    /// [vocab, dim].
+    pub(crate) embedding: Matrix,
+    pub(crate) layers: Vec<Layer<T>>,
+    pub(crate) norm: Norm<T>,
+    /// [vocab, dim].
+    pub(crate) output: Linear<T>,
+}
+
+/// The sizes of a decoder, as sizes in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dims {
+    pub(crate) dim: usize,
+    pub(crate) hidden: usize,
+    pub(crate) vocab: usize,
+    pub(crate) n_layers: usize,
+    pub(crate) n_heads: usize,
+    pub(crate) n_kv_heads: usize,
+    pub(crate) head_dim: usize,
+}
+
+impl Dims {
+    pub(crate) fn new(decoder: &Decoder) -> Result<Self> {
+        let size = |n: u64| usize::try_from(n).map_err(|_| Error::Memory { nbytes: n });
+        Ok(Self {
+            dim: size(decoder.dim())?,
+            hidden: size(decoder.hidden())?,
+            vocab: size(decoder.vocab())?,
+            n_layers: size(decoder.n_layers())?,
+            n_heads: size(decoder.n_heads())?,
+            n_kv_heads: size(decoder.n_kv_heads())?,
+            head_dim: size(decoder.head_dim())?,
+        })
+    }
+
+    /// The shape of a layer's weight.
+    fn shape(&self, part: Part) -> [usize; 2] {
+        let queries = self.n_heads.saturating_mul(self.head_dim);
+        let keys = self.n_kv_heads.saturating_mul(self.head_dim);
+        match part {
+            Part::Wq => [queries, self.dim],
+            Part::Wk | Part::Wv => [keys, self.dim],
+            Part::Wo => [self.dim, queries],
+            Part::W1 | Part::W3 => [self.hidden, self.dim],
+            Part::W2 => [self.dim, self.hidden],
+            Part::AttentionNorm | Part::FfnNorm => [1, self.dim],
+        }
+    }
+}
+
+/// Finds the tensors of weights.
+struct Source<'s> {
+    decoder: &'s Decoder,
+    dims: Dims,
+    tensors: &'s [(String, Tensor)],
+    /// By layer and part, the index of the weight's tensor and of the bias's.
+    layers: Vec<[[Option<usize>; 2]; Part::ALL.len()]>,
+    outer: [Option<usize>; 3],
+}
+
+impl<T: Real> Weights<T> {
+    /// The weights of `decoder` among `tensors`.
+    ///
+    /// # Errors
+    /// When a weight is missing, has another shape than the decoder's or another dtype than a floating-point one, or
+    /// cannot be read.
+    pub(crate) fn new(
+        decoder: &Decoder,
+        dims: Dims,
+        tensors: &[(String, Tensor)],
+        assignment: &Assignment,
+    ) -> Result<Self> {
+        let mut source = Source {
+            decoder,
+            dims,
+            tensors,
+            // Not more than the tensors, so that no number of layers is believed.
+            layers: vec![Default::default(); dims.n_layers.min(assignment.weights.len())],
+            outer: [None; 3],
+        };
+        for (weight, index) in &assignment.weights {
+            if let Some(place) = source.place(*weight) {
+                *place = Some(*index);
+            }
+        }
+        let [embedding, norm, output] = source.outer;
+        let vocab = [dims.vocab, dims.dim];
+        let layers = (0..dims.n_layers).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
+        Ok(Self {
+            embedding: source.matrix(Weight::Embedding, embedding, vocab)?,
+            layers,
+            norm: source.norm(Weight::Norm, norm)?,
+            output: Linear { matrix: source.matrix(Weight::Output, output, vocab)?, bias: None },
+        })
+    }
+}
+
+impl Source<'_> {
+    fn place(&mut self, weight: Weight) -> Option<&mut Option<usize>> {
+        let [embedding, norm, output] = &mut self.outer;
+        let (layer, part, kind) = match weight {
+            Weight::Embedding => return Some(embedding),
+            Weight::Norm => return Some(norm),
+            Weight::Output => return Some(output),
+            Weight::Layer { layer, part } => (layer, part, 0),
+            Weight::Bias { layer, part } => (layer, part, 1),
+        };
+        let of_part = Part::ALL.iter().position(|known| *known == part)?;
+        self.layers.get_mut(usize::try_from(layer).ok()?)?.get_mut(of_part)?.get_mut(kind)
+    }
+
+    fn layer<T: Real>(&self, number: usize) -> Result<Layer<T>> {
+        let layer = number as u64;
+        let index = |part: Part, kind: usize| {
+            let of_part = Part::ALL.iter().position(|known| *known == part)?;
+            self.layers.get(number)?.get(of_part)?.get(kind).copied().flatten()
+        };
+        let norm = |part| self.norm(Weight::Layer { layer, part }, index(part, 0));
+        let linear = |part| {
+            let [rows, cols] = self.dims.shape(part);
+            let matrix = self.matrix(Weight::Layer { layer, part }, index(part, 0), [rows, cols])?;
+            let bias = Weight::Bias { layer, part };
+            let has_bias = self.decoder.biases().contains(part);
+            let bias = has_bias.then(|| self.vector(bias, index(part, 1), rows)).transpose()?;
+            Ok::<_, Error>(Linear { matrix, bias })
+        };
+        // A window that does not fit is longer than any sequence.
+        let window =
+            self.decoder.windows().at(layer).map(|window| usize::try_from(window).unwrap_or(usize::MAX / 2));
+        Ok(Layer {
+            attention: Attention {
+                norm: norm(Part::AttentionNorm)?,
+                queries: linear(Part::Wq)?,
+                keys: linear(Part::Wk)?,
+                values: linear(Part::Wv)?,
+                output: linear(Part::Wo)?,
+                window: window.map(|window| window.min(usize::MAX / 2)),
+            },
+            feed_forward: FeedForward {
+                norm: norm(Part::FfnNorm)?,
+                gate: linear(Part::W1)?,
+                up: linear(Part::W3)?,
+                down: linear(Part::W2)?,
+            },
+        })
+    }
+
+    fn norm<T: Real>(&self, weight: Weight, index: Option<usize>) -> Result<Norm<T>> {
+        let eps = T::from_f64(self.decoder.norm_eps());
+        Ok(Norm { weight: self.vector(weight, index, self.dims.dim)?, eps })
+    }
+
+    fn tensor(&self, weight: Weight, index: Option<usize>) -> Result<&(String, Tensor)> {
+        index.and_then(|index| self.tensors.get(index)).ok_or_else(|| Error::MissingWeight {
+            weight: self.decoder.layout().name(weight).unwrap_or_else(|| format!("{weight:?}")),
+        })
+    }
+
+    fn matrix(&self, weight: Weight, index: Option<usize>, expected: [usize; 2]) -> Result<Matrix> {
+        let (name, tensor) = self.tensor(weight, index)?;
+        let matrix = Matrix::new(tensor)?;
+        if [matrix.rows(), matrix.cols()] != expected {
+            let expected = expected.to_vec();
+            return Err(Error::WeightShape {
+                tensor: name.clone(),
+                found: tensor.shape().to_vec(),
+                expected,
+            });
+        }
+        Ok(matrix)
+    }
+
+    fn vector<T: Real>(&self, weight: Weight, index: Option<usize>, expected: usize) -> Result<Vec<T>> {
+        let (name, tensor) = self.tensor(weight, index)?;
+        let shape = tensor.shape();
+        if shape != [expected as u64] {
+            let (tensor, found, expected) = (name.clone(), shape.to_vec(), vec![expected]);
+            return Err(Error::WeightShape { tensor, found, expected });
+        }
+        let row = tensor.reshaped(&[1, expected as u64])?;
+        let mut numbers = Vec::new();
+        kernel::row(&Matrix::new(&row)?, 0, &mut numbers);
+        Ok(numbers)
+    }
+}
+
+/// The bytes of all weights, those that are used twice counted once.
+pub(crate) fn nbytes(tensors: &[(String, Tensor)], assignment: &Assignment) -> u64 {
+    let indexes: HashSet<usize> = assignment.weights.iter().map(|(_, index)| *index).collect();
+    let tensors = indexes.into_iter().filter_map(|index| tensors.get(index));
+    tensors.fold(0, |sum, (_, tensor)| sum.saturating_add(tensor.nbytes()))
+}
