@@ -76,6 +76,27 @@ impl Datatype {
         !matches!(self, Self::Fp16 | Self::Bf16)
     }
 
+    /// What an element is in JSON, for errors.
+    pub(crate) fn element(self) -> &'static str {
+        match self {
+            Self::Bool => "true or false",
+            Self::Uint8 => "a whole number from 0 to 255",
+            Self::Uint16 => "a whole number from 0 to 65535",
+            Self::Uint32 => "a whole number from 0 to 4294967295",
+            Self::Uint64 => "a whole number from 0 to 18446744073709551615",
+            Self::Int8 => "a whole number from -128 to 127",
+            Self::Int16 => "a whole number from -32768 to 32767",
+            Self::Int32 => "a whole number from -2147483648 to 2147483647",
+            Self::Int64 => "a whole number from -9223372036854775808 to 9223372036854775807",
+            Self::Fp16 | Self::Bf16 => "sent as bytes",
+            Self::Fp32 => "a number whose amount is at most 3.4028235e38, NaN, Infinity or -Infinity",
+            Self::Fp64 => {
+                "a number whose amount is at most 1.7976931348623157e308, NaN, Infinity or -Infinity"
+            }
+            Self::Bytes => "a string",
+        }
+    }
+
     fn row(self) -> &'static Row {
         ROWS.iter().find(|row| row.0 == self).expect("each datatype has a row")
     }

@@ -1,14 +1,21 @@
 //! What can be wrong with a request, and with which status a server answers it.
 //!
+//! The texts are whole: a cause is printed within its error, so errors here have no `source`.
+//!
 //! Facts: statuses that Triton 2.51 answered with; 400 where it answers a broken request with something else.
 
+use std::fmt;
+
 use serde::Serialize;
+
+use crate::json::MAX_DEPTH;
+use crate::{Datatype, HEADER_LENGTH};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a request.
-#[derive(Debug, thiserror::Error)]
+/// What is wrong with a request, or with a response that is to be sent.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The server has no model of this name.
@@ -25,6 +32,283 @@ pub enum Error {
         /// The version.
         version: String,
     },
+    /// The body is not compressed in a way that the server reads.
+    #[error("unknown Content-Encoding `{}`, expected gzip, deflate or identity", encoding.escape_debug())]
+    UnknownEncoding {
+        /// The value of the header.
+        encoding: String,
+    },
+    /// As many requests wait for the model as the server allows.
+    #[error("model `{}` is busy: {waiting} requests are waiting for it already", model.escape_debug())]
+    Busy {
+        /// The model.
+        model: String,
+        /// How many requests wait.
+        waiting: usize,
+    },
+    /// The body of a request is empty where it must have JSON.
+    #[error("the body is empty, expected an inference request in JSON")]
+    Empty,
+    /// The header that gives the length of the JSON is not a number of bytes in the body.
+    #[error("{HEADER_LENGTH} is `{}`, expected a number of bytes from 0 to {body}, the length of the body", found.escape_debug())]
+    HeaderLength {
+        /// The value of the header.
+        found: String,
+        /// The length of the body in bytes, decompressed.
+        body: usize,
+    },
+    /// The JSON is malformed, or a value in it has the wrong type.
+    #[error("the JSON is wrong at byte {at}{}: {problem}", In(path))]
+    Json {
+        /// Where, in bytes from the start of the JSON.
+        at: usize,
+        /// The member, such as `inputs[0].shape`; empty for the whole document.
+        path: String,
+        /// What is wrong there.
+        problem: JsonProblem,
+    },
+    /// An input has its elements in no place or in more than one.
+    #[error(
+        "{tensor} must have exactly one of `data`, `binary_data_size` and `shared_memory_region`, and has {found}"
+    )]
+    Contents {
+        /// The tensor.
+        tensor: Place,
+        /// Those that it has.
+        found: &'static str,
+    },
+    /// A request asks for an extension that this server does not have.
+    #[error("{tensor} has the parameter `{parameter}`, which is not supported")]
+    Unsupported {
+        /// The tensor.
+        tensor: Place,
+        /// The parameter.
+        parameter: &'static str,
+    },
+    /// No datatype has this name.
+    #[error("{tensor} has the unknown datatype `{}`", found.escape_debug())]
+    UnknownDatatype {
+        /// The tensor.
+        tensor: Place,
+        /// The name.
+        found: String,
+    },
+    /// Elements of this datatype cannot be written as JSON.
+    #[error("{tensor} is {datatype}, which has no JSON form: it can only be sent as bytes (`{parameter}`)")]
+    NoJson {
+        /// The tensor.
+        tensor: Place,
+        /// Its datatype.
+        datatype: Datatype,
+        /// The parameter that sends it as bytes.
+        parameter: &'static str,
+    },
+    /// A text of a tensor that is to be written as JSON is not UTF-8.
+    #[error(
+        "{tensor} has bytes in element {element} that are not UTF-8: it can only be sent as bytes (`binary_data`)"
+    )]
+    NotText {
+        /// The tensor.
+        tensor: Place,
+        /// The number of the element, from 0 on.
+        element: u64,
+    },
+    /// There are more or fewer values in JSON than the shape has elements.
+    #[error("{tensor} has {found} values in `data`, but {expected} elements in its shape {}", Sizes(shape))]
+    Count {
+        /// The tensor.
+        tensor: Place,
+        /// Its shape.
+        shape: Vec<u64>,
+        /// The elements of the shape.
+        expected: u64,
+        /// The values.
+        found: u64,
+    },
+    /// There are more or fewer bytes than the shape needs.
+    #[error("{tensor} has {found} bytes, but its shape {} of {datatype} needs {expected}", Sizes(shape))]
+    Size {
+        /// The tensor.
+        tensor: Place,
+        /// Its shape.
+        shape: Vec<u64>,
+        /// Its datatype.
+        datatype: Datatype,
+        /// The bytes that the shape needs.
+        expected: u64,
+        /// The bytes that there are.
+        found: u64,
+    },
+    /// A shape has more elements than can be counted.
+    #[error("{tensor} has the shape {}, which has more elements than can be counted", Sizes(shape))]
+    TooLarge {
+        /// The tensor.
+        tensor: Place,
+        /// Its shape.
+        shape: Vec<u64>,
+    },
+    /// A byte of a BOOL is neither 0 nor 1.
+    #[error("{tensor} has the byte {found} as element {element}, expected 0 or 1 for BOOL")]
+    NotBool {
+        /// The tensor.
+        tensor: Place,
+        /// The number of the element, from 0 on.
+        element: u64,
+        /// The byte.
+        found: u8,
+    },
+    /// The lengths within a BYTES tensor do not fit its bytes.
+    #[error("{tensor} ends within element {element}: {expected} bytes are needed and {found} are left")]
+    CutElement {
+        /// The tensor.
+        tensor: Place,
+        /// The number of the element, from 0 on.
+        element: u64,
+        /// The bytes that its length, or the element itself, needs.
+        expected: u64,
+        /// The bytes that are left.
+        found: u64,
+    },
+    /// Bytes follow the last element of a BYTES tensor.
+    #[error("{tensor} has {found} bytes after its {elements} elements")]
+    BytesLeft {
+        /// The tensor.
+        tensor: Place,
+        /// The elements of the shape.
+        elements: u64,
+        /// The bytes after them.
+        found: u64,
+    },
+    /// The body ends before the bytes of a tensor do.
+    #[error("{tensor} has a `binary_data_size` of {expected}, but {found} bytes are left in the body")]
+    Cut {
+        /// The tensor.
+        tensor: Place,
+        /// The bytes that it should have.
+        expected: u64,
+        /// The bytes that are left.
+        found: usize,
+    },
+    /// Bytes follow those of the last tensor.
+    #[error("the body has {found} bytes after those of its tensors")]
+    LeftOver {
+        /// How many.
+        found: usize,
+    },
+    /// Two tensors of a request have one name.
+    #[error("{tensor} appears more than once")]
+    Duplicate {
+        /// The tensor.
+        tensor: Place,
+    },
+    /// The model has no tensor of this name.
+    #[error("model `{}` has no {tensor}", model.escape_debug())]
+    UnknownTensor {
+        /// The model.
+        model: String,
+        /// The tensor.
+        tensor: Place,
+    },
+    /// The request leaves out an input that the model needs.
+    #[error("model `{}` needs {tensor}, and the request has {found} inputs without it", model.escape_debug())]
+    MissingInput {
+        /// The model.
+        model: String,
+        /// The input.
+        tensor: Place,
+        /// How many inputs the request has.
+        found: usize,
+    },
+    /// The model takes another datatype.
+    #[error("{tensor} is {found}, but model `{}` takes {expected}", model.escape_debug())]
+    Datatype {
+        /// The model.
+        model: String,
+        /// The tensor.
+        tensor: Place,
+        /// The datatype that the model takes.
+        expected: Datatype,
+        /// The datatype in the request.
+        found: Datatype,
+    },
+    /// The model takes other shapes.
+    #[error("{tensor} has the shape {}, but model `{}` takes {}", Sizes(found), model.escape_debug(), Pattern(expected))]
+    Shape {
+        /// The model.
+        model: String,
+        /// The tensor.
+        tensor: Place,
+        /// The sizes that the model takes; `None` is any.
+        expected: Vec<Option<u64>>,
+        /// The shape in the request.
+        found: Vec<u64>,
+    },
+    /// The batch is larger than the model allows.
+    #[error("{tensor} has a batch of {found}, but model `{}` takes at most {max}", model.escape_debug())]
+    Batch {
+        /// The model.
+        model: String,
+        /// The tensor.
+        tensor: Place,
+        /// The largest batch.
+        max: u32,
+        /// The batch in the request.
+        found: u64,
+    },
+    /// Two inputs have different batches.
+    #[error("{tensor} has a batch of {found}, but {other} has a batch of {expected}")]
+    Batches {
+        /// The tensor.
+        tensor: Place,
+        /// The batch in the request.
+        found: u64,
+        /// A tensor before it.
+        other: Place,
+        /// The batch of that one.
+        expected: u64,
+    },
+    /// A raw request is for a model that does not have exactly one input.
+    #[error("a raw request is for a model with one input, and model `{}` has {found}", model.escape_debug())]
+    RawInputs {
+        /// The model.
+        model: String,
+        /// How many inputs it has.
+        found: usize,
+    },
+    /// A raw request is for a model whose input has more than one free size.
+    #[error(
+        "a raw request cannot give the shape of {tensor}: more than one size of {} is free",
+        Pattern(expected)
+    )]
+    RawShape {
+        /// The tensor.
+        tensor: Place,
+        /// The sizes that the model takes, without the batch; `None` is any.
+        expected: Vec<Option<u64>>,
+    },
+    /// A raw request is for a model whose input has BYTES of another shape than one element.
+    #[error("a raw request of BYTES has one element, but {tensor} takes {}", Pattern(expected))]
+    RawText {
+        /// The tensor.
+        tensor: Place,
+        /// The sizes that the model takes, without the batch; `None` is any.
+        expected: Vec<Option<u64>>,
+    },
+    /// A raw request has a number of bytes that no shape of the input has.
+    #[error("a raw request has {found} bytes, but {tensor} takes {}{expected}", if *multiple { "a multiple of " } else { "" })]
+    RawSize {
+        /// The tensor.
+        tensor: Place,
+        /// Whether any multiple of the expected bytes fits.
+        multiple: bool,
+        /// The bytes that the input takes.
+        expected: u64,
+        /// The bytes that there are.
+        found: usize,
+    },
+    /// A tensor that the model returned is not what the model said.
+    #[error("the answer of the model is wrong: {0}")]
+    Output(Box<Error>),
 }
 
 impl Error {
@@ -32,12 +316,25 @@ impl Error {
     pub fn status(&self) -> u16 {
         match self {
             Self::UnknownModel { .. } | Self::UnknownVersion { .. } => 404,
+            Self::Output(_) => 500,
+            Self::UnknownEncoding { .. } => 501,
+            Self::Busy { .. } => 503,
+            _ => 400,
         }
     }
 
     /// The body of the answer.
     pub fn body(&self) -> ErrorBody {
         ErrorBody { error: self.to_string() }
+    }
+
+    /// This error with a part of the path in front of its own.
+    pub(crate) fn within(mut self, part: impl fmt::Display) -> Self {
+        if let Self::Json { path, .. } = &mut self {
+            let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+            *path = format!("{part}{dot}{path}");
+        }
+        self
     }
 }
 
@@ -46,4 +343,185 @@ impl Error {
 pub struct ErrorBody {
     /// What is wrong.
     pub error: String,
+}
+
+/// A part of a request or a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// The input of this name.
+    Input(String),
+    /// The output of this name.
+    Output(String),
+}
+
+impl Place {
+    /// The parameter that sends the tensor as bytes.
+    pub(crate) fn binary_parameter(&self) -> &'static str {
+        match self {
+            Self::Input(_) => "binary_data_size",
+            Self::Output(_) => "binary_data",
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(name) => write!(f, "input `{}`", name.escape_debug()),
+            Self::Output(name) => write!(f, "output `{}`", name.escape_debug()),
+        }
+    }
+}
+
+/// What is wrong at a position of a JSON document.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonProblem {
+    /// The bytes are not UTF-8.
+    #[error("it is not UTF-8")]
+    NotText,
+    /// There is no value.
+    #[error("expected a value")]
+    Value,
+    /// A number is not written as JSON writes it.
+    #[error("expected a digit of a number")]
+    Number,
+    /// There is no key of an object.
+    #[error("expected a key in quotes")]
+    Key,
+    /// There is no colon after a key.
+    #[error("expected a colon")]
+    Colon,
+    /// There is no comma, and the array or object does not end.
+    #[error("expected a comma or `{end}`")]
+    Comma {
+        /// What would end the array or object.
+        end: char,
+    },
+    /// A text has a control character.
+    #[error("a text has a control character, which must be escaped")]
+    Control,
+    /// A text has an escape that stands for no character.
+    #[error("a text has an escape that is not a character")]
+    Escape,
+    /// A text does not end.
+    #[error("a text does not end")]
+    Unterminated,
+    /// Something follows the document.
+    #[error("expected the end")]
+    Trailing,
+    /// Arrays and objects are nested too deeply.
+    #[error("it is nested deeper than {MAX_DEPTH}")]
+    Depth,
+    /// The value is of another kind.
+    #[error("expected {expected}, found {found}")]
+    Kind {
+        /// The kind that belongs here.
+        expected: Kind,
+        /// The kind of the value.
+        found: Kind,
+    },
+    /// An object must have this member.
+    #[error("`{0}` is missing")]
+    Missing(&'static str),
+    /// An object has this member twice.
+    #[error("it appears more than once")]
+    Twice,
+    /// The value is not a size.
+    #[error("expected a whole number from 0 to 9223372036854775807, found `{}`", found.escape_debug())]
+    Size {
+        /// The number.
+        found: String,
+    },
+    /// The value of a parameter is an integer that is too large.
+    #[error("expected a whole number from -9223372036854775808 to 9223372036854775807, found `{}`", found.escape_debug())]
+    Integer {
+        /// The number.
+        found: String,
+    },
+    /// The value of a parameter is not one that parameters can have.
+    #[error("expected a string, a number or a boolean, found {found}")]
+    Parameter {
+        /// The kind of the value.
+        found: Kind,
+    },
+    /// An element of a tensor is of another kind or out of the range of the datatype.
+    #[error("element {element} of a {datatype} tensor must be {}, found {found}", datatype.element())]
+    Element {
+        /// The number of the element, from 0 on.
+        element: u64,
+        /// The datatype.
+        datatype: Datatype,
+        /// The value, or its kind.
+        found: String,
+    },
+}
+
+/// The kind of a JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of JSON")]
+pub enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    Boolean,
+    Null,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Object => "an object",
+            Self::Array => "an array",
+            Self::String => "a string",
+            Self::Number => "a number",
+            Self::Boolean => "a boolean",
+            Self::Null => "null",
+        })
+    }
+}
+
+/// Prints ", in `inputs[0]`", or nothing.
+struct In<'p>(&'p str);
+
+impl fmt::Display for In<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, ", in `{}`", self.0.escape_debug()) }
+    }
+}
+
+/// Prints the first sizes of a shape.
+struct Sizes<'s>(&'s [u64]);
+
+impl fmt::Display for Sizes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, self.0.iter())
+    }
+}
+
+/// Prints the sizes that a model takes, −1 for any.
+struct Pattern<'s>(&'s [Option<u64>]);
+
+impl fmt::Display for Pattern<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, self.0.iter().map(|size| size.map_or_else(|| "-1".to_owned(), |size| size.to_string())))
+    }
+}
+
+/// Prints a list; a client may have sent a million sizes, of which the first are enough.
+fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item = T>) -> fmt::Result {
+    f.write_str("[")?;
+    for (n, item) in items.enumerate() {
+        match n {
+            0 => write!(f, "{item}")?,
+            1..16 => write!(f, ", {item}")?,
+            _ => {
+                f.write_str(", …")?;
+                break;
+            }
+        }
+    }
+    f.write_str("]")
 }

@@ -10,25 +10,43 @@
 //! Facts: `docs/protocol/extension_binary_data.md` and `docs/protocol/README.md` of Triton's server, the Open Inference
 //! Protocol of KServe, and answers of Triton 2.51.
 
+mod align;
+mod body;
+mod check;
 mod config;
+mod data;
 mod datatype;
 mod error;
+mod json;
 mod metadata;
 mod parameter;
+mod raw;
 mod repository;
 mod request;
 mod response;
 mod statistics;
+mod tensor;
+mod write;
 
+pub use align::aligned;
+pub use body::Body;
 pub use config::{ModelConfig, TensorConfig};
+pub use data::{from_texts, texts};
 pub use datatype::Datatype;
-pub use error::{Error, ErrorBody, Result};
+pub use error::{Error, ErrorBody, JsonProblem, Kind, Place, Result};
 pub use metadata::{EXTENSIONS, ModelMetadata, ServerMetadata, TensorMetadata};
 pub use parameter::{Parameter, Parameters};
 pub use repository::{IndexEntry, State};
-pub use request::{InferRequest, Input, RequestedOutput};
-pub use response::{Body, InferResponse, Output};
+pub use request::{InferRequest, RequestedOutput};
+pub use response::InferResponse;
 pub use statistics::{BatchStatistics, Duration, InferStatistics, ModelStatistics, Statistics};
+pub use tensor::Tensor;
+
+/// A tensor of a request.
+pub type Input = Tensor;
+
+/// A tensor of a response.
+pub type Output = Tensor;
 
 /// The header that separates the JSON of a body from the tensors' bytes: the length of the JSON in bytes.
 pub const HEADER_LENGTH: &str = "Inference-Header-Content-Length";

@@ -4,7 +4,11 @@
 
 use bytes::Bytes;
 
-use crate::{Datatype, Parameters};
+use crate::body::{Blobs, Body, Received};
+use crate::error::{Error, JsonProblem, Place, Result};
+use crate::json::{Reader, once};
+use crate::tensor::{Announced, Tensor};
+use crate::{ModelConfig, Parameters, check, parameter, raw, tensor, write};
 
 /// An inference request.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,28 +18,9 @@ pub struct InferRequest {
     /// The parameters other than those of the binary tensor data extension.
     pub parameters: Parameters,
     /// The inputs, in the order of the request.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<Tensor>,
     /// The outputs to send back, in this order, each once. If the request lists none, these are all that the model has.
     pub outputs: Vec<RequestedOutput>,
-}
-
-/// A tensor of a request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Input {
-    /// Its name.
-    pub name: String,
-    /// Its datatype.
-    pub datatype: Datatype,
-    /// Its sizes in elements, with the batch dimension if the model batches.
-    pub shape: Vec<u64>,
-    /// The parameters other than those of the binary tensor data extension.
-    pub parameters: Parameters,
-    /// Its elements in the layout of the extension: little-endian, row-major, without gaps; BOOL as bytes of 0 and 1; BYTES
-    /// as a length of four bytes, then the bytes, for each element. A slice of the body if it was sent as bytes, so its
-    /// address can be any.
-    pub data: Bytes,
-    /// Whether it is sent as bytes after the JSON; otherwise as JSON.
-    pub binary: bool,
 }
 
 /// An output to send back.
@@ -47,4 +32,141 @@ pub struct RequestedOutput {
     pub parameters: Parameters,
     /// Whether to send it as bytes after the JSON; otherwise as JSON.
     pub binary: bool,
+}
+
+impl InferRequest {
+    /// Reads a decompressed body, which asks for `model`. `header_length` is the value of
+    /// [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
+    ///
+    /// Memory is in proportion to the body: a JSON value takes at least two bytes of it, and at most eight in the tensor.
+    ///
+    /// # Errors
+    ///
+    /// If the body is not a request, or one that does not fit the model.
+    pub fn parse(body: &Bytes, header_length: Option<&[u8]>, model: &ModelConfig) -> Result<Self> {
+        match Received::new(body, header_length)? {
+            Received::Raw(data) => raw::request(data, model),
+            Received::Json(json, blobs) => {
+                let mut json = Reader::new(&json)?;
+                let members = Members::read(&mut json)?;
+                json.end()?;
+                members.finish(blobs, model)
+            }
+        }
+    }
+
+    /// Writes the body of this request, for clients.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes of an input are not those of its datatype and shape, or it is to be sent as JSON and cannot be.
+    pub fn print(&self) -> Result<Body> {
+        let mut out = b"{".to_vec();
+        tensor::write_id(&mut out, self.id.as_deref());
+        if !self.parameters.is_empty() {
+            out.extend_from_slice(b"\"parameters\":{");
+            parameter::write_all(&mut out, &self.parameters);
+            out.extend_from_slice(b"},");
+        }
+        out.extend_from_slice(b"\"inputs\":");
+        tensor::write_all(&mut out, &self.inputs, Place::Input)?;
+        out.extend_from_slice(b",\"outputs\":[");
+        for (n, output) in self.outputs.iter().enumerate() {
+            out.extend_from_slice(if n > 0 { b",{\"name\":" } else { b"{\"name\":" });
+            write::text(&mut out, &output.name);
+            out.extend_from_slice(b",\"parameters\":{");
+            parameter::write_all(&mut out, &output.parameters);
+            let comma = if output.parameters.is_empty() { "" } else { "," };
+            out.extend_from_slice(format!("{comma}\"binary_data\":{}}}}}", output.binary).as_bytes());
+        }
+        out.extend_from_slice(b"]}");
+        Ok(Body::new(out, tensor::binary(&self.inputs)))
+    }
+}
+
+/// The members of the JSON object of a request.
+#[derive(Default)]
+struct Members {
+    id: Option<String>,
+    parameters: Option<Parameters>,
+    binary_data_output: Option<bool>,
+    inputs: Option<Vec<Announced>>,
+    outputs: Option<Vec<Listed>>,
+}
+
+/// An output as a request lists it.
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) parameters: Parameters,
+    pub(crate) binary_data: Option<bool>,
+}
+
+impl Members {
+    fn read(json: &mut Reader<'_>) -> Result<Self> {
+        let mut members = Self::default();
+        json.object(|json, key| match key {
+            "id" => once(&mut members.id, json, |json| Ok(json.string()?.into_owned())),
+            "parameters" => {
+                let binary = &mut members.binary_data_output;
+                once(&mut members.parameters, json, |json| {
+                    parameter::read(json, |json, key| match key {
+                        "binary_data_output" => once(binary, json, Reader::boolean).map(|()| true),
+                        _ => Ok(false),
+                    })
+                })
+            }
+            "inputs" => {
+                once(&mut members.inputs, json, |json| json.list(|json| Announced::read(json, Place::Input)))
+            }
+            "outputs" => once(&mut members.outputs, json, |json| json.list(Listed::read)),
+            _ => json.skip().map(drop),
+        })?;
+        match members.inputs {
+            Some(_) => Ok(members),
+            None => Err(json.error(JsonProblem::Missing("inputs"))),
+        }
+    }
+
+    fn finish(self, mut blobs: Blobs, model: &ModelConfig) -> Result<InferRequest> {
+        let announced = self.inputs.unwrap_or_default();
+        let inputs = announced.into_iter().map(|input| input.take(&mut blobs)).collect::<Result<Vec<_>>>()?;
+        blobs.end()?;
+        check::inputs(&inputs, model)?;
+        let listed = self.outputs.unwrap_or_default();
+        let outputs = check::outputs(listed, self.binary_data_output.unwrap_or(false), model)?;
+        Ok(InferRequest { id: self.id, parameters: self.parameters.unwrap_or_default(), inputs, outputs })
+    }
+}
+
+impl Listed {
+    fn read(json: &mut Reader<'_>) -> Result<Self> {
+        let (mut name, mut parameters, mut binary_data) = (None::<String>, None, None);
+        let mut unsupported = None;
+        json.object(|json, key| match key {
+            "name" => once(&mut name, json, |json| Ok(json.string()?.into_owned())),
+            "parameters" => once(&mut parameters, json, |json| {
+                parameter::read(json, |json, key| {
+                    match key {
+                        "binary_data" => once(&mut binary_data, json, Reader::boolean)?,
+                        "shared_memory_region" | "classification" => {
+                            unsupported = Some(if key == "classification" {
+                                "classification"
+                            } else {
+                                "shared_memory_region"
+                            });
+                            json.skip()?;
+                        }
+                        _ => return Ok(false),
+                    }
+                    Ok(true)
+                })
+            }),
+            _ => json.skip().map(drop),
+        })?;
+        let name = name.ok_or_else(|| json.error(JsonProblem::Missing("name")))?;
+        if let Some(parameter) = unsupported {
+            return Err(Error::Unsupported { tensor: Place::Output(name), parameter });
+        }
+        Ok(Self { name, parameters: parameters.unwrap_or_default(), binary_data })
+    }
 }

@@ -4,7 +4,11 @@
 
 use bytes::Bytes;
 
-use crate::{Datatype, Parameters};
+use crate::body::{Body, Received};
+use crate::error::{Error, JsonProblem, Place, Result};
+use crate::json::{Reader, once};
+use crate::tensor::{Announced, Tensor};
+use crate::{Parameters, parameter, tensor, write};
 
 /// An inference response.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,48 +22,69 @@ pub struct InferResponse {
     /// Parameters.
     pub parameters: Parameters,
     /// The outputs, in the order of the request.
-    pub outputs: Vec<Output>,
+    pub outputs: Vec<Tensor>,
 }
 
-/// A tensor of a response.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Output {
-    /// Its name.
-    pub name: String,
-    /// Its datatype.
-    pub datatype: Datatype,
-    /// Its sizes in elements, with the batch dimension if the model batches.
-    pub shape: Vec<u64>,
-    /// The parameters other than those of the binary tensor data extension.
-    pub parameters: Parameters,
-    /// Its elements, laid out as those of an [`Input`](crate::Input).
-    pub data: Bytes,
-    /// Whether it is sent as bytes after the JSON; otherwise as JSON.
-    pub binary: bool,
-}
-
-/// The body of a response or a request, in parts that are sent one after the other: the JSON, then the binary tensors.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Body {
-    /// The value of [`HEADER_LENGTH`](crate::HEADER_LENGTH); none if the body is only JSON, which has no such header.
-    pub header_length: Option<usize>,
-    /// The parts. Tensors are not copied.
-    pub parts: Vec<Bytes>,
-}
-
-impl Body {
-    /// The bytes of all parts together: the value of `Content-Length`.
-    pub fn len(&self) -> usize {
-        self.parts.iter().map(Bytes::len).fold(0, usize::saturating_add)
+impl InferResponse {
+    /// Writes the body of this response.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes of an output are not those of its datatype and shape, or it is to be sent as JSON and cannot be.
+    pub fn print(&self) -> Result<Body> {
+        let mut out = b"{".to_vec();
+        tensor::write_id(&mut out, self.id.as_deref());
+        out.extend_from_slice(b"\"model_name\":");
+        write::text(&mut out, &self.model_name);
+        out.extend_from_slice(b",\"model_version\":");
+        write::text(&mut out, &self.model_version);
+        if !self.parameters.is_empty() {
+            out.extend_from_slice(b",\"parameters\":{");
+            parameter::write_all(&mut out, &self.parameters);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b",\"outputs\":");
+        tensor::write_all(&mut out, &self.outputs, Place::Output).map_err(|error| match error {
+            // What the client asked for cannot be; everything else is the model's fault.
+            Error::NoJson { .. } | Error::NotText { .. } => error,
+            error => Error::Output(Box::new(error)),
+        })?;
+        out.push(b'}');
+        Ok(Body::new(out, tensor::binary(&self.outputs)))
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The value of `Content-Type`.
-    pub fn content_type(&self) -> &'static str {
-        if self.header_length.is_some() { "application/octet-stream" } else { "application/json" }
+    /// Reads a decompressed body, for clients. `header_length` is the value of [`HEADER_LENGTH`](crate::HEADER_LENGTH), if
+    /// the header was sent.
+    ///
+    /// # Errors
+    ///
+    /// If the body is not a response.
+    pub fn parse(body: &Bytes, header_length: Option<&[u8]>) -> Result<Self> {
+        let (json, mut blobs) = match Received::new(body, header_length)? {
+            Received::Json(json, blobs) => (json, blobs),
+            Received::Raw(_) => return Err(Error::Empty),
+        };
+        let mut json = Reader::new(&json)?;
+        let (mut model_name, mut model_version, mut id) = (None, None, None);
+        let (mut parameters, mut outputs) = (None, None);
+        json.object(|json, key| match key {
+            "model_name" => once(&mut model_name, json, |json| Ok(json.string()?.into_owned())),
+            "model_version" => once(&mut model_version, json, |json| Ok(json.string()?.into_owned())),
+            "id" => once(&mut id, json, |json| Ok(json.string()?.into_owned())),
+            "parameters" => once(&mut parameters, json, |json| parameter::read(json, |_, _| Ok(false))),
+            "outputs" => {
+                once(&mut outputs, json, |json| json.list(|json| Announced::read(json, Place::Output)))
+            }
+            _ => json.skip().map(drop),
+        })?;
+        let missing = |member| json.error(JsonProblem::Missing(member));
+        let model_name = model_name.ok_or_else(|| missing("model_name"))?;
+        let announced: Vec<Announced> = outputs.ok_or_else(|| missing("outputs"))?;
+        json.end()?;
+        let outputs =
+            announced.into_iter().map(|output| output.take(&mut blobs)).collect::<Result<Vec<_>>>()?;
+        blobs.end()?;
+        let (model_version, parameters) = (model_version.unwrap_or_default(), parameters.unwrap_or_default());
+        Ok(Self { model_name, model_version, id, parameters, outputs })
     }
 }

@@ -1,0 +1,125 @@
+//! Whether the tensors of a request fit the model.
+//!
+//! Facts: `InferenceRequest::Normalize` of Triton's core, and answers of Triton 2.51.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Place, Result};
+use crate::request::{Listed, RequestedOutput};
+use crate::{ModelConfig, Tensor, TensorConfig};
+
+/// Checks the inputs of a request.
+pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
+    let mut by_name = HashMap::new();
+    for input in inputs {
+        if by_name.insert(input.name.as_str(), input).is_some() {
+            return Err(Error::Duplicate { tensor: Place::Input(input.name.clone()) });
+        }
+    }
+    let mut batch = None;
+    for expected in &model.input {
+        match by_name.remove(expected.name.as_str()) {
+            Some(input) => {
+                fits(input, expected, model)?;
+                same_batch(&mut batch, input, model)?;
+            }
+            None if expected.optional => {}
+            None => {
+                let (model, tensor) = (model.name.clone(), Place::Input(expected.name.clone()));
+                return Err(Error::MissingInput { model, tensor, found: inputs.len() });
+            }
+        }
+    }
+    match inputs.iter().find(|input| by_name.contains_key(input.name.as_str())) {
+        Some(input) => {
+            Err(Error::UnknownTensor { model: model.name.clone(), tensor: Place::Input(input.name.clone()) })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Finds the outputs that a request lists, or all if it lists none, and says for each whether it is sent as bytes.
+///
+/// What an output says itself comes before what the request says of all outputs.
+pub(crate) fn outputs(
+    listed: Vec<Listed>,
+    binary: bool,
+    model: &ModelConfig,
+) -> Result<Vec<RequestedOutput>> {
+    if listed.is_empty() {
+        let all = model.output.iter();
+        return all.map(|output| requested(output, output.name.clone(), Vec::new(), binary)).collect();
+    }
+    let mut by_name = HashMap::new();
+    for (n, output) in listed.iter().enumerate() {
+        if by_name.insert(output.name.clone(), n).is_some() {
+            return Err(Error::Duplicate { tensor: Place::Output(output.name.clone()) });
+        }
+    }
+    let mut found = vec![None; listed.len()];
+    for output in &model.output {
+        if let Some(slot) = by_name.get(&output.name).and_then(|&n| found.get_mut(n)) {
+            *slot = Some(output);
+        }
+    }
+    let pairs = listed.into_iter().zip(found);
+    pairs
+        .map(|(listed, config)| match config {
+            Some(config) => {
+                requested(config, listed.name, listed.parameters, listed.binary_data.unwrap_or(binary))
+            }
+            None => {
+                Err(Error::UnknownTensor { model: model.name.clone(), tensor: Place::Output(listed.name) })
+            }
+        })
+        .collect()
+}
+
+/// An output that is requested, unless it has no such form. To know before the model runs saves the run.
+fn requested(
+    config: &TensorConfig,
+    name: String,
+    parameters: crate::Parameters,
+    binary: bool,
+) -> Result<RequestedOutput> {
+    let datatype = config.datatype;
+    if !binary && !datatype.has_json() {
+        return Err(Error::NoJson { tensor: Place::Output(name), datatype, parameter: "binary_data" });
+    }
+    Ok(RequestedOutput { name, parameters, binary })
+}
+
+/// Checks the datatype and the shape of an input.
+fn fits(input: &Tensor, expected: &TensorConfig, model: &ModelConfig) -> Result<()> {
+    let tensor = || Place::Input(input.name.clone());
+    if input.datatype != expected.datatype {
+        let (expected, found) = (expected.datatype, input.datatype);
+        return Err(Error::Datatype { model: model.name.clone(), tensor: tensor(), expected, found });
+    }
+    let shape = model.shape(expected);
+    let fits = |(found, expected): (&u64, &Option<u64>)| expected.is_none_or(|expected| expected == *found);
+    if input.shape.len() != shape.len() || !input.shape.iter().zip(&shape).all(fits) {
+        let found = input.shape.clone();
+        return Err(Error::Shape { model: model.name.clone(), tensor: tensor(), expected: shape, found });
+    }
+    Ok(())
+}
+
+/// Checks the batch dimension of an input, which has been found to have one if the model batches.
+fn same_batch<'i>(batch: &mut Option<&'i Tensor>, input: &'i Tensor, model: &ModelConfig) -> Result<()> {
+    let size = |tensor: &Tensor| tensor.shape.first().copied().unwrap_or(0);
+    let (found, tensor) = (size(input), || Place::Input(input.name.clone()));
+    if !model.batches() {
+        return Ok(());
+    }
+    if found > u64::from(model.max_batch_size) {
+        let max = model.max_batch_size;
+        return Err(Error::Batch { model: model.name.clone(), tensor: tensor(), max, found });
+    }
+    let first = *batch.get_or_insert(input);
+    if size(first) != found {
+        let (other, expected) = (Place::Input(first.name.clone()), size(first));
+        return Err(Error::Batches { tensor: tensor(), found, other, expected });
+    }
+    Ok(())
+}

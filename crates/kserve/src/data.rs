@@ -1,0 +1,275 @@
+//! The elements of a tensor: from JSON, to JSON, and checks of those that came as bytes.
+//!
+//! Facts: "Tensor Data" in the protocol's `required_api.md`, `extension_binary_data.md`; Triton reads the values of nested
+//! arrays in order and compares only their number with the shape.
+
+use std::str::FromStr;
+
+use crate::error::{Error, JsonProblem, Kind, Place, Result};
+use crate::json::{Number, Reader};
+use crate::{Datatype, write};
+
+/// The number of elements of a shape; none if it does not fit 64 bits. A shape without sizes is that of a scalar.
+pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
+    if shape.contains(&0) {
+        Some(0)
+    } else {
+        shape.iter().try_fold(1_u64, |product, &size| product.checked_mul(size))
+    }
+}
+
+/// Reads the values of `data`, flat or nested, into the layout of the binary tensor data extension. Returns how many values
+/// there were, and the bytes of the first `expected`.
+pub(crate) fn from_json(json: &mut Reader<'_>, datatype: Datatype, expected: u64) -> Result<(u64, Vec<u8>)> {
+    let mut values = Values { datatype, expected, count: 0, bytes: Vec::new() };
+    // A value needs a digit and a comma, so what is left of the document bounds what is allocated.
+    let most = u64::try_from(json.remaining()).unwrap_or(u64::MAX).div_ceil(2).min(expected);
+    let size = datatype.size().unwrap_or(size_of::<u32>());
+    values.bytes.reserve_exact(usize::try_from(most).unwrap_or(0).saturating_mul(size));
+    json.nested(|json, kind| match datatype {
+        Datatype::Bool => values.boolean(json, kind),
+        Datatype::Uint8 => values.integer(json, kind, u8::to_le_bytes),
+        Datatype::Uint16 => values.integer(json, kind, u16::to_le_bytes),
+        Datatype::Uint32 => values.integer(json, kind, u32::to_le_bytes),
+        Datatype::Uint64 => values.integer(json, kind, u64::to_le_bytes),
+        Datatype::Int8 => values.integer(json, kind, i8::to_le_bytes),
+        Datatype::Int16 => values.integer(json, kind, i16::to_le_bytes),
+        Datatype::Int32 => values.integer(json, kind, i32::to_le_bytes),
+        Datatype::Int64 => values.integer(json, kind, i64::to_le_bytes),
+        Datatype::Fp32 => values.float(json, kind, f32::is_finite, f32::to_le_bytes),
+        Datatype::Fp64 => values.float(json, kind, f64::is_finite, f64::to_le_bytes),
+        Datatype::Bytes => values.text(json, kind),
+        Datatype::Fp16 | Datatype::Bf16 => Err(values.wrong(json, kind)),
+    })?;
+    Ok((values.count, values.bytes))
+}
+
+/// The values that were read.
+struct Values {
+    datatype: Datatype,
+    expected: u64,
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Values {
+    fn boolean(&mut self, json: &mut Reader<'_>, kind: Kind) -> Result<()> {
+        if kind != Kind::Boolean {
+            return Err(self.wrong(json, kind));
+        }
+        let value = json.boolean()?;
+        self.push(&[u8::from(value)]);
+        Ok(())
+    }
+
+    fn integer<T: FromStr + Default, const N: usize>(
+        &mut self,
+        json: &mut Reader<'_>,
+        kind: Kind,
+        bytes: fn(T) -> [u8; N],
+    ) -> Result<()> {
+        let at = json.position();
+        let number = self.number(json, kind)?;
+        let value = match number {
+            Number::Integer("-0") => Some(T::default()),
+            Number::Integer(text) => text.parse().ok(),
+            Number::Fraction(_) | Number::NotFinite(_) => None,
+        };
+        let value = value.ok_or_else(|| self.out_of_range(at, number))?;
+        self.push(&bytes(value));
+        Ok(())
+    }
+
+    fn float<T: FromStr + Copy, const N: usize>(
+        &mut self,
+        json: &mut Reader<'_>,
+        kind: Kind,
+        is_finite: fn(T) -> bool,
+        bytes: fn(T) -> [u8; N],
+    ) -> Result<()> {
+        let at = json.position();
+        let number = self.number(json, kind)?;
+        let is_not_finite = matches!(number, Number::NotFinite(_));
+        // Rust reads the three tokens, too. A finite number that rounds to infinity is out of range.
+        let value = number.text().parse().ok().filter(|&value| is_not_finite || is_finite(value));
+        let value = value.ok_or_else(|| self.out_of_range(at, number))?;
+        self.push(&bytes(value));
+        Ok(())
+    }
+
+    fn text(&mut self, json: &mut Reader<'_>, kind: Kind) -> Result<()> {
+        if kind != Kind::String {
+            return Err(self.wrong(json, kind));
+        }
+        let text = json.string()?;
+        let len = u32::try_from(text.len()).map_err(|_| {
+            json.error(JsonProblem::Element {
+                element: self.count,
+                datatype: self.datatype,
+                found: format!("a string of {} bytes", text.len()),
+            })
+        })?;
+        if self.count < self.expected {
+            self.bytes.extend(len.to_le_bytes());
+        }
+        self.push(text.as_bytes());
+        Ok(())
+    }
+
+    fn number<'j>(&self, json: &mut Reader<'j>, kind: Kind) -> Result<Number<'j>> {
+        if kind == Kind::Number { json.number() } else { Err(self.wrong(json, kind)) }
+    }
+
+    /// Keeps an element, unless there are more than the shape has: those are only counted.
+    fn push(&mut self, element: &[u8]) {
+        if self.count < self.expected {
+            self.bytes.extend_from_slice(element);
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn wrong(&self, json: &Reader<'_>, found: Kind) -> Error {
+        let problem =
+            JsonProblem::Element { element: self.count, datatype: self.datatype, found: found.to_string() };
+        json.error(problem)
+    }
+
+    fn out_of_range(&self, at: usize, number: Number<'_>) -> Error {
+        let found = format!("`{}`", shortened(number.text()));
+        let problem = JsonProblem::Element { element: self.count, datatype: self.datatype, found };
+        Error::Json { at, path: String::new(), problem }
+    }
+}
+
+/// A number for an error. A client may have sent a million digits.
+pub(crate) fn shortened(number: &str) -> String {
+    match number.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", number.get(..end).unwrap_or_default()),
+        None => number.to_owned(),
+    }
+}
+
+/// Checks that bytes are those of a tensor: their number, the values of BOOL, the lengths of BYTES.
+pub(crate) fn check(tensor: &Place, datatype: Datatype, shape: &[u64], data: &[u8]) -> Result<()> {
+    let too_large = || Error::TooLarge { tensor: tensor.clone(), shape: shape.to_vec() };
+    let elements = elements(shape).ok_or_else(too_large)?;
+    let Some(size) = datatype.size() else { return check_texts(tensor, elements, data) };
+    let expected =
+        u64::try_from(size).ok().and_then(|size| elements.checked_mul(size)).ok_or_else(too_large)?;
+    let found = length(data);
+    if found != expected {
+        return Err(Error::Size { tensor: tensor.clone(), shape: shape.to_vec(), datatype, expected, found });
+    }
+    if datatype == Datatype::Bool
+        && let Some((&found, element)) = data.iter().zip(0..).find(|(byte, _)| **byte > 1)
+    {
+        return Err(Error::NotBool { tensor: tensor.clone(), element, found });
+    }
+    Ok(())
+}
+
+fn check_texts(tensor: &Place, elements: u64, data: &[u8]) -> Result<()> {
+    let mut rest = data;
+    // Each turn takes a length of four bytes, or ends.
+    for element in 0..elements {
+        rest = match split_text(rest) {
+            Ok((_, rest)) => rest,
+            Err(expected) => {
+                return Err(Error::CutElement {
+                    tensor: tensor.clone(),
+                    element,
+                    expected,
+                    found: length(rest),
+                });
+            }
+        };
+    }
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::BytesLeft { tensor: tensor.clone(), elements, found: length(rest) })
+    }
+}
+
+/// The elements of a BYTES tensor. Ends where the lengths do not fit the bytes, which is nowhere in a tensor of a request.
+pub fn texts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        let (text, after) = split_text(rest).ok()?;
+        rest = after;
+        Some(text)
+    })
+}
+
+/// The layout of a BYTES tensor with these elements; none if one of them has 4 GiB or more.
+pub fn from_texts<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for text in texts {
+        bytes.extend(u32::try_from(text.as_ref().len()).ok()?.to_le_bytes());
+        bytes.extend_from_slice(text.as_ref());
+    }
+    Some(bytes)
+}
+
+/// The first element of a BYTES tensor and what follows, or the number of bytes that would be needed for it.
+fn split_text(bytes: &[u8]) -> Result<(&[u8], &[u8]), u64> {
+    let (len, rest) = bytes.split_first_chunk().ok_or(4_u64)?;
+    let len = u32::from_le_bytes(*len);
+    usize::try_from(len)
+        .ok()
+        .and_then(|len| rest.split_at_checked(len))
+        .ok_or(u64::from(len).saturating_add(4))
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+/// Writes the elements as a flat JSON array. The bytes have been [checked](check).
+pub(crate) fn to_json(out: &mut Vec<u8>, tensor: &Place, datatype: Datatype, data: &[u8]) -> Result<()> {
+    out.push(b'[');
+    match datatype {
+        Datatype::Bool => {
+            list(out, data, |out, [byte]| write::boolean(out, byte != 0));
+        }
+        Datatype::Uint8 => list(out, data, |out, bytes| write::integer(out, u8::from_le_bytes(bytes))),
+        Datatype::Uint16 => list(out, data, |out, bytes| write::integer(out, u16::from_le_bytes(bytes))),
+        Datatype::Uint32 => list(out, data, |out, bytes| write::integer(out, u32::from_le_bytes(bytes))),
+        Datatype::Uint64 => list(out, data, |out, bytes| write::integer(out, u64::from_le_bytes(bytes))),
+        Datatype::Int8 => list(out, data, |out, bytes| write::integer(out, i8::from_le_bytes(bytes))),
+        Datatype::Int16 => list(out, data, |out, bytes| write::integer(out, i16::from_le_bytes(bytes))),
+        Datatype::Int32 => list(out, data, |out, bytes| write::integer(out, i32::from_le_bytes(bytes))),
+        Datatype::Int64 => list(out, data, |out, bytes| write::integer(out, i64::from_le_bytes(bytes))),
+        Datatype::Fp32 => list(out, data, |out, bytes| write::f32(out, f32::from_le_bytes(bytes))),
+        Datatype::Fp64 => list(out, data, |out, bytes| write::f64(out, f64::from_le_bytes(bytes))),
+        Datatype::Bytes => {
+            for (text, element) in texts(data).zip(0..) {
+                let text = std::str::from_utf8(text)
+                    .map_err(|_| Error::NotText { tensor: tensor.clone(), element })?;
+                if element > 0 {
+                    out.push(b',');
+                }
+                write::text(out, text);
+            }
+        }
+        Datatype::Fp16 | Datatype::Bf16 => {
+            return Err(Error::NoJson {
+                tensor: tensor.clone(),
+                datatype,
+                parameter: tensor.binary_parameter(),
+            });
+        }
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// Writes elements of `N` bytes with commas between them.
+fn list<const N: usize>(out: &mut Vec<u8>, data: &[u8], write: impl Fn(&mut Vec<u8>, [u8; N])) {
+    for (n, element) in data.as_chunks().0.iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        write(out, *element);
+    }
+}

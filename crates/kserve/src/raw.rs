@@ -1,0 +1,63 @@
+//! Raw requests: a body without JSON, which is the bytes of the only input of the model.
+//!
+//! Facts: "Raw Binary Request" in `extension_binary_data.md`, `InferenceRequest::Normalize` of Triton's core.
+
+use bytes::Bytes;
+
+use crate::error::{Error, Place, Result};
+use crate::{InferRequest, ModelConfig, Tensor, TensorConfig, check, data};
+
+/// The request that a body without JSON makes: one input with a batch of 1 if the model batches, all outputs as bytes.
+pub(crate) fn request(body: Bytes, model: &ModelConfig) -> Result<InferRequest> {
+    let [config] = model.input.as_slice() else {
+        return Err(Error::RawInputs { model: model.name.clone(), found: model.input.len() });
+    };
+    let place = Place::Input(config.name.clone());
+    let (dims, data) = match config.datatype.size() {
+        None => (one_text(&place, config)?, with_length(&place, &body)?),
+        Some(size) => (dims(&place, config, size, body.len())?, body),
+    };
+    let shape: Vec<u64> = model.batches().then_some(1).into_iter().chain(dims).collect();
+    data::check(&place, config.datatype, &shape, &data)?;
+    let (name, datatype) = (config.name.clone(), config.datatype);
+    let input = Tensor { name, datatype, shape, parameters: Vec::new(), data, binary: true };
+    let outputs = check::outputs(Vec::new(), true, model)?;
+    Ok(InferRequest { id: None, parameters: Vec::new(), inputs: vec![input], outputs })
+}
+
+/// The sizes of a BYTES input, which must be those of one element.
+fn one_text(place: &Place, config: &TensorConfig) -> Result<Vec<u64>> {
+    let dims: Option<Vec<u64>> = config.dims.iter().copied().collect();
+    dims.filter(|dims| data::elements(dims) == Some(1))
+        .ok_or_else(|| Error::RawText { tensor: place.clone(), expected: config.dims.clone() })
+}
+
+/// The body as one element of BYTES. This copies it.
+fn with_length(place: &Place, body: &Bytes) -> Result<Bytes> {
+    data::from_texts([body])
+        .map(Bytes::from)
+        .ok_or_else(|| Error::TooLarge { tensor: place.clone(), shape: vec![1] })
+}
+
+/// The sizes of an input whose elements have `size` bytes, of which one may be given by the length of the body.
+fn dims(place: &Place, config: &TensorConfig, size: usize, body: usize) -> Result<Vec<u64>> {
+    let free = config.dims.iter().filter(|dim| dim.is_none()).count();
+    if free > 1 {
+        return Err(Error::RawShape { tensor: place.clone(), expected: config.dims.clone() });
+    }
+    let fixed: Vec<u64> = config.dims.iter().copied().flatten().collect();
+    let too_large = || Error::TooLarge { tensor: place.clone(), shape: fixed.clone() };
+    let size = u64::try_from(size).map_err(|_| too_large())?;
+    let step =
+        data::elements(&fixed).and_then(|elements| elements.checked_mul(size)).ok_or_else(too_large)?;
+    let len = u64::try_from(body).unwrap_or(u64::MAX);
+    let steps = len.checked_div(step).filter(|steps| steps.checked_mul(step) == Some(len));
+    let steps = steps.filter(|&steps| free == 1 || steps == 1);
+    let steps = steps.ok_or(Error::RawSize {
+        tensor: place.clone(),
+        multiple: free == 1,
+        expected: step,
+        found: body,
+    })?;
+    Ok(config.dims.iter().map(|dim| dim.unwrap_or(steps)).collect())
+}
