@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use crate::data;
 use crate::error::{Error, Place, Result};
 
 /// The body of a response or a request, in parts that are sent one after the other: the JSON, then the binary tensors.
@@ -65,7 +66,7 @@ impl Received {
             Some(0) => Ok(Self::Raw(body.clone())),
             Some(len) => Ok(Self::Json(body.slice(..len), Blobs { rest: body.slice(len..) })),
             None => {
-                let found = String::from_utf8_lossy(value).into_owned();
+                let found = data::shortened(&String::from_utf8_lossy(value));
                 Err(Error::HeaderLength { found, body: body.len() })
             }
         }
@@ -82,12 +83,14 @@ impl Blobs {
     pub(crate) fn take(&mut self, tensor: &Place, size: u64) -> Result<Bytes> {
         match usize::try_from(size).ok().filter(|&size| size <= self.rest.len()) {
             Some(size) => Ok(self.rest.split_to(size)),
-            None => Err(Error::Cut { tensor: tensor.clone(), expected: size, found: self.rest.len() }),
+            None => {
+                Err(Error::Cut { tensor: tensor.clone(), expected: size, found: data::length(&self.rest) })
+            }
         }
     }
 
     /// Checks that all bytes were taken.
     pub(crate) fn end(self) -> Result<()> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Error::LeftOver { found: self.rest.len() }) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Error::LeftOver { found: data::length(&self.rest) }) }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
             None if expected.optional => {}
             None => {
                 let (model, tensor) = (model.name.clone(), Place::Input(expected.name.clone()));
-                return Err(Error::MissingInput { model, tensor, found: inputs.len() });
+                return Err(Error::MissingInput { model, tensor });
             }
         }
     }

@@ -141,11 +141,11 @@ impl Values {
     }
 }
 
-/// A number for an error. A client may have sent a million digits.
-pub(crate) fn shortened(number: &str) -> String {
-    match number.char_indices().nth(40) {
-        Some((end, _)) => format!("{}…", number.get(..end).unwrap_or_default()),
-        None => number.to_owned(),
+/// A text of the client for an error. It may have sent a million digits.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 
@@ -221,7 +221,8 @@ fn split_text(bytes: &[u8]) -> Result<(&[u8], &[u8]), u64> {
         .ok_or(u64::from(len).saturating_add(4))
 }
 
-fn length(bytes: &[u8]) -> u64 {
+/// The number of bytes.
+pub(crate) fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 

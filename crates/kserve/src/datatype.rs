@@ -89,9 +89,9 @@ impl Datatype {
             Self::Int32 => "a whole number from -2147483648 to 2147483647",
             Self::Int64 => "a whole number from -9223372036854775808 to 9223372036854775807",
             Self::Fp16 | Self::Bf16 => "sent as bytes",
-            Self::Fp32 => "a number whose amount is at most 3.4028235e38, NaN, Infinity or -Infinity",
+            Self::Fp32 => "a number from -3.4028235e38 to 3.4028235e38, NaN, Infinity or -Infinity",
             Self::Fp64 => {
-                "a number whose amount is at most 1.7976931348623157e308, NaN, Infinity or -Infinity"
+                "a number from -1.7976931348623157e308 to 1.7976931348623157e308, NaN, Infinity or -Infinity"
             }
             Self::Bytes => "a string",
         }

@@ -114,7 +114,10 @@ pub enum Error {
         element: u64,
     },
     /// There are more or fewer values in JSON than the shape has elements.
-    #[error("{tensor} has {found} values in `data`, but {expected} elements in its shape {}", Sizes(shape))]
+    #[error(
+        "{tensor}: the number of values in `data` is {found}, and its shape {} needs {expected}",
+        Sizes(shape)
+    )]
     Count {
         /// The tensor.
         tensor: Place,
@@ -126,7 +129,7 @@ pub enum Error {
         found: u64,
     },
     /// There are more or fewer bytes than the shape needs.
-    #[error("{tensor} has {found} bytes, but its shape {} of {datatype} needs {expected}", Sizes(shape))]
+    #[error("{tensor} has {}, but its shape {} of {datatype} needs {expected}", Amount(*found), Sizes(shape))]
     Size {
         /// The tensor.
         tensor: Place,
@@ -158,7 +161,7 @@ pub enum Error {
         found: u8,
     },
     /// The lengths within a BYTES tensor do not fit its bytes.
-    #[error("{tensor} ends within element {element}: {expected} bytes are needed and {found} are left")]
+    #[error("{tensor} ends within element {element}, which needs {}: {found} are left", Amount(*expected))]
     CutElement {
         /// The tensor.
         tensor: Place,
@@ -170,7 +173,7 @@ pub enum Error {
         found: u64,
     },
     /// Bytes follow the last element of a BYTES tensor.
-    #[error("{tensor} has {found} bytes after its {elements} elements")]
+    #[error("{tensor} has {} after the last of its elements, of which its shape has {elements}", Amount(*found))]
     BytesLeft {
         /// The tensor.
         tensor: Place,
@@ -180,20 +183,20 @@ pub enum Error {
         found: u64,
     },
     /// The body ends before the bytes of a tensor do.
-    #[error("{tensor} has a `binary_data_size` of {expected}, but {found} bytes are left in the body")]
+    #[error("{tensor} has a `binary_data_size` of {expected}, but the body has {} left", Amount(*found))]
     Cut {
         /// The tensor.
         tensor: Place,
         /// The bytes that it should have.
         expected: u64,
         /// The bytes that are left.
-        found: usize,
+        found: u64,
     },
     /// Bytes follow those of the last tensor.
-    #[error("the body has {found} bytes after those of its tensors")]
+    #[error("the body has {} after those of its tensors", Amount(*found))]
     LeftOver {
         /// How many.
-        found: usize,
+        found: u64,
     },
     /// Two tensors of a request have one name.
     #[error("{tensor} appears more than once")]
@@ -210,14 +213,12 @@ pub enum Error {
         tensor: Place,
     },
     /// The request leaves out an input that the model needs.
-    #[error("model `{}` needs {tensor}, and the request has {found} inputs without it", model.escape_debug())]
+    #[error("model `{}` needs {tensor}, which the request leaves out", model.escape_debug())]
     MissingInput {
         /// The model.
         model: String,
         /// The input.
         tensor: Place,
-        /// How many inputs the request has.
-        found: usize,
     },
     /// The model takes another datatype.
     #[error("{tensor} is {found}, but model `{}` takes {expected}", model.escape_debug())]
@@ -295,7 +296,7 @@ pub enum Error {
         expected: Vec<Option<u64>>,
     },
     /// A raw request has a number of bytes that no shape of the input has.
-    #[error("a raw request has {found} bytes, but {tensor} takes {}{expected}", if *multiple { "a multiple of " } else { "" })]
+    #[error("a raw request has {}, but {tensor} takes {}{expected}", Amount(*found), if *multiple { "a multiple of " } else { "" })]
     RawSize {
         /// The tensor.
         tensor: Place,
@@ -304,7 +305,7 @@ pub enum Error {
         /// The bytes that the input takes.
         expected: u64,
         /// The bytes that there are.
-        found: usize,
+        found: u64,
     },
     /// A tensor that the model returned is not what the model said.
     #[error("the answer of the model is wrong: {0}")]
@@ -447,7 +448,7 @@ pub enum JsonProblem {
         found: Kind,
     },
     /// An element of a tensor is of another kind or out of the range of the datatype.
-    #[error("element {element} of a {datatype} tensor must be {}, found {found}", datatype.element())]
+    #[error("element {element} is {found}, expected {} for {datatype}", datatype.element())]
     Element {
         /// The number of the element, from 0 on.
         element: u64,
@@ -489,6 +490,15 @@ struct In<'p>(&'p str);
 impl fmt::Display for In<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ", in `{}`", self.0.escape_debug()) }
+    }
+}
+
+/// Prints a number of bytes.
+struct Amount(u64);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, if self.0 == 1 { "byte" } else { "bytes" })
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn request(body: Bytes, model: &ModelConfig) -> Result<InferRequest> 
     let place = Place::Input(config.name.clone());
     let (dims, data) = match config.datatype.size() {
         None => (one_text(&place, config)?, with_length(&place, &body)?),
-        Some(size) => (dims(&place, config, size, body.len())?, body),
+        Some(size) => (dims(&place, config, size, data::length(&body))?, body),
     };
     let shape: Vec<u64> = model.batches().then_some(1).into_iter().chain(dims).collect();
     data::check(&place, config.datatype, &shape, &data)?;
@@ -40,7 +40,7 @@ fn with_length(place: &Place, body: &Bytes) -> Result<Bytes> {
 }
 
 /// The sizes of an input whose elements have `size` bytes, of which one may be given by the length of the body.
-fn dims(place: &Place, config: &TensorConfig, size: usize, body: usize) -> Result<Vec<u64>> {
+fn dims(place: &Place, config: &TensorConfig, size: usize, body: u64) -> Result<Vec<u64>> {
     let free = config.dims.iter().filter(|dim| dim.is_none()).count();
     if free > 1 {
         return Err(Error::RawShape { tensor: place.clone(), expected: config.dims.clone() });
@@ -50,8 +50,7 @@ fn dims(place: &Place, config: &TensorConfig, size: usize, body: usize) -> Resul
     let size = u64::try_from(size).map_err(|_| too_large())?;
     let step =
         data::elements(&fixed).and_then(|elements| elements.checked_mul(size)).ok_or_else(too_large)?;
-    let len = u64::try_from(body).unwrap_or(u64::MAX);
-    let steps = len.checked_div(step).filter(|steps| steps.checked_mul(step) == Some(len));
+    let steps = body.checked_div(step).filter(|steps| steps.checked_mul(step) == Some(body));
     let steps = steps.filter(|&steps| free == 1 || steps == 1);
     let steps = steps.ok_or(Error::RawSize {
         tensor: place.clone(),
