@@ -1,0 +1,179 @@
+//! Bodies: a request's, read under limits, and a response's, sent in parts.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::timeout_at;
+
+use crate::budget::{Budget, Charge};
+use crate::encoding::reserve;
+use crate::options::{Limits, Timeouts};
+use crate::pace::Pace;
+
+/// A request's body, which arrives while it is read.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    incoming: Incoming,
+    pace: Pace,
+    received: usize,
+    /// Nothing more arrives, or nothing more is of interest.
+    is_over: bool,
+}
+
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    TooLarge,
+    NoMemory,
+    TooSlow,
+    /// The client went away, or what it sent is not a body.
+    Broken,
+}
+
+impl Upload {
+    pub(crate) fn new(incoming: Incoming) -> Self {
+        let is_over = incoming.is_end_stream();
+        Self { incoming, pace: Pace::start(), received: 0, is_over }
+    }
+
+    /// The bytes that arrived.
+    pub(crate) fn received(&self) -> usize {
+        self.received
+    }
+
+    /// The next bytes; none at the end.
+    async fn next(&mut self, timeouts: &Timeouts) -> Result<Option<Bytes>, Unread> {
+        while !self.is_over {
+            let deadline = self.pace.deadline(timeouts).into();
+            let Ok(frame) = timeout_at(deadline, self.incoming.frame()).await else {
+                self.is_over = true;
+                return Err(Unread::TooSlow);
+            };
+            match frame {
+                None => self.is_over = true,
+                Some(Err(_)) => {
+                    self.is_over = true;
+                    return Err(Unread::Broken);
+                }
+                // Trailers mean nothing here.
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        self.pace.advance(bytes.len());
+                        self.received = self.received.saturating_add(bytes.len());
+                        return Ok(Some(bytes));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The whole body, in one piece.
+    ///
+    /// # Errors
+    /// When it is longer than the limit, too slow, or when there is no room for it.
+    pub(crate) async fn read(
+        &mut self,
+        limits: &Limits,
+        timeouts: &Timeouts,
+        budget: &Budget,
+    ) -> Result<(Vec<u8>, Charge), Unread> {
+        let (mut body, mut charge) = (Vec::new(), budget.charge());
+        let declared = self.incoming.size_hint().exact().unwrap_or(0);
+        if declared > limits.body as u64 {
+            return Err(Unread::TooLarge);
+        }
+        // What a client says that it will send is only believed in part: memory grows with what arrives.
+        let believed = usize::try_from(declared).unwrap_or(0).min(BELIEVED);
+        if !reserve(&mut body, believed, limits.body, &mut charge) {
+            return Err(Unread::NoMemory);
+        }
+        while let Some(bytes) = self.next(timeouts).await? {
+            if body.len().saturating_add(bytes.len()) > limits.body {
+                return Err(Unread::TooLarge);
+            }
+            if !reserve(&mut body, bytes.len(), limits.body, &mut charge) {
+                return Err(Unread::NoMemory);
+            }
+            body.extend_from_slice(bytes.chunk());
+        }
+        Ok((body, charge))
+    }
+
+    /// Reads what is left, so that the client reads the response and the connection can be used again; gives up after
+    /// twice the limit. Whether the end was reached.
+    pub(crate) async fn skip(&mut self, limits: &Limits, timeouts: &Timeouts) -> bool {
+        let last = self.received.saturating_add(limits.body.saturating_mul(2).max(LEAST_SKIPPED));
+        while self.received <= last {
+            match self.next(timeouts).await {
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Leaves the rest of the body where it is. The connection is closed after the response.
+    pub(crate) fn leave(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Whether nothing is left to read.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+/// How many bytes are skipped even if the limit is small.
+const LEAST_SKIPPED: usize = 1 << 20;
+
+/// How many bytes are reserved for a body before they arrive.
+const BELIEVED: usize = 256 << 10;
+
+/// A response's body.
+#[derive(Debug, Default)]
+pub(crate) struct Payload {
+    parts: VecDeque<Bytes>,
+}
+
+impl Payload {
+    pub(crate) fn new(parts: impl IntoIterator<Item = Bytes>) -> Self {
+        // A chunk that has no bytes would end a chunked body.
+        Self { parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).fold(0, u64::saturating_add)
+    }
+
+    /// The same bytes, each part changed by `wrap`.
+    pub(crate) fn map(self, wrap: impl Fn(Bytes) -> Bytes) -> Self {
+        Self { parts: self.parts.into_iter().map(wrap).collect() }
+    }
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.parts.pop_front().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.len())
+    }
+}

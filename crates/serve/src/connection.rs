@@ -1,0 +1,173 @@
+//! A connection: a socket whose progress is watched, so that a client that is too slow is closed.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::options::Timeouts;
+use crate::pace::{FOREVER, Pace};
+
+/// What a connection does now, shared by its socket, its requests and its watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Activity(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// The response that is being written, from the first time that the socket was full.
+    writing: Option<Pace>,
+    /// Whether the socket is full.
+    is_full: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Between requests.
+    Idle(Instant),
+    /// Headers are arriving.
+    Head(Instant),
+    /// A request is being answered. Its body has a pace of its own.
+    Answering,
+}
+
+impl Activity {
+    pub(crate) fn new() -> Self {
+        let phase = Phase::Idle(Instant::now());
+        Self(Arc::new(Mutex::new(State { phase, writing: None, is_full: false })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request has its headers.
+    pub(crate) fn request(&self) {
+        let mut state = self.state();
+        state.phase = Phase::Answering;
+        state.writing = None;
+    }
+
+    /// A response can be written.
+    pub(crate) fn response(&self) {
+        self.state().phase = Phase::Idle(Instant::now());
+    }
+
+    fn arrived(&self) {
+        let mut state = self.state();
+        if let Phase::Idle(_) = state.phase {
+            state.phase = Phase::Head(Instant::now());
+        }
+    }
+
+    fn full(&self) {
+        let mut state = self.state();
+        state.is_full = true;
+        state.writing.get_or_insert_with(Pace::start);
+    }
+
+    fn written(&self, bytes: usize) {
+        let mut state = self.state();
+        state.is_full = false;
+        if let Some(pace) = &mut state.writing {
+            pace.advance(bytes);
+        }
+        if let Phase::Idle(_) = state.phase {
+            state.phase = Phase::Idle(Instant::now());
+        }
+    }
+
+    /// How long the connection has had nothing to do; none if it has.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        let state = self.state();
+        match state.phase {
+            Phase::Idle(since) if !state.is_full => Some(since.elapsed()),
+            _ => None,
+        }
+    }
+
+    /// Whether no request is being answered and no response is being written.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        let state = self.state();
+        !state.is_full && !matches!(state.phase, Phase::Answering)
+    }
+
+    /// When the client is late; none while it waits for the server.
+    pub(crate) fn deadline(&self, timeouts: &Timeouts) -> Option<Instant> {
+        let state = self.state();
+        let (since, allowed) = match (state.phase, state.writing) {
+            (_, Some(pace)) if state.is_full => return Some(pace.deadline(timeouts)),
+            (Phase::Idle(since), _) => (since, timeouts.idle),
+            (Phase::Head(since), _) => (since, timeouts.head),
+            (Phase::Answering, _) => return None,
+        };
+        Some(since.checked_add(allowed.min(FOREVER)).unwrap_or(since))
+    }
+}
+
+/// A socket that notes what it does.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: TokioIo<TcpStream>,
+    activity: Activity,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, activity: Activity) -> Self {
+        Self { stream: TokioIo::new(stream), activity }
+    }
+
+    fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Pending => self.activity.full(),
+            Poll::Ready(Ok(bytes)) => self.activity.written(*bytes),
+            Poll::Ready(Err(_)) => {}
+        }
+        written
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.activity.arrived();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.noted(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.noted(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

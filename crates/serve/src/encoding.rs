@@ -1,0 +1,226 @@
+//! Compressed bodies: what a request's `Content-Encoding` means, and what a response's may be.
+//!
+//! Facts: RFC 9110 (`Accept-Encoding`, quality values) and RFC 9112; `deflate` is zlib's format, and what clients of
+//! Triton send.
+
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use flate2::write::{GzEncoder, ZlibEncoder};
+
+use crate::budget::Charge;
+
+/// An encoding of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Identity,
+    Gzip,
+    Deflate,
+}
+
+/// Why a body could not be inflated.
+#[derive(Debug)]
+pub(crate) enum Inflate {
+    TooLarge,
+    NoMemory,
+    Damaged(io::Error),
+    Trailing,
+}
+
+impl Encoding {
+    /// The name in headers.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let name = name.trim();
+        if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
+            Some(Self::Gzip)
+        } else if name.eq_ignore_ascii_case("deflate") {
+            Some(Self::Deflate)
+        } else if name.is_empty() || name.eq_ignore_ascii_case("identity") {
+            Some(Self::Identity)
+        } else {
+            None
+        }
+    }
+
+    /// The encoding that a `Content-Encoding` names; none if it is another, or several on top of each other.
+    pub(crate) fn of_request(header: &str) -> Option<Self> {
+        Self::from_name(header)
+    }
+
+    /// The encoding that the client likes best, by the values of its `Accept-Encoding` headers. Of equals, the first.
+    pub(crate) fn of_response<'h>(headers: impl Iterator<Item = &'h str>) -> Self {
+        let mut best = (0, Self::Identity);
+        for item in headers.flat_map(|header| header.split(',')) {
+            let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
+            let encoding = match name.trim() {
+                "*" => Some(Self::Gzip),
+                "" => None,
+                name => Self::from_name(name),
+            };
+            if let (Some(encoding), Some(quality)) = (encoding, quality(parameters))
+                && quality > best.0
+            {
+                best = (quality, encoding);
+            }
+        }
+        best.1
+    }
+
+    /// The bytes that `body` stands for, at most `limit`. They count in `charge`.
+    pub(crate) fn inflate(self, body: &[u8], limit: usize, charge: &mut Charge) -> Result<Vec<u8>, Inflate> {
+        match self {
+            Self::Identity => {
+                if !charge.grow(body.len()) {
+                    return Err(Inflate::NoMemory);
+                }
+                Ok(body.to_vec())
+            }
+            // A gzip file may have several members, so this decoder reads to the end of the body.
+            Self::Gzip => read(&mut MultiGzDecoder::new(body), limit, charge),
+            Self::Deflate => {
+                let mut decoder = ZlibDecoder::new(body);
+                let bytes = read(&mut decoder, limit, charge)?;
+                if decoder.total_in() == body.len() as u64 { Ok(bytes) } else { Err(Inflate::Trailing) }
+            }
+        }
+    }
+
+    /// The compressed form of `parts` together.
+    ///
+    /// # Errors
+    /// None that memory can give; the writer's type has them.
+    pub(crate) fn compress(self, parts: &[Bytes]) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Identity => Ok(parts.concat()),
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+                parts.iter().try_for_each(|part| encoder.write_all(part))?;
+                encoder.finish()
+            }
+            Self::Deflate => {
+                let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+                parts.iter().try_for_each(|part| encoder.write_all(part))?;
+                encoder.finish()
+            }
+        }
+    }
+}
+
+fn read(from: &mut impl Read, limit: usize, charge: &mut Charge) -> Result<Vec<u8>, Inflate> {
+    let mut bytes = Vec::new();
+    let mut window = [0; 16 << 10];
+    loop {
+        let count = match from.read(&mut window) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Inflate::Damaged(error)),
+        };
+        if bytes.len().saturating_add(count) > limit {
+            return Err(Inflate::TooLarge);
+        }
+        if !reserve(&mut bytes, count, limit, charge) {
+            return Err(Inflate::NoMemory);
+        }
+        bytes.extend_from_slice(window.get(..count).unwrap_or_default());
+    }
+}
+
+/// Makes room for `count` more bytes, and counts the room in `charge`; false if there is none.
+pub(crate) fn reserve(bytes: &mut Vec<u8>, count: usize, limit: usize, charge: &mut Charge) -> bool {
+    let needed = bytes.len().saturating_add(count);
+    if needed <= bytes.capacity() {
+        return true;
+    }
+    let wanted = needed.max(bytes.capacity().saturating_mul(2).min(limit)).max(1 << 10);
+    let before = bytes.capacity();
+    if !charge.grow(wanted.saturating_sub(before)) {
+        return false;
+    }
+    bytes.reserve_exact(wanted.saturating_sub(bytes.len()));
+    true
+}
+
+/// The quality among the parameters of an `Accept-Encoding`, in thousandths; none if it is not a quality.
+fn quality(parameters: &str) -> Option<u32> {
+    let value = parameters.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then(|| value.trim())
+    });
+    let Some(value) = value else { return Some(1000) };
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
+    let whole: u32 = whole.parse().ok().filter(|whole| *whole <= 1)?;
+    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let thousandths: u32 = format!("{fraction:0<3}").parse().ok()?;
+    Some(whole.saturating_mul(1000).saturating_add(thousandths).min(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+
+    #[test]
+    fn requests() {
+        assert_eq!(Encoding::of_request("GZIP"), Some(Encoding::Gzip));
+        assert_eq!(Encoding::of_request(" deflate "), Some(Encoding::Deflate));
+        assert_eq!(Encoding::of_request("identity"), Some(Encoding::Identity));
+        assert_eq!(Encoding::of_request(""), Some(Encoding::Identity));
+        assert_eq!(Encoding::of_request("br"), None);
+        assert_eq!(Encoding::of_request("gzip, gzip"), None);
+    }
+
+    #[test]
+    fn qualities() {
+        let best = |header: &str| Encoding::of_response([header].into_iter());
+        assert_eq!(best(""), Encoding::Identity);
+        assert_eq!(best("gzip"), Encoding::Gzip);
+        assert_eq!(best("deflate"), Encoding::Deflate);
+        assert_eq!(best("gzip, deflate"), Encoding::Gzip);
+        assert_eq!(best("deflate, gzip"), Encoding::Deflate);
+        assert_eq!(best("gzip;q=0.5, deflate;q=0.51"), Encoding::Deflate);
+        assert_eq!(best("gzip; Q=0.5 , deflate ;q=0.499"), Encoding::Gzip);
+        assert_eq!(best("gzip;q=0"), Encoding::Identity);
+        assert_eq!(best("gzip;q=0.000, identity;q=0.1"), Encoding::Identity);
+        assert_eq!(best("identity, gzip;q=0.9"), Encoding::Identity);
+        assert_eq!(best("br, zstd"), Encoding::Identity);
+        assert_eq!(best("*"), Encoding::Gzip);
+        assert_eq!(best("gzip;q=2, deflate;q=0.1234, br;q=x"), Encoding::Identity);
+        assert_eq!(Encoding::of_response(["br", "deflate"].into_iter()), Encoding::Deflate);
+    }
+
+    #[test]
+    fn bodies_come_back_and_are_bounded() {
+        let parts = [Bytes::from_static(b"hello "), Bytes::from(vec![7; 100_000])];
+        let whole = parts.concat();
+        let budget = Budget::new(1 << 20);
+        for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Deflate] {
+            let body = encoding.compress(&parts).expect("memory");
+            let inflated = encoding.inflate(&body, whole.len(), &mut budget.charge());
+            assert_eq!(inflated.expect("it fits"), whole);
+        }
+        for encoding in [Encoding::Gzip, Encoding::Deflate] {
+            let body = encoding.compress(&parts).expect("memory");
+            let inflate = |body: &[u8], limit| encoding.inflate(body, limit, &mut budget.charge());
+            assert!(matches!(inflate(&body, whole.len() - 1), Err(Inflate::TooLarge)));
+            assert!(matches!(inflate(&body[..body.len() - 1], whole.len()), Err(Inflate::Damaged(_))));
+            assert!(inflate(&[&body[..], b"x"].concat(), whole.len()).is_err(), "bytes after the end");
+            assert!(matches!(inflate(b"junk", 10), Err(Inflate::Damaged(_))));
+            let small = Budget::new(50_000);
+            let mut charge = small.charge();
+            assert!(matches!(encoding.inflate(&body, 1 << 20, &mut charge), Err(Inflate::NoMemory)));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A repository of models: a folder with a folder for each model, and in it a file for each version.
+//!
+//! `NAME/VERSION.carton`, such as `llama/3.carton`. Only what a listing of the folder finds is ever opened: no part of a
+//! request becomes a path.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::{fs, io};
+
+/// A folder of models.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    /// The folder.
+    pub path: PathBuf,
+    /// The extension of the files, without a dot.
+    pub extension: String,
+}
+
+/// A version of a model in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The model: the name of its folder.
+    pub name: String,
+    /// The version: the name of the file, without its extension.
+    pub version: u64,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// What is in a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// The models, sorted by name and version.
+    pub(crate) found: Vec<Found>,
+    /// Files with the extension whose name or place is not that of a version.
+    pub(crate) ignored: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// The models that are in the folder now.
+    ///
+    /// # Errors
+    /// When the folder, or one in it, cannot be listed.
+    pub(crate) fn list(&self) -> io::Result<Listing> {
+        let mut listing = Listing::default();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let path = entry.path();
+            if !path.is_dir() {
+                if self.is_model(&entry.file_name()) {
+                    listing.ignored.push(path);
+                }
+                continue;
+            }
+            let name = entry.file_name().into_string();
+            for file in fs::read_dir(&path)? {
+                let file = file?;
+                let version = self.version(&file.file_name());
+                match (&name, version) {
+                    (Ok(name), Some(version)) => {
+                        listing.found.push(Found { name: name.clone(), version, path: file.path() });
+                    }
+                    _ if self.is_model(&file.file_name()) => listing.ignored.push(file.path()),
+                    _ => {}
+                }
+            }
+        }
+        listing.found.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
+        listing.ignored.sort();
+        Ok(listing)
+    }
+
+    fn is_model(&self, name: &OsStr) -> bool {
+        PathBuf::from(name).extension().is_some_and(|extension| extension == self.extension.as_str())
+    }
+
+    /// The version that a file is: a number from 1 on, as it is usually written, so that no two files are the same version.
+    fn version(&self, name: &OsStr) -> Option<u64> {
+        let stem = name.to_str()?.strip_suffix(self.extension.as_str())?.strip_suffix('.')?;
+        let version: u64 = stem.parse().ok()?;
+        (version > 0 && version.to_string() == stem).then_some(version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers_in_folders() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let make = |path: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
+            fs::write(path, "").expect("a file");
+        };
+        for path in [
+            "b/10.carton",
+            "b/9.carton",
+            "a/1.carton",
+            "a/01.carton",
+            "a/0.carton",
+            "a/+2.carton",
+            "a/x.carton",
+            "a/2.pth",
+            "a/carton",
+            "a/3.carton/nested",
+            "a/notes.txt",
+            "1.carton",
+            "c/d/1.carton",
+        ] {
+            make(path);
+        }
+        let of = Folder { path: folder.path().to_owned(), extension: "carton".to_owned() };
+        let listing = of.list().expect("it can be listed");
+        let found: Vec<(&str, u64)> =
+            listing.found.iter().map(|found| (found.name.as_str(), found.version)).collect();
+        // A folder can be a carton too.
+        assert_eq!(found, [("a", 1), ("a", 3), ("b", 9), ("b", 10)]);
+        let ignored: Vec<_> = listing
+            .ignored
+            .iter()
+            .filter_map(|path| path.strip_prefix(folder.path()).ok()?.to_str())
+            .collect();
+        assert_eq!(ignored, ["1.carton", "a/+2.carton", "a/0.carton", "a/01.carton", "a/x.carton"]);
+    }
+}

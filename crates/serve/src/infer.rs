@@ -1,0 +1,186 @@
+//! Inference: a request is read and parsed, waits for its model, and is answered in the form that it asks for.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::Response;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use kserve::{HEADER_LENGTH, InferRequest, InferResponse, ModelConfig, Output, RequestedOutput};
+
+use crate::body::{Payload, Upload};
+use crate::encoding::Encoding;
+use crate::reject::Reject;
+use crate::route::Target;
+use crate::served::{Served, Ticket};
+use crate::service::{Answer, State, run_blocking};
+
+/// Bytes that the reactor parses or prints itself; more than this goes to another thread.
+const SMALL: usize = 32 << 10;
+
+/// Answers an inference request.
+pub(crate) async fn infer(state: &Arc<State>, parts: &Parts, upload: &mut Upload, target: &Target) -> Answer {
+    let served = state.registry.find(target).map_err(|error| Reject::kserve(&error))?;
+    let mut ticket = served.ticket();
+    let answer = run(state, parts, upload, &served, &ticket).await;
+    match &answer {
+        Ok(_) => ticket.succeeds(),
+        Err(reject) => ticket.fails(reject.reason),
+    }
+    answer
+}
+
+async fn run(
+    state: &Arc<State>,
+    parts: &Parts,
+    upload: &mut Upload,
+    served: &Arc<Served>,
+    ticket: &Ticket,
+) -> Answer {
+    if state.is_draining() {
+        return Err(Reject::draining());
+    }
+    let header_length = header_length(&parts.headers)?;
+    let body = state.body(parts, upload).await?;
+
+    let started = Instant::now();
+    let config = served.config.clone();
+    let request = sized(body.len(), move || parse(&body, header_length.as_deref(), &config)).await??;
+    let input = started.elapsed();
+
+    // Inputs that came as JSON have memory of their own; the others are parts of the body.
+    let inputs = request.inputs.iter().filter(|input| !input.binary).map(|input| input.data.len());
+    let mut charge = state.budget.charge();
+    if !charge.grow(inputs.fold(0, usize::saturating_add)) {
+        return Err(Reject::no_memory(&state.limits));
+    }
+    let asked = Asked::new(&request, &served.config);
+    let reply = served.submit(request, charge).map_err(|error| Reject::kserve(&error))?;
+    // The sender is dropped without a reply only if the thread of the model is gone.
+    let reply = reply.await.map_err(|_| Reject::internal("the model has ended"))?;
+    let outputs = reply.outputs.map_err(|failure| Reject::failure(&served.name, &failure))?;
+    ticket.count(|counts| counts.ran(asked.batch, reply.queue, input, reply.infer));
+
+    let started = Instant::now();
+    let response = print(state, parts, served, asked, outputs).await?;
+    ticket.count(|counts| counts.printed(started.elapsed()));
+    Ok(response)
+}
+
+/// What is needed of a request after its model has run.
+struct Asked {
+    id: Option<String>,
+    outputs: Vec<RequestedOutput>,
+    batch: u64,
+}
+
+impl Asked {
+    fn new(request: &InferRequest, config: &ModelConfig) -> Self {
+        let first = request.inputs.first().and_then(|input| input.shape.first().copied());
+        Self {
+            id: request.id.clone(),
+            outputs: request.outputs.clone(),
+            batch: first.filter(|_| config.batches()).unwrap_or(1),
+        }
+    }
+}
+
+fn parse(body: &Bytes, header_length: Option<&[u8]>, config: &ModelConfig) -> Result<InferRequest, Reject> {
+    InferRequest::parse(body, header_length, config).map_err(|error| Reject::kserve(&error))
+}
+
+/// Makes the body of a response, compressed if the client likes that.
+async fn print(
+    state: &Arc<State>,
+    parts: &Parts,
+    served: &Arc<Served>,
+    asked: Asked,
+    outputs: Vec<Output>,
+) -> Answer {
+    let outputs = in_order(&asked.outputs, outputs, &served.name)?;
+    let nbytes = |outputs: &mut dyn Iterator<Item = &Output>| {
+        outputs.map(|output| output.data.len()).fold(0, usize::saturating_add)
+    };
+    let as_json = nbytes(&mut outputs.iter().filter(|output| !output.binary));
+    if as_json > state.limits.json {
+        let allowed = state.limits.json;
+        return Err(Reject::bad_request(format!(
+            "{as_json} bytes of outputs would be written as JSON, and {allowed} are allowed; ask for binary_data"
+        )));
+    }
+    let held = if served.is_mapped { 0 } else { nbytes(&mut outputs.iter()) };
+    let mut charge = state.budget.charge();
+    if !charge.grow(held) {
+        return Err(Reject::no_memory(&state.limits));
+    }
+    let answered = InferResponse {
+        model_name: served.name.clone(),
+        model_version: served.version.to_string(),
+        id: asked.id,
+        parameters: Vec::new(),
+        outputs,
+    };
+    let accepted = parts.headers.get_all(ACCEPT_ENCODING).iter();
+    let encoding = Encoding::of_response(accepted.filter_map(|value| value.to_str().ok()));
+    let limit = state.limits.json;
+    let printed = sized(as_json, move || answered.print()).await?;
+    let body = printed.map_err(|error| Reject::kserve(&error))?;
+    let (header_length, content_type, total) = (body.header_length, body.content_type(), body.len());
+    let text = if as_json == 0 { 0 } else { body.parts.first().map_or(0, Bytes::len) };
+    if !charge.grow(text) {
+        return Err(Reject::no_memory(&state.limits));
+    }
+    let encoding = if total > limit { Encoding::Identity } else { encoding };
+    let parts = match encoding {
+        Encoding::Identity => charge.attach_all(body.parts),
+        encoding => {
+            let compressed = sized(total, move || encoding.compress(&body.parts)).await?;
+            let compressed = compressed.map_err(|error| Reject::internal(error.to_string()))?;
+            vec![charge.attach(compressed)]
+        }
+    };
+    let mut response = Response::new(Payload::new(parts));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if encoding != Encoding::Identity {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding.name()));
+    }
+    if let Some(length) = header_length
+        && let Ok(name) = HeaderName::from_bytes(HEADER_LENGTH.as_bytes())
+    {
+        headers.insert(name, HeaderValue::from(length));
+    }
+    Ok(response)
+}
+
+/// The outputs that were asked for, in that order and form.
+fn in_order(asked: &[RequestedOutput], mut outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
+    let mut ordered = Vec::with_capacity(asked.len());
+    for wanted in asked {
+        let Some(at) = outputs.iter().position(|output| output.name == wanted.name) else {
+            let (model, name) = (model.escape_debug(), wanted.name.escape_debug());
+            return Err(Reject::internal(format!("model `{model}` did not return its output `{name}`")));
+        };
+        ordered.push(Output { binary: wanted.binary, ..outputs.swap_remove(at) });
+    }
+    Ok(ordered)
+}
+
+/// The value of the header that separates JSON from binary data.
+fn header_length(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Reject> {
+    let mut values = headers.get_all(HEADER_LENGTH).iter();
+    let (value, second) = (values.next(), values.next());
+    if second.is_some() {
+        return Err(Reject::bad_request(format!("there are several headers {HEADER_LENGTH}")));
+    }
+    Ok(value.map(|value| value.as_bytes().to_vec()))
+}
+
+/// Runs `work` here if it is about few bytes, so that small requests do not wait for a thread.
+async fn sized<T: Send + 'static>(
+    nbytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Reject> {
+    if nbytes <= SMALL { Ok(work()) } else { run_blocking(work).await }
+}

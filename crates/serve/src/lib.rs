@@ -1,0 +1,37 @@
+//! Serves models over HTTP: KServe v2 with Triton's binary tensor data extension.
+//!
+//! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`Handle`] ends it. What a model is, is the trait
+//! [`Model`]; what happens is told to an [`Observer`].
+//!
+//! One thread moves the bytes of all connections. Each model has a thread of its own, with a bounded queue in front of it.
+//! Every limit and every time that a client can use up is in [`Limits`] and [`Timeouts`].
+//!
+//! Facts: the Open Inference Protocol, Triton's extensions of it, and answers of Triton 2.51; RFC 9110 and 9112.
+
+mod body;
+mod budget;
+mod connection;
+mod counts;
+mod encoding;
+mod error;
+mod folder;
+mod infer;
+mod model;
+mod observer;
+mod options;
+mod pace;
+mod panics;
+mod registry;
+mod reject;
+mod route;
+mod served;
+mod server;
+mod service;
+
+pub use error::{Error, LoadError, Result};
+pub use folder::{Folder, Found};
+pub use model::{Cancel, Model, ModelError};
+pub use observer::{Event, Observer, Request};
+pub use options::{Limits, Options, Timeouts};
+pub use registry::{Load, Models};
+pub use server::{Handle, Report, Server};

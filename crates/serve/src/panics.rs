@@ -1,0 +1,34 @@
+//! Panics that end one request and nothing else.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A future whose panic is its result.
+pub(crate) struct Caught<F>(Pin<Box<F>>);
+
+impl<F: Future> Caught<F> {
+    pub(crate) fn new(future: F) -> Self {
+        Self(Box::pin(future))
+    }
+}
+
+impl<F: Future> Future for Caught<F> {
+    /// The message of the panic, if there was one.
+    type Output = Result<F::Output, String>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(payload) => Poll::Ready(Err(message(&*payload))),
+        }
+    }
+}
+
+/// What a panic said.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}

@@ -1,0 +1,300 @@
+//! The models that are served, by name and version, and the repository that they are loaded from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use kserve::{IndexEntry, State};
+use tokio::sync::Mutex;
+
+use crate::error::{Error, LoadError, Result};
+use crate::folder::{Folder, Found};
+use crate::model::Model;
+use crate::observer::{Event, Observer};
+use crate::route::Target;
+use crate::served::Served;
+
+/// Makes a model of a file.
+pub type Load = dyn Fn(&Path) -> Result<Arc<dyn Model>, LoadError> + Send + Sync;
+
+/// What to serve.
+pub enum Models {
+    /// These models, each under its name, as version 1.
+    Fixed(Vec<(String, Arc<dyn Model>)>),
+    /// All versions of all models in a folder. Clients can load and unload them.
+    Folder {
+        /// The folder.
+        folder: Folder,
+        /// Makes a model of a file.
+        load: Box<Load>,
+    },
+}
+
+impl fmt::Debug for Models {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(models) => f.debug_list().entries(models.iter().map(|(name, _)| name)).finish(),
+            Self::Folder { folder, .. } => folder.fmt(f),
+        }
+    }
+}
+
+/// The models that are served.
+pub(crate) struct Registry {
+    models: RwLock<BTreeMap<String, Entry>>,
+    source: Option<Source>,
+    queue: usize,
+    observer: Arc<dyn Observer>,
+    /// Held by whoever loads or unloads.
+    changes: Mutex<()>,
+}
+
+struct Source {
+    folder: Folder,
+    load: Box<Load>,
+}
+
+/// The versions of a model.
+#[derive(Debug, Default)]
+struct Entry {
+    ready: BTreeMap<u64, Arc<Served>>,
+    /// Versions that do not answer, and why.
+    unavailable: BTreeMap<u64, String>,
+    is_loading: bool,
+}
+
+/// Why a model was not loaded or unloaded.
+#[derive(Debug)]
+pub(crate) enum NotChanged {
+    /// The models were given when the server started.
+    NoRepository,
+    /// The repository has no model of this name.
+    Unknown,
+    Failed(Error),
+    /// Loading it panicked.
+    Panicked,
+}
+
+impl Registry {
+    /// Loads all models.
+    ///
+    /// # Errors
+    /// When one of them cannot be loaded, or two have the same name.
+    pub(crate) fn new(models: Models, queue: usize, observer: Arc<dyn Observer>) -> Result<Self> {
+        let mut registry =
+            Self { models: RwLock::default(), source: None, queue, observer, changes: Mutex::default() };
+        match models {
+            Models::Fixed(models) => {
+                for (name, model) in models {
+                    if name.is_empty() {
+                        return Err(Error::NoName);
+                    }
+                    if registry.read().contains_key(&name) {
+                        return Err(Error::SameName { name });
+                    }
+                    let served = Served::start(name, 1, model, queue).map_err(Error::System)?;
+                    registry.insert(vec![served]);
+                }
+            }
+            Models::Folder { folder, load } => {
+                let found = registry.list(&folder)?;
+                let source = registry.source.insert(Source { folder, load });
+                let started =
+                    found.iter().map(|found| source.start(found, queue)).collect::<Result<Vec<_>>>()?;
+                let mut by_name = BTreeMap::<String, Vec<Arc<Served>>>::new();
+                for served in started {
+                    by_name.entry(served.name.clone()).or_default().push(served);
+                }
+                for versions in by_name.into_values() {
+                    registry.insert(versions);
+                }
+            }
+        }
+        Ok(registry)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Entry>> {
+        self.models.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Entry>> {
+        self.models.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The models of the repository, with a note for each file that is not one.
+    fn list(&self, folder: &Folder) -> Result<Vec<Found>> {
+        let listing = folder.list().map_err(|source| Error::List { path: folder.path.clone(), source })?;
+        listing.ignored.iter().for_each(|path| self.observer.event(&Event::Ignored { path }));
+        Ok(listing.found)
+    }
+
+    /// Serves `versions` of one model, in place of those that are served now.
+    fn insert(&self, versions: Vec<Arc<Served>>) {
+        let Some(name) = versions.first().map(|served| served.name.clone()) else { return };
+        for served in &versions {
+            self.observer.event(&Event::Loaded { name: &name, version: served.version });
+        }
+        let ready = versions.into_iter().map(|served| (served.version, served)).collect();
+        self.write().insert(name, Entry { ready, ..Entry::default() });
+    }
+
+    /// The version of a model that a path names, or its newest.
+    pub(crate) fn find(&self, target: &Target) -> Result<Arc<Served>, kserve::Error> {
+        let models = self.read();
+        let ready = models.get(&target.name).map(|entry| &entry.ready).filter(|ready| !ready.is_empty());
+        let ready = ready.ok_or_else(|| kserve::Error::UnknownModel { model: target.name.clone() })?;
+        let served = match &target.version {
+            None => ready.last_key_value().map(|(_, served)| served),
+            Some(version) => version.parse().ok().and_then(|version: u64| ready.get(&version)),
+        };
+        served.cloned().ok_or_else(|| kserve::Error::UnknownVersion {
+            model: target.name.clone(),
+            version: target.version.clone().unwrap_or_default(),
+        })
+    }
+
+    /// The versions of a model that answer, oldest first.
+    pub(crate) fn versions(&self, name: &str) -> Vec<String> {
+        let models = self.read();
+        models.get(name).map(|entry| entry.ready.keys().map(u64::to_string).collect()).unwrap_or_default()
+    }
+
+    /// All versions of all models that answer.
+    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
+        self.read().values().flat_map(|entry| entry.ready.values().cloned()).collect()
+    }
+
+    /// The models of the repository and those that are served. This lists the folder, so it must not run on the reactor.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub(crate) fn index(&self, only_ready: bool) -> Result<Vec<IndexEntry>> {
+        let mut listed = BTreeMap::<String, BTreeSet<u64>>::new();
+        if let Some(source) = self.source.as_ref().filter(|_| !only_ready) {
+            let path = &source.folder.path;
+            let listing =
+                source.folder.list().map_err(|error| Error::List { path: path.clone(), source: error })?;
+            for found in listing.found {
+                listed.entry(found.name).or_default().insert(found.version);
+            }
+        }
+        let models = self.read();
+        let names: BTreeSet<&String> = listed.keys().chain(models.keys()).collect();
+        let mut index = Vec::new();
+        for name in names {
+            let Some(entry) = models.get(name) else {
+                index.push(IndexEntry { name: name.clone(), version: None, state: None, reason: None });
+                continue;
+            };
+            let row = |version: u64, state: State, reason: Option<&str>| IndexEntry {
+                name: name.clone(),
+                version: Some(version.to_string()),
+                state: Some(state),
+                reason: reason.map(str::to_owned),
+            };
+            let files = listed.get(name).into_iter().flatten().copied();
+            let versions: BTreeSet<u64> =
+                files.chain(entry.ready.keys().copied()).chain(entry.unavailable.keys().copied()).collect();
+            for version in versions {
+                if entry.ready.contains_key(&version) {
+                    index.push(row(version, State::Ready, None));
+                } else if entry.is_loading && !only_ready {
+                    index.push(row(version, State::Loading, None));
+                } else if !only_ready {
+                    let reason = entry.unavailable.get(&version).map_or("not loaded", String::as_str);
+                    index.push(row(version, State::Unavailable, Some(reason)));
+                }
+            }
+        }
+        Ok(index)
+    }
+
+    /// Loads all versions of a model from the repository, in place of those that are served. Requests for those are still
+    /// answered. If a version cannot be loaded, nothing changes.
+    pub(crate) async fn load(self: Arc<Self>, name: String) -> Result<(), NotChanged> {
+        let _changes = self.changes.lock().await;
+        if self.source.is_none() {
+            return Err(NotChanged::NoRepository);
+        }
+        let registry = self.clone();
+        let loading = tokio::task::spawn_blocking(move || registry.load_now(&name));
+        loading.await.unwrap_or(Err(NotChanged::Panicked))
+    }
+
+    fn load_now(&self, name: &str) -> Result<(), NotChanged> {
+        let source = self.source.as_ref().ok_or(NotChanged::NoRepository)?;
+        let mut found = self.list(&source.folder).map_err(NotChanged::Failed)?;
+        found.retain(|found| found.name == name);
+        if found.is_empty() {
+            return Err(NotChanged::Unknown);
+        }
+        self.write().entry(name.to_owned()).or_default().is_loading = true;
+        let loading = Loading { registry: self, name };
+        let mut started = Vec::new();
+        for found in &found {
+            match source.start(found, self.queue) {
+                Ok(served) => started.push(served),
+                Err(error) => {
+                    let mut models = self.write();
+                    let entry = models.entry(name.to_owned()).or_default();
+                    if !entry.ready.contains_key(&found.version) {
+                        entry.unavailable.insert(found.version, error.to_string());
+                    }
+                    return Err(NotChanged::Failed(error));
+                }
+            }
+        }
+        drop(loading);
+        self.insert(started);
+        Ok(())
+    }
+
+    /// Serves a model no more. Requests that it has are still answered.
+    pub(crate) async fn unload(self: Arc<Self>, name: String) -> Result<(), NotChanged> {
+        let _changes = self.changes.lock().await;
+        let Some(source) = &self.source else { return Err(NotChanged::NoRepository) };
+        let folder = source.folder.clone();
+        let unloaded = match self.write().get_mut(&name) {
+            Some(entry) => {
+                let ready = std::mem::take(&mut entry.ready);
+                entry.unavailable.extend(ready.keys().map(|version| (*version, "unloaded".to_owned())));
+                ready
+            }
+            None => BTreeMap::new(),
+        };
+        for version in unloaded.keys() {
+            self.observer.event(&Event::Unloaded { name: &name, version: *version });
+        }
+        if !unloaded.is_empty() || self.read().contains_key(&name) {
+            return Ok(());
+        }
+        let listing = tokio::task::spawn_blocking(move || folder.list()).await;
+        match listing {
+            Ok(Ok(listing)) if listing.found.iter().any(|found| found.name == name) => Ok(()),
+            _ => Err(NotChanged::Unknown),
+        }
+    }
+}
+
+impl Source {
+    fn start(&self, found: &Found, queue: usize) -> Result<Arc<Served>> {
+        let load = |source| Error::Load { path: found.path.clone(), source };
+        let model = (self.load)(&found.path).map_err(load)?;
+        Served::start(found.name.clone(), found.version, model, queue).map_err(Error::System)
+    }
+}
+
+/// A model that is being loaded, until this is dropped.
+struct Loading<'r> {
+    registry: &'r Registry,
+    name: &'r str,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.registry.write().get_mut(self.name) {
+            entry.is_loading = false;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A response that is an error: a status and what is wrong.
+
+use bytes::Bytes;
+use hyper::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, Response, StatusCode};
+use kserve::ErrorBody;
+
+use crate::body::{Payload, Unread};
+use crate::counts::Reason;
+use crate::encoding::Inflate;
+use crate::model::ModelError;
+use crate::options::Limits;
+use crate::served::Failure;
+
+/// A response that is an error.
+#[derive(Clone, Debug)]
+pub(crate) struct Reject {
+    pub(crate) status: StatusCode,
+    pub(crate) error: String,
+    pub(crate) reason: Reason,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Reject {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        let reason = match status {
+            StatusCode::SERVICE_UNAVAILABLE => Reason::Rejected,
+            StatusCode::INTERNAL_SERVER_ERROR => Reason::Backend,
+            _ => Reason::Other,
+        };
+        Self { status, error: error.into(), reason, header: None }
+    }
+
+    pub(crate) fn bad_request(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "there is nothing at this path")
+    }
+
+    pub(crate) fn method(allowed: &Method) -> Self {
+        let header = HeaderValue::from_str(allowed.as_str()).ok().map(|allowed| (ALLOW, allowed));
+        let error = format!("this path takes {allowed}");
+        Self { header, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
+    }
+
+    pub(crate) fn encoding(name: &str) -> Self {
+        let header = Some((ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate")));
+        let error = kserve::Error::UnknownEncoding { encoding: name.to_owned() };
+        Self { header, ..Self::kserve(&error) }
+    }
+
+    pub(crate) fn draining() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
+    }
+
+    pub(crate) fn no_memory(limits: &Limits) -> Self {
+        let error = format!("requests in flight already hold {} bytes; try again later", limits.memory);
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
+    pub(crate) fn unread(unread: Unread, limits: &Limits) -> Self {
+        match unread {
+            Unread::TooLarge => too_large("body", limits),
+            Unread::NoMemory => Self::no_memory(limits),
+            Unread::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "the body arrives too slowly"),
+            Unread::Broken => Self::bad_request("the body ends early, or is not chunked correctly"),
+        }
+    }
+
+    pub(crate) fn inflate(inflate: &Inflate, limits: &Limits) -> Self {
+        match inflate {
+            Inflate::TooLarge => too_large("decompressed body", limits),
+            Inflate::NoMemory => Self::no_memory(limits),
+            Inflate::Damaged(error) => Self::bad_request(format!("cannot decompress the body: {error}")),
+            Inflate::Trailing => {
+                Self::bad_request("cannot decompress the body: bytes follow the compressed ones")
+            }
+        }
+    }
+
+    pub(crate) fn kserve(error: &kserve::Error) -> Self {
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        Self::new(status, error.to_string())
+    }
+
+    pub(crate) fn failure(model: &str, failure: &Failure) -> Self {
+        match failure {
+            Failure::Model(ModelError::Input(error)) => Self::bad_request(error.to_string()),
+            Failure::Model(ModelError::Cancelled) => {
+                let error = ModelError::Cancelled.to_string();
+                Self { reason: Reason::Cancelled, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, error) }
+            }
+            Failure::Model(error) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Failure::Panic(message) => {
+                let error = format!("model `{}` panicked: {message}", model.escape_debug());
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+            }
+        }
+    }
+
+    pub(crate) fn internal(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+    }
+
+    pub(crate) fn response(&self) -> Response<Payload> {
+        // A struct of one text always has a JSON.
+        let body = serde_json::to_vec(&ErrorBody { error: self.error.clone() }).unwrap_or_default();
+        let mut response = Response::new(Payload::new([Bytes::from(body)]));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some((name, value)) = &self.header {
+            response.headers_mut().insert(name, value.clone());
+        }
+        if self.status == StatusCode::REQUEST_TIMEOUT {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+fn too_large(what: &str, limits: &Limits) -> Reject {
+    // Triton's status. 413 would say the same.
+    Reject::bad_request(format!("the {what} is larger than the {} bytes that are allowed", limits.body))
+}

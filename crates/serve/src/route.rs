@@ -1,0 +1,180 @@
+//! The routes: which path and method ask for what.
+//!
+//! Facts: `http_server.cc` of Triton's server. A wrong method is answered with 405, any other path with 404.
+
+use std::borrow::Cow;
+
+use hyper::Method;
+use percent_encoding::percent_decode_str;
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The server's metadata.
+    Server,
+    Live,
+    Ready,
+    Metrics,
+    /// The statistics of all models.
+    Statistics,
+    /// The models of the repository.
+    Index,
+    Load(String),
+    Unload(String),
+    Model(Target, About),
+}
+
+/// A model, as a path names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    /// None asks for the newest.
+    pub(crate) version: Option<String>,
+}
+
+/// What a request asks about a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Metadata,
+    Ready,
+    Config,
+    Statistics,
+    Infer,
+}
+
+/// Why there is no route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    NotFound,
+    /// The path exists, for this method.
+    Method(Method),
+}
+
+impl Route {
+    /// What `method` of `path` asks for. The parts of a path are percent-decoded after it is split.
+    pub(crate) fn find(method: &Method, path: &str) -> Result<Self, NoRoute> {
+        let route = Self::from_path(path).ok_or(NoRoute::NotFound)?;
+        let allowed = route.method();
+        if *method == allowed { Ok(route) } else { Err(NoRoute::Method(allowed)) }
+    }
+
+    fn from_path(path: &str) -> Option<Self> {
+        let parts: Vec<Cow<'_, str>> = path
+            .strip_prefix('/')?
+            .split('/')
+            .map(|part| percent_decode_str(part).decode_utf8().ok())
+            .collect::<Option<_>>()?;
+        let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+        Some(match *parts.as_slice() {
+            ["metrics"] => Self::Metrics,
+            ["v2"] => Self::Server,
+            ["v2", "health", "live"] => Self::Live,
+            ["v2", "health", "ready"] => Self::Ready,
+            ["v2", "models", "stats"] => Self::Statistics,
+            ["v2", "repository", "index"] => Self::Index,
+            ["v2", "repository", "models", name, "load"] if !name.is_empty() => Self::Load(name.to_owned()),
+            ["v2", "repository", "models", name, "unload"] if !name.is_empty() => {
+                Self::Unload(name.to_owned())
+            }
+            ["v2", "models", name, "versions", version, ref about @ ..] if is_number(version) => {
+                Self::model(name, Some(version), about)?
+            }
+            ["v2", "models", name, ref about @ ..] => Self::model(name, None, about)?,
+            _ => return None,
+        })
+    }
+
+    fn model(name: &str, version: Option<&str>, about: &[&str]) -> Option<Self> {
+        let about = match about {
+            [] => About::Metadata,
+            ["ready"] => About::Ready,
+            ["config"] => About::Config,
+            ["stats"] => About::Statistics,
+            ["infer"] => About::Infer,
+            _ => return None,
+        };
+        let target = Target { name: name.to_owned(), version: version.map(str::to_owned) };
+        (!name.is_empty()).then_some(Self::Model(target, about))
+    }
+
+    fn method(&self) -> Method {
+        match self {
+            Self::Index | Self::Load(_) | Self::Unload(_) | Self::Model(_, About::Infer) => Method::POST,
+            _ => Method::GET,
+        }
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(name: &str, version: Option<&str>, about: About) -> Route {
+        Route::Model(Target { name: name.to_owned(), version: version.map(str::to_owned) }, about)
+    }
+
+    #[test]
+    fn paths() {
+        let get = |path: &str| Route::find(&Method::GET, path);
+        assert_eq!(get("/v2"), Ok(Route::Server));
+        assert_eq!(get("/v2/health/live"), Ok(Route::Live));
+        assert_eq!(get("/v2/health/ready"), Ok(Route::Ready));
+        assert_eq!(get("/metrics"), Ok(Route::Metrics));
+        assert_eq!(get("/v2/models/stats"), Ok(Route::Statistics));
+        assert_eq!(get("/v2/models/m"), Ok(model("m", None, About::Metadata)));
+        assert_eq!(get("/v2/models/m/versions/12"), Ok(model("m", Some("12"), About::Metadata)));
+        assert_eq!(get("/v2/models/m/versions/1/stats"), Ok(model("m", Some("1"), About::Statistics)));
+        assert_eq!(get("/v2/models/m/config"), Ok(model("m", None, About::Config)));
+        assert_eq!(get("/v2/models/versions/ready"), Ok(model("versions", None, About::Ready)));
+        let name = "/v2/models/a%2Fb%20c/ready";
+        assert_eq!(get(name), Ok(model("a/b c", None, About::Ready)), "decoded after it is split");
+        for path in [
+            "",
+            "/",
+            "/v2/",
+            "/v2/health",
+            "/v2/health/",
+            "/v2/health/live/",
+            "/v2/models",
+            "/v2/models/",
+            "/v2/models//ready",
+            "/v2/models/m/",
+            "/v2/models/m/versions",
+            "/v2/models/m/versions/",
+            "/v2/models/m/versions/x/infer",
+            "/v2/models/m/versions/-1",
+            "/v2/models/m/infer/x",
+            "/v2/repository",
+            "/v2/repository/models/m",
+            "/v2/repository/r/index",
+            "/v2/models/%ff",
+            "/metrics/",
+            "/V2",
+            "v2",
+            "*",
+        ] {
+            assert_eq!(get(path), Err(NoRoute::NotFound), "{path}");
+        }
+    }
+
+    #[test]
+    fn methods() {
+        for path in ["/v2/models/m/infer", "/v2/models/m/versions/1/infer", "/v2/repository/index"] {
+            assert_eq!(Route::find(&Method::GET, path), Err(NoRoute::Method(Method::POST)), "{path}");
+            assert!(Route::find(&Method::POST, path).is_ok(), "{path}");
+        }
+        let load = Route::find(&Method::POST, "/v2/repository/models/m/load");
+        assert_eq!(load, Ok(Route::Load("m".to_owned())));
+        let unload = Route::find(&Method::POST, "/v2/repository/models/m/unload");
+        assert_eq!(unload, Ok(Route::Unload("m".to_owned())));
+        for path in ["/v2", "/v2/health/live", "/v2/models/m", "/metrics", "/v2/models/stats"] {
+            for method in [Method::POST, Method::PUT, Method::HEAD, Method::OPTIONS] {
+                assert_eq!(Route::find(&method, path), Err(NoRoute::Method(Method::GET)), "{method} {path}");
+            }
+        }
+    }
+}

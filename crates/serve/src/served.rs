@@ -1,0 +1,174 @@
+//! A model that is served: a thread that runs it, a bounded queue in front of the thread, and what was counted.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use kserve::{InferRequest, ModelConfig, ModelStatistics, Output};
+use tokio::sync::oneshot;
+
+use crate::budget::Charge;
+use crate::counts::{Counts, Reason};
+use crate::model::{Cancel, Model, ModelError};
+use crate::panics;
+
+/// A version of a model that answers requests.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    pub(crate) config: Arc<ModelConfig>,
+    /// Whether its outputs take no memory of their own.
+    pub(crate) is_mapped: bool,
+    jobs: SyncSender<Job>,
+    waiting: Arc<AtomicUsize>,
+    counts: Mutex<Counts>,
+}
+
+/// A request that waits for its model.
+#[derive(Debug)]
+struct Job {
+    request: InferRequest,
+    /// The memory of the inputs.
+    charge: Charge,
+    since: Instant,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) outputs: Result<Vec<Output>, Failure>,
+    /// How long it waited for the model.
+    pub(crate) queue: Duration,
+    /// How long the model ran.
+    pub(crate) infer: Duration,
+}
+
+/// Why there are no outputs.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Model(ModelError),
+    /// The model panicked, with this message.
+    Panic(String),
+}
+
+impl Served {
+    /// Starts the thread of a model.
+    ///
+    /// # Errors
+    /// When the system has no thread.
+    pub(crate) fn start(
+        name: String,
+        version: u64,
+        model: Arc<dyn Model>,
+        queue: usize,
+    ) -> io::Result<Arc<Self>> {
+        let config = Arc::new(ModelConfig { name: name.clone(), ..model.config() });
+        let is_mapped = model.is_mapped();
+        let (jobs, received) = sync_channel(queue);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let counter = waiting.clone();
+        // The thread ends when the last sender is dropped and its queue is empty.
+        thread::Builder::new().name("model".to_owned()).spawn(move || work(&*model, &received, &counter))?;
+        let counts = Mutex::default();
+        Ok(Arc::new(Self { name, version, config, is_mapped, jobs, waiting, counts }))
+    }
+
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    /// When the queue is full.
+    pub(crate) fn submit(
+        &self,
+        request: InferRequest,
+        charge: Charge,
+    ) -> kserve::Result<oneshot::Receiver<Reply>> {
+        let (reply, receiver) = oneshot::channel();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        match self.jobs.try_send(Job { request, charge, since: Instant::now(), reply }) {
+            Ok(()) => Ok(receiver),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                let waiting = self.waiting.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
+                Err(kserve::Error::Busy { model: self.name.clone(), waiting })
+            }
+        }
+    }
+
+    /// How many requests wait for the model.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// What was counted until now.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn statistics(&self) -> ModelStatistics {
+        self.counts().statistics(&self.name, self.version)
+    }
+
+    /// Counts a request from now on.
+    pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
+        Ticket { served: self.clone(), since: Instant::now(), reason: Some(Reason::Cancelled) }
+    }
+}
+
+/// Takes jobs in their order, until nobody can send one any more.
+fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
+    for Job { request, charge, since, reply } in jobs {
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        if reply.is_closed() {
+            continue;
+        }
+        let (queue, started) = (since.elapsed(), Instant::now());
+        let run = AssertUnwindSafe(|| model.infer(&request, &Cancel::when_closed(&reply)));
+        let outputs = match catch_unwind(run) {
+            Ok(outputs) => outputs.map_err(Failure::Model),
+            Err(payload) => Err(Failure::Panic(panics::message(&*payload))),
+        };
+        // The inputs are given back before the client can see the response.
+        drop(request);
+        drop(charge);
+        // If nobody waits, the request is counted as cancelled already.
+        let _ = reply.send(Reply { outputs, queue, infer: started.elapsed() });
+    }
+}
+
+/// A request that is counted: as a failure when this is dropped, unless it succeeded.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    served: Arc<Served>,
+    since: Instant,
+    reason: Option<Reason>,
+}
+
+impl Ticket {
+    /// Why the request fails if nothing else happens; at first, because the client went away.
+    pub(crate) fn fails(&mut self, reason: Reason) {
+        self.reason = Some(reason);
+    }
+
+    /// Runs `change` on the counts.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut self.served.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The request succeeded.
+    pub(crate) fn succeeds(mut self) {
+        self.reason = None;
+        self.count(|counts| counts.success(self.since.elapsed()));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(reason) = self.reason {
+            self.count(|counts| counts.failure(reason, self.since.elapsed()));
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The server: it listens, accepts connections, and ends without losing a request.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout_at};
+
+use crate::connection::{Activity, Socket};
+use crate::error::{Error, Result};
+use crate::observer::{Event, Observer};
+use crate::options::Options;
+use crate::registry::{Models, Registry};
+use crate::service::State;
+
+/// A server that listens, and serves once [`run`](Self::run) is called.
+pub struct Server {
+    runtime: Runtime,
+    listener: TcpListener,
+    address: SocketAddr,
+    state: Arc<State>,
+    connections: usize,
+    stop: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Ends a server, from any thread.
+#[derive(Clone, Debug)]
+pub struct Handle(watch::Sender<bool>);
+
+impl Handle {
+    /// The server is not ready from now on, refuses new connections and new inference requests, and ends when it has
+    /// answered those that it has.
+    pub fn shut_down(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// Requests that were not answered within [`Timeouts::drain`](crate::Timeouts::drain).
+    pub unfinished: usize,
+}
+
+/// What connections are told to do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Orders {
+    /// To end after the response that they are sending.
+    close: bool,
+    /// To end if they are idle; counts how often.
+    make_room: u64,
+}
+
+/// A connection that was used so recently is not closed to make room.
+const RECENT: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// Listens, then loads the models.
+    ///
+    /// # Errors
+    /// When the address is in use or not ours, or when a model cannot be loaded.
+    pub fn new(options: &Options, models: Models, observer: Arc<dyn Observer>) -> Result<Self> {
+        // One thread moves bytes. Models have threads of their own, and large bodies are parsed on other threads.
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)))
+            .thread_name("bodies")
+            .build()
+            .map_err(Error::System)?;
+        let bind = |source| Error::Bind { host: options.host.clone(), port: options.port, source };
+        let listener =
+            runtime.block_on(TcpListener::bind((options.host.as_str(), options.port))).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let registry = Registry::new(models, options.limits.queue, observer.clone())?;
+        let state = Arc::new(State::new(options, registry, observer));
+        let connections = options.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
+        Ok(Self { runtime, listener, address, state, connections, stop: watch::Sender::new(false) })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What ends this server.
+    pub fn handle(&self) -> Handle {
+        Handle(self.stop.clone())
+    }
+
+    /// Serves until a [`Handle`] ends it.
+    pub fn run(self) -> Report {
+        let Self { runtime, listener, state, connections, stop, .. } = self;
+        let report = runtime.block_on(serve(listener, &state, connections, stop.subscribe()));
+        // A model that still runs keeps its thread; this does not wait for it.
+        runtime.shutdown_background();
+        report
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    state: &Arc<State>,
+    limit: usize,
+    mut stop: watch::Receiver<bool>,
+) -> Report {
+    let orders = watch::Sender::new(Orders::default());
+    let room = Arc::new(Semaphore::new(limit));
+    while let Some(accepted) = accept(&listener, &mut stop).await {
+        match accepted {
+            Ok((stream, client)) => {
+                let Some(permit) = permit(&room, &orders, &mut stop).await else { break };
+                start(state, stream, client, permit, &orders);
+            }
+            Err(error) => {
+                state.observer.event(&Event::Accept { error: &error });
+                if is_ours(&error) {
+                    // No file descriptors are left. Idle connections have some.
+                    orders.send_modify(Orders::make_room);
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    state.drain();
+    let deadline = Instant::now().checked_add(state.timeouts.drain).unwrap_or_else(Instant::now).into();
+    state.observer.event(&Event::Draining { requests: *state.in_flight.borrow() });
+    // Connections that the system accepted already are answered, too; any other is refused from here on.
+    while let Some(Ok((stream, client))) = accepted_already(&listener).await {
+        if let Ok(permit) = room.clone().try_acquire_owned() {
+            start(state, stream, client, permit, &orders);
+        }
+    }
+    drop(listener);
+    let mut in_flight = state.in_flight.subscribe();
+    let _ = timeout_at(deadline, in_flight.wait_for(|count| *count == 0)).await;
+    orders.send_modify(|orders| orders.close = true);
+    let all = u32::try_from(limit).unwrap_or(u32::MAX);
+    let _ = timeout_at(deadline, room.acquire_many(all)).await;
+    Report { unfinished: *in_flight.borrow() }
+}
+
+impl Orders {
+    fn make_room(&mut self) {
+        self.make_room = self.make_room.wrapping_add(1);
+    }
+}
+
+/// The next connection; none when the server is to stop.
+async fn accept(
+    listener: &TcpListener,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+    let mut stopped = pin!(stop.wait_for(|stop| *stop));
+    poll_fn(|cx| {
+        if stopped.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        listener.poll_accept(cx).map(Some)
+    })
+    .await
+}
+
+/// A connection that waits to be accepted.
+async fn accepted_already(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+    poll_fn(|cx| match listener.poll_accept(cx) {
+        Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Room for one more connection; none when the server is to stop.
+async fn permit(
+    room: &Arc<Semaphore>,
+    orders: &watch::Sender<Orders>,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(permit) = room.clone().try_acquire_owned() {
+            return Some(permit);
+        }
+        orders.send_modify(Orders::make_room);
+        let mut stopped = pin!(stop.wait_for(|stop| *stop));
+        let mut acquired = pin!(room.clone().acquire_owned());
+        // Those that are too recent now may not be a moment later.
+        let mut later = pin!(sleep(RECENT));
+        let permit = poll_fn(|cx| {
+            if stopped.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Some(None));
+            }
+            match acquired.as_mut().poll(cx) {
+                Poll::Ready(permit) => Poll::Ready(Some(permit.ok())),
+                Poll::Pending => later.as_mut().poll(cx).map(|()| None),
+            }
+        })
+        .await;
+        if let Some(permit) = permit {
+            return permit;
+        }
+    }
+}
+
+/// Whether accepting fails because of this machine, and not because of one client.
+fn is_ours(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+fn start(
+    state: &Arc<State>,
+    stream: TcpStream,
+    client: SocketAddr,
+    permit: OwnedSemaphorePermit,
+    orders: &watch::Sender<Orders>,
+) {
+    tokio::spawn(connection(state.clone(), stream, client, permit, orders.subscribe()));
+}
+
+enum Next {
+    Closed,
+    Orders,
+}
+
+async fn connection(
+    state: Arc<State>,
+    stream: TcpStream,
+    client: SocketAddr,
+    _permit: OwnedSemaphorePermit,
+    mut orders: watch::Receiver<Orders>,
+) {
+    // Responses are written at once. If the system refuses that, they are merely slower.
+    let _ = stream.set_nodelay(true);
+    let activity = Activity::new();
+    let (limits, timeouts) = (state.limits, state.timeouts);
+    let socket = Socket::new(stream, activity.clone());
+    let answer = {
+        let activity = activity.clone();
+        service_fn(move |request| state.clone().answer(request, client, activity.clone()))
+    };
+    let mut builder = http1::Builder::new();
+    // The watch below has a time for headers and another one between requests, which hyper does not tell apart.
+    builder.header_read_timeout(None);
+    builder.max_headers(limits.headers).max_header_size(limits.head);
+    builder.max_buf_size(limits.head.saturating_mul(2).max(64 << 10));
+    let mut connection = pin!(builder.serve_connection(socket, answer));
+    let mut late = pin!(sleep(timeouts.idle));
+    loop {
+        let next = {
+            let mut ordered = pin!(orders.changed());
+            poll_fn(|cx| {
+                if connection.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Next::Closed);
+                }
+                match ordered.as_mut().poll(cx) {
+                    Poll::Ready(Ok(())) => return Poll::Ready(Next::Orders),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Next::Closed),
+                    Poll::Pending => {}
+                }
+                let Some(deadline) = activity.deadline(&timeouts) else { return Poll::Pending };
+                if late.deadline() != deadline.into() {
+                    late.as_mut().reset(deadline.into());
+                }
+                // A connection that is late is closed by dropping it.
+                late.as_mut().poll(cx).map(|()| Next::Closed)
+            })
+            .await
+        };
+        if let Next::Closed = next {
+            return;
+        }
+        let close = orders.borrow_and_update().close;
+        if close || activity.idle_for().is_some_and(|idle| idle >= RECENT) {
+            connection.as_mut().graceful_shutdown();
+        }
+        if close && activity.is_between_requests() {
+            return;
+        }
+    }
+}

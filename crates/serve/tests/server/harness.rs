@@ -1,0 +1,205 @@
+//! A server on a port of its own, and a model that does what the test says.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use kserve::{Datatype, InferRequest, ModelConfig, Output, Parameter, TensorConfig};
+use serve::{Cancel, Event, Handle, Model, ModelError, Models, Observer, Options, Report, Server};
+
+use crate::client::Client;
+
+/// Only a test that fails waits so long.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A server that runs until this is dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) handle: Handle,
+    thread: Option<JoinHandle<Report>>,
+    pub(crate) events: Receiver<String>,
+}
+
+impl Running {
+    pub(crate) fn start(change: impl FnOnce(&mut Options)) -> Self {
+        Self::with_models(Models::Fixed(vec![("m".to_owned(), Arc::new(Echo))]), change)
+    }
+
+    /// A server whose model `m` waits until the test lets it go on.
+    pub(crate) fn with_gate(change: impl FnOnce(&mut Options)) -> (Self, Gate) {
+        let (model, gate) = Gated::new();
+        (Self::with_models(Models::Fixed(vec![("m".to_owned(), Arc::new(model))]), change), gate)
+    }
+
+    pub(crate) fn with_models(models: Models, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = Options { port: 0, ..Options::default() };
+        change(&mut options);
+        let (sender, events) = channel();
+        let server = Server::new(&options, models, Arc::new(Events(Mutex::new(sender)))).expect("it starts");
+        let (address, handle) = (server.address(), server.handle());
+        let thread = Some(thread::spawn(move || server.run()));
+        Self { address, handle, thread, events }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Waits for an event whose text has `part` in it.
+    pub(crate) fn wait_for(&self, part: &str) -> String {
+        loop {
+            let event = self.events.recv_timeout(LONG).expect("the event comes");
+            if event.contains(part) {
+                return event;
+            }
+        }
+    }
+
+    /// Waits until the server has ended.
+    pub(crate) fn join(mut self) -> Report {
+        self.thread.take().expect("it runs").join().expect("it does not panic")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.shut_down();
+    }
+}
+
+/// Every event as a text.
+struct Events(Mutex<Sender<String>>);
+
+impl Observer for Events {
+    fn event(&self, event: &Event<'_>) {
+        let text = match event {
+            Event::Request(request) => format!(
+                "request {} {} {:?} received {} sent {}",
+                request.method, request.path, request.status, request.received, request.sent
+            ),
+            event => format!("{event:?}"),
+        };
+        // A test that has ended listens no more.
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(text);
+    }
+}
+
+/// `IN` of type FP32 and any length comes back as `OUT`.
+pub(crate) struct Echo;
+
+fn config() -> ModelConfig {
+    let tensor = |name: &str| TensorConfig {
+        name: name.to_owned(),
+        datatype: Datatype::Fp32,
+        dims: vec![None],
+        optional: false,
+    };
+    ModelConfig {
+        name: String::new(),
+        platform: "test".to_owned(),
+        backend: String::new(),
+        max_batch_size: 4,
+        input: vec![tensor("IN")],
+        output: vec![tensor("OUT")],
+    }
+}
+
+fn echo(request: &InferRequest) -> Vec<Output> {
+    let input = &request.inputs[0];
+    vec![Output {
+        name: "OUT".to_owned(),
+        datatype: input.datatype,
+        shape: input.shape.clone(),
+        parameters: Vec::new(),
+        data: input.data.clone(),
+        binary: false,
+    }]
+}
+
+impl Model for Echo {
+    fn config(&self) -> ModelConfig {
+        config()
+    }
+
+    fn infer(&self, request: &InferRequest, _: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+        let asks = |what: &str| request.parameters.contains(&(what.to_owned(), Parameter::Bool(true)));
+        assert!(!asks("panic"), "as the client wishes");
+        if asks("fail") {
+            return Err(ModelError::Failed("out of luck".into()));
+        }
+        if asks("refuse") {
+            return Err(ModelError::Input("too many tokens".into()));
+        }
+        if asks("nothing") {
+            return Ok(Vec::new());
+        }
+        Ok(echo(request))
+    }
+}
+
+/// A model that says when it was called, and waits until it may go on or is cancelled.
+struct Gated {
+    called: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+    cancelled: Sender<()>,
+}
+
+/// The other side of such a model.
+pub(crate) struct Gate {
+    called: Receiver<()>,
+    go_on: Sender<()>,
+    cancelled: Receiver<()>,
+}
+
+impl Gated {
+    fn new() -> (Self, Gate) {
+        let ((called, was_called), (go, go_on), (cancelled, was_cancelled)) =
+            (channel(), channel(), channel());
+        let model = Self { called, go_on: Mutex::new(go_on), cancelled };
+        (model, Gate { called: was_called, go_on: go, cancelled: was_cancelled })
+    }
+}
+
+impl Gate {
+    /// Waits until the model is called.
+    pub(crate) fn called(&self) {
+        self.called.recv_timeout(LONG).expect("the model is called");
+    }
+
+    pub(crate) fn was_called(&self) -> bool {
+        self.called.try_recv().is_ok()
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.go_on.send(()).expect("the model waits");
+    }
+
+    /// Waits until a call is told that nobody waits for it.
+    pub(crate) fn cancelled(&self) {
+        self.cancelled.recv_timeout(LONG).expect("the call is cancelled");
+    }
+}
+
+impl Model for Gated {
+    fn config(&self) -> ModelConfig {
+        config()
+    }
+
+    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+        let _ = self.called.send(());
+        let go_on = self.go_on.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if cancel.is_cancelled() {
+                let _ = self.cancelled.send(());
+                return Err(ModelError::Cancelled);
+            }
+            match go_on.recv_timeout(Duration::from_millis(1)) {
+                Ok(()) => return Ok(echo(request)),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Err(ModelError::Cancelled),
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Limits and times that run out: what a client can cost is bounded, and its end gives everything back.
+
+use std::time::Duration;
+
+use crate::client::request;
+use crate::harness::Running;
+
+const INFER: &str = "/v2/models/m/infer";
+
+/// The headers and body of a binary request with this many bytes of tensor.
+fn binary(nbytes: usize) -> (String, Vec<u8>) {
+    let json = format!(
+        r#"{{"inputs":[{{"name":"IN","datatype":"FP32","shape":[1,{}],"parameters":{{"binary_data_size":{nbytes}}}}}],"parameters":{{"binary_data_output":true}}}}"#,
+        nbytes / 4
+    );
+    let length = json.len().to_string();
+    (length, [json.into_bytes(), vec![7; nbytes]].concat())
+}
+
+#[test]
+fn headers_are_bounded() {
+    let server = Running::start(|options| {
+        options.limits.headers = 10;
+        options.limits.head = 2000;
+    });
+    let get = |headers: &str| format!("GET /v2/health/live HTTP/1.1\r\nHost: t\r\n{headers}\r\n");
+    let mut client = server.client();
+    client.send(get(&"A: b\r\n".repeat(9)));
+    assert_eq!(client.reply().status, 200);
+    client.send(get(&"A: b\r\n".repeat(10)));
+    assert_eq!(client.reply().status, 431);
+    assert!(client.is_closed());
+    for long in [
+        get(&format!("A: {}\r\n", "b".repeat(2000))),
+        format!("GET /{} HTTP/1.1\r\nHost: t\r\n\r\n", "a".repeat(2000)),
+    ] {
+        let mut client = server.client();
+        client.send(long);
+        let status = client.reply().status;
+        assert!(status == 431 || status == 414, "{status}");
+        assert!(client.is_closed());
+    }
+    // Without an end, too.
+    let mut client = server.client();
+    client.try_send(format!("GET / HTTP/1.1\r\nA: {}", "b".repeat(1 << 20)).as_bytes());
+    assert!(client.try_reply().is_none_or(|reply| reply.status == 431));
+}
+
+#[test]
+fn a_client_that_stops_in_its_headers_is_closed() {
+    let server = Running::start(|options| options.timeouts.head = Duration::from_millis(100));
+    let mut silent = server.client();
+    let mut client = server.client();
+    client.send("GET /v2/health/live HT");
+    assert!(client.is_closed());
+    // A byte now and then is not enough, and the first request does not give the second one more time.
+    let mut client = server.client();
+    assert_eq!(client.get("/v2/health/live").status, 200);
+    while client.try_send(b"A") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Between requests there is more time.
+    assert_eq!(silent.get("/v2/health/live").status, 200);
+}
+
+#[test]
+fn an_idle_client_is_closed() {
+    let server = Running::start(|options| options.timeouts.idle = Duration::from_millis(100));
+    let mut client = server.client();
+    assert_eq!(client.get("/v2/health/live").status, 200);
+    assert!(client.is_closed());
+    assert!(server.client().is_closed());
+}
+
+#[test]
+fn a_client_that_stops_in_its_body_is_told() {
+    let server = Running::start(|options| options.timeouts.transfer = Duration::from_millis(100));
+    let mut client = server.client();
+    let (_, body) = binary(400);
+    let whole = request(INFER, &[], &body);
+    client.send(&whole[..whole.len() - 1]);
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.header("connection")), (408, Some("close")));
+    assert!(client.is_closed());
+    // The same for a body that nobody reads.
+    let mut client = server.client();
+    let whole = request("/v2/models/none/infer", &[], &body);
+    client.send(&whole[..whole.len() - 1]);
+    assert_eq!(client.reply().status, 404);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed() {
+    let server = Running::start(|options| options.timeouts.transfer = Duration::from_millis(100));
+    let mut client = server.client();
+    let (length, body) = binary(32 << 20);
+    client.send(request(INFER, &[("Inference-Header-Content-Length", &length)], &body));
+    let event = server.wait_for("request POST");
+    assert!(event.contains("Some(200)"), "{event}");
+    // The server ends only when the response was read, or given up.
+    server.handle.shut_down();
+    assert_eq!(server.join().unfinished, 0);
+}
+
+#[test]
+fn memory_is_bounded_over_all_requests_and_given_back() {
+    let (server, gate) = Running::with_gate(|options| options.limits.memory = 1 << 20);
+    let (length, body) = binary(700_000);
+    let headers = [("Inference-Header-Content-Length", length.as_str())];
+    let mut first = server.client();
+    first.send(request(INFER, &headers, &body));
+    gate.called();
+    let mut second = server.client();
+    let reply = second.post(INFER, &headers, &body);
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert!(reply.error().contains("1048576 bytes"), "{reply:?}");
+    gate.go_on();
+    // The input and the output are the same bytes, but both count.
+    assert_eq!(first.reply().status, 503);
+    let (length, body) = binary(300_000);
+    let headers = [("Inference-Header-Content-Length", length.as_str())];
+    for _ in 0..20 {
+        second.send(request(INFER, &headers, &body));
+        gate.called();
+        gate.go_on();
+        let reply = second.reply();
+        assert_eq!((reply.status, reply.body.len() > 300_000), (200, true), "{reply:?}");
+    }
+    // What clients leave behind is given back, too.
+    for _ in 0..20 {
+        let mut client = server.client();
+        client.send(request(INFER, &headers, &body));
+        gate.called();
+        drop(client);
+        gate.cancelled();
+    }
+    second.send(request(INFER, &headers, &body));
+    gate.called();
+    gate.go_on();
+    assert_eq!(second.reply().status, 200);
+}
+
+#[test]
+fn a_body_is_not_believed_before_it_arrives() {
+    let server = Running::start(|options| options.limits.memory = 10 << 20);
+    let claims: Vec<_> = (0..30)
+        .map(|_| {
+            let mut client = server.client();
+            client.send(format!("POST {INFER} HTTP/1.1\r\nHost: t\r\nContent-Length: 60000000\r\n\r\n"));
+            client
+        })
+        .collect();
+    let (length, body) = binary(1000);
+    let reply = server.client().post(INFER, &[("Inference-Header-Content-Length", &length)], &body);
+    assert_eq!(reply.status, 200);
+    drop(claims);
+}
+
+#[test]
+fn idle_connections_make_room() {
+    let server = Running::start(|options| options.limits.connections = 2);
+    let (mut first, mut second) = (server.client(), server.client());
+    assert_eq!(first.get("/v2/health/live").status, 200);
+    assert_eq!(second.get("/v2/health/live").status, 200);
+    for _ in 0..3 {
+        assert_eq!(server.client().get("/v2/health/live").status, 200);
+    }
+}
+
+#[test]
+fn a_busy_connection_is_not_closed_to_make_room() {
+    let (server, gate) = Running::with_gate(|options| options.limits.connections = 1);
+    let mut first = server.client();
+    let (length, body) = binary(4);
+    first.send(request(INFER, &[("Inference-Header-Content-Length", &length)], &body));
+    gate.called();
+    let mut second = server.client();
+    second.send("GET /v2/health/live HTTP/1.1\r\nHost: t\r\n\r\n");
+    gate.go_on();
+    assert_eq!(first.reply().status, 200);
+    assert_eq!(second.reply().status, 200);
+}
