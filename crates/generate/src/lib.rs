@@ -1,0 +1,44 @@
+//! Text in, text out: tokens of a text, the choice of the next token, and the text of tokens as they come.
+//!
+//! [`generate`] asks a model for logits, one token after the other, and [`Sampler`] chooses. [`Tokenizer`] reads the
+//! tokenizer files that models come with (with the feature `tokenizer`), and [`Stream`] turns tokens into text without
+//! ever cutting a character. [`Stops`] says which tokens end a text. Nothing here knows what a carton is, prints, or
+//! opens a file.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use generate::{Choice, Ended, Options, generate};
+//!
+//! // A model that counts up.
+//! let mut model = |tokens: &[u32]| {
+//!     let next = tokens.last().map_or(0, |last| last + 1);
+//!     Ok::<_, generate::Error>((0..9).map(|id| if id == next { 1.0 } else { 0.0 }).collect())
+//! };
+//! let options = Options { max_tokens: 100, choice: Choice::Greedy, stops: vec![6] };
+//! let mut seen = Vec::new();
+//! let done = generate(&[2], &options, &mut model, &mut |token| {
+//!     seen.push(token);
+//!     Ok(ControlFlow::Continue(()))
+//! })?;
+//! assert_eq!((seen, done.ended), (vec![3, 4, 5], Ended::Stop(6)));
+//! # Ok::<(), generate::Error>(())
+//! ```
+
+mod error;
+mod produce;
+mod sample;
+mod stops;
+#[cfg(feature = "tokenizer")]
+mod tokenizer;
+
+pub use error::{Error, Result};
+pub use produce::{Ended, Generated, NextLogits, Options, generate};
+pub use sample::{Candidate, Choice, Sampler, top};
+pub use stops::Stops;
+
+/// Returns a file next to the model by its name, or `None` if there is none.
+pub type Files<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
+
+#[cfg(feature = "tokenizer")]
+pub use tokenizer::{FILE_MAX, Stream, Tokenizer, is_guarded};

@@ -1,0 +1,264 @@
+//! The choice of the next token from its logits.
+//!
+//! Facts: temperature and top-p are those of Hugging Face's `TemperatureLogitsWarper` and `TopPLogitsWarper`
+//! (`transformers/generation/logits_process.py`). Probabilities are computed in f64. Random numbers come from `ChaCha8` as
+//! `rand_chacha` seeds it from a number, so a seed gives the same tokens in every version that keeps this generator.
+
+use std::cmp::Ordering;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::{Error, Result};
+
+/// How the next token is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// The most probable one; of equal ones the first.
+    Greedy,
+    /// One at random, according to the probabilities.
+    Random {
+        /// What logits are divided by; more than 0. Below 1, probable tokens become more probable.
+        temperature: f64,
+        /// Only the most probable tokens whose probabilities add up to this are chosen from: more than 0, at most 1.
+        top_p: f64,
+        /// Where the random numbers start.
+        seed: u64,
+    },
+}
+
+/// Chooses tokens, one after the other.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    choice: Choice,
+    random: ChaCha8Rng,
+}
+
+impl Sampler {
+    /// A sampler at its start.
+    ///
+    /// # Errors
+    /// When the temperature or top-p is not in its range.
+    pub fn new(choice: Choice) -> Result<Self> {
+        let seed = match choice {
+            Choice::Greedy => 0,
+            Choice::Random { temperature, top_p, seed } => {
+                if !(temperature.is_finite() && temperature > 0.0) {
+                    return Err(Error::Temperature { found: temperature });
+                }
+                if !(top_p > 0.0 && top_p <= 1.0) {
+                    return Err(Error::TopP { found: top_p });
+                }
+                seed
+            }
+        };
+        Ok(Self { choice, random: ChaCha8Rng::seed_from_u64(seed) })
+    }
+
+    /// The next token: an index of `logits`.
+    ///
+    /// # Errors
+    /// When a logit is NaN, or there are none.
+    pub fn next(&mut self, logits: &[f32]) -> Result<u32> {
+        let largest = largest(logits)?;
+        let Choice::Random { temperature, top_p, .. } = self.choice else { return Ok(largest.id) };
+        let weights = weights(logits, largest.logit, temperature);
+        let total: f64 = weights.iter().sum();
+        let mut order: Vec<u32> = ids(logits).collect();
+        let weight = |id: &u32| weight(&weights, *id);
+        let mut kept = total;
+        if top_p < 1.0 {
+            order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+            let (mut count, mut sum) = (0_usize, 0.0);
+            for id in &order {
+                sum += weight(id);
+                count = count.saturating_add(1);
+                if sum >= top_p * total {
+                    break;
+                }
+            }
+            order.truncate(count);
+            kept = sum;
+        }
+        let at = self.uniform() * kept;
+        let mut sum = 0.0;
+        let chosen = order.iter().find(|id| {
+            sum += weight(id);
+            at < sum
+        });
+        // Rounding may leave the end a little below the sum.
+        let last = || order.iter().rfind(|id| weight(id) > 0.0);
+        Ok(chosen.or_else(last).copied().unwrap_or(largest.id))
+    }
+
+    /// A number from 0 to 1, without 1: the upper 53 bits of one random number.
+    fn uniform(&mut self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+        let numerator = (self.random.next_u64() >> 11) as f64;
+        numerator / 9_007_199_254_740_992.0
+    }
+}
+
+/// A token that may come next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Its id.
+    pub id: u32,
+    /// Its logit.
+    pub logit: f32,
+    /// Its probability: the softmax over all logits.
+    pub probability: f64,
+}
+
+/// The `count` most probable tokens, the most probable first; of equal ones the first.
+///
+/// # Errors
+/// When a logit is NaN, or there are none.
+pub fn top(logits: &[f32], count: usize) -> Result<Vec<Candidate>> {
+    let largest = largest(logits)?;
+    let weights = weights(logits, largest.logit, 1.0);
+    let total: f64 = weights.iter().sum();
+    let mut order: Vec<(u32, f32)> = ids(logits).zip(logits.iter().copied()).collect();
+    let by_logit =
+        |a: &(u32, f32), b: &(u32, f32)| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0));
+    if let Some(last) = count.checked_sub(1).filter(|last| *last < order.len()) {
+        order.select_nth_unstable_by(last, by_logit);
+    }
+    order.truncate(count);
+    order.sort_by(by_logit);
+    let candidate = |(id, logit)| Candidate { id, logit, probability: weight(&weights, id) / total };
+    Ok(order.into_iter().map(candidate).collect())
+}
+
+struct Largest {
+    id: u32,
+    logit: f32,
+}
+
+/// The largest logit; of equal ones the first.
+fn largest(logits: &[f32]) -> Result<Largest> {
+    let mut largest: Option<Largest> = None;
+    for (id, logit) in ids(logits).zip(logits) {
+        if logit.is_nan() {
+            return Err(Error::NotANumber { token: id });
+        }
+        if largest.as_ref().is_none_or(|largest| *logit > largest.logit) {
+            largest = Some(Largest { id, logit: *logit });
+        }
+    }
+    largest.ok_or(Error::NoLogits)
+}
+
+fn ids(logits: &[f32]) -> impl Iterator<Item = u32> {
+    (0_u32..).take(logits.len())
+}
+
+/// Numbers in proportion to the probabilities; the largest logit has 1, so nothing overflows.
+fn weights(logits: &[f32], largest: f32, temperature: f64) -> Vec<f64> {
+    let largest = f64::from(largest);
+    let weight = |logit: &f32| {
+        let below = f64::from(*logit) - largest;
+        // Infinity minus infinity is not a number.
+        if below.is_nan() { 1.0 } else { (below / temperature).exp() }
+    };
+    logits.iter().map(weight).collect()
+}
+
+fn weight(weights: &[f64], id: u32) -> f64 {
+    usize::try_from(id).ok().and_then(|id| weights.get(id)).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampler(temperature: f64, top_p: f64, seed: u64) -> Sampler {
+        Sampler::new(Choice::Random { temperature, top_p, seed }).expect("in range")
+    }
+
+    #[test]
+    fn greedy_takes_the_first_of_the_largest() {
+        let mut greedy = Sampler::new(Choice::Greedy).expect("no numbers");
+        assert_eq!(greedy.next(&[-1.0, 3.0, 3.0, 2.0]), Ok(1));
+        assert_eq!(greedy.next(&[f32::NEG_INFINITY; 3]), Ok(0));
+        assert_eq!(greedy.next(&[0.0, f32::INFINITY]), Ok(1));
+        assert_eq!(greedy.next(&[]), Err(Error::NoLogits));
+        assert_eq!(greedy.next(&[0.0, f32::NAN]), Err(Error::NotANumber { token: 1 }));
+    }
+
+    /// The numbers of `torch.softmax(torch.tensor([1., 2., 3., -100.], dtype=torch.float64), 0)`.
+    #[test]
+    fn probabilities_are_a_softmax() {
+        let top = top(&[1.0, 2.0, 3.0, -100.0], 3).expect("numbers");
+        let expected =
+            [(2, 0.665_240_955_774_821_7), (1, 0.244_728_471_054_797_67), (0, 0.090_030_573_170_380_46)];
+        for (candidate, (id, probability)) in top.iter().zip(expected) {
+            assert_eq!(candidate.id, id);
+            assert!((candidate.probability - probability).abs() < 1e-15, "{candidate:?}");
+        }
+        assert_eq!(top.len(), 3);
+    }
+
+    #[test]
+    fn large_logits_do_not_overflow() {
+        let all = top(&[3e38, -3e38, 3e38], 9).expect("numbers");
+        assert_eq!(
+            all.iter().map(|it| (it.id, it.probability)).collect::<Vec<_>>(),
+            [(0, 0.5), (2, 0.5), (1, 0.0)]
+        );
+        assert_eq!(sampler(1e-300, 1.0, 1).next(&[0.0, 1.0]), Ok(1));
+        assert_eq!(top(&[-0.0, 0.0], 2).expect("numbers").first().map(|it| it.id), Some(0));
+    }
+
+    #[test]
+    fn top_p_keeps_the_smallest_set_that_reaches_it() {
+        // Probabilities 0.5, 0.25, 0.125, 0.125.
+        let logits = [0.125_f32, 0.5, 0.125, 0.25].map(f32::ln);
+        let seen = |top_p| {
+            let mut sampler = sampler(1.0, top_p, 7);
+            let mut seen = [0_u32; 4];
+            for _ in 0..4000 {
+                let id = sampler.next(&logits).expect("numbers") as usize;
+                seen[id] = seen[id].saturating_add(1);
+            }
+            seen
+        };
+        assert_eq!(seen(0.4), [0, 4000, 0, 0]);
+        let [a, b, c, d] = seen(0.6);
+        assert_eq!((a, c), (0, 0));
+        assert!((2500..2840).contains(&b), "{b} of 4000, expected two thirds");
+        assert_eq!(b.saturating_add(d), 4000);
+        let all = seen(1.0);
+        for (count, expected) in all.into_iter().zip([500, 2000, 500, 1000_u32]) {
+            assert!(count.abs_diff(expected) < 130, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_tokens() {
+        let logits = [0.0; 1000];
+        let drawn = |seed| {
+            let mut sampler = sampler(1.0, 1.0, seed);
+            [(); 6].map(|()| sampler.next(&logits).expect("numbers"))
+        };
+        // ChaCha8 as `rand_chacha` 0.9 seeds it; another generator would change what a seed means.
+        assert_eq!(drawn(42), SEED_42);
+        assert_ne!(drawn(43), drawn(42));
+    }
+
+    const SEED_42: [u32; 6] = [681, 950, 427, 627, 288, 149];
+
+    #[test]
+    fn numbers_out_of_range_are_errors() {
+        let new =
+            |temperature, top_p| Sampler::new(Choice::Random { temperature, top_p, seed: 0 }).map(|_| ());
+        for found in [0.0, -1.0, f64::INFINITY] {
+            assert_eq!(new(found, 1.0), Err(Error::Temperature { found }));
+        }
+        assert!(matches!(new(f64::NAN, 1.0), Err(Error::Temperature { .. })));
+        for found in [0.0, 1.5, -0.1] {
+            assert_eq!(new(1.0, found), Err(Error::TopP { found }));
+        }
+        assert!(matches!(new(1.0, f64::NAN), Err(Error::TopP { .. })));
+    }
+}

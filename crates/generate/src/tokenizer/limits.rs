@@ -1,0 +1,249 @@
+//! What a tokenizer can make of a text, bounded before the tokenizer is built.
+//!
+//! Facts: the components of `tokenizers` 0.23. A list of sixty components that each double a text makes terabytes of one
+//! character, and the allocation that fails ends the program. A vocabulary of the kind `Unigram` becomes a tree that is as
+//! deep as its longest token and is freed by recursion.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::{Error, Result};
+
+/// The most bytes that a text can have at any time. For each, `tokenizers` keeps about twenty more.
+const TEXT_MAX: u64 = 64 << 20;
+/// The most bytes of a token. The longest of real ones has some hundred.
+const TOKEN_MAX: usize = 4096;
+
+/// How much longer a text can become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    encoded: u64,
+    decoded: u64,
+    /// Bytes of the longest token.
+    longest: u64,
+    /// Whether tokens that stand for bytes become characters together.
+    pub(super) joins_bytes: bool,
+}
+
+impl Limits {
+    /// Each byte becomes a character of up to two bytes, and the other way round.
+    pub(super) fn of_tiktoken() -> Self {
+        Self { encoded: 2, decoded: 2, longest: 1024, joins_bytes: false }
+    }
+
+    pub(super) fn of_json(file: &str, bytes: &[u8]) -> Result<Self> {
+        let invalid =
+            |error: serde_json::Error| Error::Invalid { file: file.to_owned(), reason: error.to_string() };
+        let outline: Outline = serde_json::from_slice(bytes).map_err(invalid)?;
+        let added = outline.added_tokens.iter().map(|token| token.content.len());
+        let longest = added.clone().chain([outline.model.vocab.0]).max().unwrap_or(0);
+        if longest > TOKEN_MAX {
+            return Err(Error::LongToken { file: file.to_owned(), found: longest, limit: TOKEN_MAX });
+        }
+        let normalized = growth(&outline.normalizer);
+        let split = normalized.saturating_mul(growth(&outline.pre_tokenizer));
+        let limits = Self {
+            encoded: split.saturating_mul(copies(&outline.post_processor)),
+            decoded: growth(&outline.decoder),
+            longest: longest as u64,
+            joins_bytes: outline.decoder.to_string().contains("\"ByteFallback\""),
+        };
+        // Added tokens are normalized when they are added.
+        let added = added.fold(0_u64, |sum, len| sum.saturating_add(len as u64));
+        within(file, added, normalized)?;
+        within(file, 1, limits.encoded)?;
+        limits.check_tokens(file, 1)?;
+        Ok(limits)
+    }
+
+    pub(super) fn check_text(&self, file: &str, text: &str) -> Result<()> {
+        within(file, text.len() as u64, self.encoded)
+    }
+
+    pub(super) fn check_tokens(&self, file: &str, tokens: usize) -> Result<()> {
+        within(file, self.longest.saturating_mul(tokens as u64), self.decoded)
+    }
+}
+
+fn within(file: &str, found: u64, growth: u64) -> Result<()> {
+    if found.saturating_mul(growth) <= TEXT_MAX {
+        return Ok(());
+    }
+    Err(Error::Growth {
+        file: file.to_owned(),
+        growth,
+        found,
+        limit: TEXT_MAX.checked_div(growth).unwrap_or(0),
+    })
+}
+
+/// What is looked at of `tokenizer.json`.
+#[derive(Deserialize)]
+struct Outline {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    post_processor: Value,
+    #[serde(default)]
+    decoder: Value,
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+    model: Model,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    content: String,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    #[serde(default)]
+    vocab: Longest,
+}
+
+/// How many times as long the components below `root` can make a text together.
+fn growth(root: &Value) -> u64 {
+    product(root, |object| {
+        let text = |key: &str| object.get(key).and_then(Value::as_str);
+        let kind = text("type").unwrap_or_default();
+        if let Some(content) = text("content") {
+            let pattern =
+                object.get("pattern").and_then(|pattern| pattern.get("String")).and_then(Value::as_str);
+            // A regular expression may match between all characters.
+            return match pattern.map(str::len) {
+                Some(len) if len > 0 => content.len().div_ceil(len),
+                _ => content.len().saturating_add(1),
+            };
+        }
+        if let Some(map) = text("precompiled_charsmap") {
+            return longest_replacement(map);
+        }
+        if let Some(prepend) = text("prepend") {
+            return prepend.len().saturating_add(1);
+        }
+        match kind {
+            // U+FDFA has 3 bytes and becomes 33.
+            "NFC" | "NFD" | "NFKC" | "NFKD" => 11,
+            "Metaspace" => 4,
+            "Sequence" | "Strip" | "Fuse" | "ByteFallback" | "Split" | "Digits" | "Whitespace"
+            | "WhitespaceSplit" | "Punctuation" | "BertPreTokenizer" | "UnicodeScripts"
+            | "CharDelimiterSplit" | "FixedLength" | "StripAccents" | "Nmt" => 1,
+            _ => 2,
+        }
+    })
+}
+
+/// How often the components below `root` can repeat the tokens of a text together.
+fn copies(root: &Value) -> u64 {
+    product(root, |object| {
+        let list = |key: &str| object.get(key).and_then(Value::as_array).map_or(0, Vec::len);
+        list("single").max(list("ids")).max(1)
+    })
+}
+
+/// The product of what `factor` says about each object that is a component or a part of one.
+fn product(root: &Value, factor: impl Fn(&serde_json::Map<String, Value>) -> usize) -> u64 {
+    let mut product = 1_u64;
+    let mut open = vec![root];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(object) => {
+                product = product.saturating_mul(factor(object).max(1) as u64);
+                open.extend(object.iter().filter(|(key, _)| *key != "pattern").map(|(_, value)| value));
+            }
+            _ => {}
+        }
+    }
+    product
+}
+
+/// Bytes of the longest text that a character becomes: the texts follow a table of numbers, with a zero after each.
+fn longest_replacement(map: &str) -> usize {
+    let Ok(bytes) = STANDARD.decode(map) else { return 1 };
+    let Some((table, rest)) = bytes.split_first_chunk::<4>() else { return 1 };
+    let table = usize::try_from(u32::from_le_bytes(*table)).unwrap_or(usize::MAX);
+    let texts = rest.get(table..).unwrap_or_default();
+    texts.split(|byte| *byte == 0).map(<[u8]>::len).max().unwrap_or(0).saturating_add(1)
+}
+
+/// Bytes of the longest text anywhere in a value, which is not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Longest(usize);
+
+impl<'de> Deserialize<'de> for Longest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let mut longest = Self(0);
+        deserializer.deserialize_any(&mut longest)?;
+        Ok(longest)
+    }
+}
+
+/// Nested values are seen with the same maximum. The parser bounds their depth.
+impl<'de> DeserializeSeed<'de> for &mut Longest {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Longest {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a vocabulary")
+    }
+
+    fn visit_str<E>(self, text: &str) -> std::result::Result<(), E> {
+        self.0 = self.0.max(text.len());
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while map.next_key_seed(&mut *self)?.is_some() {
+            map.next_value_seed(&mut *self)?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<(), A::Error> {
+        while items.next_element_seed(&mut *self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<(), D::Error> {
+        IgnoredAny::deserialize(deserializer).map(drop)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> std::result::Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> std::result::Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> std::result::Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<(), E> {
+        Ok(())
+    }
+}

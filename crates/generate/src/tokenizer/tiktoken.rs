@@ -1,0 +1,162 @@
+//! Llama 3's `tokenizer.model`: a line for each token, with its bytes in base64 and its rank.
+//!
+//! Facts: `llama_models/llama3/tokenizer.py` of Meta's `llama-models` 0.3.0, which has the regular expression and the
+//! names of the special tokens. What is encoded here is compared with the crate `tiktoken` in
+//! `tests/conformance/test_tokenizers.py`. Pairs of tokens are merged in the order of what they become, so a list of
+//! merges that is sorted by it means the same to `tokenizers`; Hugging Face converts these files in this way.
+
+use std::collections::HashMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::processors::template::TemplateProcessing;
+use tokenizers::tokenizer::{AddedToken, SplitDelimiterBehavior, Tokenizer as HuggingFace};
+
+use super::guard::guarded;
+use crate::{Error, Result};
+
+/// What a text is cut into before tokens are merged.
+const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The special tokens with names of their own, in order; as many reserved ones follow as make [`SPECIAL`].
+const NAMED: &[&str] = &[
+    BEGIN,
+    END,
+    "<|reserved_special_token_0|>",
+    "<|reserved_special_token_1|>",
+    "<|finetune_right_pad_id|>",
+    "<|step_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    END_OF_MESSAGE,
+    END_OF_TURN,
+    "<|python_tag|>",
+    "<|image|>",
+];
+const SPECIAL: usize = 256;
+const BEGIN: &str = "<|begin_of_text|>";
+const END: &str = "<|end_of_text|>";
+const END_OF_MESSAGE: &str = "<|eom_id|>";
+const END_OF_TURN: &str = "<|eot_id|>";
+/// The most bytes of a token; Llama 3's longest has 128. Each is split at each byte, so this bounds the time.
+const TOKEN_MAX: usize = 512;
+
+/// Whether a file is in this format: its first line is base64, a space and a number.
+pub(super) fn is_tiktoken(bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    std::str::from_utf8(line).ok().and_then(parsed).is_some()
+}
+
+/// The tokenizer in a file, and the tokens that end a text.
+pub(super) fn read(file: &str, bytes: &[u8]) -> Result<(HuggingFace, Vec<u32>)> {
+    let ranks = ranks(file, bytes)?;
+    let merges = merges(&ranks);
+    let text = |token: &[u8]| token.iter().copied().map(character).collect::<String>();
+    let vocab: Vec<(String, u32)> = ranks.iter().map(|(token, rank)| (text(token), *rank)).collect();
+    let merges = merges.into_iter().map(|(left, right)| (text(left), text(right))).collect();
+    guarded(file, || {
+        let model = BPE::builder().vocab_and_merges(vocab.into_iter().collect::<Vocab>(), merges);
+        // A piece that is a token needs no merges, also if none lead to it.
+        let mut tokenizer = HuggingFace::new(model.ignore_merges(true).build()?);
+        let special = (0..SPECIAL).map(|at| match NAMED.get(at) {
+            Some(name) => (*name).to_owned(),
+            // The names go on at 2.
+            None => {
+                format!("<|reserved_special_token_{}|>", at.saturating_sub(NAMED.len()).saturating_add(2))
+            }
+        });
+        tokenizer.add_special_tokens(special.map(|name| AddedToken::from(name, true)))?;
+        let split =
+            Split::new(SplitPattern::Regex(PATTERN.to_owned()), SplitDelimiterBehavior::Isolated, false)?;
+        let bytes = ByteLevel::new(false, true, false);
+        tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![split.into(), bytes.into()])));
+        tokenizer.with_decoder(Some(bytes));
+        let id = |name: &str| tokenizer.token_to_id(name).ok_or("a special token has no number");
+        let stops = vec![id(END)?, id(END_OF_MESSAGE)?, id(END_OF_TURN)?];
+        let begin = TemplateProcessing::builder()
+            .try_single(format!("{BEGIN} $A"))?
+            .special_tokens(vec![(BEGIN.to_owned(), id(BEGIN)?)])
+            .build()?;
+        tokenizer.with_post_processor(Some(begin));
+        Ok((tokenizer, stops))
+    })
+}
+
+/// The tokens in the order of their ranks, which are 0, 1, 2 and so on.
+fn ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
+    let invalid = |line: usize, reason: String| Error::Invalid {
+        file: file.to_owned(),
+        reason: format!("line {}: {reason}", line.saturating_add(1)),
+    };
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Error::Invalid { file: file.to_owned(), reason: "it is not text".to_owned() })?;
+    let mut ranks = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.is_empty() {
+            continue;
+        }
+        let (token, rank) =
+            parsed(line).ok_or_else(|| invalid(number, "not base64, a space and a number".to_owned()))?;
+        if token.is_empty() || token.len() > TOKEN_MAX {
+            return Err(invalid(
+                number,
+                format!("a token of {} bytes, expected 1 to {TOKEN_MAX}", token.len()),
+            ));
+        }
+        if ranks.len() != rank as usize {
+            return Err(invalid(number, format!("rank {rank}, expected {}", ranks.len())));
+        }
+        ranks.push((token, rank));
+    }
+    let known: HashMap<&[u8], u32> = ranks.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
+    let file = || file.to_owned();
+    if known.len() != ranks.len() {
+        return Err(Error::Invalid { file: file(), reason: "two lines have the same token".to_owned() });
+    }
+    if let Some(byte) = (0..=u8::MAX).find(|byte| !known.contains_key([*byte].as_slice())) {
+        return Err(Error::Invalid {
+            file: file(),
+            reason: format!("there is no token for the byte {byte}"),
+        });
+    }
+    Ok(ranks)
+}
+
+fn parsed(line: &str) -> Option<(Vec<u8>, u32)> {
+    let (token, rank) = line.trim_end_matches('\r').split_once(' ')?;
+    Some((STANDARD.decode(token).ok()?, rank.parse().ok()?))
+}
+
+/// The pairs of tokens that become one: in the order of that, then of the left and the right one.
+fn merges(ranks: &[(Vec<u8>, u32)]) -> Vec<(&[u8], &[u8])> {
+    let known: HashMap<&[u8], u32> = ranks.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
+    let mut merges = Vec::new();
+    for (token, _) in ranks {
+        let splits = (1..token.len()).filter_map(|at| {
+            let (left, right) = token.split_at_checked(at)?;
+            Some((*known.get(left)?, *known.get(right)?, left, right))
+        });
+        let mut splits: Vec<_> = splits.collect();
+        splits.sort_unstable();
+        merges.extend(splits.into_iter().map(|(_, _, left, right)| (left, right)));
+    }
+    merges
+}
+
+/// The character that stands for a byte in the names of tokens: itself where it is printable, else one after U+00FF.
+///
+/// Facts: `bytes_to_unicode` of GPT-2.
+fn character(byte: u8) -> char {
+    let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if is_printable(byte) {
+        return char::from(byte);
+    }
+    let before = (0..byte).filter(|byte| !is_printable(*byte)).count();
+    u32::try_from(before)
+        .ok()
+        .and_then(|before| char::from_u32(before.saturating_add(0x100)))
+        .unwrap_or('\u{fffd}')
+}
