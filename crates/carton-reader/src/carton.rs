@@ -224,8 +224,8 @@ impl Carton {
         String::from_utf8(bytes).map_err(|_| Error::Text { path: path.to_owned() })
     }
 
-    /// The error of this crate inside an I/O error, or the I/O error itself.
-    pub(crate) fn unwrapped(&self, path: &str, error: io::Error) -> Error {
+    /// The error of this crate inside an I/O error of an [`EntryReader`] of the file at `path`, or the I/O error itself.
+    pub fn unwrapped(&self, path: &str, error: io::Error) -> Error {
         match error.downcast::<Error>() {
             Ok(error) => error,
             Err(reason) => match Changed::cause_of(&reason) {

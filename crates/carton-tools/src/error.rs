@@ -254,7 +254,7 @@ pub enum TensorError {
 
 impl Error {
     /// An error of the reader, while the carton or the folder at `path` is read.
-    pub(crate) fn reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
+    pub fn reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
         use carton_reader::Error::{Changed, Format, Spill};
         move |error| match error {
             Changed(changed) => pipeline::Error::Changed(changed).into(),

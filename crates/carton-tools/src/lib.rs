@@ -51,7 +51,7 @@ pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents};
 pub use error::{Error, Result, TensorError};
 pub use note::Note;
 pub use npy::NpyError;
-pub use open::is_carton;
+pub use open::{is_carton, model, open};
 pub use pack::{Compression, PackOptions, PackReport, pack};
 pub use pipeline::{IfExists, Observer, Selection};
 pub use resolve::{ResolveOptions, ResolveReport, resolve};

@@ -57,7 +57,10 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
 }
 
 /// Opens a carton or an unpacked one.
-pub(crate) fn open(path: &Path) -> Result<Carton> {
+///
+/// # Errors
+/// When it cannot be read, or is not a carton.
+pub fn open(path: &Path) -> Result<Carton> {
     store::refuse_remote(path)?;
     Carton::open(path).map_err(|error| match error {
         // Nothing was read.
@@ -80,8 +83,12 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
     Container::open(path).ok().map(|container| container.format().name())
 }
 
-/// The converted checkpoint in a carton. One that is compressed is decompressed first, which takes long.
-pub(crate) fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
+/// The converted checkpoint in a carton. One that is compressed is decompressed into a temporary file first, which takes
+/// long.
+///
+/// # Errors
+/// When it is not in the carton, is damaged, or holds no tensors; and when `observer` stops the work.
+pub fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
     let failed = Error::reader(carton.path());
     let mut entry = carton.entry(MODEL_PT).map_err(&failed)?;
     if entry.link {

@@ -8,8 +8,9 @@ use tensor::{Dtype, Tensor};
 use crate::{Dim, Error, Port, Result};
 
 /// The dtype of the output, and whether a last dimension of real and imaginary part is added. Two numbers of
-/// `float4_e2m1fn_x2` are returned as the byte that holds them: PyTorch 2.15 does not widen them.
-fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
+/// `float4_e2m1fn_x2` are returned as the byte that holds them: PyTorch 2.15 does not widen them. `None` for a dtype that
+/// has no conversion.
+pub fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
     Some(match dtype {
         Dtype::Bool | Dtype::Float4E2M1FnX2 => (Dtype::UInt8, false),
         Dtype::Float16

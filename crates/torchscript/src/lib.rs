@@ -38,6 +38,7 @@ pub use code::recognise::{Model, Recognised, recognise};
 pub use code::weights::weights;
 pub use code::{auto, model, positional};
 pub use error::{Error, Result};
+pub use export::exported;
 pub use note::{Note, WhyFlat};
 pub use record::{Record, loads_in_2_0};
 

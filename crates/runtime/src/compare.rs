@@ -1,0 +1,130 @@
+//! Compares an output with the expected one.
+//!
+//! Facts: the Carton v1 specification: outputs are compared with "something conceptually similar to np.allclose".
+//! `numpy.allclose` of NumPy 2.4 compares `|found − expected| <= atol + rtol × |expected|`, with rtol 1e-5 and atol 1e-8;
+//! infinities are equal to themselves, and NaN to nothing.
+
+use tensor::Tensor;
+
+use crate::numbers::doubles;
+use crate::{Result, Tolerance};
+
+/// How an output differs from the expected one.
+pub(crate) struct Comparison {
+    /// The largest difference of two elements; `None` where there are none, or the shapes differ.
+    pub(crate) largest: Option<f64>,
+    /// What is wrong, if something is.
+    pub(crate) what: Option<String>,
+}
+
+pub(crate) fn compare(
+    name: &str,
+    found: &Tensor,
+    expected: &Tensor,
+    tolerance: Tolerance,
+) -> Result<Comparison> {
+    let other = |what: String| Ok(Comparison { largest: None, what: Some(what) });
+    if found.dtype() != expected.dtype() {
+        return other(format!("is {}, expected {}", found.dtype(), expected.dtype()));
+    }
+    if found.shape() != expected.shape() {
+        return other(format!("has the shape {:?}, expected {:?}", found.shape(), expected.shape()));
+    }
+    let (Some(a), Some(b)) = (doubles(name, found)?, doubles(name, expected)?) else {
+        return other(format!("is {}, which cannot be compared", found.dtype()));
+    };
+    let mut largest: Option<f64> = None;
+    let (mut apart, mut first) = (0_usize, None);
+    for (index, (found, expected)) in a.iter().zip(&b).enumerate() {
+        let difference = if found.to_bits() == expected.to_bits() { 0.0 } else { (found - expected).abs() };
+        // NaN is larger than any number here.
+        if largest.is_none_or(|largest| difference > largest || difference.is_nan()) {
+            largest = Some(difference);
+        }
+        if !tolerance.allows(*found, *expected) {
+            apart = apart.saturating_add(1);
+            first = first.or(Some((index, *found, *expected)));
+        }
+    }
+    let what = first.map(|(index, found, expected_number)| {
+        let (count, at) = (b.len(), index_of(index as u64, expected.shape()));
+        format!(
+            "{apart} of {count} elements differ, the first at {at:?}: {found:?}, expected {expected_number:?}"
+        )
+    });
+    Ok(Comparison { largest, what })
+}
+
+/// The indices of an element, given its number in C order.
+fn index_of(mut number: u64, shape: &[u64]) -> Vec<u64> {
+    let mut index: Vec<u64> = shape
+        .iter()
+        .rev()
+        .map(|size| {
+            let at = number.checked_rem(*size).unwrap_or(0);
+            number = number.checked_div(*size).unwrap_or(0);
+            at
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::{Dtype, Storage, contiguous_strides};
+
+    use super::*;
+
+    fn doubles(shape: &[u64], numbers: &[f64]) -> Tensor {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let stride = contiguous_strides(shape);
+        Tensor::new(Dtype::Float64, shape.to_vec(), stride, 0, Storage::owned(bytes)).expect("it fits")
+    }
+
+    fn compared(found: &[f64], expected: &[f64], tolerance: Tolerance) -> (Option<f64>, Option<String>) {
+        let shape = |numbers: &[f64]| [numbers.len() as u64];
+        let (found, expected) = (doubles(&shape(found), found), doubles(&shape(expected), expected));
+        let comparison = compare("t", &found, &expected, tolerance).expect("in memory");
+        (comparison.largest, comparison.what)
+    }
+
+    /// Each row is what `numpy.allclose(found, expected)` of NumPy 2.4 says.
+    #[test]
+    fn numbers_are_compared_as_numpy_does() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (found, expected, close) in [
+            (1.0, 1.0, true),
+            (1.000_009, 1.0, true),
+            (1.000_011, 1.0, false),
+            (9e-9, 0.0, true),
+            (2e-8, 0.0, false),
+            (0.0, 2e-8, false),
+            (-0.0, 0.0, true),
+            (100_000.9, 100_000.0, true),
+            (inf, inf, true),
+            (inf, -inf, false),
+            (1e300, inf, false),
+            (inf, 1.0, false),
+            (nan, nan, false),
+            (nan, 1.0, false),
+        ] {
+            let (_, what) = compared(&[found], &[expected], Tolerance::default());
+            assert_eq!(what.is_none(), close, "{found} {expected} {what:?}");
+        }
+        assert_eq!(compared(&[1.5, 4.0], &[1.0, 4.25], Tolerance::both(0.5)), (Some(0.5), None));
+    }
+
+    #[test]
+    fn the_first_difference_is_reported() {
+        let (found, expected) =
+            (doubles(&[2, 2], &[1.0, 2.0, 9.0, 5.0]), doubles(&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
+        let comparison = compare("t", &found, &expected, Tolerance::default()).expect("in memory");
+        assert_eq!(comparison.largest, Some(6.0));
+        let text = "2 of 4 elements differ, the first at [1, 0]: 9.0, expected 3.0";
+        assert_eq!(comparison.what.as_deref(), Some(text));
+        assert_eq!(compared(&[], &[], Tolerance::default()), (None, None));
+        let shape = compared(&[1.0], &[1.0, 2.0], Tolerance::default()).1;
+        assert_eq!(shape.as_deref(), Some("has the shape [1], expected [2]"));
+    }
+}

@@ -1,0 +1,39 @@
+//! Runs cartons on the CPU.
+//!
+//! [`Runnable::open`] opens a carton that a conversion wrote, packed or unpacked. A model takes tokens and returns logits,
+//! and a module of weights returns tensors by name. [`Runnable::infer`] compares what it is given with carton.toml and
+//! returns what Carton's own runner would. [`Session`] generates one token after the other, and [`self_test`] runs the
+//! tests that are stored in a carton.
+//!
+//! ```no_run
+//! use runtime::{OpenOptions, Runnable};
+//! use tensor::{Dtype, Storage, Tensor};
+//!
+//! let llama = Runnable::open("llama.carton".as_ref(), &OpenOptions::default(), &())?;
+//! let tokens = Storage::owned([1_i64, 450, 4996].into_iter().flat_map(i64::to_le_bytes).collect());
+//! let tokens = Tensor::new(Dtype::Int64, vec![1, 3], vec![3, 1], 0, tokens)?;
+//! for (name, tensor) in llama.infer(&[("tokens".to_owned(), tokens)], None)? {
+//!     println!("{name}: {} {:?}", tensor.dtype(), tensor.shape());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A carton runs here only if its code is, byte for byte, what this version or an earlier one writes for its tensors.
+//! Nothing of it is executed: the recognised computation is that of the crate `forward`.
+
+mod compare;
+mod error;
+mod model;
+mod numbers;
+mod ports;
+mod runnable;
+mod self_test;
+mod session;
+mod weights;
+
+pub use error::{Error, InputError, Result, Side};
+pub use forward::Check;
+pub use ports::Port;
+pub use runnable::{Kind, OpenOptions, Runnable};
+pub use self_test::{Outcome, OutputRow, SelfTestOptions, SelfTestReport, TestRow, Tolerance, self_test};
+pub use session::Session;
