@@ -25,6 +25,7 @@ Examples:
   torch2carton model-folder/ --to safetensors --max-shard-size 5GB -o out/
   torch2carton llama/ --names hf -o llama-hf/
   torch2carton x.pth -o x.safetensors --rename '^encoder[.]=layers.'
+  torch2carton llama/ --to triton -o models/
 
 A folder stands for the checkpoint at its top level, in one file or in several:
 safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
@@ -133,6 +134,7 @@ impl Convert {
                 To::Carton => OutputKind::Carton,
                 To::Safetensors => OutputKind::Safetensors,
                 To::Pth => OutputKind::Torch,
+                To::Triton => OutputKind::Triton,
             }),
             if_exists: self.existing.if_exists(),
             single: self.single,
@@ -188,7 +190,7 @@ pub(crate) struct Model {
     /// config.json and the tensors' names
     #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = architecture())]
     pub(crate) arch: Architecture,
-    /// Fail unless the carton is a model that runs
+    /// Fail unless the output is a model that runs
     #[arg(long = "require-model")]
     pub(crate) required: bool,
     /// Number of query heads, if params.json or config.json omits it
@@ -235,6 +237,8 @@ pub(crate) enum To {
     Safetensors,
     /// A checkpoint as torch.save writes it
     Pth,
+    /// A model in a folder that NVIDIA Triton serves (a model repository); other models there stay
+    Triton,
 }
 
 /// The names of the tensors in the output.

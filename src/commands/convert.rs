@@ -174,6 +174,13 @@ fn summary(report: &ConvertReport) {
         Made::Torch(made) => {
             vec![("holds", Some(holds)), ("size", Some(size)), ("files", several(&made.files))]
         }
+        Made::Triton(made) => vec![
+            ("module", Some(signature(&made.module, (&made.inputs, &made.outputs)))),
+            ("holds", Some(holds)),
+            ("cast", casts),
+            ("size", Some(size)),
+            ("files", several(&made.files)),
+        ],
     };
     terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
@@ -188,10 +195,14 @@ fn several(files: &[String]) -> Option<String> {
 
 fn module(carton: &CartonReport) -> String {
     let why = carton.why_weights.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-    let module = format!("{}{why}", carton.module);
-    match carton.inputs.as_slice() {
-        [] => format!("{module}: returns {}", ports(&carton.outputs)),
-        inputs => format!("{module}: {} -> {}", ports(inputs), ports(&carton.outputs)),
+    signature(&format!("{}{why}", carton.module), (&carton.inputs, &carton.outputs))
+}
+
+/// What a module takes and returns.
+fn signature(module: &str, (inputs, outputs): (&[PortReport], &[PortReport])) -> String {
+    match inputs {
+        [] => format!("{module}: returns {}", ports(outputs)),
+        inputs => format!("{module}: {} -> {}", ports(inputs), ports(outputs)),
     }
 }
 

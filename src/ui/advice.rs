@@ -109,6 +109,9 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             format!("; --exclude {out} leaves one out, and a carton holds all of them (--to carton)")
         }
         Error::OtherModel { .. } => "; remove it, or choose another folder with -o".to_owned(),
+        Error::NothingToServe { .. } => {
+            "; `torch2carton inspect` shows its tensors, and a carton can hold them (--to carton)".to_owned()
+        }
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
@@ -133,6 +136,7 @@ fn pattern_of(name: &str) -> String {
 fn option_text(option: &InvalidOption) -> String {
     match option {
         InvalidOption::EmptyName => format!("--name: {option}"),
+        InvalidOption::TritonName { .. } => format!("{option}; --name gives another name"),
         InvalidOption::MiscMissing { .. }
         | InvalidOption::MiscName { .. }
         | InvalidOption::MiscTwice { .. } => {
@@ -146,9 +150,8 @@ fn option_text(option: &InvalidOption) -> String {
         }
         InvalidOption::Misplaced { setting } => {
             let flags = match setting {
-                Setting::Fields => {
-                    "--name, --description, --short-description, --license, --repository, --homepage"
-                }
+                Setting::Fields => "--description, --short-description, --license, --repository, --homepage",
+                Setting::Name => "--name",
                 Setting::Config => "--config",
                 Setting::Misc => "--misc",
                 Setting::Torch => "--torch",

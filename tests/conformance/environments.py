@@ -1,4 +1,4 @@
-"""The four virtual environments of the suite: what each contains, and how one is made, stamped and found again.
+"""The virtual environments of the suite: what each contains, and how one is made, stamped and found again.
 
 They are outside the tree, in $TORCH2CARTON_CONFORMANCE or ${XDG_CACHE_HOME:-~/.cache}/torch2carton/conformance. An
 environment's folder is named after a hash of its recipe, so another recipe gets another folder. The stamp is written
@@ -63,7 +63,15 @@ OLDER = Recipe(
     imports="import torch, numpy; assert torch.__version__.startswith('1.13.1')",
     gigabytes=6,
 )
-ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON}
+TRITON = Recipe(
+    name="Triton client",
+    pythons=(),
+    steps=(("tritonclient[grpc,http]==2.73.0",),),
+    fallback=(("tritonclient[grpc,http]",),),
+    imports="import tritonclient.grpc, tritonclient.http",
+    gigabytes=1,
+)
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON}
 
 
 class CannotMake(Exception):

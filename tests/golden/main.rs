@@ -30,4 +30,5 @@ mod safetensors;
 mod scan;
 mod shards;
 mod torch_save;
+mod triton;
 mod walk;

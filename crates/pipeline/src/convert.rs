@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use carton_format::SHORT_DESCRIPTION_MAX;
 use serde::Serialize;
-use sources::Sources;
+use sources::{Companion, Sources};
 use store::IfExists;
 use torch_import::{Checkpoint, Format, Omission, Risk};
 
 use crate::back::carton::{self, CartonReport};
 use crate::back::safetensors::{self, SafetensorsOptions, SafetensorsReport};
 use crate::back::torch::{self, TorchReport};
+use crate::back::triton::{self, TritonReport};
 use crate::back::{Job, Values};
 use crate::names::Named;
 use crate::output::{self, Destination};
@@ -189,6 +190,8 @@ pub enum Made {
     Safetensors(SafetensorsReport),
     /// About a checkpoint.
     Torch(TorchReport),
+    /// About a model in a Triton repository.
+    Triton(TritonReport),
 }
 
 impl ConvertReport {
@@ -196,7 +199,7 @@ impl ConvertReport {
     pub fn carton(&self) -> Option<&CartonReport> {
         match &self.made {
             Made::Carton(report) => Some(report),
-            Made::Safetensors(_) | Made::Torch(_) => None,
+            Made::Safetensors(_) | Made::Torch(_) | Made::Triton(_) => None,
         }
     }
 }
@@ -279,20 +282,7 @@ pub(crate) fn convert_into(
         casts: &casts,
         observer,
     };
-    let (nbytes, made) = match destination.kind {
-        OutputKind::Carton => {
-            let made = carton::write(job, &misc, &mut notes)?;
-            (made.nbytes, Made::Carton(made.report))
-        }
-        OutputKind::Safetensors => {
-            let made = safetensors::write(&job, destination.is_folder, &mut notes)?;
-            (made.nbytes, Made::Safetensors(made.report))
-        }
-        OutputKind::Torch => {
-            let made = torch::write(&job, destination.is_folder, &mut notes)?;
-            (made.nbytes, Made::Torch(made.report))
-        }
-    };
+    let (nbytes, made) = write(job, &destination, &misc, &mut notes)?;
     for note in casts.notes() {
         observer.note(&note);
         notes.push(note);
@@ -315,6 +305,34 @@ pub(crate) fn convert_into(
         left_out: omitted.listed,
         notes,
         seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+/// Has the back end write its output, and returns the bytes of all files.
+fn write(
+    job: Job<'_>,
+    destination: &Destination,
+    misc: &[Companion],
+    notes: &mut Vec<Note>,
+) -> Result<(u64, Made)> {
+    let is_folder = destination.is_folder;
+    Ok(match destination.kind {
+        OutputKind::Carton => {
+            let made = carton::write(job, misc, notes)?;
+            (made.nbytes, Made::Carton(made.report))
+        }
+        OutputKind::Safetensors => {
+            let made = safetensors::write(&job, is_folder, notes)?;
+            (made.nbytes, Made::Safetensors(made.report))
+        }
+        OutputKind::Torch => {
+            let made = torch::write(&job, is_folder, notes)?;
+            (made.nbytes, Made::Torch(made.report))
+        }
+        OutputKind::Triton => {
+            let made = triton::write(&job, notes)?;
+            (made.nbytes, Made::Triton(made.report))
+        }
     })
 }
 

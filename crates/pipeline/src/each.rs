@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use carton_reader::Carton;
 use serde::Serialize;
 use sources::Sources;
-use store::file_name;
+use store::{file_name, folder};
+use torch_import::Container;
 
 use crate::convert::convert_into;
 use crate::output::Destination;
 use crate::{
-    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output,
+    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output, naming,
 };
 
 /// Version of the members of [`EachReport`].
@@ -67,12 +68,10 @@ pub fn convert_each(
     observer: &dyn Observer,
     done: &mut dyn FnMut(Converted) -> Result<()>,
 ) -> Result<EachReport> {
+    let kind = Destination::new(options)?.kind;
     let mut outputs: Vec<(Result<PathBuf>, &Path)> = Vec::with_capacity(options.inputs.len());
     for input in &options.inputs {
-        let output = default_output(&alone(options, input)).map(|output| match &options.output {
-            Some(folder) => folder.join(file_name(&output)),
-            None => output,
-        });
+        let output = output_of(options, kind, input);
         if let Ok(output) = &output {
             let is_same =
                 |(other, _): &&(Result<PathBuf>, &Path)| other.as_ref().is_ok_and(|it| it == output);
@@ -90,7 +89,6 @@ pub fn convert_each(
         std::fs::create_dir_all(folder)
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
-    let kind = Destination::new(options)?.kind;
     let mut report = EachReport { schema_version: SCHEMA_VERSION, ..EachReport::default() };
     for (output, input) in outputs {
         let result = match output {
@@ -100,6 +98,7 @@ pub fn convert_each(
                 continue;
             }
             Ok(output) => {
+                let output = if kind == OutputKind::Triton { folder(&output).to_owned() } else { output };
                 let one = ConvertOptions { output: Some(output), ..alone(options, input) };
                 convert_into(&one, options.output.is_none(), observer)
             }
@@ -120,6 +119,20 @@ pub fn convert_each(
     Ok(report)
 }
 
+/// Where the input's output goes: a file, or the folder of its model in a repository.
+fn output_of(options: &ConvertOptions, kind: OutputKind, input: &Path) -> Result<PathBuf> {
+    let alone = alone(options, input);
+    let output = default_output(&alone)?;
+    Ok(match (&options.output, kind) {
+        (folder, OutputKind::Triton) => {
+            let name = naming::model_name(&alone, &Sources::find(&alone.inputs, alone.single)?);
+            folder.as_ref().unwrap_or(&output).join(name)
+        }
+        (Some(folder), _) => folder.join(file_name(&output)),
+        (None, _) => output,
+    })
+}
+
 fn alone(options: &ConvertOptions, input: &Path) -> ConvertOptions {
     ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() }
 }
@@ -128,13 +141,16 @@ fn alone(options: &ConvertOptions, input: &Path) -> ConvertOptions {
 fn is_current((output, kind): (&Path, OutputKind), input: &Path, single: bool) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let Ok(sources) = Sources::find(&[input.to_owned()], single) else { return false };
-    let Some(written) = changed(output) else { return false };
+    let file =
+        if kind == OutputKind::Triton { output.join(triton_repository::CONFIG) } else { output.to_owned() };
+    let Some(written) = changed(&file) else { return false };
     let is_older = |path: &Path| changed(path).is_some_and(|changed| changed <= written);
     let is_whole = || match kind {
         OutputKind::Carton => Carton::open(output).is_ok_and(|carton| carton.absent().is_empty()),
         OutputKind::Safetensors | OutputKind::Torch => {
             Sources::find(&[output.to_owned()], false).is_ok_and(|sources| sources.open().is_ok())
         }
+        OutputKind::Triton => Container::open(&output.join(triton_repository::MODEL)).is_ok(),
     };
     sources.inputs().all(is_older) && is_whole()
 }

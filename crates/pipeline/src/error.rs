@@ -206,6 +206,20 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// The checkpoint becomes weights, and only a model can be served.
+    #[error("it is not a model that runs, and Triton needs one: {why}")]
+    NothingToServe {
+        /// Why not.
+        why: String,
+    },
+    /// An input or output that Triton's PyTorch backend cannot describe.
+    #[error("`{}`: Triton's PyTorch backend has no {dtype}", name.escape_debug())]
+    TritonPort {
+        /// Its name.
+        name: String,
+        /// Its dtype.
+        dtype: Dtype,
+    },
     /// A tensor that Carton cannot describe.
     #[error("tensor `{}`: Carton has no {dtype}", name.escape_debug())]
     Port {

@@ -18,6 +18,12 @@ pub enum InvalidOption {
     /// A model's name is empty.
     #[error("the name of a model cannot be empty")]
     EmptyName,
+    /// The name of a model for Triton is the name of a folder.
+    #[error("`{}` cannot be the name of a model for Triton, because it cannot be the name of a folder", name.escape_debug())]
+    TritonName {
+        /// The name.
+        name: String,
+    },
     /// The short description is too long for Carton.
     #[error("{0}")]
     ShortDescription(String),

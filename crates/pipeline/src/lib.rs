@@ -50,6 +50,7 @@ pub use back::carton::{CartonReport, PortReport, write_carton};
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::Ties;
 pub use back::torch::TorchReport;
+pub use back::triton::TritonReport;
 pub use cast::CastReport;
 pub use convert::{AllowedGlobals, ConvertOptions, ConvertReport, Fields, Made, Torch, convert};
 pub use decoder::{Fact, Given};

@@ -18,6 +18,8 @@ pub enum OutputKind {
     Safetensors,
     /// The zip file that `torch.save` writes.
     Torch,
+    /// A model in a repository of NVIDIA Triton, which is a folder.
+    Triton,
 }
 
 /// The extensions of each kind. The first one is used when the user names no output.
@@ -25,6 +27,7 @@ const EXTENSIONS: &[(OutputKind, &[&str])] = &[
     (OutputKind::Carton, &["carton"]),
     (OutputKind::Safetensors, &["safetensors"]),
     (OutputKind::Torch, &["pth", "pt", "bin", "ckpt"]),
+    (OutputKind::Triton, &["triton"]),
 ];
 
 impl OutputKind {
@@ -94,17 +97,20 @@ impl Destination {
                 needs_folder || path.as_deref().is_some_and(|path| path.is_dir() || by_name.is_none())
             }
             OutputKind::Torch => needs_folder,
+            OutputKind::Triton => true,
         };
         Ok(Self { kind, path, is_folder })
     }
 }
 
-/// Something that only one kind of output has.
+/// Something that not every kind of output has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Setting {
     /// Fields of carton.toml.
     Fields,
+    /// The model's name.
+    Name,
     /// A file with fields of carton.toml.
     Config,
     /// Files in `misc/`.
@@ -124,11 +130,12 @@ pub enum Setting {
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fields | Self::Config => "only a carton has fields such as a name and a license",
+            Self::Fields | Self::Config => "only a carton has fields such as a license",
+            Self::Name => "a file of tensors has no name for the model",
             Self::Misc => "only a carton keeps files in misc/",
             Self::Torch => "only a carton requires a version of PyTorch",
-            Self::Model => "only a carton can be a model that runs",
-            Self::Names => "a carton keeps the names and documents of its checkpoint",
+            Self::Model => "only cartons and Triton repositories hold models that run",
+            Self::Names => "only safetensors and checkpoints can be converted into another layout",
             Self::Ties | Self::ShardSize => "applies only to safetensors",
         })
     }
@@ -136,26 +143,23 @@ impl fmt::Display for Setting {
 
 /// The first setting that is not the default and that this kind of output does not have.
 pub(crate) fn misplaced(options: &ConvertOptions, kind: OutputKind) -> Option<Setting> {
-    let safetensors = SafetensorsOptions::default();
-    let model = &options.model;
-    let of_cartons = [
-        (Setting::Fields, options.fields != Fields::default()),
-        (Setting::Config, options.config.is_some()),
-        (Setting::Misc, !options.misc.is_empty()),
-        (Setting::Torch, options.torch != Torch::default()),
-        (Setting::Model, model.require_model || model.keep_extra || model.architecture != Architecture::Auto),
+    use OutputKind::{Carton, Safetensors, Torch as Checkpoint, Triton};
+    let (safetensors, model) = (SafetensorsOptions::default(), &options.model);
+    let has_fields = Fields { name: None, ..options.fields.clone() } != Fields::default();
+    let is_other_model = model.require_model || model.keep_extra || model.architecture != Architecture::Auto;
+    let settings: [(Setting, bool, &[OutputKind]); 9] = [
+        (Setting::Names, options.names.is_some(), &[Safetensors, Checkpoint]),
+        (Setting::Fields, has_fields, &[Carton]),
+        (Setting::Name, options.fields.name.is_some(), &[Carton, Triton]),
+        (Setting::Config, options.config.is_some(), &[Carton]),
+        (Setting::Misc, !options.misc.is_empty(), &[Carton]),
+        (Setting::Torch, options.torch != Torch::default(), &[Carton]),
+        (Setting::Model, is_other_model, &[Carton, Triton]),
+        (Setting::Ties, options.safetensors.ties != safetensors.ties, &[Safetensors]),
+        (Setting::ShardSize, options.safetensors.max_shard_size.is_some(), &[Safetensors]),
     ];
-    let of_safetensors = [
-        (Setting::Ties, options.safetensors.ties != safetensors.ties),
-        (Setting::ShardSize, options.safetensors.max_shard_size.is_some()),
-    ];
-    if kind == OutputKind::Carton && options.names.is_some() {
-        return Some(Setting::Names);
-    }
-    let is_foreign = |owner: OutputKind| owner != kind;
-    let first = |settings: &[(Setting, bool)]| settings.iter().find(|(_, is_set)| *is_set).map(|(it, _)| *it);
-    let carton = first(&of_cartons).filter(|_| is_foreign(OutputKind::Carton));
-    carton.or_else(|| first(&of_safetensors).filter(|_| is_foreign(OutputKind::Safetensors)))
+    let misplaced = settings.iter().find(|(_, is_set, kinds)| *is_set && !kinds.contains(&kind));
+    misplaced.map(|(setting, ..)| *setting)
 }
 
 /// Whether a file is called as if it was of a format that is not written here, such as `x.h5`. A number, as in `llama-3.1`,

@@ -368,6 +368,31 @@ def decode(archive, tokens, key, prefill):
     }
 
 
+def positional(archive, positional, tokens):
+    """How the module of the file `positional` differs from that of `archive`. It is loaded and run as Triton's PyTorch backend does."""
+    module = load(archive)
+    with torch.inference_mode():
+        other = load(positional)
+        schema = other.forward.schema if hasattr(other.forward, "schema") else other._c._get_method("forward").schema
+        kinds = [[a.name, a.type.kind()] for a in schema.arguments], [r.type.kind() for r in schema.returns]
+        same, fused, frozen = [], 0, 0.0
+        quick = torch.jit.optimize_for_inference(load(positional).eval())
+        for batch in map(torch.from_numpy, numpy.load(tokens).values()):
+            for _ in range(3):
+                wanted, found = module.forward({"tokens": batch})["logits"], other.forward(batch)
+                fused += groups()
+                same.append(wanted.dtype == found.dtype == torch.float32 and torch.equal(wanted, found))
+            frozen = max(frozen, float((quick(batch) - wanted).abs().max() / wanted.abs().max()))
+    mine, theirs = module.state_dict(), other.state_dict()
+    is_equal = list(mine) == list(theirs) and all(mine[n].dtype == theirs[n].dtype and torch.equal(mine[n], theirs[n]) for n in mine)
+    return {"arguments": kinds[0], "returns": kinds[1], "state": is_equal, "logits": all(same), "fused": fused, "frozen": frozen}
+
+
+def add_tensor(path, output, name):
+    """A copy of a safetensors file with one more tensor."""
+    safetensors.torch.save_file(safetensors.torch.load_file(path) | {name: torch.ones(1)}, output, metadata={"format": "pt"})
+
+
 def refusal(archive, inputs):
     """The text of the exception that `inputs` (shape, dtype, value) raise."""
     tensors = {name: torch.full(shape, value, dtype=getattr(torch, dtype)) for name, (shape, dtype, value) in inputs.items()}
@@ -401,6 +426,8 @@ serve({
     "fuser_is_seen": fuser_is_seen,
     "run": run,
     "decode": decode,
+    "positional": positional,
+    "add_tensor": add_tensor,
     "refusal": refusal,
     "speed": speed,
 })

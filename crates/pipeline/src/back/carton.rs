@@ -311,7 +311,7 @@ pub(crate) fn misc(given: &[PathBuf], checkpoint: &Path) -> Result<(Vec<Companio
     Ok((all, left_out.into_iter().map(Note::Sources).collect()))
 }
 
-fn port_report(port: torchscript::Port) -> PortReport {
+pub(super) fn port_report(port: torchscript::Port) -> PortReport {
     let dimension = |dim: torchscript::Dim| match dim {
         torchscript::Dim::Symbol(symbol) => Dimension::Symbol(symbol),
         torchscript::Dim::Size(size) => Dimension::Size(size),

@@ -68,7 +68,7 @@ impl Documents {
 }
 
 /// A small file that is complete and has not taken its place yet.
-fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
+pub(super) fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
     let mut output = Output::create(path, bytes.len() as u64)?;
     output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
     Ok(output)

@@ -7,6 +7,7 @@ pub(crate) mod safetensors;
 mod stream;
 pub(crate) mod ties;
 pub(crate) mod torch;
+pub(crate) mod triton;
 
 use std::path::Path;
 

@@ -1,0 +1,198 @@
+//! The model repository of NVIDIA Triton: where its files are, and `config.pbtxt` as types.
+//!
+//! A repository is a folder with a folder for each model. That one has the model's configuration and a folder for each
+//! version. [`ModelConfig`] is the configuration of a TorchScript model, and its text is what Triton reads:
+//!
+//! ```
+//! use triton_repository::{DataType, Dim, ModelConfig, Port};
+//!
+//! let port = |name: &str, data_type, dims| Port { name: name.to_owned(), data_type, dims };
+//! let config = ModelConfig {
+//!     inputs: vec![port("tokens", DataType::Int64, vec![Dim::Any, Dim::Any])],
+//!     outputs: vec![port("logits", DataType::Fp32, vec![Dim::Any, Dim::Any, Dim::Size(32_000)])],
+//! };
+//! let text = config.to_string();
+//! assert!(text.contains("data_type: TYPE_FP32\n    dims: [ -1, -1, 32000 ]\n"), "{text}");
+//! ```
+//!
+//! Facts: `model_config.proto` in `triton-inference-server/common`, which defines the configuration; `src/pt` in
+//! `triton-inference-server/pytorch_backend`, which runs TorchScript: an input has the name of an argument of `forward`,
+//! an output any name, and `forward` returns tensors, not a dict; the text format specification of Protocol Buffers.
+
+use std::fmt;
+
+/// The path of the configuration in the folder of a model.
+pub const CONFIG: &str = "config.pbtxt";
+/// The path of the TorchScript archive in the folder of a model: version 1, which Triton serves unless there is a higher one.
+pub const MODEL: &str = "1/model.pt";
+
+/// Whether a model can be called so: Triton takes the name of its folder, and has it in the paths of addresses.
+pub fn is_model_name(name: &str) -> bool {
+    !name.is_empty()
+        && name != "."
+        && name != ".."
+        && !name.contains(|c: char| matches!(c, '/' | '\\') || c.is_control())
+}
+
+/// The configuration of a TorchScript model that takes batches as they are: the first dimension is one like the others, and
+/// Triton does not join requests. The model has no name of its own, so its folder can be renamed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelConfig {
+    /// The arguments of `forward`, by name.
+    pub inputs: Vec<Port>,
+    /// What it returns: one tensor, or a tuple of them in this order.
+    pub outputs: Vec<Port>,
+}
+
+/// An input or output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name in requests.
+    pub name: String,
+    /// The type of its elements.
+    pub data_type: DataType,
+    /// Its shape, in elements.
+    pub dims: Vec<Dim>,
+}
+
+/// One dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// Any number of elements.
+    Any,
+    /// This many.
+    Size(u64),
+}
+
+/// The types of elements that Triton's PyTorch backend knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are Triton's own")]
+pub enum DataType {
+    Bool,
+    UInt8,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Fp16,
+    Fp32,
+    Fp64,
+}
+
+impl DataType {
+    /// Triton's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "TYPE_BOOL",
+            Self::UInt8 => "TYPE_UINT8",
+            Self::Int8 => "TYPE_INT8",
+            Self::Int16 => "TYPE_INT16",
+            Self::Int32 => "TYPE_INT32",
+            Self::Int64 => "TYPE_INT64",
+            Self::Fp16 => "TYPE_FP16",
+            Self::Fp32 => "TYPE_FP32",
+            Self::Fp64 => "TYPE_FP64",
+        }
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("-1"),
+            Self::Size(size) => size.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ModelConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("platform: \"pytorch_libtorch\"\nmax_batch_size: 0\n")?;
+        write_ports(f, "input", &self.inputs)?;
+        write_ports(f, "output", &self.outputs)?;
+        f.write_str(REST)
+    }
+}
+
+/// Where the model runs. Triton replaces `KIND_AUTO` by `KIND_GPU` if it has found a GPU and by `KIND_CPU` if not.
+const REST: &str = r#"# KIND_AUTO: `count` instances on each GPU, or on the CPU if Triton finds no GPU.
+# KIND_CPU and KIND_GPU choose one; `gpus: [ 0 ]` chooses among several GPUs.
+instance_group [
+  {
+    kind: KIND_AUTO
+    count: 1
+  }
+]
+parameters {
+  key: "INFERENCE_MODE"
+  value { string_value: "true" }
+}
+"#;
+
+fn write_ports(f: &mut fmt::Formatter<'_>, kind: &str, ports: &[Port]) -> fmt::Result {
+    writeln!(f, "{kind} [")?;
+    for (number, Port { name, data_type, dims }) in ports.iter().enumerate() {
+        let dims = dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        writeln!(f, "  {{\n    name: {}\n    data_type: {}", quoted(name), data_type.name())?;
+        let comma = if number.saturating_add(1) < ports.len() { "," } else { "" };
+        writeln!(f, "    dims: [ {dims} ]\n  }}{comma}")?;
+    }
+    f.write_str("]\n")
+}
+
+/// A string literal. Protocol Buffers have the escapes that Rust has for bytes.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.as_bytes().escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_separated_and_strings_escaped() {
+        let port = |name: &str, dims| Port { name: name.to_owned(), data_type: DataType::Bool, dims };
+        let config = ModelConfig {
+            inputs: vec![port("a\"\\\n\u{e9}'", vec![]), port("b", vec![Dim::Size(3), Dim::Any])],
+            outputs: vec![port("c", vec![Dim::Any])],
+        };
+        let text = config.to_string();
+        let (ports, rest) = text.split_once('#').expect("it has a comment");
+        assert_eq!(
+            ports,
+            r#"platform: "pytorch_libtorch"
+max_batch_size: 0
+input [
+  {
+    name: "a\"\\\n\xc3\xa9\'"
+    data_type: TYPE_BOOL
+    dims: [  ]
+  },
+  {
+    name: "b"
+    data_type: TYPE_BOOL
+    dims: [ 3, -1 ]
+  }
+]
+output [
+  {
+    name: "c"
+    data_type: TYPE_BOOL
+    dims: [ -1 ]
+  }
+]
+"#
+        );
+        assert!(rest.contains("\n    kind: KIND_AUTO\n    count: 1\n"), "{rest}");
+    }
+
+    #[test]
+    fn a_model_is_called_as_a_folder_can_be() {
+        for name in ["llama", "llama-3.1-8b", "a b", "\u{e9}", ".a", "..."] {
+            assert!(is_model_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "a/b", "a\\b", "/", "a\nb", "a\0"] {
+            assert!(!is_model_name(name), "{name:?}");
+        }
+    }
+}

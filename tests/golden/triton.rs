@@ -1,0 +1,104 @@
+//! Models for NVIDIA Triton. tests/conformance has Triton's own types read the configuration, and PyTorch run the module.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::carton_tools::{names, ok, run, scratch, write};
+use crate::cli::json as report;
+use crate::made::{dict, tensor, write_pth};
+use crate::program::folder;
+
+/// A copy of the small LLaMA.
+fn llama(root: &Path) {
+    let from = folder().join("checkpoints/llama_tiny");
+    for name in ["consolidated.00.pth", "params.json"] {
+        write(root.join("llama").join(name), std::fs::read(from.join(name)).expect("it is checked in"));
+    }
+}
+
+#[test]
+fn a_model_gets_a_folder_in_the_repository() {
+    let scratch = scratch();
+    let root = scratch.path();
+    llama(root);
+    let planned = report(root, &["llama", "--to", "triton", "-o", "models", "--json", "--dry-run"]);
+    assert!(!root.join("models").exists());
+    let text = ok(root, &["llama", "--to", "triton", "-o", "models"]);
+    let stable: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("size ")).collect();
+    insta::assert_snapshot!(stable.join("\n"));
+    assert_eq!(names(&root.join("models/llama")), ["1", "config.pbtxt"]);
+    assert_eq!(names(&root.join("models/llama/1")), ["model.pt"]);
+    let config = std::fs::read_to_string(root.join("models/llama/config.pbtxt")).expect("it was written");
+    insta::assert_snapshot!("config", config);
+    let len =
+        |name: &str| std::fs::metadata(root.join("models/llama").join(name)).expect("it was written").len();
+    assert_eq!(
+        (&planned["nbytes"], &planned["written"]),
+        (&json!(len("1/model.pt").saturating_add(len("config.pbtxt"))), &json!(false))
+    );
+    for (member, value) in [
+        ("to", json!("triton")),
+        ("model", json!("llama")),
+        ("module", json!("llama")),
+        ("files", json!(["llama/config.pbtxt", "llama/1/model.pt"])),
+    ] {
+        assert_eq!(planned[member], value, "{member}");
+    }
+    // Without -o, the repository is next to the input.
+    ok(root, &["llama", "--to", "triton", "--name", "other", "-q"]);
+    assert_eq!(names(&root.join("llama-triton")), ["other"]);
+}
+
+#[test]
+fn each_model_gets_a_folder_in_one_repository() {
+    let scratch = scratch();
+    let root = scratch.path();
+    llama(root);
+    std::fs::rename(root.join("llama"), root.join("a")).expect("it was written");
+    llama(root);
+    let each = ["--each", "a", "llama", "--to", "triton", "-o", "models", "-q"];
+    ok(root, &each);
+    assert_eq!(names(&root.join("models")), ["a", "llama"]);
+    let model = std::fs::read(root.join("models/a/1/model.pt")).expect("it was written");
+    std::fs::remove_file(root.join("models/llama/1/model.pt")).expect("it was written");
+    let resumed = [&each[..], &["--resume", "--json"]].concat();
+    let text = run(root, &resumed).1;
+    let skipped = text.lines().filter(|line| line.contains(r#""output":"models/a","skipped":true"#)).count();
+    assert_eq!((skipped, text.lines().count()), (1, 2), "{text}");
+    assert_eq!(std::fs::read(root.join("models/llama/1/model.pt")).expect("it was written"), model);
+    insta::assert_snapshot!(run(root, &["--each", "a", "llama/../a", "--to", "triton", "-o", "models"]).1);
+}
+
+#[test]
+fn what_triton_cannot_serve_is_refused_and_nothing_is_left() {
+    let scratch = scratch();
+    let root = scratch.path();
+    llama(root);
+    write_pth(&root.join("weights.pth"), &dict(&[("w", tensor(1))]));
+    write(root.join("file"), "");
+    write(root.join("models/used/config.pbtxt"), "platform: \"onnxruntime_onnx\"\n");
+    write(root.join("models/file"), "");
+    let mut texts = String::new();
+    for args in [
+        &["weights.pth", "--to", "triton", "-o", "new"][..],
+        &["llama", "--to", "triton", "-o", "new", "--arch", "weights"],
+        &["llama", "--to", "triton", "-o", "new", "--name", "a/b"],
+        &["llama", "--to", "triton", "-o", "new", "--name", ".."],
+        &["llama", "--to", "triton", "-o", "new", "--license", "MIT"],
+        &["llama", "--to", "triton", "-o", "new", "--names", "hf"],
+        &["llama", "--to", "triton", "-o", "new", "--misc", "file"],
+        &["llama", "--to", "triton", "-o", "file"],
+        &["llama", "--to", "triton", "-o", "models", "--name", "used"],
+        &["llama", "--to", "triton", "-o", "models", "--name", "file"],
+        &["llama", "--to", "safetensors", "-o", "new", "--name", "a"],
+        &["llama", "--to", "safetensors", "-o", "new", "--require-model"],
+    ] {
+        let (status, text) = run(root, args);
+        assert_ne!(status, Some(0), "{args:?}");
+        texts = format!("{texts}$ {}\n{text}", args.join(" "));
+    }
+    insta::assert_snapshot!(texts);
+    assert_eq!(names(root), ["file", "llama", "models", "weights.pth"]);
+    assert_eq!(names(&root.join("models/used")), ["config.pbtxt"]);
+}
