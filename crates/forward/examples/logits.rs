@@ -51,7 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run(model: &Model, call: &Value, cache: &mut Cache) -> Result<Vec<f32>, Box<dyn Error>> {
     let rows = call["tokens"].as_array().ok_or("tokens is not a list of lists")?;
     let ids = rows.iter().flat_map(|row| row.as_array().into_iter().flatten());
-    let tokens: Vec<i64> = ids.map(|id| id.as_i64().ok_or("a token is not a number")).collect::<Result<_, _>>()?;
+    let tokens: Vec<i64> =
+        ids.map(|id| id.as_i64().ok_or("a token is not a number")).collect::<Result<_, _>>()?;
     match call["cache"].as_str() {
         Some("keep") => {}
         Some("tensors") => {

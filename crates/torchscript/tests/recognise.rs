@@ -80,7 +80,8 @@ fn qwen2() -> (Vec<(String, Tensor)>, Options) {
 fn decoder(found: Recognised) -> Model {
     match found {
         Recognised::Decoder(model) => *model,
-        other => panic!("not a decoder: {other:?}"),
+        Recognised::Weights { .. } => panic!("only weights"),
+        Recognised::Other { record } => panic!("another {record}"),
     }
 }
 
@@ -153,6 +154,29 @@ fn swapped(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert!(text.contains(from), "{from}");
     let text = text.replace(from, NEITHER).replace(to, from).replace(NEITHER, to);
     text.chars().map(|byte| u8::try_from(byte).expect("each was a byte")).collect()
+}
+
+/// The archives in `tests/written` are those of earlier versions of the program, from one checkpoint: a qwen2 of width 16
+/// with a window of 6 in the second of two layers.
+#[test]
+fn archives_of_earlier_versions_are_recognised() {
+    for name in ["first.pt", "second.pt"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/written").join(name);
+        let Model { decoder, assignment, tensors } = decoder(recognised(&path));
+        assert_eq!(decoder.windows().layers, Windowed::Listed(vec![false, true]), "{name}");
+        assert_eq!((decoder.windows().size, decoder.hidden(), tensors.len()), (Some(6), 24, 27), "{name}");
+        let (_, queries) = assignment.weights[3];
+        assert_eq!(tensors[queries].0, "model.layers.0.self_attn.q_proj.weight", "{name}");
+        // The same checkpoint, converted now, has another text.
+        let document = r#", "rope_theta": 10000.0, "num_attention_heads": 4, "use_sliding_window": true, "sliding_window": 6,
+                          "max_window_layers": 1, "rms_norm_eps": 1e-6}"#;
+        let now = auto(&tensors, &config(&format!("{{\"model_type\": \"qwen2\" {document}")))
+            .expect("documents agree");
+        let container = Container::open(&path).expect("an archive");
+        let difference =
+            now.archive.first_difference(&container.records_besides_storages()).expect("another text");
+        assert_eq!(difference.record, "code/__torch__/torch2carton.py", "{name}");
+    }
 }
 
 #[test]
