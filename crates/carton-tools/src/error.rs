@@ -149,6 +149,14 @@ pub enum Error {
         #[source]
         reason: NpyError,
     },
+    /// A tensor whose dtype NumPy does not have, nor one that has its numbers.
+    #[error("tensor `{}`: NumPy has no {dtype}", name.escape_debug())]
+    NoNumpyDtype {
+        /// The tensor.
+        name: String,
+        /// Its dtype.
+        dtype: Dtype,
+    },
     /// A file cannot be compressed.
     #[error("cannot compress `{}`: {reason}", path.escape_debug())]
     Compress {

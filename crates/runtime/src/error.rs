@@ -107,6 +107,19 @@ pub enum Error {
         #[source]
         reason: io::Error,
     },
+    /// A small storage that a tensor repeats again and again.
+    #[error(
+        "tensor `{}`: an expanded view of {} over a storage of {}", name.escape_debug(), pipeline::size(*nbytes),
+        pipeline::size(*storage)
+    )]
+    Repeated {
+        /// Its name.
+        name: String,
+        /// Bytes of its elements.
+        nbytes: u64,
+        /// Bytes of its storage.
+        storage: u64,
+    },
     /// The caller stopped the work.
     #[error("stopped")]
     Cancelled,

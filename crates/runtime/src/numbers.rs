@@ -4,9 +4,12 @@ use std::borrow::Cow;
 use std::io;
 
 use mapped::Blob;
-use tensor::{Conversion, Dtype, Seen, Storage, Tensor, contiguous_strides};
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::{Error, Result};
+
+/// The most bytes that a tensor can have more than its storage: a number can be expanded to terabytes.
+const REPEATED_MAX: u64 = 256 << 20;
 
 /// The elements in C order, little-endian: in place where that is possible.
 pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>> {
@@ -14,6 +17,10 @@ pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>>
         return Ok(Cow::Borrowed(bytes));
     }
     let failed = |reason| Error::Tensor { name: name.to_owned(), reason };
+    let storage = tensor.storage().len();
+    if tensor.nbytes() > storage.saturating_add(REPEATED_MAX) {
+        return Err(Error::Repeated { name: name.to_owned(), nbytes: tensor.nbytes(), storage });
+    }
     let mut out = Vec::new();
     let len = usize::try_from(tensor.nbytes()).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
     out.try_reserve_exact(len).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
@@ -23,7 +30,7 @@ pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>>
 
 /// The elements as the nearest f64.
 pub(crate) fn doubles(name: &str, tensor: &Tensor) -> Result<Option<Vec<f64>>> {
-    let Some(tensor) = cast(tensor, Dtype::Float64) else { return Ok(None) };
+    let Some(tensor) = tensor.cast(Dtype::Float64) else { return Ok(None) };
     let bytes = bytes(name, &tensor)?;
     Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| f64::from_le_bytes(*it)).collect()))
 }
@@ -35,21 +42,9 @@ pub(crate) fn integers(name: &str, tensor: &Tensor) -> Result<Option<Vec<i64>>> 
         return Ok(None);
     }
     // A number above 2^63 becomes negative, which is not a token either.
-    let Some(tensor) = cast(tensor, Int64) else { return Ok(None) };
+    let Some(tensor) = tensor.cast(Int64) else { return Ok(None) };
     let bytes = bytes(name, &tensor)?;
     Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| i64::from_le_bytes(*it)).collect()))
-}
-
-/// The tensor in another dtype, converted whenever it is read.
-pub(crate) fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
-    if tensor.dtype() == dtype {
-        return Some(tensor.clone());
-    }
-    let conversion = Conversion::new(tensor.dtype(), dtype)?;
-    let elements = tensor.storage().len().checked_div(tensor.dtype().size())?;
-    let storage = tensor.storage().cast(conversion, &(0..elements), Seen::default())?;
-    let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
-    Tensor::new(dtype, shape, stride, tensor.storage_offset(), storage).ok()
 }
 
 /// A tensor of f32 numbers in memory.

@@ -5,7 +5,6 @@
 
 use tensor::{Dtype, Tensor};
 
-use crate::numbers::cast;
 use crate::{Error, Result};
 
 /// The tensor as the module returns it. What is converted is converted when it is read.
@@ -19,7 +18,7 @@ pub(crate) fn exported(name: &str, tensor: &Tensor) -> Result<Tensor> {
         Dtype::Complex128 => with_dtype(tensor, Dtype::Float64, pairs),
         _ => Some(tensor.clone()),
     };
-    seen.and_then(|seen| cast(&seen, dtype)).ok_or_else(failed)
+    seen.and_then(|seen| seen.cast(dtype)).ok_or_else(failed)
 }
 
 /// The same bytes in a dtype of the same size, or as pairs of half of it.

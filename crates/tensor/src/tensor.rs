@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::HashSet;
 
-use crate::{Dtype, Gathered, Storage, StorageId};
+use crate::{Conversion, Dtype, Gathered, Seen, Storage, StorageId};
 
 /// Why a view does not fit its storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -184,6 +184,19 @@ impl Tensor {
     /// The elements in C order, little-endian.
     pub fn gathered(&self) -> Gathered {
         Gathered::new(self.clone())
+    }
+
+    /// The same numbers in another dtype, converted whenever they are read; `None` if there is no such
+    /// [`Conversion`]. Numbers that the dtype does not have become infinite or wrap around.
+    #[must_use]
+    pub fn cast(&self, dtype: Dtype) -> Option<Self> {
+        if self.dtype == dtype {
+            return Some(self.clone());
+        }
+        let conversion = Conversion::new(self.dtype, dtype)?;
+        let elements = self.storage.len().checked_div(self.dtype.size())?;
+        let storage = self.storage.cast(conversion, &(0..elements), Seen::default())?;
+        Self::new(dtype, self.shape().to_vec(), self.stride().to_vec(), self.offset, storage).ok()
     }
 
     /// The elements in C order, little-endian, in place: nothing is copied, read or checked. `None` where

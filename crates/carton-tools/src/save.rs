@@ -1,0 +1,102 @@
+//! A tensor becomes a file that `numpy.load` reads.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mapped::{Blob, Sink, Window};
+use pipeline::{Action, Observer};
+use serde::Serialize;
+use store::{IfExists, Output, check_target, file_name};
+use tensor::Tensor;
+
+use crate::work::Work;
+use crate::{Error, Result, SCHEMA_VERSION, npy};
+
+/// Where to write a tensor.
+#[derive(Clone, Debug)]
+pub struct SaveOptions {
+    /// The file.
+    pub output: PathBuf,
+    /// What happens to a file that is there.
+    pub if_exists: IfExists,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaveReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// The name of the tensor.
+    pub tensor: String,
+    /// PyTorch's name of its dtype.
+    pub dtype: &'static str,
+    /// The dtype of the elements in the file: another one where NumPy has no such numbers.
+    pub saved_dtype: &'static str,
+    /// Its shape, in elements.
+    pub shape: Vec<u64>,
+    /// The file that was written.
+    pub output: String,
+    /// Its bytes.
+    pub nbytes: u64,
+}
+
+/// Writes `tensor`, which is called `name` in the carton at `file`, as NumPy's `.npy`. bfloat16 and floats of 8 bits become
+/// float32, and complex32 becomes complex64; no number changes.
+///
+/// # Errors
+/// When NumPy has no such dtype, the tensor cannot be read, the output cannot be written, or `observer` stops the work.
+pub fn save_array(
+    file: &Path,
+    name: &str,
+    tensor: &Tensor,
+    options: &SaveOptions,
+    observer: &dyn Observer,
+) -> Result<SaveReport> {
+    let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
+    let (header, dtype) = npy::written(tensor).ok_or_else(no_dtype)?;
+    let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
+    check_target(&options.output, &[file], options.if_exists)?;
+    let nbytes = (header.len() as u64).saturating_add(cast.nbytes());
+    let mut output = Output::create(&options.output, nbytes)?;
+    let failed = |reason| store::Error::Write { path: options.output.clone(), reason };
+    io::Write::write_all(&mut output, &header).map_err(failed)?;
+    let work = Work::new(observer, &file_name(&options.output), Action::Write, Some(cast.nbytes()));
+    let mut sink = Elements { output: &mut output, work, done: 0, failed: None };
+    let sent = cast.gathered().write_to(&mut sink);
+    if let Some(reason) = sink.failed {
+        return Err(failed(reason).into());
+    }
+    sent.map_err(|reason| Error::elements(name, reason))?;
+    output.commit(options.if_exists)?;
+    Ok(SaveReport {
+        schema_version: SCHEMA_VERSION,
+        file: file.display().to_string(),
+        tensor: name.to_owned(),
+        dtype: tensor.dtype().name(),
+        saved_dtype: dtype.name(),
+        shape: tensor.shape().to_vec(),
+        output: options.output.display().to_string(),
+        nbytes,
+    })
+}
+
+/// Writes windows, and remembers whether writing or reading failed.
+struct Elements<'w, 'o> {
+    output: &'w mut Output,
+    work: Work<'o>,
+    done: u64,
+    failed: Option<io::Error>,
+}
+
+impl Sink for Elements<'_, '_> {
+    fn write(&mut self, window: Window) -> io::Result<()> {
+        if let Err(error) = io::Write::write_all(self.output, &window) {
+            self.failed = Some(error);
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.done = self.done.saturating_add(window.len() as u64);
+        mapped::Cancelled::check(self.work.set(self.done))
+    }
+}
