@@ -18,6 +18,7 @@ use crate::ui::{errors, signals, terminal, usage};
 /// Runs the command line `args`, whose first item is the program's name, and returns its exit status.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     signals::keep_running_at_size_limit();
+    errors::silence_guarded_panics();
     let cli = match args::with_default_command(args.into_iter()) {
         Ok(args) => Cli::try_parse_from(args),
         Err(error) => {
@@ -37,6 +38,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Inspect(args) => commands::inspect(&args, quiet),
         Command::Trace(args) => commands::trace(&args),
         Command::Scan(args) => commands::scan(&args, quiet),
+        Command::Run(args) => commands::run(&args, quiet),
         Command::Verify(args) => commands::verify(&args, quiet),
         Command::Pack(args) => signals::watch().and_then(|()| commands::pack(&args, quiet)),
         Command::Unpack(args) => signals::watch().and_then(|()| commands::unpack(&args, quiet)),

@@ -3,6 +3,7 @@
 mod carton;
 mod convert;
 mod dtypes;
+mod run;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use store::IfExists;
 
 pub(crate) use carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
 pub(crate) use convert::Convert;
+pub(crate) use run::Run;
 
 use crate::ui::typed::{self, Usage};
 use crate::ui::usage;
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Trace(Trace),
     /// Report what a file would execute if it were unpickled
     Scan(Scan),
+    /// Run a carton on the CPU: continue a text, list the most probable tokens, run its self tests
+    Run(Run),
     /// Check every hash and every rule of a carton
     Verify(Verify),
     /// Make a carton from a folder

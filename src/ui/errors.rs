@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::terminal::safe;
 use super::typed::Usage;
-use super::{advice, carton_advice};
+use super::{advice, carton_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -57,6 +57,12 @@ fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
         return Some(carton_advice::text(error));
     }
+    if let Some(error) = cause.downcast_ref::<runtime::Error>() {
+        return Some(run_advice::text(error));
+    }
+    if let Some(error) = cause.downcast_ref::<generate::Error>() {
+        return Some(run_advice::text_of_generate(error));
+    }
     if let Some(error) = cause.downcast_ref::<store::Error>() {
         return Some(advice::store_text(error));
     }
@@ -77,6 +83,20 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
             _ => false,
         })
         || error.downcast_ref().is_some_and(carton_advice::is_usage)
+        || error.downcast_ref().is_some_and(run_advice::is_usage)
+}
+
+/// From now on, a panic that a library turns into an error prints nothing.
+pub(crate) fn silence_guarded_panics() {
+    #[cfg(feature = "tokenizer")]
+    {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !generate::is_guarded() {
+                before(panic);
+            }
+        }));
+    }
 }
 
 /// Prints each problem of a document on a line, where the error is about one.

@@ -6,6 +6,7 @@ pub(crate) mod errors;
 pub(crate) mod escapes;
 pub(crate) mod flags;
 pub(crate) mod progress;
+pub(crate) mod run_advice;
 pub(crate) mod shell;
 pub(crate) mod signals;
 pub(crate) mod table;

@@ -3,6 +3,11 @@
 //! Facts: signal(7), setrlimit(2), and `SigIgn` of proc(5). A shell reports 128 plus the number of the signal that ended
 //! a program.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+#[cfg(not(unix))]
+use std::sync::atomic::Ordering;
+
 use anyhow::{Context, Result};
 
 /// From now on, a write beyond the limit for the size of files (`ulimit -f`) fails, as it does on a full disk. Without
@@ -37,6 +42,33 @@ pub(crate) fn watch() -> Result<()> {
         .context("cannot watch for signals")?;
     Ok(())
 }
+
+/// From now on, the first Ctrl-C sets the flag that is returned, so that work can end where it makes sense. The second ends
+/// the program. If the caller ignores Ctrl-C, it stays ignored.
+#[cfg(unix)]
+pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
+    use signal_hook::consts::SIGINT;
+    let flag = Arc::new(AtomicBool::new(false));
+    if ignored() >> SIGINT.saturating_sub(1) & 1 == 0 {
+        // In this order: the first signal finds the flag unset.
+        signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&flag)))
+            .context("cannot watch for signals")?;
+    }
+    Ok(flag)
+}
+
+/// From now on, Ctrl-C sets the flag that is returned.
+#[cfg(not(unix))]
+pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed)).context("cannot watch for signals")?;
+    Ok(flag)
+}
+
+/// The exit status of a program that ended because of Ctrl-C.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The signals that are ignored, a bit each, the first one for signal 1. Only Linux says so.
 #[cfg(unix)]

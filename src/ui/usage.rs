@@ -25,7 +25,10 @@ const WISHES: &[(&[&str], &str)] = &[
     (&["merge", "join", "consolidate"], "`torch2carton DIR` merges the shards in a folder"),
     (&["extract", "unzip"], "`torch2carton unpack CARTON` writes its files"),
     (&["create", "zip", "build"], "`torch2carton pack DIR` makes a carton from a folder"),
-    (&["run", "infer", "predict", "serve", "chat", "generate"], "Carton's own clients load and run a carton"),
+    (
+        &["infer", "predict", "chat", "generate", "complete"],
+        "`torch2carton run CARTON TEXT` continues a text",
+    ),
     (&["download", "fetch", "pull", "get"], "`torch2carton resolve CARTON` fetches what a carton leaves out"),
     (
         &["quantize", "cast", "prune", "split"],

@@ -1,0 +1,36 @@
+//! What to do about an error of `run`.
+
+use generate::Error as Generate;
+use runtime::Error;
+
+use super::carton_advice;
+use super::shell::quoted;
+
+/// The whole text of an error of a carton that does not run, with advice where there is some.
+pub(crate) fn text(error: &Error) -> String {
+    let advice = match error {
+        Error::Carton(error) => return carton_advice::text(error),
+        Error::Damaged { path, .. } => format!("; `torch2carton verify {}` lists them", quoted(path)),
+        Error::NotAModel { path } => {
+            format!("; `torch2carton run {} --get NAME -o FILE.npy` writes a tensor", quoted(path))
+        }
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// The same of a text that cannot be read or continued.
+pub(crate) fn text_of_generate(error: &Generate) -> String {
+    let advice = match error {
+        Generate::NoTokenizer | Generate::Unsupported { .. } => "; give token ids with --tokens",
+        Generate::Temperature { .. } => "; check --temperature",
+        Generate::TopP { .. } => "; check --top-p",
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+/// Whether what was typed is wrong, rather than a file.
+pub(crate) fn is_usage(error: &Generate) -> bool {
+    matches!(error, Generate::Temperature { .. } | Generate::TopP { .. })
+}
