@@ -38,7 +38,7 @@ pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
     }
 }
 
-/// Finds the outputs that a request lists, or all if it lists none, and says for each whether it is sent as bytes.
+/// Finds the outputs that a request lists, or all that are not optional if it lists none, and says for each whether it is sent as bytes.
 ///
 /// What an output says itself comes before what the request says of all outputs.
 pub(crate) fn outputs(
@@ -47,7 +47,7 @@ pub(crate) fn outputs(
     model: &ModelConfig,
 ) -> Result<Vec<RequestedOutput>> {
     if listed.is_empty() {
-        let all = model.output.iter();
+        let all = model.output.iter().filter(|output| !output.optional);
         return all.map(|output| requested(output, output.name.clone(), Vec::new(), binary)).collect();
     }
     let mut by_name = HashMap::new();

@@ -36,7 +36,7 @@ pub struct TensorConfig {
     pub datatype: Datatype,
     /// Its sizes in elements, without the batch dimension if the model batches. `None`, −1 in the protocol, is any size.
     pub dims: Vec<Option<u64>>,
-    /// Whether a request may leave it out; false for outputs.
+    /// Whether a request may leave it out. An optional output is only sent to requests that list it.
     pub optional: bool,
 }
 

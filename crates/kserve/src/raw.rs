@@ -1,4 +1,4 @@
-//! Raw requests: a body without JSON, which is the bytes of the only input of the model.
+//! Raw requests: a body without JSON, which is the bytes of the only input that the model needs.
 //!
 //! Facts: "Raw Binary Request" in `extension_binary_data.md`, `InferenceRequest::Normalize` of Triton's core.
 
@@ -9,8 +9,10 @@ use crate::{InferRequest, ModelConfig, Tensor, TensorConfig, check, data};
 
 /// The request that a body without JSON makes: one input with a batch of 1 if the model batches, all outputs as bytes.
 pub(crate) fn request(body: Bytes, model: &ModelConfig) -> Result<InferRequest> {
-    let [config] = model.input.as_slice() else {
-        return Err(Error::RawInputs { model: model.name.clone(), found: model.input.len() });
+    let mut required = model.input.iter().filter(|input| !input.optional);
+    let (Some(config), None) = (required.next(), required.next()) else {
+        let found = model.input.iter().filter(|input| !input.optional).count();
+        return Err(Error::RawInputs { model: model.name.clone(), found });
     };
     let place = Place::Input(config.name.clone());
     let (dims, data) = match config.datatype.size() {

@@ -19,7 +19,8 @@ pub struct InferRequest {
     pub parameters: Parameters,
     /// The inputs, in the order of the request.
     pub inputs: Vec<Tensor>,
-    /// The outputs to send back, in this order, each once. If the request lists none, these are all that the model has.
+    /// The outputs to send back, in this order, each once. If the request lists none, these are all that are
+    /// not optional.
     pub outputs: Vec<RequestedOutput>,
 }
 
