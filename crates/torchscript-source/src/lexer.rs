@@ -158,8 +158,7 @@ mod tests {
     #[test]
     fn the_first_token_of_a_line_has_its_indent() {
         let text = "class A:\n\n  def f(\n    x)";
-        let indents: Vec<_> =
-            Lexer::new(text, &(0..text.len())).filter_map(|token| token.indent).collect();
+        let indents: Vec<_> = Lexer::new(text, &(0..text.len())).filter_map(|token| token.indent).collect();
         assert_eq!(indents, [0, 2, 4]);
     }
 }

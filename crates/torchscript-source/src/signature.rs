@@ -67,8 +67,7 @@ impl Sources {
             return Ok(());
         };
         let text = std::str::from_utf8(bytes).map_err(|_| Error::NotText { record: record.to_owned() })?;
-        let module =
-            Module { record: record.to_owned(), classes: classes(text), text: text.to_owned() };
+        let module = Module { record: record.to_owned(), classes: classes(text), text: text.to_owned() };
         self.modules.insert(name.replace('/', "."), module);
         Ok(())
     }

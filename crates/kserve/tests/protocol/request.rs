@@ -265,6 +265,18 @@ fn optional_inputs_may_be_left_out() {
 }
 
 #[test]
+fn optional_outputs_are_sent_if_they_are_listed() {
+    let mut model = model(0, Vec::new());
+    model.output[1].optional = true;
+    let names = |members: &str| {
+        let request = json(&model, format!(r#"{{"inputs":[]{members}}}"#)).expect(members);
+        request.outputs.into_iter().map(|output| output.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["out"]);
+    assert_eq!(names(r#","outputs":[{"name":"other"}]"#), ["other"]);
+}
+
+#[test]
 fn batches_up_to_the_largest() {
     let model = model(4, vec![tensor("x", Datatype::Uint8, &[2]), tensor("y", Datatype::Uint8, &[-1])]);
     let request = |x: u64, y: u64| {
@@ -304,6 +316,10 @@ fn a_raw_request_is_the_only_input() {
 
     let batching = model(8, vec![tensor("x", Datatype::Int64, &[-1])]);
     assert_eq!(raw(&batching, &[0; 24]).expect("a request").inputs[0].shape, [1, 3]);
+    let mut second =
+        model(0, vec![tensor("past", Datatype::Fp32, &[-1, -1]), tensor("x", Datatype::Int64, &[-1])]);
+    second.input[0].optional = true;
+    assert_eq!(raw(&second, &[0; 24]).expect("a request").inputs[0].name, "x");
     let scalar = model(0, vec![tensor("x", Datatype::Uint8, &[])]);
     assert_eq!(raw(&scalar, &[9]).expect("a request").inputs[0].shape, [0_u64; 0]);
 }

@@ -22,7 +22,8 @@ pub(in crate::code) fn recognise(
     let assignment = decoder.assign(tensors, true).map_err(|_| data_pkl())?;
     let mut closest = None;
     for text in TEXTS {
-        let (archive, _) = archive(text, Signature::Dict, &decoder, &assignment, tensors).map_err(|_| data_pkl())?;
+        let (archive, _) =
+            archive(text, Signature::Dict, &decoder, &assignment, tensors).map_err(|_| data_pkl())?;
         let Some(difference) = archive.first_difference(records) else { return Ok((decoder, assignment)) };
         closest = closest.max(Some(difference));
     }
