@@ -7,6 +7,53 @@
 //! Tensors are [`Bytes`](bytes::Bytes) in the layout of the extension, whether they came as JSON or as bytes: little-endian,
 //! row-major, without gaps. Those that came as bytes are slices of the body.
 //!
+//! ```
+//! use bytes::Bytes;
+//! use kserve::{Datatype, InferRequest, InferResponse, ModelConfig, Tensor, TensorConfig};
+//!
+//! let tensor = |name: &str| TensorConfig {
+//!     name: name.to_owned(),
+//!     datatype: Datatype::Fp32,
+//!     dims: vec![None],
+//!     optional: false,
+//! };
+//! let model = ModelConfig {
+//!     name: "double".to_owned(),
+//!     platform: String::new(),
+//!     backend: String::new(),
+//!     max_batch_size: 0,
+//!     input: vec![tensor("x")],
+//!     output: vec![tensor("y")],
+//! };
+//!
+//! let body = Bytes::from_static(
+//!     br#"{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [0.1, Infinity]}]}"#,
+//! );
+//! let request = InferRequest::parse(&body, None, &model)?;
+//! let x = &request.inputs[0];
+//! let doubled = x.data.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()) * 2.0);
+//!
+//! let response = InferResponse {
+//!     model_name: model.name.clone(),
+//!     model_version: "1".to_owned(),
+//!     id: request.id.clone(),
+//!     parameters: Vec::new(),
+//!     outputs: vec![Tensor {
+//!         name: request.outputs[0].name.clone(),
+//!         datatype: Datatype::Fp32,
+//!         shape: x.shape.clone(),
+//!         parameters: Vec::new(),
+//!         data: doubled.flat_map(f32::to_le_bytes).collect(),
+//!         binary: request.outputs[0].binary,
+//!     }],
+//! };
+//! assert_eq!(
+//!     response.print()?.parts[0],
+//!     r#"{"model_name":"double","model_version":"1","outputs":[{"name":"y","datatype":"FP32","shape":[2],"data":[0.2,Infinity]}]}"#
+//! );
+//! # Ok::<(), kserve::Error>(())
+//! ```
+//!
 //! Facts: `docs/protocol/extension_binary_data.md` and `docs/protocol/README.md` of Triton's server, the Open Inference
 //! Protocol of KServe, and answers of Triton 2.51.
 

@@ -39,7 +39,8 @@ impl InferRequest {
     /// Reads a decompressed body, which asks for `model`. `header_length` is the value of
     /// [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
     ///
-    /// Memory is in proportion to the body: a JSON value takes at least two bytes of it, and at most eight in the tensor.
+    /// Memory is in proportion to the body, whatever sizes and lengths it claims: an element of JSON takes at least two bytes of
+    /// the body and at most eight in the tensor, and tensors that were sent as bytes are slices of the body.
     ///
     /// # Errors
     ///
