@@ -61,6 +61,13 @@ def matrix_workers():
         process.close()
 
 
+@pytest.fixture(scope="session")
+def triton_client():
+    process = worker("TRITON", "tritonclient_worker.py")
+    yield process
+    process.close()
+
+
 @pytest.fixture(params=["old", "newest"], ids=["torch2.0.1", "torch-newest"])
 def torch(request):
     """Each version of torch in turn."""

@@ -66,9 +66,9 @@ OLDER = Recipe(
 TRITON = Recipe(
     name="Triton client",
     pythons=(),
-    steps=(("tritonclient[grpc,http]==2.73.0",),),
-    fallback=(("tritonclient[grpc,http]",),),
-    imports="import tritonclient.grpc, tritonclient.http",
+    steps=(("tritonclient[grpc,http]==2.73.0", NUMPY),),
+    fallback=(("tritonclient[grpc,http]", "numpy"),),
+    imports="import tritonclient.grpc, tritonclient.http, tritonclient.http.aio, gevent, numpy",
     gigabytes=1,
 )
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON}

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the output of torch2carton with the programs that read it: PyTorch 2.0.1, the newest PyTorch, the Carton client.
+"""Checks the output of torch2carton with the programs that read it: PyTorch 2.0.1, the newest PyTorch, the Carton client,
+the Triton client.
 
     run.py [--fast] [--binary target/release/torch2carton] [FILE…] [-k EXPR] [-x] [any other argument of pytest …]
 
-Needs only Python's standard library. Everything else is installed into three virtual environments outside the tree (README.md
+Needs only Python's standard library. Everything else is installed into virtual environments outside the tree (README.md
 in this folder). If an environment can't be made, its checks are skipped and the reason is printed. --fast makes only the
 environment with the newest torch and runs the checks that need no other, which takes minutes.
 
