@@ -1,6 +1,7 @@
 """The Triton client: sends requests in all of its ways, and compares what comes back with what was sent."""
 
 import asyncio
+import hashlib
 import sys
 
 import gevent.pool
@@ -8,7 +9,7 @@ import numpy
 import tritonclient.http as http
 import tritonclient.http.aio as aio
 from line_server import serve
-from tritonclient.utils import InferenceServerException, triton_to_np_dtype
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype, triton_to_np_dtype
 
 DATATYPES = "BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64 BF16 BYTES".split()
 ENCODINGS = None, "gzip", "deflate"
@@ -243,6 +244,48 @@ async def concurrent_aio(url, requests, workers):
     return wrong
 
 
+def infer(url, model, inputs, answers, wanted=None, binary=True, times=1):
+    """Sends the arrays of an npz file; writes those that come back into another. Returns their datatypes."""
+    client = http.InferenceServerClient(url, network_timeout=120)
+    given = [tensor(http, name, np_to_triton_dtype(array.dtype), array, binary) for name, array in numpy.load(inputs).items()] if inputs else []
+    outputs = None if wanted is None else [http.InferRequestedOutput(name, binary_data=binary) for name in wanted]
+    for _ in range(times):
+        result = client.infer(model, given, outputs=outputs)
+    listed = result.get_response()["outputs"]
+    numpy.savez(answers, **{output["name"]: result.as_numpy(output["name"]) for output in listed})
+    client.close()
+    return {output["name"]: output["datatype"] for output in listed}
+
+
+def weights(url, model, together):
+    """The datatype, shape and hash of each output of a model without inputs, asked for alone or all at once."""
+    client, found = http.InferenceServerClient(url, network_timeout=120), {}
+    names = [output["name"] for output in client.get_model_metadata(model)["outputs"]]
+    for wanted in [names] if together else [[name] for name in names]:
+        result = client.infer(model, [], outputs=[http.InferRequestedOutput(name, binary_data=True) for name in wanted])
+        for output in result.get_response()["outputs"]:
+            array = result.as_numpy(output["name"])
+            found[output["name"]] = [output["datatype"], output["shape"], hashlib.sha256(array.tobytes()).hexdigest()]
+    client.close()
+    return found
+
+
+def repository(url, model):
+    """What the index says and whether the model is ready: at first, unloaded, loaded again."""
+    client, seen = http.InferenceServerClient(url), []
+    for step in (lambda: None, lambda: client.unload_model(model), lambda: client.load_model(model)):
+        step()
+        seen.append([[entry["version"], entry["state"]] for entry in client.get_model_repository_index() if entry["name"] == model]
+                    + [client.is_model_ready(model)])
+    try:
+        client.load_model("../nothing")
+        seen.append("it was loaded")
+    except InferenceServerException as error:
+        seen.append(error.status())
+    client.close()
+    return seen
+
+
 def in_flight(url, requests, delay_ms):
     """Requests that take time, sent while the server ends: how each of them ended."""
     client = http.InferenceServerClient(url, concurrency=requests, network_timeout=60)
@@ -270,6 +313,6 @@ serve({
     "documents_aio": lambda **request: asyncio.run(documents_aio(**request)),
     "failures": failures, "zeros": zeros, "concurrent": concurrent,
     "concurrent_aio": lambda **request: asyncio.run(concurrent_aio(**request)),
-    "in_flight": in_flight,
+    "in_flight": in_flight, "infer": infer, "weights": weights, "repository": repository,
     "versions": lambda: {"python": sys.version.split()[0]},
 })
