@@ -1,5 +1,6 @@
 //! Inference: a request is read and parsed, waits for its model, and is answered in the form that it asks for.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -99,17 +100,15 @@ async fn print(
     outputs: Vec<Output>,
 ) -> Answer {
     let outputs = in_order(&asked.outputs, outputs, &served.name)?;
-    let nbytes = |outputs: &mut dyn Iterator<Item = &Output>| {
-        outputs.map(|output| output.data.len()).fold(0, usize::saturating_add)
-    };
-    let as_json = nbytes(&mut outputs.iter().filter(|output| !output.binary));
+    let as_json = outputs.iter().filter(|output| !output.binary).map(|output| output.data.len());
+    let as_json = as_json.fold(0, usize::saturating_add);
     if as_json > state.limits.json {
         let allowed = state.limits.json;
         return Err(Reject::bad_request(format!(
             "{as_json} bytes of outputs would be written as JSON, and {allowed} are allowed; ask for binary_data"
         )));
     }
-    let held = if served.is_mapped { 0 } else { nbytes(&mut outputs.iter()) };
+    let held = served.memory(&outputs);
     let mut charge = state.budget.charge();
     if !charge.grow(held) {
         return Err(Reject::no_memory(&state.limits));
@@ -154,16 +153,20 @@ async fn print(
     Ok(response)
 }
 
-/// The outputs that were asked for, in that order and form.
-fn in_order(asked: &[RequestedOutput], mut outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
-    let mut ordered = Vec::with_capacity(asked.len());
+/// The outputs that were asked for, in that order and form, then others that the request implies.
+fn in_order(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
+    let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
+    let mut by_name: HashMap<String, Output> =
+        outputs.into_iter().map(|output| (output.name.clone(), output)).collect();
+    let mut ordered = Vec::with_capacity(names.len());
     for wanted in asked {
-        let Some(at) = outputs.iter().position(|output| output.name == wanted.name) else {
+        let Some(output) = by_name.remove(&wanted.name) else {
             let (model, name) = (model.escape_debug(), wanted.name.escape_debug());
             return Err(Reject::internal(format!("model `{model}` did not return its output `{name}`")));
         };
-        ordered.push(Output { binary: wanted.binary, ..outputs.swap_remove(at) });
+        ordered.push(Output { binary: wanted.binary, ..output });
     }
+    ordered.extend(names.iter().filter_map(|name| by_name.remove(name)));
     Ok(ordered)
 }
 

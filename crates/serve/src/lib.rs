@@ -10,6 +10,7 @@
 
 mod body;
 mod budget;
+mod carton;
 mod connection;
 mod counts;
 mod encoding;
@@ -28,6 +29,7 @@ mod served;
 mod server;
 mod service;
 
+pub use carton::carton;
 pub use error::{Error, LoadError, Result};
 pub use folder::{Folder, Found};
 pub use model::{Cancel, Model, ModelError};

@@ -22,9 +22,9 @@ pub trait Model: Send + Sync + 'static {
     /// When the inputs are not what the model takes, when it fails, or when `cancel` says that nobody waits any more.
     fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError>;
 
-    /// Whether the bytes of the outputs are mapped from a file, so that a response takes no memory of its own.
-    fn is_mapped(&self) -> bool {
-        false
+    /// The bytes of memory that `outputs` hold. Those that are mapped from a file hold none.
+    fn memory(&self, outputs: &[Output]) -> usize {
+        outputs.iter().map(|output| output.data.len()).fold(0, usize::saturating_add)
     }
 }
 
@@ -53,11 +53,11 @@ enum Waiting<'r> {
     Always,
 }
 
-trait IsClosed: std::fmt::Debug {
+trait IsClosed: std::fmt::Debug + Sync {
     fn is_closed(&self) -> bool;
 }
 
-impl<T: std::fmt::Debug> IsClosed for oneshot::Sender<T> {
+impl<T: std::fmt::Debug + Send> IsClosed for oneshot::Sender<T> {
     fn is_closed(&self) -> bool {
         oneshot::Sender::is_closed(self)
     }
@@ -69,7 +69,7 @@ impl<'r> Cancel<'r> {
         Self(Waiting::Always)
     }
 
-    pub(crate) fn when_closed<T: std::fmt::Debug>(reply: &'r oneshot::Sender<T>) -> Self {
+    pub(crate) fn when_closed<T: std::fmt::Debug + Send>(reply: &'r oneshot::Sender<T>) -> Self {
         Self(Waiting::Reply(reply))
     }
 

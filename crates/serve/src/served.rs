@@ -16,16 +16,23 @@ use crate::model::{Cancel, Model, ModelError};
 use crate::panics;
 
 /// A version of a model that answers requests.
-#[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) config: Arc<ModelConfig>,
-    /// Whether its outputs take no memory of their own.
-    pub(crate) is_mapped: bool,
+    model: Arc<dyn Model>,
     jobs: SyncSender<Job>,
     waiting: Arc<AtomicUsize>,
     counts: Mutex<Counts>,
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Served")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A request that waits for its model.
@@ -68,14 +75,13 @@ impl Served {
         queue: usize,
     ) -> io::Result<Arc<Self>> {
         let config = Arc::new(ModelConfig { name: name.clone(), ..model.config() });
-        let is_mapped = model.is_mapped();
         let (jobs, received) = sync_channel(queue);
         let waiting = Arc::new(AtomicUsize::new(0));
-        let counter = waiting.clone();
+        let (runs, counter) = (model.clone(), waiting.clone());
         // The thread ends when the last sender is dropped and its queue is empty.
-        thread::Builder::new().name("model".to_owned()).spawn(move || work(&*model, &received, &counter))?;
+        thread::Builder::new().name("model".to_owned()).spawn(move || work(&*runs, &received, &counter))?;
         let counts = Mutex::default();
-        Ok(Arc::new(Self { name, version, config, is_mapped, jobs, waiting, counts }))
+        Ok(Arc::new(Self { name, version, config, model, jobs, waiting, counts }))
     }
 
     /// Puts a request into the queue.
@@ -96,6 +102,11 @@ impl Served {
                 Err(kserve::Error::Busy { model: self.name.clone(), waiting })
             }
         }
+    }
+
+    /// The bytes of memory that outputs hold.
+    pub(crate) fn memory(&self, outputs: &[Output]) -> usize {
+        self.model.memory(outputs)
     }
 
     /// How many requests wait for the model.

@@ -1,0 +1,224 @@
+//! A decoder: tokens in, logits out, with a batch dimension in front of every tensor, as KServe wants it.
+//!
+//! | | in the carton | here |
+//! |---|---|---|
+//! | `tokens` | `[batch, seq]` | the same |
+//! | `last_only`, `use_cache` | `[]` | `[batch, 1]`; zeros count as absent |
+//! | `past_key`, `past_value`, `present_key`, `present_value` | `[layers, batch, …]` | `[batch, layers, …]` |
+//!
+//! `present_key` and `present_value` are sent to a request that lists them, or that gives `use_cache` or the past and lists
+//! neither.
+
+use forward::Model as Forward;
+use kserve::{Datatype, InferRequest, Input, ModelConfig, Output, TensorConfig};
+use runtime::{Kind, Port, Runnable};
+use std::sync::Arc;
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
+
+use super::{allow, blamed, datatype, failed, gathered, go_on};
+use crate::model::{Cancel, Model, ModelError};
+
+/// The most sequences in a request. What a request may need is bounded by its memory, so this is no more than a number that
+/// clients can read.
+const MAX_BATCH: u32 = 1024;
+
+/// A decoder in a carton.
+pub(super) struct Decoder {
+    runnable: Runnable,
+    sizes: Sizes,
+    memory: u64,
+}
+
+/// Sizes in elements.
+#[derive(Clone, Copy)]
+struct Sizes {
+    layers: u64,
+    heads: u64,
+    head_dim: u64,
+    vocab: u64,
+}
+
+/// What an input or an output is, by what the model calls it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Tokens,
+    /// `last_only` or `use_cache`.
+    Switch,
+    /// Keys or values that come in.
+    Past,
+    Logits,
+    /// Keys or values that go out.
+    Present,
+    Other,
+}
+
+impl Role {
+    fn new(port: &Port) -> Self {
+        match port.internal() {
+            "tokens" => Self::Tokens,
+            "last_only" | "use_cache" => Self::Switch,
+            "past_key" | "past_value" => Self::Past,
+            "logits" => Self::Logits,
+            "present_key" | "present_value" => Self::Present,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Decoder {
+    /// `runnable` is a decoder.
+    pub(super) fn new(runnable: Runnable, memory: u64) -> Self {
+        let zero = Sizes { layers: 0, heads: 0, head_dim: 0, vocab: 0 };
+        let sizes = match runnable.kind() {
+            Kind::Decoder(model) => Sizes::new(model),
+            _ => zero,
+        };
+        Self { runnable, sizes, memory }
+    }
+
+    fn tensor(&self, port: &Port) -> TensorConfig {
+        let Sizes { layers, heads, head_dim, vocab } = self.sizes;
+        let dims = match Role::new(port) {
+            Role::Tokens => vec![None],
+            Role::Switch | Role::Other => vec![Some(1)],
+            Role::Past | Role::Present => vec![Some(layers), None, Some(heads), Some(head_dim)],
+            Role::Logits => vec![None, Some(vocab)],
+        };
+        TensorConfig {
+            name: port.name.clone(),
+            datatype: port.tensor_dtype().and_then(datatype).unwrap_or(Datatype::Fp32),
+            dims,
+            optional: port.optional || Role::new(port) == Role::Present,
+        }
+    }
+
+    fn input(&self, name: &str) -> Option<&Port> {
+        self.runnable.inputs().iter().find(|port| port.name == name)
+    }
+
+    /// Refuses a request whose results would take too much memory, before anything is computed.
+    fn allow(&self, request: &InferRequest) -> Result<(), ModelError> {
+        let Sizes { layers, heads, head_dim, vocab } = self.sizes;
+        let (mut tokens, mut past, mut rows, mut batch) = (0_u64, 0_u64, None, 0);
+        for input in &request.inputs {
+            let Some(port) = self.input(&input.name) else { continue };
+            match (Role::new(port), input.shape.as_slice()) {
+                (Role::Tokens, &[sequences, seq]) => (batch, tokens) = (sequences, seq),
+                (Role::Past, &[_, _, len, _, _]) => past = past.max(len),
+                (Role::Switch, _) if port.internal() == "last_only" && is_on(input)? => rows = Some(1),
+                _ => {}
+            }
+        }
+        let product = |sizes: &[u64]| sizes.iter().copied().fold(1, u64::saturating_mul);
+        let logits = product(&[batch, rows.unwrap_or(tokens), vocab, FLOAT]);
+        let cache = product(&[2, batch, tokens.saturating_add(past), layers, heads, head_dim, FLOAT]);
+        allow(logits.saturating_add(cache), self.memory)
+    }
+}
+
+/// Bytes of an f32.
+const FLOAT: u64 = 4;
+
+impl Sizes {
+    fn new(model: &Arc<Forward>) -> Self {
+        Self {
+            layers: model.n_layers() as u64,
+            heads: model.n_kv_heads() as u64,
+            head_dim: model.head_dim() as u64,
+            vocab: model.vocab() as u64,
+        }
+    }
+}
+
+impl Model for Decoder {
+    fn config(&self) -> ModelConfig {
+        ModelConfig {
+            name: String::new(),
+            platform: "carton_decoder".to_owned(),
+            backend: "torch2carton".to_owned(),
+            max_batch_size: MAX_BATCH,
+            input: self.runnable.inputs().iter().map(|port| self.tensor(port)).collect(),
+            output: self.runnable.outputs().iter().map(|port| self.tensor(port)).collect(),
+        }
+    }
+
+    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+        self.allow(request)?;
+        let (mut inputs, mut keeps) = (Vec::new(), false);
+        for input in &request.inputs {
+            let Some(port) = self.input(&input.name) else { continue };
+            let tensor = match Role::new(port) {
+                Role::Switch if !is_on(input)? => continue,
+                Role::Switch => {
+                    keeps |= port.internal() == "use_cache";
+                    Tensor::new(Dtype::Int64, vec![], vec![], 0, Storage::owned(1_i64.to_le_bytes().to_vec()))
+                        .map_err(failed)?
+                }
+                Role::Past => {
+                    keeps = true;
+                    batch_second(&read(port, input)?)?
+                }
+                _ => read(port, input)?,
+            };
+            inputs.push((input.name.clone(), tensor));
+        }
+        let mut wanted: Vec<String> = request.outputs.iter().map(|output| output.name.clone()).collect();
+        let is_present = |port: &&Port| Role::new(port) == Role::Present;
+        let present = || self.runnable.outputs().iter().filter(is_present).map(|port| &port.name);
+        if keeps && !present().any(|name| wanted.contains(name)) {
+            wanted.extend(present().cloned());
+        }
+        let outputs = self.runnable.infer_until(&inputs, Some(&wanted), &|| go_on(cancel)).map_err(blamed)?;
+        drop(inputs);
+        let output = |(name, tensor): (String, Tensor)| {
+            let port = self.runnable.outputs().iter().find(|port| port.name == name);
+            let is_present = port.is_some_and(|port| is_present(&port));
+            let tensor = if is_present { batch_second(&tensor)? } else { tensor };
+            let listed = request.outputs.iter().find(|output| output.name == name);
+            Ok(Output {
+                name,
+                datatype: datatype(tensor.dtype()).unwrap_or(Datatype::Fp32),
+                shape: tensor.shape().to_vec(),
+                parameters: Vec::new(),
+                data: gathered(&tensor)?,
+                binary: listed.or(request.outputs.first()).is_some_and(|output| output.binary),
+            })
+        };
+        outputs.into_iter().map(output).collect()
+    }
+}
+
+/// An input as the carton takes it.
+fn read(port: &Port, input: &Input) -> Result<Tensor, ModelError> {
+    let dtype = port.tensor_dtype().unwrap_or(Dtype::Float32);
+    let (shape, stride) = (input.shape.clone(), contiguous_strides(&input.shape));
+    Tensor::new(dtype, shape, stride, 0, Storage::owned(input.data.to_vec())).map_err(failed)
+}
+
+/// The tensor with its first two dimensions exchanged. Nothing is copied.
+fn batch_second(tensor: &Tensor) -> Result<Tensor, ModelError> {
+    let (mut shape, mut stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
+    if shape.len() >= 2 && stride.len() >= 2 {
+        shape.swap(0, 1);
+        stride.swap(0, 1);
+    }
+    Tensor::new(tensor.dtype(), shape, stride, tensor.storage_offset(), tensor.storage().clone())
+        .map_err(failed)
+}
+
+/// Whether a switch is on: the same for each sequence of a batch, since they run together.
+fn is_on(input: &Input) -> Result<bool, ModelError> {
+    let size = input.datatype.size().unwrap_or(1).max(1);
+    let mut values = input.data.chunks(size).map(|value| value.iter().any(|byte| *byte != 0));
+    let first = values.next().unwrap_or(false);
+    if values.any(|value| value != first) {
+        return Err(ModelError::Input(Box::new(Differs { name: input.name.clone() })));
+    }
+    Ok(first)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the input `{}` differs within the batch", name.escape_debug())]
+struct Differs {
+    name: String,
+}

@@ -1,0 +1,109 @@
+//! Weights: a model without inputs, whose outputs are the tensors of a carton.
+//!
+//! A tensor of a dtype that KServe has is sent as it is, from the map. Of the others, Carton's own runner decides what they
+//! become: complex numbers have a last dimension of 2, small floats are FP32.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use kserve::{Datatype, InferRequest, ModelConfig, Output, TensorConfig};
+use runtime::Runnable;
+use tensor::Tensor;
+
+use super::{allow, datatype, gathered, mapped};
+use crate::model::{Cancel, Model, ModelError};
+
+/// The tensors of a carton.
+pub(super) struct Weights {
+    tensors: Vec<(String, Weight)>,
+    by_name: HashMap<String, usize>,
+    memory: u64,
+}
+
+struct Weight {
+    datatype: Datatype,
+    tensor: Tensor,
+    /// The elements, if they need no memory.
+    mapped: Option<Bytes>,
+}
+
+impl Weights {
+    pub(super) fn new(runnable: &Runnable, memory: u64) -> Result<Self, runtime::Error> {
+        // What carton.toml calls a tensor is its name for clients.
+        let names: HashMap<&str, &str> =
+            runnable.outputs().iter().map(|port| (port.internal(), port.name.as_str())).collect();
+        // What has to be converted is only converted when it is read.
+        let exported = runnable.infer(&[], None)?;
+        let mut tensors = Vec::with_capacity(exported.len());
+        for ((name, tensor), (_, exported)) in runnable.tensors().iter().zip(exported) {
+            let (datatype, tensor) = match (datatype(tensor.dtype()), datatype(exported.dtype())) {
+                (Some(datatype), _) => (datatype, tensor.clone()),
+                (None, Some(datatype)) => (datatype, exported),
+                (None, None) => {
+                    let dtype = tensor.dtype();
+                    return Err(runtime::Error::OutputDtype { name: name.clone(), dtype });
+                }
+            };
+            let name = names.get(name.as_str()).copied().unwrap_or(name).to_owned();
+            tensors.push((name, Weight { datatype, mapped: mapped(&tensor), tensor }));
+        }
+        let by_name = tensors.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();
+        Ok(Self { tensors, by_name, memory })
+    }
+
+    fn find(&self, name: &str) -> Option<&Weight> {
+        self.tensors.get(*self.by_name.get(name)?).map(|(_, weight)| weight)
+    }
+}
+
+impl Model for Weights {
+    fn config(&self) -> ModelConfig {
+        let output = |(name, weight): &(String, Weight)| TensorConfig {
+            name: name.clone(),
+            datatype: weight.datatype,
+            dims: weight.tensor.shape().iter().copied().map(Some).collect(),
+            optional: false,
+        };
+        ModelConfig {
+            name: String::new(),
+            platform: "carton_weights".to_owned(),
+            backend: "torch2carton".to_owned(),
+            max_batch_size: 0,
+            input: Vec::new(),
+            output: self.tensors.iter().map(output).collect(),
+        }
+    }
+
+    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+        let weights = || {
+            request.outputs.iter().filter_map(|wanted| self.find(&wanted.name).map(|weight| (wanted, weight)))
+        };
+        let needed = weights().filter(|(_, weight)| weight.mapped.is_none());
+        let needed = needed.map(|(_, weight)| weight.tensor.nbytes()).fold(0, u64::saturating_add);
+        allow(needed, self.memory)?;
+        let mut outputs = Vec::with_capacity(request.outputs.len());
+        for (wanted, weight) in weights() {
+            if cancel.is_cancelled() {
+                return Err(ModelError::Cancelled);
+            }
+            let data = match &weight.mapped {
+                Some(bytes) => bytes.clone(),
+                None => gathered(&weight.tensor)?,
+            };
+            outputs.push(Output {
+                name: wanted.name.clone(),
+                datatype: weight.datatype,
+                shape: weight.tensor.shape().to_vec(),
+                parameters: Vec::new(),
+                data,
+                binary: wanted.binary,
+            });
+        }
+        Ok(outputs)
+    }
+
+    fn memory(&self, outputs: &[Output]) -> usize {
+        let takes = |output: &&Output| self.find(&output.name).is_none_or(|weight| weight.mapped.is_none());
+        outputs.iter().filter(takes).map(|output| output.data.len()).fold(0, usize::saturating_add)
+    }
+}
