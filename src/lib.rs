@@ -44,6 +44,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Unpack(args) => signals::watch().and_then(|()| commands::unpack(&args, quiet)),
         Command::Shrink(args) => signals::watch().and_then(|()| commands::shrink(&args, quiet)),
         Command::Resolve(args) => signals::watch().and_then(|()| commands::resolve(&args, quiet)),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => commands::serve(&args, quiet),
         Command::Completions { shell } => commands::completions(shell),
         Command::Man => commands::man(),
     };

@@ -290,7 +290,7 @@ pub(crate) enum Ties {
 }
 
 /// A number of bytes: `5GB` has decimal units, as in Hugging Face's libraries, `5GiB` binary ones.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     const UNITS: &[(&str, u64)] = &[
         ("", 1),
         ("B", 1),

@@ -4,6 +4,8 @@ mod carton;
 mod convert;
 mod dtypes;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,6 +16,8 @@ use store::IfExists;
 pub(crate) use carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
 pub(crate) use convert::Convert;
 pub(crate) use run::Run;
+#[cfg(feature = "serve")]
+pub(crate) use serve::{LogFormat, Serve};
 
 use crate::ui::typed::{self, Usage};
 use crate::ui::usage;
@@ -91,6 +95,9 @@ pub(crate) enum Command {
     Shrink(Shrink),
     /// Fetch the files that a carton leaves out
     Resolve(Resolve),
+    /// Answer inference requests over HTTP
+    #[cfg(feature = "serve")]
+    Serve(Serve),
     /// Print a shell completion script
     Completions {
         /// The shell

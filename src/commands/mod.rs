@@ -12,6 +12,8 @@ mod run_tests;
 mod run_text;
 mod run_words;
 mod scan;
+#[cfg(feature = "serve")]
+mod serve;
 mod shrink;
 mod trace;
 mod unpack;
@@ -29,6 +31,8 @@ pub(crate) use pack::pack;
 pub(crate) use resolve::resolve;
 pub(crate) use run::run;
 pub(crate) use scan::scan;
+#[cfg(feature = "serve")]
+pub(crate) use serve::serve;
 pub(crate) use shrink::shrink;
 pub(crate) use trace::trace;
 pub(crate) use unpack::unpack;

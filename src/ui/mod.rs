@@ -5,6 +5,8 @@ pub(crate) mod carton_advice;
 pub(crate) mod errors;
 pub(crate) mod escapes;
 pub(crate) mod flags;
+#[cfg(feature = "serve")]
+pub(crate) mod log;
 pub(crate) mod progress;
 pub(crate) mod run_advice;
 pub(crate) mod shell;

@@ -26,21 +26,46 @@ pub(crate) fn keep_running_at_size_limit() {}
 /// ends the program. A signal that the caller ignores, as `nohup` does, stays ignored.
 #[cfg(unix)]
 pub(crate) fn watch() -> Result<()> {
+    let mut signals = signals()?;
+    start(move || {
+        if let Some(signal) = signals.forever().next() {
+            exit(signal);
+        }
+    })
+}
+
+/// The signals that end the program, without those that are ignored.
+#[cfg(unix)]
+fn signals() -> Result<signal_hook::iterator::Signals> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
     let ignored = ignored();
     let watched = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU].into_iter();
     let watched = watched.filter(|signal| ignored >> signal.saturating_sub(1) & 1 == 0);
-    let mut signals = signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")?;
+    signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")
+}
+
+/// Runs `watch` on a thread of its own.
+#[cfg(unix)]
+fn start(watch: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(watch).context("cannot watch for signals")?;
+    Ok(())
+}
+
+/// From now on, the first signal that would end the program runs `act` with its number, and the second one ends it.
+#[cfg(all(unix, feature = "serve"))]
+pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
+    let mut signals = signals()?;
     let watch = move || {
-        if let Some(signal) = signals.forever().next() {
+        let mut signals = signals.forever();
+        if let Some(signal) = signals.next() {
+            act(signal);
+        }
+        if let Some(signal) = signals.next() {
             exit(signal);
         }
     };
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(watch)
-        .context("cannot watch for signals")?;
-    Ok(())
+    start(watch)
 }
 
 /// From now on, the first Ctrl-C sets the flag that is returned, so that work can end where it makes sense. The second ends
@@ -70,6 +95,20 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
 /// The exit status of a program that ended because of Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// Allows as many open files as the system lets this program have: each connection is one.
+#[cfg(all(unix, feature = "serve"))]
+pub(crate) fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // With less, idle connections are closed to make room.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Other systems have no such limit.
+#[cfg(all(not(unix), feature = "serve"))]
+pub(crate) fn raise_file_limit() {}
+
 /// The signals that are ignored, a bit each, the first one for signal 1. Only Linux says so.
 #[cfg(unix)]
 fn ignored() -> u64 {
@@ -84,6 +123,18 @@ pub(crate) fn watch() -> Result<()> {
     /// The number that Ctrl-C has where signals have numbers.
     const SIGINT: i32 = 2;
     ctrlc::set_handler(|| exit(SIGINT)).context("cannot watch for signals")
+}
+
+/// From now on, the first Ctrl-C runs `act` with its number, and the second one ends the program.
+#[cfg(all(not(unix), feature = "serve"))]
+pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
+    const SIGINT: i32 = 2;
+    let mut act = Some(act);
+    let handler = move || match act.take() {
+        Some(act) => act(SIGINT),
+        None => exit(SIGINT),
+    };
+    ctrlc::set_handler(handler).context("cannot watch for signals")
 }
 
 #[expect(clippy::exit, reason = "a signal ends the program, whatever it is doing")]

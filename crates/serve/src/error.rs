@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a model's loader may return as an error.
+/// Why a model was not loaded. The text names the file.
 pub type LoadError = Box<dyn StdError + Send + Sync>;
 
 /// Why a server could not start.
@@ -45,11 +45,6 @@ pub enum Error {
         source: io::Error,
     },
     /// A model of the repository cannot be loaded.
-    #[error("{}: {source}", path.display())]
-    Load {
-        /// Its file.
-        path: PathBuf,
-        /// Why not.
-        source: LoadError,
-    },
+    #[error("{0}")]
+    Load(#[source] LoadError),
 }

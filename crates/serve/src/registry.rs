@@ -279,8 +279,7 @@ impl Registry {
 
 impl Source {
     fn start(&self, found: &Found, queue: usize) -> Result<Arc<Served>> {
-        let load = |source| Error::Load { path: found.path.clone(), source };
-        let model = (self.load)(&found.path).map_err(load)?;
+        let model = (self.load)(&found.path).map_err(Error::Load)?;
         Served::start(found.name.clone(), found.version, model, queue).map_err(Error::System)
     }
 }

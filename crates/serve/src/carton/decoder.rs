@@ -3,7 +3,7 @@
 //! | | in the carton | here |
 //! |---|---|---|
 //! | `tokens` | `[batch, seq]` | the same |
-//! | `last_only`, `use_cache` | `[]` | `[batch, 1]`; zeros count as absent |
+//! | `last_only`, `use_cache` | `[]` | `[batch]`; zeros count as absent |
 //! | `past_key`, `past_value`, `present_key`, `present_value` | `[layers, batch, …]` | `[batch, layers, …]` |
 //!
 //! `present_key` and `present_value` are sent to a request that lists them, or that gives `use_cache` or the past and lists
@@ -80,7 +80,7 @@ impl Decoder {
         let Sizes { layers, heads, head_dim, vocab } = self.sizes;
         let dims = match Role::new(port) {
             Role::Tokens => vec![None],
-            Role::Switch | Role::Other => vec![Some(1)],
+            Role::Switch | Role::Other => vec![],
             Role::Past | Role::Present => vec![Some(layers), None, Some(heads), Some(head_dim)],
             Role::Logits => vec![None, Some(vocab)],
         };

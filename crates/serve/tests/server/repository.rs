@@ -20,7 +20,7 @@ fn models(path: &Path) -> (Models, Opened) {
         let relative = path.strip_prefix(&root).expect("it is in the folder").display().to_string();
         log.lock().expect("no panic").push(relative);
         if fs::read_to_string(path)? == "broken" {
-            return Err("the file is broken".into());
+            return Err(format!("{}: the file is broken", path.display()).into());
         }
         Ok(Arc::new(Echo) as Arc<dyn serve::Model>)
     };

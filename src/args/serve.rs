@@ -1,0 +1,83 @@
+//! What may be typed after `serve`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::convert::bytes;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torch2carton serve llama.carton                  http://127.0.0.1:8000, model `llama`
+  torch2carton serve llama.carton --name chat --port 9000
+  torch2carton serve a.carton b.carton --log-format json 2> log
+  torch2carton serve --repository models           models/NAME/VERSION.carton
+
+The protocol is KServe v2 over HTTP with Triton's binary tensor data extension, so
+that tritonclient.http works unchanged. A line on standard output has the address:
+with --port 0, the system chooses a port. Log lines go to standard error.
+
+There is no gRPC, no TLS and no password: whoever reaches the port can use the
+models, so put a proxy in front of it before you choose another --host.
+
+Ctrl-C or SIGTERM ends the server once the requests that it has are answered; a
+second one ends it at once.
+Exit status: 0 ended and everything was answered, 1 a carton cannot be served or
+the port is not free, 2 bad usage, 128 + N ended by signal N before that.")]
+pub(crate) struct Serve {
+    /// Cartons, or unpacked folders
+    #[arg(value_name = "CARTON", required_unless_present = "repository", value_hint = ValueHint::AnyPath)]
+    pub(crate) cartons: Vec<PathBuf>,
+    /// The model's name, for one carton [default: the file's stem]
+    #[arg(long, conflicts_with = "repository")]
+    pub(crate) name: Option<String>,
+    /// Serve DIR/NAME/VERSION.carton, each NAME with all its VERSIONs, which are numbers; clients can load and unload them
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "cartons")]
+    pub(crate) repository: Option<PathBuf>,
+    /// The address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// The port to listen on; 0 for any that is free
+    #[arg(long, default_value = "8000")]
+    pub(crate) port: u16,
+    /// Check every hash of each carton before it is served
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Threads that compute [default: what the carton asks for, else one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// The largest body of a request, also after it is decompressed
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = bytes, help_heading = "Limits")]
+    pub(crate) max_body: u64,
+    /// The most memory that all requests and responses take together
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = bytes, help_heading = "Limits")]
+    pub(crate) max_memory: u64,
+    /// How many requests may wait for each model; others are refused
+    #[arg(long, value_name = "N", default_value = "1024", help_heading = "Limits")]
+    pub(crate) queue: u16,
+    /// How many connections may be open
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub(crate) max_connections: u32,
+    /// How long a client may take for the headers of a request, for its body, and to read a response; the last two get
+    /// one second more for every 32 KiB
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400), help_heading = "Limits")]
+    pub(crate) timeout: u64,
+    /// How long a connection may be idle between two requests
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(1..=86400), help_heading = "Limits")]
+    pub(crate) idle_timeout: u64,
+    /// How long to wait for the requests that are left when the server ends
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(0..=86400), help_heading = "Limits")]
+    pub(crate) drain_timeout: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For a person
+    Text,
+    /// One JSON object on each line
+    Json,
+}
