@@ -109,15 +109,30 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             format!("; --exclude {out} leaves one out, and a carton holds all of them (--to carton)")
         }
         Error::OtherModel { .. } => "; remove it, or choose another folder with -o".to_owned(),
-        Error::NothingToServe { .. } => {
-            "; `torch2carton inspect` shows its tensors, and a carton can hold them (--to carton)".to_owned()
-        }
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
-        _ => String::new(),
+        error => triton(error, file),
     };
     format!("{error}{advice}")
+}
+
+/// What helps where a model for Triton is wanted.
+fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
+    use pipeline::Error;
+    match error {
+        Error::NothingToServe { .. } => {
+            "; `torch2carton inspect` shows its tensors, and a carton can hold them (--to carton)".to_owned()
+        }
+        Error::ReadCarton(reason) if matches!(**reason, carton_reader::Error::Elsewhere { .. }) => {
+            let carton = file.map_or_else(|| "CARTON".to_owned(), quoted);
+            format!("; `torch2carton resolve {carton} -o OUTPUT` fetches it")
+        }
+        Error::PackedWeights | Error::OtherModule { .. } => {
+            "; convert the checkpoint that it was made from".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 /// A glob that matches this name alone.
@@ -157,6 +172,9 @@ fn option_text(option: &InvalidOption) -> String {
                 Setting::Torch => "--torch",
                 Setting::Model => "--arch, --keep-extra, --require-model",
                 Setting::Names => "--names",
+                Setting::Selection => "--key, --include, --exclude, --strip-prefix",
+                Setting::Renames => "--rename",
+                Setting::Facts => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
                 Setting::Ties => "--ties",
                 _ => "--max-shard-size",
             };

@@ -62,6 +62,10 @@ def test_the_module_takes_and_returns_tensors(kind, dtype, workers, tokens, tmp_
     succeed(file, "-o", tmp_path / "x.carton")
     succeed(file, "--to", "triton", "-o", tmp_path / "models", "--name", "m")
     assert_same(workers, tokens, tmp_path / "x.carton", tmp_path / "models", "m")
+    # A carton has all that is needed.
+    succeed(tmp_path / "x.carton", "--to", "triton", "-o", tmp_path / "again", "--name", "m")
+    for name in ("config.pbtxt", "1/model.pt"):
+        assert (tmp_path / "again/m" / name).read_bytes() == (tmp_path / "models/m" / name).read_bytes()
 
 
 def test_the_configuration_is_tritons(workers, client, tmp_path):

@@ -71,6 +71,77 @@ fn each_model_gets_a_folder_in_one_repository() {
 }
 
 #[test]
+fn a_model_that_is_in_a_carton_becomes_the_same_model() {
+    let scratch = scratch();
+    let root = scratch.path();
+    llama(root);
+    let model = || std::fs::read(root.join("models/m/1/model.pt")).expect("it was written");
+    let written = |input: &str, more: &[&str]| {
+        ok(root, &[&[input, "--to", "triton", "-o", "models", "--name", "m", "-q"], more].concat());
+        model()
+    };
+    let expected = written("llama", &[]);
+    let single = written("llama", &["--dtype", "float64"]);
+    ok(root, &["llama", "-q", "-o", "x.carton"]);
+    ok(root, &["unpack", "x.carton", "-C", "unpacked", "-q"]);
+    ok(root, &["pack", "unpacked", "--compression", "zstd", "-o", "packed.carton", "-q"]);
+    std::fs::copy(root.join("x.carton"), root.join("named.zip")).expect("a temporary folder");
+    // Documents next to a carton are not its own.
+    write(root.join("params.json"), "{}");
+    for input in ["x.carton", "unpacked", "packed.carton", "named.zip"] {
+        assert_eq!(written(input, &[]), expected, "{input}");
+        assert_eq!(written(input, &["--dtype", "float64"]), single, "{input}");
+    }
+    let each = ["--each", "x.carton", "unpacked", "--to", "triton", "-o", "all", "-q"];
+    ok(root, &each);
+    assert_eq!(names(&root.join("all")), ["unpacked", "x"]);
+    // Without -o, the repository is next to the carton.
+    ok(root, &["x.carton", "--to", "triton", "-q"]);
+    assert_eq!(names(&root.join("x-triton")), ["x"]);
+}
+
+#[test]
+fn a_carton_without_a_model_of_ours_is_refused() {
+    let scratch = scratch();
+    let root = scratch.path();
+    llama(root);
+    ok(root, &["llama", "-q", "-o", "x.carton"]);
+    ok(root, &["llama", "-q", "-o", "weights.carton", "--arch", "weights"]);
+    let base = "https://example.org/blobs";
+    let shrink =
+        ["x.carton", "--base", base, "--blobs", "blobs", "--min-size", "1", "-o", "links.carton", "-q"];
+    ok(root, &[&["shrink"], &shrink[..]].concat());
+    let whole = std::fs::read(root.join("x.carton")).expect("it was written");
+    write(root.join("cut.carton"), &whole[..whole.len().saturating_sub(9)]);
+    ok(root, &["unpack", "x.carton", "-C", "other", "-q"]);
+    // The code is stored, and a word of it is another one.
+    let model = std::fs::read(root.join("other/model/model.pt")).expect("it was unpacked");
+    let word = b"torch.silu";
+    let at = model.windows(word.len()).position(|found| found == word).expect("it is in the code");
+    let mut changed = model.clone();
+    changed[at..at.saturating_add(word.len())].copy_from_slice(b"torch.relu");
+    write(root.join("other/model/model.pt"), &changed);
+    std::fs::remove_file(root.join("other/MANIFEST")).expect("it was unpacked");
+    let mut texts = String::new();
+    for args in [
+        &["weights.carton"][..],
+        &["links.carton"],
+        &["cut.carton"],
+        &["other"],
+        &["x.carton", "--arch", "weights"],
+        &["x.carton", "--exclude", "rope.freqs"],
+        &["x.carton", "--rename", "a=b"],
+        &["x.carton", "--n-heads", "2"],
+    ] {
+        let (status, text) = run(root, &[args, &["--to", "triton", "-o", "models"]].concat());
+        assert_ne!(status, Some(0), "{args:?}");
+        texts = format!("{texts}$ {}\n{text}", args.join(" "));
+    }
+    insta::assert_snapshot!(texts);
+    assert!(!root.join("models").exists());
+}
+
+#[test]
 fn what_triton_cannot_serve_is_refused_and_nothing_is_left() {
     let scratch = scratch();
     let root = scratch.path();

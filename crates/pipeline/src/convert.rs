@@ -7,13 +7,14 @@ use carton_format::SHORT_DESCRIPTION_MAX;
 use serde::Serialize;
 use sources::{Companion, Sources};
 use store::IfExists;
-use torch_import::{Checkpoint, Format, Omission, Risk};
+use torch_import::{Checkpoint, Format, LeftOut, Omission, Risk};
 
 use crate::back::carton::{self, CartonReport};
 use crate::back::safetensors::{self, SafetensorsOptions, SafetensorsReport};
 use crate::back::torch::{self, TorchReport};
 use crate::back::triton::{self, TritonReport};
 use crate::back::{Job, Values};
+use crate::from_carton::Packed;
 use crate::names::Named;
 use crate::output::{self, Destination};
 use crate::{
@@ -221,9 +222,12 @@ pub(crate) fn convert_into(
 ) -> Result<ConvertReport> {
     let start = Instant::now();
     check(options)?;
+    let destination = Destination::new(options)?;
+    if let Some(packed) = Packed::open(options, destination.kind)? {
+        return packed.convert(options, (&destination, start), observer);
+    }
     let sources = Sources::find(&options.inputs, options.single)?;
     let containers = sources.open()?;
-    let destination = Destination::new(options)?;
     let next_to_input = || naming::output_of(options, &sources, &destination);
     let target = destination.path.clone().unwrap_or_else(next_to_input);
     let (misc, left_out) = carton::misc(&options.misc, &sources.path)?;
@@ -276,13 +280,44 @@ pub(crate) fn convert_into(
         containers: &containers,
         target: &target,
         tensors: &tensors,
+        decoder: None,
         document: document.as_ref().map(|document| (document.file(), document.text(&tensors))),
         compounds: &compounds,
         values,
         casts: &casts,
         observer,
     };
-    let (nbytes, made) = write(job, &destination, &misc, &mut notes)?;
+    write(job, (&destination, start), &misc, omitted, notes)
+}
+
+/// Has the back end write its output, and reports what was made since `start`. `omitted` is what the files hold besides.
+pub(crate) fn write(
+    job: Job<'_>,
+    (destination, start): (&Destination, Instant),
+    misc: &[Companion],
+    omitted: LeftOut,
+    mut notes: Vec<Note>,
+) -> Result<ConvertReport> {
+    let Job { options, sources, target, tensors, casts, observer, .. } = job;
+    let is_folder = destination.is_folder;
+    let (nbytes, made) = match destination.kind {
+        OutputKind::Carton => {
+            let made = carton::write(job, misc, &mut notes)?;
+            (made.nbytes, Made::Carton(made.report))
+        }
+        OutputKind::Safetensors => {
+            let made = safetensors::write(&job, is_folder, &mut notes)?;
+            (made.nbytes, Made::Safetensors(made.report))
+        }
+        OutputKind::Torch => {
+            let made = torch::write(&job, is_folder, &mut notes)?;
+            (made.nbytes, Made::Torch(made.report))
+        }
+        OutputKind::Triton => {
+            let made = triton::write(&job, &mut notes)?;
+            (made.nbytes, Made::Triton(made.report))
+        }
+    };
     for note in casts.notes() {
         observer.note(&note);
         notes.push(note);
@@ -305,34 +340,6 @@ pub(crate) fn convert_into(
         left_out: omitted.listed,
         notes,
         seconds: start.elapsed().as_secs_f64(),
-    })
-}
-
-/// Has the back end write its output, and returns the bytes of all files.
-fn write(
-    job: Job<'_>,
-    destination: &Destination,
-    misc: &[Companion],
-    notes: &mut Vec<Note>,
-) -> Result<(u64, Made)> {
-    let is_folder = destination.is_folder;
-    Ok(match destination.kind {
-        OutputKind::Carton => {
-            let made = carton::write(job, misc, notes)?;
-            (made.nbytes, Made::Carton(made.report))
-        }
-        OutputKind::Safetensors => {
-            let made = safetensors::write(&job, is_folder, notes)?;
-            (made.nbytes, Made::Safetensors(made.report))
-        }
-        OutputKind::Torch => {
-            let made = torch::write(&job, is_folder, notes)?;
-            (made.nbytes, Made::Torch(made.report))
-        }
-        OutputKind::Triton => {
-            let made = triton::write(&job, notes)?;
-            (made.nbytes, Made::Triton(made.report))
-        }
     })
 }
 

@@ -11,7 +11,8 @@ use torch_import::Container;
 use crate::convert::convert_into;
 use crate::output::Destination;
 use crate::{
-    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output, naming,
+    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output,
+    from_carton, naming,
 };
 
 /// Version of the members of [`EachReport`].
@@ -125,7 +126,7 @@ fn output_of(options: &ConvertOptions, kind: OutputKind, input: &Path) -> Result
     let output = default_output(&alone)?;
     Ok(match (&options.output, kind) {
         (folder, OutputKind::Triton) => {
-            let name = naming::model_name(&alone, &Sources::find(&alone.inputs, alone.single)?);
+            let name = naming::model_name(&alone, &from_carton::sources(&alone, kind)?);
             folder.as_ref().unwrap_or(&output).join(name)
         }
         (Some(folder), _) => folder.join(file_name(&output)),

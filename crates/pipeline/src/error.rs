@@ -212,6 +212,18 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// A carton cannot be read.
+    #[error("{0}")]
+    ReadCarton(Box<carton_reader::Error>),
+    /// A carton returns its tensors, and only a model can be served.
+    #[error("its module returns tensors by name, and Triton needs a model that runs")]
+    PackedWeights,
+    /// The module of a carton is not one that this program writes.
+    #[error("its module is not one that conversions write: the record `{}` differs", record.escape_debug())]
+    OtherModule {
+        /// A record that differs.
+        record: String,
+    },
     /// An input or output that Triton's PyTorch backend cannot describe.
     #[error("`{}`: Triton's PyTorch backend has no {dtype}", name.escape_debug())]
     TritonPort {

@@ -32,6 +32,7 @@ mod convert;
 mod dtypes;
 mod each;
 mod error;
+mod from_carton;
 mod inspect;
 mod invalid_option;
 mod model;

@@ -6,14 +6,27 @@ use sources::Sources;
 use store::{file_name, folder};
 
 use crate::output::Destination;
-use crate::{ConvertOptions, Result};
+use crate::{ConvertOptions, Result, from_carton};
 
 /// Stems, and beginnings of stems, that do not name a model: the name of the folder is better.
 const GENERIC: &[&str] = &["last", "best"];
 const GENERIC_STARTS: &[&str] = &["consolidated", "model", "pytorch_model"];
 /// What a checkpoint's name may end in. Other endings, as of `llama-3.1`, belong to the name.
-const EXTENSIONS: &[&str] =
-    &["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "tar", "model", "safetensors", "torch", "zip"];
+const EXTENSIONS: &[&str] = &[
+    "pth",
+    "pt",
+    "bin",
+    "ckpt",
+    "pkl",
+    "pickle",
+    "th",
+    "tar",
+    "model",
+    "safetensors",
+    "torch",
+    "zip",
+    "carton",
+];
 
 /// Where a conversion writes when no output is given: next to the checkpoint, under its name. A folder is a checkpoint
 /// too, so its output is next to the folder.
@@ -22,7 +35,8 @@ const EXTENSIONS: &[&str] =
 /// When the inputs are not one checkpoint.
 pub fn default_output(options: &ConvertOptions) -> Result<PathBuf> {
     let options = ConvertOptions { output: None, ..options.clone() };
-    Ok(output_of(&options, &Sources::find(&options.inputs, options.single)?, &Destination::new(&options)?))
+    let destination = Destination::new(&options)?;
+    Ok(output_of(&options, &from_carton::sources(&options, destination.kind)?, &destination))
 }
 
 /// The same, for inputs that were found.

@@ -121,6 +121,12 @@ pub enum Setting {
     Model,
     /// Whose names and documents a model gets.
     Names,
+    /// Which tensors of a checkpoint are used.
+    Selection,
+    /// What is replaced in the names of tensors.
+    Renames,
+    /// What is known about a model besides its documents.
+    Facts,
     /// What is written of tensors that share memory.
     Ties,
     /// The most bytes in one file.
@@ -136,6 +142,7 @@ impl fmt::Display for Setting {
             Self::Torch => "only a carton requires a version of PyTorch",
             Self::Model => "only cartons and Triton repositories hold models that run",
             Self::Names => "only safetensors and checkpoints can be converted into another layout",
+            Self::Selection | Self::Renames | Self::Facts => "a model that is in a carton is used as it is",
             Self::Ties | Self::ShardSize => "applies only to safetensors",
         })
     }

@@ -11,6 +11,7 @@ pub(crate) mod triton;
 
 use std::path::Path;
 
+use decoder::Decoder;
 use sources::Sources;
 use tensor::Tensor;
 use torch_import::{Compound, CompoundKind, Container};
@@ -29,6 +30,8 @@ pub(crate) struct Job<'j> {
     /// The file or folder to write.
     pub(crate) target: &'j Path,
     pub(crate) tensors: &'j [(String, Tensor)],
+    /// The decoder whose tensors they are, if that is known without documents.
+    pub(crate) decoder: Option<&'j Decoder>,
     /// The document that describes the tensors in place of those next to the checkpoint: the name of its file, and its text.
     pub(crate) document: Option<(&'static str, String)>,
     /// The compound tensors that some of them are parts of, by name.

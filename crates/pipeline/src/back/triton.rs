@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use decoder::Decoder;
 use mapped::Blob;
 use serde::Serialize;
 use store::Output;
@@ -63,13 +64,21 @@ pub(crate) fn write(job: &Job<'_>, notes: &mut Vec<Note>) -> Outcome<TritonRepor
 /// The model that the options ask for, with a `forward` as Triton calls it.
 fn positional(job: &Job<'_>) -> Result<Converted> {
     let options = &job.options.model;
+    if let Some(decoder) = job.decoder {
+        // A carton's module has the tensors that it is to keep.
+        return positional_of(job, decoder, true);
+    }
     let converted = model::convert(options, job.options.single, job.sources, job.tensors)?;
     let Some(decoder) = &converted.decoder else {
         let why = converted.why.as_ref().map(ToString::to_string);
         let why = why.unwrap_or_else(|| "weights were asked for".to_owned());
         return Err(job.error(Error::NothingToServe { why }));
     };
-    torchscript::positional(decoder, job.tensors, options.keep_extra)
+    positional_of(job, decoder, options.keep_extra)
+}
+
+fn positional_of(job: &Job<'_>, decoder: &Decoder, keep_extra: bool) -> Result<Converted> {
+    torchscript::positional(decoder, job.tensors, keep_extra)
         .map_err(|error| job.error(Error::Module(Box::new(error))))
 }
 
