@@ -150,7 +150,7 @@ def test_a_repository(serve, llama, triton_client, tmp_path):
 
 
 def test_sigterm_loses_no_request(serve, llama):
-    """One whose body is still to come is answered. The server ends with status 0."""
+    """One whose body is still to come is answered, and the server is not ready any more. It ends with status 0."""
     server = serve(llama.carton_path, "--name", "llama")
     body = struct.pack("<4q", 1, 2, 3, 4)
     with server.connect() as connection, server.connect() as waiting:
@@ -161,6 +161,8 @@ def test_sigterm_loses_no_request(serve, llama):
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.3)
         assert server.process.poll() is None
+        waiting.send("GET", "/v2/health/ready")
+        assert waiting.receive("GET").status == 400
         connection.stream.sendall(body[9:])
         assert connection.receive().status == 200
     assert server.process.wait(60) == 0, server.log()
