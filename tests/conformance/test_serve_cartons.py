@@ -85,7 +85,7 @@ def test_raw_tokens(llama_server, tokens, logits):
 
 
 def test_only_the_last_logits(llama_server, triton_client, tokens, logits, tmp_path):
-    switch = numpy.ones((2, 1), numpy.int64)
+    switch = numpy.ones(2, numpy.int64)
     answer = asked(triton_client, llama_server, tmp_path, {"tokens": tokens, "last_only": switch})
     assert close(answer["logits"][:, -1], logits[:, -1]) and answer["logits"].shape[1] == 1
 
@@ -94,7 +94,7 @@ def test_token_by_token_with_a_cache(llama_server, triton_client, tokens, logits
     """The keys and values that come back are sent with the next tokens."""
     past, wanted = {}, ["logits", "present_key", "present_value"]
     for start, end in ((0, 11), (11, 12), (12, 20)):
-        inputs = {"tokens": tokens[:, start:end], "use_cache": numpy.ones((2, 1), numpy.int64), **past}
+        inputs = {"tokens": tokens[:, start:end], "use_cache": numpy.ones(2, numpy.int64), **past}
         answer = asked(triton_client, llama_server, tmp_path, inputs, wanted=wanted)
         assert close(answer["logits"], logits[:, start:end])
         past = {"past_key": answer["present_key"], "past_value": answer["present_value"]}
