@@ -215,6 +215,20 @@ pub(crate) fn note(note: &Note, file: &str) -> String {
     format!("{note}{advice}")
 }
 
+/// What a server reports, with advice where there is some.
+#[cfg(feature = "serve")]
+pub(crate) fn serve_text(error: &serve::Error) -> String {
+    let advice = match error {
+        serve::Error::Bind { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            "; --port 0 chooses one that is free"
+        }
+        serve::Error::SameName { .. } => "; rename a file, or make it a version in a --repository",
+        serve::Error::NoName => "; give one with --name",
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
 /// What the store reports, with advice where there is some.
 pub(crate) fn store_text(error: &store::Error) -> String {
     use store::Error;

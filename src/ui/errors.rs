@@ -66,6 +66,10 @@ fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<store::Error>() {
         return Some(advice::store_text(error));
     }
+    #[cfg(feature = "serve")]
+    if let Some(error) = cause.downcast_ref::<serve::Error>() {
+        return Some(advice::serve_text(error));
+    }
     cause.downcast_ref::<sources::Error>().map(advice::sources_text)
 }
 
@@ -84,6 +88,7 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
         })
         || error.downcast_ref().is_some_and(carton_advice::is_usage)
         || error.downcast_ref().is_some_and(run_advice::is_usage)
+        || is_usage_of_serve(error)
 }
 
 /// From now on, a panic that a library turns into an error prints nothing.
@@ -97,6 +102,17 @@ pub(crate) fn silence_guarded_panics() {
             }
         }));
     }
+}
+
+/// Whether the models that `serve` is to serve have names that it cannot use.
+#[cfg(feature = "serve")]
+fn is_usage_of_serve(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(serve::Error::SameName { .. } | serve::Error::NoName))
+}
+
+#[cfg(not(feature = "serve"))]
+fn is_usage_of_serve(_: &anyhow::Error) -> bool {
+    false
 }
 
 /// Prints each problem of a document on a line, where the error is about one.

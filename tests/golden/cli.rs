@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::made::{Value, dict, tensor, write_pth};
 
-const SUBCOMMANDS: [&str; 11] = [
+const SUBCOMMANDS: [&str; 12] = [
     "convert",
     "inspect",
     "trace",
@@ -18,6 +18,7 @@ const SUBCOMMANDS: [&str; 11] = [
     "unpack",
     "shrink",
     "resolve",
+    "serve",
     "completions",
     "man",
 ];

@@ -28,6 +28,7 @@ mod random_folders;
 mod reports;
 mod safetensors;
 mod scan;
+mod serve;
 mod shards;
 mod torch_save;
 mod triton;

@@ -1,0 +1,250 @@
+//! `torch2carton serve` as a program: its address, its log, what it serves, and how signals end it.
+
+#![cfg(all(unix, feature = "serve"))]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::carton_tools::{ok, scratch};
+use crate::cli::{one_tensor, output};
+
+/// A server that ends with the test.
+struct Serving {
+    child: Child,
+    /// Host and port.
+    address: String,
+}
+
+impl Serving {
+    fn start(root: &Path, args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_torch2carton"))
+            .args(["serve", "--port", "0"])
+            .args(args)
+            .current_dir(root)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built for this test");
+        let mut line = String::new();
+        let stdout = child.stdout.as_mut().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let Some(address) = line.trim_end().strip_prefix("http://").map(str::to_owned) else {
+            let mut text = String::new();
+            let _ = child.stderr.take().expect("it is piped").read_to_string(&mut text);
+            panic!("no address: {line}{text}");
+        };
+        Self { child, address }
+    }
+
+    fn send(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).expect("the server listens");
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        stream
+    }
+
+    /// The whole response to a request of one connection.
+    fn answer(&self, request: &str) -> String {
+        let mut response = Vec::new();
+        self.send(request).read_to_end(&mut response).expect("a response");
+        String::from_utf8_lossy(&response).into_owned()
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.answer(&format!("GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        let length = body.len();
+        self.answer(&format!(
+            "POST {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().expect("a number")).expect("not 0");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// Reads the log until a line has `part` in it.
+    fn wait_for(&mut self, part: &str) {
+        let stderr = BufReader::new(self.child.stderr.as_mut().expect("it is piped"));
+        assert!(stderr.lines().any(|line| line.expect("text").contains(part)), "{part}");
+    }
+
+    /// The exit status and the rest of the log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut log = String::new();
+        self.child.stderr.take().expect("it is piped").read_to_string(&mut log).expect("text");
+        (self.child.wait().expect("it ran").code(), log)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It has ended if the test got to its end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `w.carton`, which has one tensor `w` of one byte.
+fn weights(root: &Path) {
+    one_tensor(root);
+    ok(root, &["a.pth", "-q", "-o", "w.carton"]);
+}
+
+#[test]
+fn a_carton_is_served_until_a_signal_comes() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    let serving = Serving::start(root, &["w.carton", "--verify", "--log-format", "json"]);
+    assert!(serving.get("/v2").contains(r#""name":"torch2carton""#));
+    let metadata = serving.get("/v2/models/w");
+    assert!(
+        metadata.contains(r#""inputs":[],"outputs":[{"name":"w","datatype":"UINT8","shape":[1]}]"#),
+        "{metadata}"
+    );
+    let answer = serving.post("/v2/models/w/infer", r#"{"inputs":[]}"#);
+    assert!(answer.contains(r#""outputs":[{"name":"w","datatype":"UINT8","shape":[1],"data":["#), "{answer}");
+    serving.signal(Signal::TERM);
+    let (status, log) = serving.end();
+    assert_eq!(status, Some(0), "{log}");
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let events: Vec<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert_eq!(events, ["loaded", "request", "request", "request", "draining"]);
+    let request = &lines[3];
+    assert_eq!((request["method"].as_str(), request["status"].as_u64()), (Some("POST"), Some(200)));
+    assert_eq!(
+        (request["path"].as_str(), request["received"].as_u64()),
+        (Some("/v2/models/w/infer"), Some(13))
+    );
+}
+
+#[test]
+fn a_quiet_server_says_only_its_address() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    let serving = Serving::start(root, &["w.carton", "-q", "--name", "other"]);
+    assert!(serving.get("/v2/models/other/ready").starts_with("HTTP/1.1 200"));
+    serving.signal(Signal::INT);
+    assert_eq!(serving.end(), (Some(0), String::new()));
+}
+
+#[test]
+fn what_a_client_sends_cannot_control_the_terminal() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    let serving = Serving::start(root, &["w.carton"]);
+    let answer = serving.post("/v2/models/%1b]0;x%07%0a/infer", "{}");
+    assert!(answer.contains(r"unknown model `\\u{1b}]0;x\\u{7}\\n`"), "{answer}");
+    serving.signal(Signal::TERM);
+    let (_, log) = serving.end();
+    assert!(log.chars().all(|c| c == '\n' || !c.is_control()), "{log:?}");
+}
+
+#[test]
+fn a_request_in_flight_is_waited_for_unless_a_second_signal_comes() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    let request =
+        "POST /v2/models/w/infer HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 13\r\n\r\n";
+    let in_flight = |serving: &Serving| {
+        let mut stream = serving.send(request);
+        let mut start = [0; 25];
+        stream.read_exact(&mut start).expect("a response");
+        assert_eq!(&start, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    };
+    let mut serving = Serving::start(root, &["w.carton"]);
+    let mut stream = in_flight(&serving);
+    serving.signal(Signal::TERM);
+    serving.wait_for("ending, 1 requests in flight");
+    stream.write_all(br#"{"inputs":[]}"#).expect("the server reads");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("text");
+    assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
+    assert_eq!(serving.end().0, Some(0));
+
+    let mut serving = Serving::start(root, &["w.carton"]);
+    let stream = in_flight(&serving);
+    serving.signal(Signal::TERM);
+    serving.wait_for("ending, 1 requests in flight");
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.end().0, Some(128 + 15));
+    drop(stream);
+
+    let serving = Serving::start(root, &["w.carton", "--drain-timeout", "0"]);
+    let stream = in_flight(&serving);
+    serving.signal(Signal::INT);
+    assert_eq!(serving.end().0, Some(128 + 2));
+    drop(stream);
+}
+
+#[test]
+fn a_repository_is_a_folder_of_folders() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    for version in ["1", "2"] {
+        let folder = root.join("models/m");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::copy(root.join("w.carton"), folder.join(format!("{version}.carton"))).expect("a file");
+    }
+    let serving = Serving::start(root, &["--repository", "models", "-q"]);
+    assert!(serving.get("/v2/models/m").contains(r#""versions":["1","2"]"#));
+    assert!(serving.post("/v2/repository/models/m/unload", "").starts_with("HTTP/1.1 200"));
+    assert!(serving.get("/v2/models/m").starts_with("HTTP/1.1 404"));
+    assert!(serving.post("/v2/repository/models/m/load", "").starts_with("HTTP/1.1 200"));
+    assert!(serving.get("/v2/models/m/versions/1/ready").starts_with("HTTP/1.1 200"));
+    std::fs::write(root.join("models/m/3.carton"), "no carton").expect("a file");
+    let answer = serving.post("/v2/repository/models/m/load", "");
+    assert!(answer.starts_with("HTTP/1.1 500") && answer.contains("3.carton"), "{answer}");
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.end().0, Some(0));
+    let (status, _, text) = output(root, &["serve", "--port", "0", "--repository", "models"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("3.carton"), "{text}");
+}
+
+#[test]
+fn mistakes() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    std::fs::create_dir(root.join("b")).expect("a folder");
+    std::fs::copy(root.join("w.carton"), root.join("b/w.carton")).expect("a file");
+    for (args, status, part) in [
+        (&["serve"][..], 2, "CARTON"),
+        (&["serve", "w.carton", "--repository", "b"], 2, "--repository"),
+        (&["serve", "w.carton", "b/w.carton", "--name", "x"], 2, "--name is for one carton"),
+        (
+            &["serve", "w.carton", "b/w.carton", "--port", "0"],
+            2,
+            "two models have the name `w`; rename a file, or",
+        ),
+        (&["serve", "w.carton", "--port", "70000"], 2, "70000"),
+        (&["serve", "w.carton", "--max-body", "0"], 2, "--max-body"),
+        (&["serve", "none.carton", "--port", "0"], 1, "none.carton"),
+        (&["serve", "a.pth", "--port", "0"], 1, "a.pth"),
+        (&["serve", "--repository", "none", "--port", "0"], 1, "cannot list none: "),
+    ] {
+        let (found, stdout, text) = output(root, args);
+        assert_eq!((found, stdout.as_str()), (Some(status), ""), "{args:?}: {text}");
+        assert!(text.contains(part), "{args:?}: {text}");
+    }
+    let serving = Serving::start(root, &["w.carton"]);
+    let (_, port) = serving.address.rsplit_once(':').expect("a port");
+    let (status, _, text) = output(root, &["serve", "w.carton", "--port", port]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains(&format!("cannot listen on 127.0.0.1:{port}: ")), "{text}");
+    assert!(text.contains("; --port 0 chooses one that is free"), "{text}");
+}
