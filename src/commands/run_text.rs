@@ -201,7 +201,7 @@ fn continuation(
             steps: done.steps,
         };
         super::json(&mut io::stdout().lock(), &report)?;
-    } else if !quiet {
+    } else if !quiet && max_tokens > 0 {
         let seed = match seed.filter(|_| args.seed.is_none()) {
             Some(seed) => format!("; --seed {seed} repeats it"),
             None => String::new(),

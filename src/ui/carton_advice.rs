@@ -10,6 +10,9 @@ pub(crate) fn text(error: &Error) -> String {
     let advice = match error {
         Error::Pipeline(error) => return advice::pipeline_text(error, None),
         Error::Store(error) => return advice::store_text(error),
+        Error::Reader { reason: carton_reader::Error::Elsewhere { .. }, path } if path.is_dir() => {
+            "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()
+        }
         Error::Reader { reason: carton_reader::Error::Elsewhere { .. }, path } => {
             format!("; `torch2carton resolve {} -o OUTPUT` fetches it", quoted(path))
         }

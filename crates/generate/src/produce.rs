@@ -45,7 +45,8 @@ pub struct Generated {
 /// Takes the tokens that a model has not seen yet, and returns the logits of the one that follows.
 pub type NextLogits<'m, E> = dyn FnMut(&[u32]) -> Result<Vec<f32>, E> + 'm;
 
-/// Generates tokens after `prompt`. `each` receives each token as soon as it is chosen, and can end the work.
+/// Generates tokens after `prompt`. `each` receives each token as soon as it is chosen, and can end the work. The model is not
+/// asked for anything if no tokens are wanted.
 ///
 /// # Errors
 /// Those of `model` and `each`, and when the options are out of range or a logit is not a number.
@@ -56,6 +57,10 @@ pub fn generate<E: From<Error>>(
     each: &mut dyn FnMut(u32) -> Result<ControlFlow<()>, E>,
 ) -> Result<Generated, E> {
     let mut sampler = Sampler::new(options.choice)?;
+    if options.max_tokens == 0 {
+        let (prompt_time, time) = (Duration::ZERO, Duration::ZERO);
+        return Ok(Generated { tokens: Vec::new(), ended: Ended::Enough, prompt_time, time, steps: 0 });
+    }
     let start = Instant::now();
     let mut logits = model(prompt)?;
     let prompt_time = start.elapsed();

@@ -143,14 +143,12 @@ impl Tokenizer {
         Stream::new(self, prompt)
     }
 
-    /// Whether a token stands for a byte, and the bytes of such tokens that follow each other become characters
-    /// together.
-    fn is_byte(&self, token: u32) -> bool {
-        self.limits.joins_bytes
-            && self
-                .inner
-                .id_to_token(token)
-                .is_some_and(|token| token.len() == 6 && token.starts_with("<0x") && token.ends_with('>'))
+    /// Whether the text up to this token is not known before the next one comes: bytes that follow each other become
+    /// characters together, also across tokens that have no text.
+    fn is_open(&self, token: u32) -> bool {
+        let Some(text) = self.inner.id_to_token(token) else { return true };
+        let is_byte = text.len() == 6 && text.starts_with("<0x") && text.ends_with('>');
+        (self.limits.joins_bytes && is_byte) || self.inner.get_added_vocabulary().is_special_token(&text)
     }
 }
 

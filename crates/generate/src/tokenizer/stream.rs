@@ -31,7 +31,7 @@ impl<'t> Stream<'t> {
     pub fn push(&mut self, token: u32) -> Result<String> {
         self.tokens.push(token);
         // Bytes that are not UTF-8 together change what all of them mean.
-        if self.tokenizer.is_byte(token) {
+        if self.tokenizer.is_open(token) {
             return Ok(String::new());
         }
         let text = self.tokenizer.decode(&self.tokens)?;
