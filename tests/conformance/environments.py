@@ -71,7 +71,15 @@ TRITON = Recipe(
     imports="import tritonclient.grpc, tritonclient.http, tritonclient.http.aio, gevent, numpy",
     gigabytes=1,
 )
-ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON}
+TIKTOKEN = Recipe(
+    name="tiktoken",
+    pythons=(),
+    steps=(("tiktoken==0.14.0",), ("--no-deps", META_REFERENCE)),
+    fallback=(("tiktoken",), ("--no-deps", META_REFERENCE)),
+    imports="import tiktoken; from llama_models.llama3.tokenizer import Tokenizer",
+    gigabytes=1,
+)
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN}
 
 
 class CannotMake(Exception):

@@ -124,6 +124,37 @@ def test_every_character_is_cut_as_oniguruma_cuts_it(kind, made, reference):
         assert is_equal, f"from U+{ord(every[start]):04X} on"
 
 
+@pytest.fixture(scope="module")
+def metas():
+    process = worker("TIKTOKEN", "tiktoken_worker.py")
+    yield process
+    process.close()
+
+
+def test_llama_3s_format_is_read_as_meta_reads_it(made, metas, reference):
+    folder, carton, vocab = made("tiktoken")
+    path = str(folder / "tokenizer.model")
+    every = list(characters())
+    texts = [*TEXTS, "a<|eot_id|>b<|reserved_special_token_2|><|reserved_special_token_245|>", "=" * 500, " " * 300 + "x", "哈哈哈哈哈哈" * 9, "ab" * 200]
+    texts += ["".join(f"a{c}b {c}{c} 1{c}2 '{c} " for c in every[start:start + 2000]) for start in range(0, len(every), 2000)]
+    for text, wanted in zip(texts, metas.ask("encode", path=path, texts=texts)):
+        is_equal = generated(carton, "--max-tokens", 0, "--", text)["prompt_tokens"] == wanted
+        assert is_equal, text[:100]
+    # Text as it comes: what Meta's tokenizer makes of the tokens that transformers generates.
+    for seed in range(20):
+        folder, carton, _ = made("tiktoken", seed=seed)
+        (prompt,) = metas.ask("encode", path=path, texts=["Once upon a time"])
+        wanted = reference.ask("generate", folder=str(folder), tokens=prompt, count=TOKENS)
+        if wanted["margin"] >= MARGIN and wanted["distinct"] >= 12:
+            break
+    answer = generated(carton, "Once upon a time", "--max-tokens", TOKENS)
+    stops = metas.ask("stops", path=path)
+    tokens = wanted["tokens"][:next((n for n, token in enumerate(wanted["tokens"]) if token in stops), TOKENS)]
+    assert wanted["margin"] >= MARGIN and answer["tokens"] == tokens
+    text = metas.ask("decode", path=path, tokens=prompt + tokens).removeprefix("Once upon a time")
+    assert answer["text"] == text
+
+
 def test_random_choices_repeat_with_their_seed(made):
     _, carton, _ = made("byte level")
     drawn = lambda seed, *more: generated(carton, "Once", "--max-tokens", 30, "--temperature", 1.5, "--seed", seed, *more)["tokens"]

@@ -32,8 +32,8 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Each byte becomes a character of up to two bytes, and the other way round.
-    pub(super) fn of_tiktoken() -> Self {
-        Self { encoded: 2, decoded: 2, longest: 1024, joins_bytes: false }
+    pub(super) fn of_tiktoken(longest: usize) -> Self {
+        Self { encoded: 2, decoded: 2, longest: longest as u64, joins_bytes: false }
     }
 
     pub(super) fn of_json(file: &str, bytes: &[u8]) -> Result<Self> {

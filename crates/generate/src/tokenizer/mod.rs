@@ -79,8 +79,8 @@ impl Tokenizer {
         match name {
             "vocab.json" | "vocab.txt" => unsupported("a vocabulary without tokenizer.json"),
             _ if is_model && tiktoken::is_tiktoken(bytes) => {
-                let (inner, stops) = tiktoken::read(name, bytes)?;
-                let limits = Limits::of_tiktoken();
+                let (inner, stops, longest) = tiktoken::read(name, bytes)?;
+                let limits = Limits::of_tiktoken(longest);
                 Ok(Self { inner, file: file(), limits, stops })
             }
             _ if is_model => unsupported("a SentencePiece model"),

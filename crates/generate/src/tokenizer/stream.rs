@@ -6,6 +6,9 @@
 
 use crate::{Result, Tokenizer};
 
+/// The last tokens of a prompt that can matter to what follows: more than the longest character has bytes.
+const CONTEXT: usize = 64;
+
 /// Collects tokens and returns text whenever whole characters are known.
 #[derive(Debug)]
 pub struct Stream<'t> {
@@ -20,8 +23,9 @@ pub struct Stream<'t> {
 
 impl<'t> Stream<'t> {
     pub(super) fn new(tokenizer: &'t Tokenizer, prompt: &[u32]) -> Result<Self> {
-        let before = tokenizer.decode(prompt)?;
-        Ok(Self { tokenizer, tokens: prompt.to_vec(), sent: prompt.len(), before })
+        let last = prompt.get(prompt.len().saturating_sub(CONTEXT)..).unwrap_or_default();
+        let before = tokenizer.decode(last)?;
+        Ok(Self { tokenizer, tokens: last.to_vec(), sent: last.len(), before })
     }
 
     /// The text that `token` completes; empty if it ends inside a character.

@@ -37,6 +37,8 @@ const NAMED: &[&str] = &[
     "<|image|>",
 ];
 const SPECIAL: usize = 256;
+/// Bytes that the name of a special token has at most.
+const SPECIAL_MAX: usize = 32;
 const BEGIN: &str = "<|begin_of_text|>";
 const END: &str = "<|end_of_text|>";
 const END_OF_MESSAGE: &str = "<|eom_id|>";
@@ -50,9 +52,11 @@ pub(super) fn is_tiktoken(bytes: &[u8]) -> bool {
     std::str::from_utf8(line).ok().and_then(parsed).is_some()
 }
 
-/// The tokenizer in a file, and the tokens that end a text.
-pub(super) fn read(file: &str, bytes: &[u8]) -> Result<(HuggingFace, Vec<u32>)> {
+/// The tokenizer in a file, the tokens that end a text, and the bytes of the longest token.
+pub(super) fn read(file: &str, bytes: &[u8]) -> Result<(HuggingFace, Vec<u32>, usize)> {
     let ranks = ranks(file, bytes)?;
+    // Special tokens have names of this length.
+    let longest = ranks.iter().map(|(token, _)| token.len()).max().unwrap_or(0).max(SPECIAL_MAX);
     let merges = merges(&ranks);
     let text = |token: &[u8]| token.iter().copied().map(character).collect::<String>();
     let vocab: Vec<(String, u32)> = ranks.iter().map(|(token, rank)| (text(token), *rank)).collect();
@@ -81,7 +85,7 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<(HuggingFace, Vec<u32>)> 
             .special_tokens(vec![(BEGIN.to_owned(), id(BEGIN)?)])
             .build()?;
         tokenizer.with_post_processor(Some(begin));
-        Ok((tokenizer, stops))
+        Ok((tokenizer, stops, longest))
     })
 }
 
