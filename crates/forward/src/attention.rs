@@ -79,7 +79,7 @@ impl Queries {
         if room.len().saturating_mul(seen) < WORTH_SHARING {
             room.chunks_mut(unit).enumerate().for_each(|(number, o)| work(number, o));
         } else {
-            pool.chunks(room, unit, work);
+            pool.for_each(room.chunks_mut(unit).enumerate().collect(), |(number, o)| work(number, o));
         }
         self.collect(room, out);
     }

@@ -22,6 +22,10 @@ mod positions;
 mod vector;
 mod weights;
 
+#[cfg(test)]
+#[path = "kernel/tests.rs"]
+mod tests;
+
 pub use cache::Cache;
 pub use error::{Error, Result};
 pub use model::{Check, Model, Options, Rows};

@@ -261,11 +261,9 @@ impl Model {
         let numbers = product(&[batch, count, dim])?;
         h.try_reserve_exact(numbers)
             .map_err(|_| Error::Memory { nbytes: crate::memory::bytes::<T>(numbers) })?;
-        let mut row = Vec::with_capacity(dim);
         for ids in ids.chunks_exact(seq.max(1)) {
             for id in ids.iter().skip(first).take(count) {
-                kernel::row(&net.weights.embedding, *id, &mut row);
-                h.extend_from_slice(&row);
+                net.weights.embedding.each_of_row(*id, |number| h.push(T::from_f64(number)));
             }
         }
         let mut work = Work::new(&self.pool, queries, angles, dim, hidden)?;

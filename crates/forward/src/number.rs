@@ -9,8 +9,11 @@ use crate::memory::zeros;
 
 /// A floating-point number with the functions of a forward pass.
 pub(crate) trait Real:
-    kernel::Number
+    Copy
     + Debug
+    + Default
+    + Send
+    + Sync
     + PartialOrd
     + Add<Output = Self>
     + AddAssign

@@ -6,7 +6,7 @@ use decoder::{Assignment, Decoder, Part, Weight};
 use tensor::Tensor;
 
 use crate::block::{Attention, FeedForward, Layer};
-use crate::kernel::{self, Matrix, Pool};
+use crate::kernel::{Matrix, Pool};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::{Error, Result};
@@ -208,7 +208,7 @@ impl Source<'_> {
         }
         let row = tensor.reshaped(&[1, expected as u64])?;
         let mut numbers = Vec::new();
-        kernel::row(&Matrix::new(&row)?, 0, &mut numbers);
+        Matrix::new(&row)?.each_of_row(0, |number| numbers.push(T::from_f64(number)));
         Ok(numbers)
     }
 }

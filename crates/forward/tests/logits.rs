@@ -79,9 +79,12 @@ fn largest_difference(found: &[f32], expected: &[f32]) -> f32 {
 #[test]
 fn logits_are_those_of_the_plain_way() {
     for (number, shape) in shapes().iter().enumerate() {
-        for (dtype, tolerance) in
-            [(Dtype::Float64, 1e-6), (Dtype::Float32, 2e-5), (Dtype::BFloat16, 2e-5), (Dtype::Float16, 2e-5)]
-        {
+        for (dtype, tolerance) in [
+            (Dtype::Float64, 1e-6),
+            (Dtype::Float32, 2e-5), // Products of many rows round to bfloat16 what they multiply weights with, as PyTorch does.
+            (Dtype::BFloat16, 0.1),
+            (Dtype::Float16, 2e-5),
+        ] {
             let random = Random::new(shape, dtype, number as u64 + 1);
             let tokens = tokens(80, number);
             let expected: Vec<f32> = random.logits(&tokens).concat().into_iter().map(|n| n as f32).collect();

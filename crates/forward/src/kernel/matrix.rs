@@ -12,6 +12,7 @@ use crate::{Error, Result};
 pub(crate) struct Matrix {
     rows: usize,
     cols: usize,
+    row_bytes: usize,
     dtype: Dtype,
     bytes: Bytes,
 }
@@ -48,7 +49,8 @@ impl Matrix {
             }
             Bytes::Copied(copy.into())
         };
-        Ok(Self { rows, cols, dtype, bytes })
+        let row_bytes = nbytes.checked_div(rows).unwrap_or(0);
+        Ok(Self { rows, cols, row_bytes, dtype, bytes })
     }
 
     /// The number of rows, which is the number of outputs of the product.
@@ -64,6 +66,35 @@ impl Matrix {
     /// The dtype of the weights.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
+    }
+
+    /// Bytes of an element.
+    pub(super) fn element_bytes(&self) -> usize {
+        usize::try_from(self.dtype.size()).unwrap_or(1)
+    }
+
+    /// Bytes of a row.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// The bytes of a row.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub(super) fn row(&self, number: usize) -> &[u8] {
+        let (row, _) = self.rows_from(number).split_at(self.row_bytes);
+        row
+    }
+
+    /// The bytes of a row and of all that follow.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub(super) fn rows_from(&self, number: usize) -> &[u8] {
+        assert!(number < self.rows, "a row of the matrix");
+        let (_, rows) = self.bytes().split_at(number.saturating_mul(self.row_bytes));
+        rows
     }
 
     /// The elements in C order, little-endian: rows × cols × the dtype's size in bytes.

@@ -38,16 +38,26 @@ impl Pool {
         self.threads.install(work)
     }
 
-    /// Calls `work` with the number and the elements of each chunk of `size` elements, on all threads.
-    pub(crate) fn chunks<T: Send>(
-        &self,
-        elements: &mut [T],
-        size: usize,
-        work: impl Fn(usize, &mut [T]) + Send + Sync,
-    ) {
-        self.run(|| {
-            let chunks = elements.par_chunks_mut(size.max(1));
-            chunks.enumerate().for_each(|(number, chunk)| work(number, chunk));
-        });
+    /// Calls `work` with each job, on all threads. A thread that has finished one takes another.
+    pub(crate) fn for_each<J: Send>(&self, jobs: Vec<J>, work: impl Fn(J) + Send + Sync) {
+        if jobs.len() < 2 || self.threads() == 1 {
+            return jobs.into_iter().for_each(work);
+        }
+        self.run(|| jobs.into_par_iter().with_max_len(1).for_each(work));
     }
+}
+
+/// Cuts rows of `width` elements into columns of `size`, from left to right: the first element's position in its row, and the
+/// part of each row.
+pub(crate) fn columns<T>(elements: &mut [T], width: usize, size: usize) -> Vec<(usize, Vec<&mut [T]>)> {
+    let (width, size) = (width.max(1), size.max(1));
+    let rows = elements.len().checked_div(width).unwrap_or(0);
+    let starts = (0..width).step_by(size);
+    let mut columns: Vec<_> = starts.map(|start| (start, Vec::with_capacity(rows))).collect();
+    for row in elements.chunks_exact_mut(width) {
+        for ((_, column), part) in columns.iter_mut().zip(row.chunks_mut(size)) {
+            column.push(part);
+        }
+    }
+    columns
 }

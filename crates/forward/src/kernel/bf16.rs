@@ -1,0 +1,159 @@
+//! Products of bfloat16 numbers: of many inputs, rounded to bfloat16 as PyTorch does, with bfloat16 weights. Sums are f32.
+//!
+//! The CPU multiplies pairs of neighbouring columns, so inputs are rearranged in pairs. Subnormal numbers count as 0.
+
+#![expect(
+    clippy::inline_always,
+    reason = "a method becomes instructions only as a part of the function that is compiled for them"
+)]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::needless_range_loop,
+    reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
+)]
+
+use super::simd::{Simd, Work, to_bf16};
+use super::tiled::{Step, Tile};
+use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Sums, Weights};
+
+/// The products of AVX-512.
+#[derive(Clone, Copy)]
+pub(super) struct Pairs(pub(super) Avx512Bf16);
+
+/// The products of AMX.
+#[derive(Clone, Copy)]
+pub(super) struct Tiles {
+    pub(super) amx: AmxBf16,
+    pub(super) avx512: Avx512,
+}
+
+/// Inputs that are 0.
+const NO_INPUTS: Inputs = Inputs([[[[0; 2]; 16]; 2]; 16]);
+
+/// Columns of a block.
+const STEP: usize = 32;
+
+/// Rounds an input into column `column` of `to`.
+fn put_inputs(x: &[f32], column: usize, to: &mut [Inputs]) {
+    for (x, to) in x.chunks(STEP).zip(to) {
+        let (pairs, rest) = x.as_chunks::<2>();
+        let last = rest.first().map(|x| [*x, 0.0]);
+        for (x, to) in pairs.iter().chain(&last).zip(&mut to.0) {
+            to[column / 16][column % 16] = x.map(to_bf16);
+        }
+    }
+}
+
+/// Copies a row of weights into row `row` of `to`.
+fn put_weights<const R: usize>(bytes: &[u8], row: usize, to: &mut [Weights<R>]) {
+    let (whole, rest) = bytes.as_chunks::<64>();
+    for (from, to) in whole.iter().zip(to.iter_mut()) {
+        to.0[row] = *from;
+    }
+    if let (Some(to), false) = (to.get_mut(whole.len()), rest.is_empty()) {
+        to.0[row] = [0; 64];
+        to.0[row][..rest.len()].copy_from_slice(rest);
+    }
+}
+
+impl Tile<f32, 16, 2, 12> for Pairs {
+    type Simd = Avx512;
+    type Weights = Weights<12>;
+    type Inputs = Inputs;
+
+    const STEP: usize = STEP;
+    const STEPS: usize = 12;
+
+    fn simd(self) -> Avx512 {
+        self.0.avx512()
+    }
+
+    fn no_weights(self) -> Self::Weights {
+        Weights([[0; 64]; 12])
+    }
+
+    fn no_inputs(self) -> Inputs {
+        NO_INPUTS
+    }
+
+    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]) {
+        put_weights(bytes, row, to);
+    }
+
+    fn put_inputs(self, x: &[f32], column: usize, to: &mut [Inputs]) {
+        put_inputs(x, column, to);
+    }
+
+    fn multiply(self, step: Step<'_, Self::Weights, Inputs, [[[f32; 16]; 2]; 12]>) {
+        self.0.run(step);
+    }
+}
+
+impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, [[[f32; 16]; 2]; 12]> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self, simd: Avx512Bf16) {
+        let (weights, steps, first) = (self.weights, self.range.len(), self.first);
+        let avx512 = simd.avx512();
+        for (panel, sums) in self.panels() {
+            for (tile, sums) in weights.chunks_exact(steps).zip(sums) {
+                let mut totals = [[avx512.splat(0.0_f32); 2]; 12];
+                if !first {
+                    totals = sums.each_ref().map(|sums| sums.each_ref().map(|sums| avx512.load(sums)));
+                }
+                for (w, x) in tile.iter().zip(panel) {
+                    for pair in 0..16 {
+                        for r in 0..12 {
+                            let w = w.0[r].as_chunks::<4>().0[pair];
+                            for v in 0..2 {
+                                totals[r][v] = simd.add_products(w, &x.0[pair][v], totals[r][v]);
+                            }
+                        }
+                    }
+                }
+                *sums = totals.map(|totals| totals.map(|totals| avx512.store(totals)));
+            }
+        }
+    }
+}
+
+impl Tile<f32, 16, 2, 32> for Tiles {
+    type Simd = Avx512;
+    type Weights = Weights<32>;
+    type Inputs = Inputs;
+
+    const STEP: usize = STEP;
+    const STEPS: usize = 16;
+
+    fn simd(self) -> Avx512 {
+        self.avx512
+    }
+
+    fn no_weights(self) -> Self::Weights {
+        Weights([[0; 64]; 32])
+    }
+
+    fn no_inputs(self) -> Inputs {
+        NO_INPUTS
+    }
+
+    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]) {
+        put_weights(bytes, row, to);
+    }
+
+    fn put_inputs(self, x: &[f32], column: usize, to: &mut [Inputs]) {
+        put_inputs(x, column, to);
+    }
+
+    fn multiply(self, mut step: Step<'_, Self::Weights, Inputs, Sums>) {
+        let (weights, steps, first) = (step.weights, step.range.len(), step.first);
+        self.amx.run(|tiles| {
+            for (panel, sums) in step.panels() {
+                for (tile, sums) in weights.chunks_exact(steps).zip(sums) {
+                    tiles.add_products(tile, panel, first, sums);
+                }
+            }
+        });
+    }
+}

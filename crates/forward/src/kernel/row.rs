@@ -1,0 +1,24 @@
+//! The elements of a matrix one by one, where a product is not what is needed.
+
+use tensor::Dtype;
+
+use super::Matrix;
+use super::simd::{from_bf16, from_f16};
+
+impl Matrix {
+    /// Passes the elements of a row to `take`; none if there is no such row.
+    pub(crate) fn each_of_row(&self, number: usize, mut take: impl FnMut(f64)) {
+        if number >= self.rows() {
+            return;
+        }
+        let bytes = self.row(number);
+        match self.dtype() {
+            Dtype::Float64 => bytes.as_chunks().0.iter().for_each(|e| take(f64::from_le_bytes(*e))),
+            Dtype::Float32 => bytes.as_chunks().0.iter().for_each(|e| take(f32::from_le_bytes(*e).into())),
+            Dtype::BFloat16 => bytes.as_chunks().0.iter().for_each(|e| take(from_bf16(*e).into())),
+            Dtype::Float16 => bytes.as_chunks().0.iter().for_each(|e| take(from_f16(*e).into())),
+            // `new` refuses other dtypes.
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Products of few inputs: each row of weights is read once, in the order of the file, and multiplied with all inputs.
+//!
+//! The weights come from memory, whose bandwidth is the limit, so they are widened and multiplied in f32 as they are.
+
+#![expect(
+    clippy::inline_always,
+    reason = "a method becomes instructions only as a part of the function that is compiled for them"
+)]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::needless_range_loop,
+    reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
+)]
+
+use std::marker::PhantomData;
+
+use super::Matrix;
+use super::pool::{Pool, columns};
+use super::product::{Number, Product};
+use super::simd::{Load, Work, prefetch};
+
+/// The most inputs that are few.
+pub(super) const MOST: usize = 8;
+
+/// Rows that a thread takes at a time are about as many bytes.
+const CHUNK: usize = 1 << 17;
+
+/// Rows whose sums are computed together, so that they share the loads of inputs.
+const ROWS: usize = 4;
+
+/// How many bytes ahead of their use weights are read from memory.
+const AHEAD: usize = 4096;
+
+/// `y[m, rows] = x[m, cols] · Wᵀ + bias`, for weights of dtype `D`, of which `B` bytes are `N` numbers.
+pub(super) fn linear<D, T, S, const N: usize, const B: usize>(simd: S, pool: &Pool, product: Product<'_, T>)
+where
+    D: Send + Sync,
+    T: Number,
+    S: Load<D, T, N, B>,
+{
+    let Product { w, x, m, bias, y } = product;
+    let inputs: Vec<Vec<[T; N]>> = x.chunks(w.cols().max(1)).map(padded).collect();
+    let rows =
+        CHUNK.checked_div(w.row_bytes()).unwrap_or(CHUNK).clamp(1, w.rows().max(1)).next_multiple_of(ROWS);
+    let inputs = if w.cols() == 0 { vec![Vec::new(); m] } else { inputs };
+    pool.for_each(columns(y, w.rows(), rows), |(first, mut y)| {
+        simd.run(Few::<_, _, N, B> { w, inputs: &inputs, bias, first, y: &mut y, dtype: PhantomData::<D> });
+    });
+}
+
+/// Numbers in whole vectors; zeros fill the last one.
+fn padded<T: Number, const N: usize>(x: &[T]) -> Vec<[T; N]> {
+    let (whole, rest) = x.as_chunks::<N>();
+    let mut vectors = whole.to_vec();
+    if !rest.is_empty() {
+        let mut last = [T::default(); N];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        vectors.push(last);
+    }
+    vectors
+}
+
+/// The part of a product that one thread takes: some rows of weights, all inputs.
+struct Few<'a, 'y, D, T, const N: usize, const B: usize> {
+    w: &'a Matrix,
+    inputs: &'a [Vec<[T; N]>],
+    bias: Option<&'a [T]>,
+    /// The first row.
+    first: usize,
+    /// The sums of each input with these rows.
+    y: &'a mut [&'y mut [T]],
+    dtype: PhantomData<D>,
+}
+
+impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> for Few<'_, '_, D, T, N, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self, simd: S) {
+        let count = self.y.first().map_or(0, |y| y.len());
+        let mut at = 0;
+        while at < count {
+            let rows = if count - at >= ROWS { ROWS } else { 1 };
+            let mut input = 0;
+            while input < self.inputs.len() {
+                let left = self.inputs.len() - input;
+                input += match (rows, left) {
+                    (ROWS, 4..) => self.sums::<S, ROWS, 4>(simd, at, input),
+                    (ROWS, 2..) => self.sums::<S, ROWS, 2>(simd, at, input),
+                    (ROWS, _) => self.sums::<S, ROWS, 1>(simd, at, input),
+                    (_, 4..) => self.sums::<S, 1, 4>(simd, at, input),
+                    _ => self.sums::<S, 1, 1>(simd, at, input),
+                };
+            }
+            at += rows;
+        }
+    }
+}
+
+impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
+    /// Computes the sums of `R` rows from row `at` of these on with `M` inputs from `input` on. Returns `M`.
+    #[inline(always)]
+    fn sums<S, const R: usize, const M: usize>(&mut self, simd: S, at: usize, input: usize) -> usize
+    where
+        S: Load<D, T, N, B>,
+    {
+        let rows: [&[u8]; R] = std::array::from_fn(|r| self.w.row(self.first + at + r));
+        let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| self.inputs[input + m].as_slice());
+        let mut sums = [[simd.splat(T::default()); M]; R];
+        let whole = self.w.cols() / N;
+        let chunks = rows.map(|row| &row.as_chunks::<B>().0[..whole]);
+        let vectors = inputs.map(|input| &input[..whole]);
+        for i in 0..whole {
+            let x = vectors.map(|x| simd.load(&x[i]));
+            for r in 0..R {
+                prefetch(&chunks[r][i], AHEAD);
+                let w = simd.load_weights(&chunks[r][i]);
+                for m in 0..M {
+                    sums[r][m] = simd.mul_add(w, x[m], sums[r][m]);
+                }
+            }
+        }
+        if self.w.cols() > whole * N {
+            let x = inputs.map(|x| simd.load(&x[whole]));
+            for r in 0..R {
+                let rest = rows[r].as_chunks::<B>().1;
+                let mut last = [0; B];
+                last[..rest.len()].copy_from_slice(rest);
+                let w = simd.load_weights(&last);
+                for m in 0..M {
+                    sums[r][m] = simd.mul_add(w, x[m], sums[r][m]);
+                }
+            }
+        }
+        for r in 0..R {
+            let bias = self.bias.map_or(T::default(), |bias| bias[self.first + at + r]);
+            for m in 0..M {
+                self.y[input + m][at + r] = total(simd.store(sums[r][m])) + bias;
+            }
+        }
+        M
+    }
+}
+
+/// The sum of the elements, in pairs.
+#[inline(always)]
+fn total<T: Number, const N: usize>(elements: [T; N]) -> T {
+    let (mut elements, mut half) = (elements, N / 2);
+    while half > 0 {
+        for i in 0..half {
+            elements[i] = elements[i] + elements[i + half];
+        }
+        half /= 2;
+    }
+    elements[0]
+}

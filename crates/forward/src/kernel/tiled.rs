@@ -1,0 +1,356 @@
+//! Products of many inputs: blocks of weights are widened into a buffer that the second cache holds, and each is multiplied with
+//! all inputs before the next one is read.
+//!
+//! The outputs are computed transposed: vectors go along the inputs, which are rearranged once for each product, so that
+//! weights can be widened row by row as they are.
+//!
+//! Facts: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34, 2008), for the blocks.
+
+#![expect(
+    clippy::inline_always,
+    reason = "a method becomes instructions only as a part of the function that is compiled for them"
+)]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
+)]
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::Matrix;
+use super::pool::{Pool, columns};
+use super::product::{Number, Product};
+use super::simd::{Load, Simd, Work, prefetch};
+
+/// How products of a tile of `R` rows of weights with `V` vectors of `N` inputs are computed.
+pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>:
+    Copy + Send + Sync
+{
+    /// The instructions for everything else.
+    type Simd: Simd<T, N>;
+    /// Some columns of the `R` rows of weights.
+    type Weights: Copy + Send + Sync;
+    /// As many columns of the inputs.
+    type Inputs: Copy + Send + Sync;
+
+    /// Columns in a `Weights` and in an `Inputs`.
+    const STEP: usize;
+    /// Of which so many are multiplied before the sums go back to memory.
+    const STEPS: usize;
+
+    /// The instructions for everything else.
+    fn simd(self) -> Self::Simd;
+    /// Weights that are 0.
+    fn no_weights(self) -> Self::Weights;
+    /// Inputs that are 0.
+    fn no_inputs(self) -> Self::Inputs;
+    /// Copies the bytes of a row of weights into row `row` of `to`.
+    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]);
+    /// Copies an input into column `column` of `to`.
+    fn put_inputs(self, x: &[T], column: usize, to: &mut [Self::Inputs]);
+    /// Adds the products of weights and inputs to sums.
+    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, [[[T; N]; V]; R]>);
+}
+
+/// Tiles of weights times panels of inputs.
+pub(super) struct Step<'a, W, X, C> {
+    /// `steps` of each tile, one tile after the other.
+    pub(super) weights: &'a [W],
+    /// All of each panel, one panel after the other.
+    inputs: &'a [X],
+    /// The size of a panel.
+    stride: usize,
+    /// What is multiplied of each panel.
+    pub(super) range: Range<usize>,
+    /// The sums of each tile with the first panel, then with the second.
+    sums: &'a mut [C],
+    /// Whether these are the first products: the sums count as 0.
+    pub(super) first: bool,
+    /// Weights that are needed next: rows of so many bytes, which are so many bytes apart.
+    next: Next<'a>,
+}
+
+/// Bytes that are needed next: of some rows, one after the other, a range.
+struct Next<'a> {
+    rows: &'a [u8],
+    row_bytes: usize,
+    range: Range<usize>,
+}
+
+impl<W, X, C> Step<'_, W, X, C> {
+    /// Each panel with its sums; and asks for as large a part of the next bytes.
+    #[inline(always)]
+    pub(super) fn panels(&mut self) -> impl Iterator<Item = (&[X], &mut [C])> {
+        let panels = self.inputs.len() / self.stride;
+        let rows = (self.next.rows.len() / self.next.row_bytes).div_ceil(panels);
+        let tiles = self.sums.len() / panels;
+        let (range, next) = (self.range.clone(), &self.next);
+        self.inputs.chunks_exact(self.stride).zip(self.sums.chunks_exact_mut(tiles)).enumerate().map(
+            move |(number, (panel, sums))| {
+                for row in next.rows.chunks_exact(next.row_bytes).skip(number * rows).take(rows) {
+                    for line in row[next.range.clone()].chunks(64) {
+                        prefetch(line, 0);
+                    }
+                }
+                (&panel[range.clone()], sums)
+            },
+        )
+    }
+}
+
+/// Inputs that are multiplied with a block of weights before the next one is read.
+const INPUTS: usize = 512;
+
+/// Rows of weights in a block, about.
+const ROWS: usize = 192;
+
+/// `y[m, rows] = x[m, cols] · Wᵀ + bias`.
+pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
+    tile: K,
+    pool: &Pool,
+    product: Product<'_, T>,
+) where
+    T: Number,
+    K: Tile<T, N, V, R>,
+{
+    let Product { w, x, m, bias, y } = product;
+    let stride = w.cols().div_ceil(K::STEP);
+    let mut inputs = vec![tile.no_inputs(); stride * m.div_ceil(V * N)];
+    if stride > 0 {
+        let panels = inputs.chunks_exact_mut(stride).zip(x.chunks(V * N * w.cols()));
+        pool.for_each(panels.collect(), |(panel, x)| {
+            for (column, x) in x.chunks_exact(w.cols()).enumerate() {
+                tile.put_inputs(x, column, panel);
+            }
+        });
+    }
+    let rows = ROWS.next_multiple_of(R);
+    let mut jobs = Vec::new();
+    for (number, y) in y.chunks_mut(INPUTS * w.rows()).enumerate() {
+        let size = INPUTS / (V * N) * stride;
+        let inputs = &inputs[number * size..inputs.len().min((number + 1) * size)];
+        jobs.extend(columns(y, w.rows(), rows).into_iter().map(|(first, y)| Block {
+            w,
+            inputs,
+            bias,
+            first,
+            y,
+        }));
+    }
+    pool.for_each(jobs, |block| block.run(tile, stride));
+}
+
+/// The part of a product that one thread takes: some rows of weights, some inputs.
+struct Block<'a, 'y, T, X> {
+    w: &'a Matrix,
+    inputs: &'a [X],
+    bias: Option<&'a [T]>,
+    /// The first row.
+    first: usize,
+    /// The sums of each input with these rows.
+    y: Vec<&'y mut [T]>,
+}
+
+impl<T: Number, X> Block<'_, '_, T, X> {
+    fn run<K, const N: usize, const V: usize, const R: usize>(mut self, tile: K, stride: usize)
+    where
+        K: Tile<T, N, V, R, Inputs = X>,
+    {
+        let (row_bytes, step_bytes) = (self.w.row_bytes(), K::STEP * self.w.element_bytes());
+        let count = self.y.first().map_or(0, |y| y.len());
+        let rows = &self.w.rows_from(self.first)[..count * row_bytes];
+        let (tiles, panels) = (count.div_ceil(R), self.y.len().div_ceil(V * N));
+        let mut weights = vec![tile.no_weights(); tiles * stride.min(K::STEPS)];
+        let mut sums = vec![[[[T::default(); N]; V]; R]; tiles * panels];
+        for start in (0..stride).step_by(K::STEPS) {
+            let range = start..stride.min(start + K::STEPS);
+            let bytes =
+                |from: usize, to: usize| (from * step_bytes).min(row_bytes)..(to * step_bytes).min(row_bytes);
+            for (row, all) in rows.chunks_exact(row_bytes).enumerate() {
+                let to = &mut weights[row / R * range.len()..][..range.len()];
+                tile.put_weights(&all[bytes(range.start, range.end)], row % R, to);
+            }
+            tile.multiply(Step {
+                weights: &weights[..tiles * range.len()],
+                inputs: self.inputs,
+                stride,
+                sums: &mut sums,
+                first: start == 0,
+                next: Next { rows, row_bytes, range: bytes(range.end, range.end + K::STEPS) },
+                range,
+            });
+        }
+        let bias = self.bias.map_or(&[][..], |bias| &bias[self.first..self.first + count]);
+        tile.simd().run(Finish { sums: &sums, tiles, bias, y: &mut self.y });
+    }
+}
+
+/// Sums become outputs.
+struct Finish<'a, 'y, T, const N: usize, const V: usize, const R: usize> {
+    sums: &'a [[[[T; N]; V]; R]],
+    tiles: usize,
+    bias: &'a [T],
+    y: &'a mut [&'y mut [T]],
+}
+
+impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> Work<S>
+    for Finish<'_, '_, T, N, V, R>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        let mut groups = self.y.chunks_mut(N);
+        for panel in self.sums.chunks_exact(self.tiles) {
+            for vector in 0..V {
+                let Some(y) = groups.next() else { return };
+                for (number, tile) in panel.iter().enumerate() {
+                    for row in (0..R).step_by(N) {
+                        let mut square = [[T::default(); N]; N];
+                        for (to, from) in square.iter_mut().zip(&tile[row..]) {
+                            *to = from[vector];
+                        }
+                        simd.transpose(&mut square);
+                        let at = number * R + row;
+                        for (y, sums) in y.iter_mut().zip(&square) {
+                            // The last tile has fewer rows.
+                            let to = y.iter_mut().skip(at).take(R - row);
+                            to.zip(sums).for_each(|(to, from)| *to = *from);
+                        }
+                    }
+                }
+                if !self.bias.is_empty() {
+                    for y in y {
+                        y.iter_mut().zip(self.bias).for_each(|(y, bias)| *y = *y + *bias);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Weights that are widened, in vectors of `N` numbers, `B` bytes each.
+pub(super) struct Widened<D, S, const B: usize>(S, PhantomData<D>);
+
+impl<D, S: Copy, const B: usize> Clone for Widened<D, S, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D, S: Copy, const B: usize> Copy for Widened<D, S, B> {}
+
+impl<D, S, const B: usize> Widened<D, S, B> {
+    /// With these instructions.
+    pub(super) fn new(simd: S) -> Self {
+        Self(simd, PhantomData)
+    }
+}
+
+impl<T, D, S, const N: usize, const V: usize, const R: usize, const B: usize> Tile<T, N, V, R>
+    for Widened<D, S, B>
+where
+    T: Number,
+    D: Send + Sync,
+    S: Load<D, T, N, B>,
+{
+    type Simd = S;
+    type Weights = [[T; N]; R];
+    type Inputs = [[[T; N]; V]; N];
+
+    const STEP: usize = N;
+    const STEPS: usize = 192 / N;
+
+    fn simd(self) -> S {
+        self.0
+    }
+
+    fn no_weights(self) -> Self::Weights {
+        [[T::default(); N]; R]
+    }
+
+    fn no_inputs(self) -> Self::Inputs {
+        [[[T::default(); N]; V]; N]
+    }
+
+    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]) {
+        self.0.run(Widen { bytes, row, to, dtype: PhantomData::<D> });
+    }
+
+    fn put_inputs(self, x: &[T], column: usize, to: &mut [Self::Inputs]) {
+        for (x, to) in x.chunks(N).zip(to) {
+            for (x, to) in x.iter().zip(to) {
+                to[column / N][column % N] = *x;
+            }
+        }
+    }
+
+    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, [[[T; N]; V]; R]>) {
+        self.0.run(step);
+    }
+}
+
+/// A row of weights of dtype `D`.
+struct Widen<'a, D, T, const N: usize, const R: usize, const B: usize> {
+    bytes: &'a [u8],
+    row: usize,
+    to: &'a mut [[[T; N]; R]],
+    dtype: PhantomData<D>,
+}
+
+impl<D, T, S, const N: usize, const R: usize, const B: usize> Work<S> for Widen<'_, D, T, N, R, B>
+where
+    T: Number,
+    S: Load<D, T, N, B>,
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        let (whole, rest) = self.bytes.as_chunks::<B>();
+        for (to, from) in self.to.iter_mut().zip(whole) {
+            to[self.row] = simd.store(simd.load_weights(from));
+        }
+        if let (Some(to), false) = (self.to.get_mut(whole.len()), rest.is_empty()) {
+            let mut last = [0; B];
+            last[..rest.len()].copy_from_slice(rest);
+            to[self.row] = simd.store(simd.load_weights(&last));
+        }
+    }
+}
+
+impl<T, S, const N: usize, const V: usize, const R: usize> Work<S>
+    for Step<'_, [[T; N]; R], [[[T; N]; V]; N], [[[T; N]; V]; R]>
+where
+    T: Number,
+    S: Simd<T, N>,
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self, simd: S) {
+        let (weights, steps, first) = (self.weights, self.range.len(), self.first);
+        for (panel, sums) in self.panels() {
+            for (tile, sums) in weights.chunks_exact(steps).zip(sums) {
+                let mut totals = [[simd.splat(T::default()); V]; R];
+                if !first {
+                    totals = sums.each_ref().map(|sums| sums.each_ref().map(|sums| simd.load(sums)));
+                }
+                for (w, x) in tile.iter().zip(panel) {
+                    for k in 0..N {
+                        let x = x[k].each_ref().map(|x| simd.load(x));
+                        for r in 0..R {
+                            let w = simd.splat(w[r][k]);
+                            for v in 0..V {
+                                totals[r][v] = simd.mul_add(w, x[v], totals[r][v]);
+                            }
+                        }
+                    }
+                }
+                *sums = totals.map(|totals| totals.map(|totals| simd.store(totals)));
+            }
+        }
+    }
+}
