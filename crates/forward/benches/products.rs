@@ -8,7 +8,7 @@
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints figures for its author")]
 #![expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "its sizes are constants")]
 #![allow(missing_docs, unreachable_pub, reason = "files of the library are modules here")]
-#![allow(dead_code, reason = "not all of the kernels' interface is timed")]
+#![allow(dead_code, unused_imports, reason = "not all of the kernels' interface is timed")]
 
 #[path = "../src/error.rs"]
 mod error;

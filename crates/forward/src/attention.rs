@@ -11,18 +11,20 @@
     clippy::arithmetic_side_effects,
     reason = "floating-point numbers do not overflow; sizes are of arrays"
 )]
+#![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
 use crate::Result;
 use crate::cache::{BLOCK, Head};
-use crate::kernel::Pool;
+use crate::kernel::{Loops, Pool, Simd};
 use crate::memory::{product, zeros};
 use crate::number::Real;
+use crate::sharing::WORTH_SHARING;
 use crate::vector::Product;
 
 /// The most rows of queries that share the reading of a block.
 const ROWS: usize = 64;
 /// Fewer multiplications than this are done faster by one thread than by several.
-const WORTH_SHARING: usize = 1 << 19;
+const FEW: usize = 1 << 19;
 
 /// What the queries of one call have in common.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,25 @@ impl Queries {
         zeros(product(&[self.batch, self.kv_heads, self.tiles(), self.unit()])?)
     }
 
+    /// Writes keys and values [batch, count, `kv_heads`, `head_dim`] to the heads of a layer [batch, `kv_heads`], which have
+    /// room for them.
+    pub(crate) fn remember<T: Real>(&self, pool: &Pool, keys: &[T], values: &[T], heads: &mut [Head<T>]) {
+        let (dim, width) = (self.head_dim.max(1), self.kv_heads * self.head_dim);
+        let write = |number: usize, head: &mut Head<T>| {
+            let (sequence, of_token) = (number / self.kv_heads.max(1), number % self.kv_heads.max(1));
+            for token in 0..self.count {
+                let start = (sequence * self.count + token) * width + of_token * dim;
+                let (key, value) = (keys.get(start..start + dim), values.get(start..start + dim));
+                head.set(self.past + token, key.unwrap_or_default(), value.unwrap_or_default());
+            }
+        };
+        if keys.len() < WORTH_SHARING {
+            heads.iter_mut().enumerate().for_each(|(number, head)| write(number, head));
+        } else {
+            pool.for_each(heads.iter_mut().enumerate().collect(), |(number, head)| write(number, head));
+        }
+    }
+
     /// Attention of the queries `q` [batch, count, heads, `head_dim`] over the heads of a layer [batch, `kv_heads`], into `out`
     /// of the shape of `q`. A token sees the last `window` ones, itself among them; `None` means all.
     pub(crate) fn attend<T: Real>(
@@ -76,7 +97,7 @@ impl Queries {
         let unit = self.unit().max(1);
         let work = |number: usize, o: &mut [T]| self.tile_of(heads, window, q, number, o);
         let seen = window.map_or(usize::MAX, |window| window + self.tile()).min(self.past + self.count);
-        if room.len().saturating_mul(seen) < WORTH_SHARING {
+        if room.len().saturating_mul(seen) < FEW {
             room.chunks_mut(unit).enumerate().for_each(|(number, o)| work(number, o));
         } else {
             pool.for_each(room.chunks_mut(unit).enumerate().collect(), |(number, o)| work(number, o));
@@ -130,68 +151,77 @@ impl Queries {
         let Some(o) = o.get_mut(..used) else { return };
         o.fill(T::default());
         let positions = self.past + first..self.past + last;
-        let tile = Tile { group: self.group, head_dim: self.head_dim, positions, window };
-        tile.attend(keys, self.past + self.count, &queries, o);
+        let scores = vec![T::default(); rows * BLOCK];
+        let sums = vec![(T::NEG_INFINITY, T::default()); rows];
+        let (group, head_dim, q) = (self.group, self.head_dim, queries.as_slice());
+        T::run(Tile { group, head_dim, positions, window, head: keys, q, scores, sums, o });
     }
 }
 
-/// The queries of some tokens in one group of heads.
-struct Tile {
+/// Attention of some tokens in one group of heads. Rows are tokens, then heads of the group.
+struct Tile<'t, T> {
     group: usize,
     head_dim: usize,
     positions: std::ops::Range<usize>,
     window: Option<usize>,
+    /// Keys and values.
+    head: &'t Head<T>,
+    q: &'t [T],
+    /// For each row, room for the scores of a block.
+    scores: Vec<T>,
+    /// For each row, the maximum so far, and the sum of powers relative to it.
+    sums: Vec<(T, T)>,
+    o: &'t mut [T],
 }
 
-impl Tile {
+impl<T: Real> Tile<'_, T> {
     /// The first token that one at `position` sees.
-    fn first_seen(&self, position: usize) -> usize {
-        self.window.map_or(0, |window| (position + 1).saturating_sub(window))
+    #[inline(always)]
+    fn first_seen(window: Option<usize>, position: usize) -> usize {
+        window.map_or(0, |window| (position + 1).saturating_sub(window))
     }
+}
 
-    /// Attention of `q` over the first `len` tokens of a head. Rows are tokens, then heads of the group.
-    fn attend<T: Real>(&self, head: &Head<T>, len: usize, q: &[T], o: &mut [T]) {
-        let rows = self.positions.len() * self.group;
-        let mut scores = vec![T::default(); rows * BLOCK];
-        let mut sums = vec![(T::NEG_INFINITY, T::default()); rows];
+impl<T: Real> Loops<T> for Tile<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
+        let Self { group, head_dim, positions, window, head, q, mut scores, mut sums, o } = self;
         #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
-        let scale = T::from_f64((self.head_dim as f64).sqrt());
-        let (first, end) = (self.first_seen(self.positions.start), self.positions.end.min(len));
+        let factor = T::ONE / T::from_f64((head_dim as f64).sqrt());
+        let (first, end) = (Self::first_seen(window, positions.start), positions.end);
         let blocks = head.blocks().iter().enumerate().take(end.div_ceil(BLOCK)).skip(first / BLOCK);
         for (number, block) in blocks {
             let start = number * BLOCK;
-            let tokens = BLOCK.min(end - start);
             scores.fill(T::default());
             let products = Product {
                 a: q,
-                a_step: self.head_dim,
+                a_step: head_dim,
                 b: &block.keys,
                 b_step: BLOCK,
-                inner: self.head_dim,
+                inner: head_dim,
                 columns: BLOCK,
                 c_step: BLOCK,
             };
-            products.add_to(&mut scores);
-            let all =
-                scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(self.head_dim.max(1)));
+            products.add_to(simd, &mut scores);
+            let all = scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(head_dim.max(1)));
             for (row, ((scores, (maximum, sum)), o)) in all.enumerate() {
-                let position = self.positions.start + row / self.group.max(1);
-                let from = self.first_seen(position).saturating_sub(start).min(BLOCK);
+                let position = positions.start + row / group.max(1);
+                let from = Self::first_seen(window, position).saturating_sub(start).min(BLOCK);
                 let to = (position + 1).saturating_sub(start).min(BLOCK);
-                softmax(scores, from..to, scale, maximum, sum, o);
+                softmax(scores, from..to, factor, maximum, sum, o);
             }
             let weighted = Product {
                 a: &scores,
                 a_step: BLOCK,
                 b: &block.values,
-                b_step: self.head_dim,
-                inner: tokens,
-                columns: self.head_dim,
-                c_step: self.head_dim,
+                b_step: head_dim,
+                inner: BLOCK.min(end - start),
+                columns: head_dim,
+                c_step: head_dim,
             };
-            weighted.add_to(o);
+            weighted.add_to(simd, o);
         }
-        for (o, (_, sum)) in o.chunks_exact_mut(self.head_dim.max(1)).zip(&sums) {
+        for (o, (_, sum)) in o.chunks_exact_mut(head_dim.max(1)).zip(&sums) {
             for o in o {
                 *o = *o / *sum;
             }
@@ -199,37 +229,59 @@ impl Tile {
     }
 }
 
+/// Scores whose maxima and sums are computed side by side.
+const LANES: usize = 16;
+
 /// Turns scores into powers relative to the maximum so far, those outside of `seen` into 0, and scales what was summed
-/// relative to the maximum before.
+/// relative to the maximum before. Scores are multiplied by `factor` first.
+#[inline(always)]
 fn softmax<T: Real>(
     scores: &mut [T],
     seen: std::ops::Range<usize>,
-    scale: T,
+    factor: T,
     maximum: &mut T,
     sum: &mut T,
     o: &mut [T],
 ) {
-    for (column, score) in scores.iter_mut().enumerate() {
-        *score = if seen.contains(&column) { *score / scale } else { T::NEG_INFINITY };
+    let (scores, _) = scores.as_chunks_mut::<LANES>();
+    let mut greatest = [T::NEG_INFINITY; LANES];
+    if seen == (0..BLOCK) {
+        for chunk in scores.iter_mut() {
+            for (most, score) in greatest.iter_mut().zip(chunk) {
+                *score *= factor;
+                *most = larger(*most, *score);
+            }
+        }
+    } else {
+        for (number, chunk) in scores.iter_mut().enumerate() {
+            for (lane, (most, score)) in greatest.iter_mut().zip(chunk).enumerate() {
+                let is_seen = seen.contains(&(number * LANES + lane));
+                *score = if is_seen { *score * factor } else { T::NEG_INFINITY };
+                *most = larger(*most, *score);
+            }
+        }
     }
-    let greatest = scores.iter().fold(*maximum, |most, score| if *score > most { *score } else { most });
+    let greatest = greatest.into_iter().fold(*maximum, larger);
     // Nothing is seen yet: the difference of two infinities is not a number.
     let base = if greatest > T::NEG_INFINITY { greatest } else { T::default() };
-    for score in scores.iter_mut() {
-        *score = (*score - base).exp();
-    }
-    let factor = (*maximum - base).exp();
-    let mut parts = [T::default(); 8];
-    for chunk in scores.as_chunks::<8>().0 {
-        for (part, power) in parts.iter_mut().zip(chunk) {
-            *part += *power;
+    let mut parts = [T::default(); LANES];
+    for chunk in scores {
+        for (part, score) in parts.iter_mut().zip(chunk) {
+            *score = (*score - base).exp();
+            *part += *score;
         }
     }
-    *sum = parts.into_iter().fold(*sum * factor, |sum, part| sum + part);
+    let scale = (*maximum - base).exp();
+    *sum = parts.into_iter().fold(*sum * scale, |sum, part| sum + part);
     *maximum = greatest;
-    if factor != T::ONE {
+    if scale != T::ONE {
         for o in o {
-            *o *= factor;
+            *o *= scale;
         }
     }
+}
+
+#[inline(always)]
+fn larger<T: Real>(a: T, b: T) -> T {
+    if b > a { b } else { a }
 }

@@ -11,7 +11,8 @@ use crate::memory::{product, zeros};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::positions::Angles;
-use crate::vector;
+use crate::sharing::{WORTH_SHARING, share_rows};
+use crate::vector::{Add, Gate};
 use crate::weights::Linear;
 
 /// The weights of a layer.
@@ -108,49 +109,37 @@ impl<T: Real> Layer<T> {
 impl<T: Real> Attention<T> {
     fn apply(&self, number: usize, h: &mut [T], cache: &mut Tokens<T>, work: &mut Work<'_, T>) {
         let (pool, rows, sizes) = (work.pool, work.rows(), work.queries);
-        self.norm.apply(h, &mut work.normed);
+        self.norm.apply(pool, h, &mut work.normed);
         for (linear, out) in
             [(&self.queries, &mut work.q), (&self.keys, &mut work.k), (&self.values, &mut work.v)]
         {
             linear.apply(pool, &work.normed, rows, out);
         }
-        for (heads, kv_heads) in
-            [(&mut work.q, sizes.kv_heads.saturating_mul(sizes.group)), (&mut work.k, sizes.kv_heads)]
-        {
-            let width = kv_heads.saturating_mul(sizes.head_dim).max(1);
-            for (row, heads) in heads.chunks_exact_mut(width).enumerate() {
-                work.angles.rotate(row.checked_rem(sizes.count).unwrap_or(0), heads);
-            }
+        let kv_width = sizes.kv_heads.saturating_mul(sizes.head_dim);
+        let rotated = [(&mut work.q, kv_width.saturating_mul(sizes.group)), (&mut work.k, kv_width)];
+        for (heads, width) in rotated {
+            let angles = &work.angles;
+            share_rows(pool, heads, width, |row, heads| {
+                angles.rotate(row.checked_rem(sizes.count).unwrap_or(0), heads);
+            });
         }
-        let width = sizes.kv_heads.saturating_mul(sizes.head_dim).max(1);
-        let (keys, values) = (work.k.chunks_exact(width), work.v.chunks_exact(width));
-        let of_layer = cache.layer_mut(number);
-        for (row, (keys, values)) in keys.zip(values).enumerate() {
-            let (sequence, token) = (
-                row.checked_div(sizes.count).unwrap_or(0),
-                row.checked_rem(sizes.count).unwrap_or(0).saturating_add(sizes.past),
-            );
-            let heads = of_layer.iter_mut().skip(sequence.saturating_mul(sizes.kv_heads));
-            let dim = sizes.head_dim.max(1);
-            for (head, (key, value)) in heads.zip(keys.chunks_exact(dim).zip(values.chunks_exact(dim))) {
-                head.set(token, key, value);
-            }
-        }
+        sizes.remember(pool, &work.k, &work.v, cache.layer_mut(number));
         let heads = cache.layer(number);
         sizes.attend(pool, heads, self.window, &work.q, &mut work.tiles, &mut work.heads);
         self.output.apply(pool, &work.heads, rows, &mut work.added);
-        vector::add(h, &work.added);
+        T::run(Add { x: h, y: &work.added });
     }
 }
 
 impl<T: Real> FeedForward<T> {
     fn apply(&self, h: &mut [T], work: &mut Work<'_, T>) {
         let (pool, rows) = (work.pool, work.rows());
-        self.norm.apply(h, &mut work.normed);
+        self.norm.apply(pool, h, &mut work.normed);
         self.gate.apply(pool, &work.normed, rows, &mut work.gate);
         self.up.apply(pool, &work.normed, rows, &mut work.up);
-        vector::gated(&mut work.gate, &work.up);
+        let parts = work.gate.chunks_mut(WORTH_SHARING).zip(work.up.chunks(WORTH_SHARING));
+        pool.for_each(parts.collect(), |(gate, up)| T::run(Gate { gate, up }));
         self.down.apply(pool, &work.gate, rows, &mut work.added);
-        vector::add(h, &work.added);
+        T::run(Add { x: h, y: &work.added });
     }
 }

@@ -19,6 +19,7 @@ mod model;
 mod norm;
 mod number;
 mod positions;
+mod sharing;
 mod vector;
 mod weights;
 

@@ -286,7 +286,7 @@ impl Model {
         logits: &mut Logits,
     ) -> Result<()> {
         let mut normed = zeros(h.len())?;
-        net.weights.norm.apply(h, &mut normed);
+        net.weights.norm.apply(&self.pool, h, &mut normed);
         let (dim, vocab) = (self.dims.dim, self.dims.vocab);
         let (rows, output) = (product(&[logits.batch, count])?, &net.weights.output);
         if count == logits.returned {

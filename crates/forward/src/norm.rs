@@ -2,8 +2,10 @@
 //!
 //! Facts: `norm` of the TorchScript text, which follows Meta's `llama-models` 0.3.0.
 
+use crate::kernel::Pool;
 use crate::number::Real;
-use crate::vector;
+use crate::sharing::share_rows;
+use crate::vector::Normalize;
 
 /// A norm over the last dimension.
 #[derive(Clone, Debug)]
@@ -15,17 +17,13 @@ pub(crate) struct Norm<T> {
 
 impl<T: Real> Norm<T> {
     /// The norm of each row of `x` into the same row of `y`.
-    #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
-    pub(crate) fn apply(&self, x: &[T], y: &mut [T]) {
-        let dim = self.weight.len().max(1);
-        #[expect(clippy::cast_precision_loss, reason = "the width of a model is small")]
-        let count = T::from_f64(dim as f64);
-        for (x, y) in x.chunks_exact(dim).zip(y.chunks_exact_mut(dim)) {
-            let mean = vector::sum_of_squares(x) / count;
-            let scale = T::ONE / (mean + self.eps).sqrt();
-            for ((y, x), weight) in y.iter_mut().zip(x).zip(&self.weight) {
-                *y = *x * scale * *weight;
+    pub(crate) fn apply(&self, pool: &Pool, x: &[T], y: &mut [T]) {
+        let dim = self.weight.len();
+        share_rows(pool, y, dim, |row, y| {
+            let start = row.saturating_mul(dim);
+            if let Some(x) = x.get(start..start.saturating_add(dim)) {
+                T::run(Normalize { x, weight: &self.weight, eps: self.eps, y });
             }
-        }
+        });
     }
 }

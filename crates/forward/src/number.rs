@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 use crate::Result;
-use crate::kernel::{self, Matrix, Pool};
+use crate::kernel::{self, Loops, Matrix, Pool};
 use crate::memory::zeros;
 
 /// A floating-point number with the functions of a forward pass.
@@ -38,6 +38,8 @@ pub(crate) trait Real:
     fn exp(self) -> Self;
     /// `y[m, rows] = x[m, cols] · Wᵀ + bias`.
     fn linear(pool: &Pool, w: &Matrix, x: &[Self], m: usize, bias: Option<&[Self]>, y: &mut [Self]);
+    /// Runs loops with the CPU's instructions.
+    fn run(loops: impl Loops<Self>);
     /// Lets `write` fill `out`, rounded to f32.
     ///
     /// # Errors
@@ -83,6 +85,10 @@ impl Real for f32 {
         kernel::linear(pool, w, x, m, bias, y);
     }
 
+    fn run(loops: impl Loops<Self>) {
+        kernel::run_f32(loops);
+    }
+
     fn into_f32(out: &mut [f32], write: impl FnOnce(&mut [Self])) -> Result<()> {
         write(out);
         Ok(())
@@ -114,12 +120,18 @@ impl Real for f64 {
         Self::sqrt(self)
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as in f32")]
     fn exp(self) -> Self {
         Self::exp(self)
     }
 
     fn linear(pool: &Pool, w: &Matrix, x: &[Self], m: usize, bias: Option<&[Self]>, y: &mut [Self]) {
         kernel::linear_f64(pool, w, x, m, bias, y);
+    }
+
+    fn run(loops: impl Loops<Self>) {
+        kernel::run_f64(loops);
     }
 
     fn into_f32(out: &mut [f32], write: impl FnOnce(&mut [Self])) -> Result<()> {

@@ -1,46 +1,99 @@
-//! Loops over vectors, written so that the compiler makes vector instructions of them.
+//! Loops over vectors that are compiled for the CPU's instructions.
 
 #![expect(
     clippy::arithmetic_side_effects,
-    reason = "floating-point numbers do not overflow; indices are of arrays"
+    reason = "floating-point numbers do not overflow; indices are of slices"
 )]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::needless_range_loop,
+    reason = "arrays of known lengths, which stay in registers"
+)]
+#![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
+use crate::kernel::{Loops, Simd};
 use crate::number::Real;
 
 /// Partial sums, so that an addition need not wait for the one before it.
 const LANES: usize = 32;
 
-/// The sum of the squares.
-pub(crate) fn sum_of_squares<T: Real>(x: &[T]) -> T {
-    let mut sums = [T::default(); LANES];
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (sum, x) in sums.iter_mut().zip(chunk) {
+/// `y = x · scale · weight`, where `scale` makes the mean square of `x` 1.
+pub(crate) struct Normalize<'v, T> {
+    pub(crate) x: &'v [T],
+    pub(crate) weight: &'v [T],
+    pub(crate) eps: T,
+    pub(crate) y: &'v mut [T],
+}
+
+impl<T: Real> Loops<T> for Normalize<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
+        let mut sums = [T::default(); LANES];
+        let (chunks, rest) = self.x.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (sum, x) in sums.iter_mut().zip(chunk) {
+                *sum += *x * *x;
+            }
+        }
+        for (sum, x) in sums.iter_mut().zip(rest) {
             *sum += *x * *x;
         }
+        #[expect(clippy::cast_precision_loss, reason = "the width of a model is small")]
+        let count = T::from_f64(self.x.len() as f64);
+        let mean = total(sums) / count;
+        let scale = T::ONE / (mean + self.eps).sqrt();
+        for ((y, x), weight) in self.y.iter_mut().zip(self.x).zip(self.weight) {
+            *y = *x * scale * *weight;
+        }
     }
-    for (sum, x) in sums.iter_mut().zip(rest) {
-        *sum += *x * *x;
+}
+
+/// The sum, added in pairs.
+#[inline(always)]
+fn total<T: Real>(mut sums: [T; LANES]) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        let (low, high) = sums.split_at_mut(half);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low += *high;
+        }
+        half /= 2;
     }
-    sums.into_iter().fold(T::default(), |sum, part| sum + part)
+    let [sum, ..] = sums;
+    sum
 }
 
 /// `x += y`.
-pub(crate) fn add<T: Real>(x: &mut [T], y: &[T]) {
-    for (x, y) in x.iter_mut().zip(y) {
-        *x += *y;
+pub(crate) struct Add<'v, T> {
+    pub(crate) x: &'v mut [T],
+    pub(crate) y: &'v [T],
+}
+
+impl<T: Real> Loops<T> for Add<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
+        for (x, y) in self.x.iter_mut().zip(self.y) {
+            *x += *y;
+        }
     }
 }
 
-/// `gate = silu(gate) * up`.
-pub(crate) fn gated<T: Real>(gate: &mut [T], up: &[T]) {
-    for (gate, up) in gate.iter_mut().zip(up) {
-        *gate = *gate / (T::ONE + (-*gate).exp()) * *up;
+/// `gate = silu(gate) · up`.
+pub(crate) struct Gate<'v, T> {
+    pub(crate) gate: &'v mut [T],
+    pub(crate) up: &'v [T],
+}
+
+impl<T: Real> Loops<T> for Gate<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
+        for (gate, up) in self.gate.iter_mut().zip(self.up) {
+            *gate = *gate / (T::ONE + (-*gate).exp()) * *up;
+        }
     }
 }
 
-/// `c[rows, columns] += a[rows, inner] · b[inner, columns]`, each row of `a`, `b` and `c` being `a_step`, `b_step` and
-/// `c_step` after the one before it.
+/// `c[rows, columns] += a[rows, inner] · b[inner, columns]`. Rows of `a`, `b` and `c` are `a_step`, `b_step` and `c_step` apart.
 pub(crate) struct Product<'v, T> {
     pub(crate) a: &'v [T],
     pub(crate) a_step: usize,
@@ -51,65 +104,110 @@ pub(crate) struct Product<'v, T> {
     pub(crate) c_step: usize,
 }
 
-/// Rows and columns of sums that fit in registers.
-const TALL: usize = 4;
-const WIDE: usize = 32;
+/// Elements of a row that are multiplied without looking where it ends.
+const STRIDE: usize = 8;
 
 impl<T: Real> Product<'_, T> {
     /// Adds the product to `c`, which has as many rows as `a`.
-    pub(crate) fn add_to(&self, c: &mut [T]) {
-        let (a_rows, c_rows) = (TALL.saturating_mul(self.a_step), TALL.saturating_mul(self.c_step));
-        for (a, c) in self.a.chunks(a_rows.max(1)).zip(c.chunks_mut(c_rows.max(1))) {
-            if a.len() >= a_rows {
-                self.rows::<TALL>(a, c);
-            } else {
-                for (a, c) in a.chunks(self.a_step.max(1)).zip(c.chunks_mut(self.c_step.max(1))) {
-                    self.rows::<1>(a, c);
-                }
-            }
-        }
-    }
-
-    fn rows<const R: usize>(&self, a: &[T], c: &mut [T]) {
-        let mut column = 0;
-        while column + WIDE <= self.columns {
-            self.tile::<R, WIDE>(a, column, c);
-            column += WIDE;
-        }
-        while column + 8 <= self.columns {
-            self.tile::<R, 8>(a, column, c);
-            column += 8;
-        }
-        while column < self.columns {
-            self.tile::<R, 1>(a, column, c);
-            column += 1;
-        }
-    }
-
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "its sums are to stay in registers")]
-    fn tile<const R: usize, const C: usize>(&self, a: &[T], column: usize, c: &mut [T]) {
-        let mut sums = [[T::default(); C]; R];
-        let rows: [&[T]; R] = std::array::from_fn(|row| {
-            let start = row * self.a_step;
-            a.get(start..start + self.inner).unwrap_or_default()
-        });
-        if rows.iter().any(|row| row.len() != self.inner) {
-            return;
+    pub(crate) fn add_to<S: Simd<T, N>, const N: usize>(&self, simd: S, c: &mut [T]) {
+        let (a, c) = self.panels::<S, N, 8, 2>(simd, self.a, c);
+        let (a, c) = self.panels::<S, N, 4, 2>(simd, a, c);
+        self.panels::<S, N, 1, 4>(simd, a, c);
+    }
+
+    /// The products of as many panels of `R` rows as there are, and the rows after them. The sums of a panel's rows and of
+    /// `V` vectors of columns are to fit in registers.
+    #[inline(always)]
+    fn panels<'p, S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
+        &self,
+        simd: S,
+        a: &'p [T],
+        c: &'p mut [T],
+    ) -> (&'p [T], &'p mut [T]) {
+        let (a_rows, c_rows) = ((R * self.a_step).max(1), (R * self.c_step).max(1));
+        let count = (a.len() / a_rows).min(c.len() / c_rows);
+        let (a, a_rest) = a.split_at(count * a_rows);
+        let (c, c_rest) = c.split_at_mut(count * c_rows);
+        for (a, c) in a.chunks_exact(a_rows).zip(c.chunks_exact_mut(c_rows)) {
+            let mut column = 0;
+            while column + V * N <= self.columns {
+                self.tile::<S, N, R, V>(simd, a, column, c);
+                column += V * N;
+            }
+            while column + N <= self.columns {
+                self.tile::<S, N, R, 1>(simd, a, column, c);
+                column += N;
+            }
+            if column < self.columns {
+                self.rest(a, column, c);
+            }
         }
-        for (index, b) in self.b.chunks(self.b_step.max(1)).take(self.inner).enumerate() {
-            let Some(b) = b.get(column..).and_then(<[T]>::first_chunk::<C>) else { return };
-            for (sums, row) in sums.iter_mut().zip(&rows) {
-                let Some(a) = row.get(index) else { return };
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    *sum += *a * *b;
+        (a_rest, c_rest)
+    }
+
+    /// The sums of `R` rows and `V` vectors of columns.
+    #[inline(always)]
+    fn tile<S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
+        &self,
+        simd: S,
+        a: &[T],
+        column: usize,
+        c: &mut [T],
+    ) {
+        let rows: [&[T]; R] = std::array::from_fn(|row| &a[row * self.a_step..][..self.inner]);
+        let mut sums = [[simd.splat(T::default()); V]; R];
+        let whole = self.inner / STRIDE;
+        let strides = rows.map(|row| &row.as_chunks::<STRIDE>().0[..whole]);
+        let mut b = self.b;
+        for index in 0..whole {
+            for element in 0..STRIDE {
+                let vectors: [S::Vector; V] = std::array::from_fn(|v| {
+                    simd.load(b[column + v * N..].first_chunk().expect("`columns` are in a row"))
+                });
+                for row in 0..R {
+                    let a = simd.splat(strides[row][index][element]);
+                    for v in 0..V {
+                        sums[row][v] = simd.mul_add(a, vectors[v], sums[row][v]);
+                    }
+                }
+                b = b.get(self.b_step..).unwrap_or_default();
+            }
+        }
+        for index in whole * STRIDE..self.inner {
+            let vectors: [S::Vector; V] = std::array::from_fn(|v| {
+                simd.load(b[column + v * N..].first_chunk().expect("`columns` are in a row"))
+            });
+            for row in 0..R {
+                let a = simd.splat(rows[row][index]);
+                for v in 0..V {
+                    sums[row][v] = simd.mul_add(a, vectors[v], sums[row][v]);
+                }
+            }
+            b = b.get(self.b_step..).unwrap_or_default();
+        }
+        for row in 0..R {
+            for v in 0..V {
+                let start = row * self.c_step + column + v * N;
+                let c = c[start..].first_chunk_mut::<N>().expect("`columns` are in a row");
+                let sum = simd.store(sums[row][v]);
+                for lane in 0..N {
+                    c[lane] += sum[lane];
                 }
             }
         }
-        for (row, sums) in sums.iter().enumerate() {
-            let start = row * self.c_step + column;
-            if let Some(c) = c.get_mut(start..start + C) {
-                add(c, sums);
+    }
+
+    /// The columns that do not fill a vector.
+    #[inline(always)]
+    fn rest(&self, a: &[T], column: usize, c: &mut [T]) {
+        let rows = a.chunks(self.a_step.max(1)).zip(c.chunks_mut(self.c_step.max(1)));
+        for (a, c) in rows {
+            let Some(c) = c.get_mut(column..self.columns) else { return };
+            for (a, b) in a.iter().take(self.inner).zip(self.b.chunks(self.b_step.max(1))) {
+                for (c, b) in c.iter_mut().zip(b.iter().skip(column)) {
+                    *c += *a * *b;
+                }
             }
         }
     }

@@ -6,6 +6,7 @@
 #[cfg(target_arch = "x86_64")]
 mod bf16;
 mod choice;
+mod loops;
 mod matrix;
 mod pool;
 mod product;
@@ -17,9 +18,11 @@ mod tiled;
 mod x86;
 
 pub(crate) use choice::Kernel;
+pub(crate) use loops::{Loops, run_f32, run_f64};
 pub(crate) use matrix::Matrix;
 pub(crate) use pool::Pool;
 pub(crate) use product::Product;
+pub(crate) use simd::Simd;
 #[cfg(test)]
 pub(crate) use simd::to_bf16;
 

@@ -10,7 +10,7 @@
 #![expect(clippy::indexing_slicing, reason = "arrays, whose sizes are types")]
 
 /// Work on vectors, which [`Simd::run`] compiles for the instructions of `S`.
-pub(super) trait Work<S> {
+pub(crate) trait Work<S> {
     /// What the work returns.
     type Output;
 
@@ -19,7 +19,7 @@ pub(super) trait Work<S> {
 }
 
 /// What a vector of `N` numbers can do.
-pub(super) trait Simd<T, const N: usize>: Copy + Send + Sync + 'static {
+pub(crate) trait Simd<T, const N: usize>: Copy + Send + Sync + 'static {
     /// The vector.
     type Vector: Copy;
 

@@ -1,0 +1,24 @@
+//! Work on rows that threads share if it is worth waking them.
+
+use crate::kernel::Pool;
+
+/// Fewer elements than this are done faster by one thread than by several.
+pub(crate) const WORTH_SHARING: usize = 1 << 15;
+
+/// Calls `work` with the number and the elements of each row of `width` elements.
+pub(crate) fn share_rows<T: Send>(
+    pool: &Pool,
+    elements: &mut [T],
+    width: usize,
+    work: impl Fn(usize, &mut [T]) + Send + Sync,
+) {
+    let width = width.max(1);
+    let rows_at_once = WORTH_SHARING.div_ceil(width);
+    let parts = elements.chunks_mut(rows_at_once.saturating_mul(width)).enumerate();
+    pool.for_each(parts.collect(), |(part, elements)| {
+        let first = part.saturating_mul(rows_at_once);
+        for (row, elements) in (first..).zip(elements.chunks_exact_mut(width)) {
+            work(row, elements);
+        }
+    });
+}
