@@ -94,13 +94,17 @@ impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, [[[f32; 16]; 2]; 12]> {
 
     #[inline(always)]
     fn run(mut self, simd: Avx512Bf16) {
-        let (weights, steps, first) = (self.weights, self.range.len(), self.first);
+        let (weights, count, first) = (self.weights, self.count, self.first);
         let avx512 = simd.avx512();
         for (panel, sums) in self.panels() {
-            for (tile, sums) in weights.chunks_exact(steps).zip(sums) {
+            for (tile, sums) in weights.chunks_exact(count).zip(sums) {
                 let mut totals = [[avx512.splat(0.0_f32); 2]; 12];
                 if !first {
-                    totals = sums.each_ref().map(|sums| sums.each_ref().map(|sums| avx512.load(sums)));
+                    for r in 0..12 {
+                        for v in 0..2 {
+                            totals[r][v] = avx512.load(&sums[r][v]);
+                        }
+                    }
                 }
                 for (w, x) in tile.iter().zip(panel) {
                     for pair in 0..16 {
@@ -112,7 +116,11 @@ impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, [[[f32; 16]; 2]; 12]> {
                         }
                     }
                 }
-                *sums = totals.map(|totals| totals.map(|totals| avx512.store(totals)));
+                for r in 0..12 {
+                    for v in 0..2 {
+                        sums[r][v] = avx512.store(totals[r][v]);
+                    }
+                }
             }
         }
     }
@@ -147,10 +155,10 @@ impl Tile<f32, 16, 2, 32> for Tiles {
     }
 
     fn multiply(self, mut step: Step<'_, Self::Weights, Inputs, Sums>) {
-        let (weights, steps, first) = (step.weights, step.range.len(), step.first);
+        let (weights, count, first) = (step.weights, step.count, step.first);
         self.amx.run(|tiles| {
             for (panel, sums) in step.panels() {
-                for (tile, sums) in weights.chunks_exact(steps).zip(sums) {
+                for (tile, sums) in weights.chunks_exact(count).zip(sums) {
                     tiles.add_products(tile, panel, first, sums);
                 }
             }

@@ -112,24 +112,22 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
         let chunks = rows.map(|row| &row.as_chunks::<B>().0[..whole]);
         let vectors = inputs.map(|input| &input[..whole]);
         for i in 0..whole {
-            let x = vectors.map(|x| simd.load(&x[i]));
             for r in 0..R {
                 prefetch(&chunks[r][i], AHEAD);
                 let w = simd.load_weights(&chunks[r][i]);
                 for m in 0..M {
-                    sums[r][m] = simd.mul_add(w, x[m], sums[r][m]);
+                    sums[r][m] = simd.mul_add(w, simd.load(&vectors[m][i]), sums[r][m]);
                 }
             }
         }
         if self.w.cols() > whole * N {
-            let x = inputs.map(|x| simd.load(&x[whole]));
             for r in 0..R {
                 let rest = rows[r].as_chunks::<B>().1;
                 let mut last = [0; B];
                 last[..rest.len()].copy_from_slice(rest);
                 let w = simd.load_weights(&last);
                 for m in 0..M {
-                    sums[r][m] = simd.mul_add(w, x[m], sums[r][m]);
+                    sums[r][m] = simd.mul_add(w, simd.load(&inputs[m][whole]), sums[r][m]);
                 }
             }
         }

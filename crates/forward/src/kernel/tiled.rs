@@ -13,6 +13,7 @@
 #![expect(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
+    clippy::needless_range_loop,
     reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
 )]
 
@@ -56,19 +57,16 @@ pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>
 
 /// Tiles of weights times panels of inputs.
 pub(super) struct Step<'a, W, X, C> {
-    /// `steps` of each tile, one tile after the other.
+    /// `count` of each tile, one tile after the other.
     pub(super) weights: &'a [W],
-    /// All of each panel, one panel after the other.
+    /// `count` of each panel, one panel after the other.
     inputs: &'a [X],
-    /// The size of a panel.
-    stride: usize,
-    /// What is multiplied of each panel.
-    pub(super) range: Range<usize>,
+    pub(super) count: usize,
     /// The sums of each tile with the first panel, then with the second.
     sums: &'a mut [C],
     /// Whether these are the first products: the sums count as 0.
     pub(super) first: bool,
-    /// Weights that are needed next: rows of so many bytes, which are so many bytes apart.
+    /// Weights of the next step.
     next: Next<'a>,
 }
 
@@ -83,20 +81,18 @@ impl<W, X, C> Step<'_, W, X, C> {
     /// Each panel with its sums; and asks for as large a part of the next bytes.
     #[inline(always)]
     pub(super) fn panels(&mut self) -> impl Iterator<Item = (&[X], &mut [C])> {
-        let panels = self.inputs.len() / self.stride;
+        let panels = self.inputs.len() / self.count;
         let rows = (self.next.rows.len() / self.next.row_bytes).div_ceil(panels);
-        let tiles = self.sums.len() / panels;
-        let (range, next) = (self.range.clone(), &self.next);
-        self.inputs.chunks_exact(self.stride).zip(self.sums.chunks_exact_mut(tiles)).enumerate().map(
-            move |(number, (panel, sums))| {
-                for row in next.rows.chunks_exact(next.row_bytes).skip(number * rows).take(rows) {
-                    for line in row[next.range.clone()].chunks(64) {
-                        prefetch(line, 0);
-                    }
+        let (tiles, next) = (self.sums.len() / panels, &self.next);
+        let panels = self.inputs.chunks_exact(self.count).zip(self.sums.chunks_exact_mut(tiles));
+        panels.enumerate().map(move |(number, panel)| {
+            for row in next.rows.chunks_exact(next.row_bytes).skip(number * rows).take(rows) {
+                for line in row[next.range.clone()].chunks(64) {
+                    prefetch(line, 0);
                 }
-                (&panel[range.clone()], sums)
-            },
-        )
+            }
+            panel
+        })
     }
 }
 
@@ -116,21 +112,27 @@ pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
     K: Tile<T, N, V, R>,
 {
     let Product { w, x, m, bias, y } = product;
-    let stride = w.cols().div_ceil(K::STEP);
-    let mut inputs = vec![tile.no_inputs(); stride * m.div_ceil(V * N)];
-    if stride > 0 {
-        let panels = inputs.chunks_exact_mut(stride).zip(x.chunks(V * N * w.cols()));
-        pool.for_each(panels.collect(), |(panel, x)| {
-            for (column, x) in x.chunks_exact(w.cols()).enumerate() {
-                tile.put_inputs(x, column, panel);
-            }
-        });
+    let steps = w.cols().div_ceil(K::STEP);
+    let mut inputs = vec![tile.no_inputs(); steps * m.div_ceil(V * N)];
+    let mut jobs = Vec::new();
+    let blocks = inputs.chunks_mut(steps * (INPUTS / (V * N))).zip(x.chunks(w.cols() * INPUTS));
+    for (block, x) in blocks {
+        let panels = block.len() / steps;
+        let parts = block.chunks_mut(K::STEPS * panels).zip((0..w.cols()).step_by(K::STEPS * K::STEP));
+        jobs.extend(parts.map(|(part, start)| (part, x, start..w.cols().min(start + K::STEPS * K::STEP))));
     }
+    pool.for_each(jobs, |(part, x, range)| {
+        let panels = part.chunks_exact_mut(range.len().div_ceil(K::STEP));
+        for (panel, x) in panels.zip(x.chunks(w.cols() * V * N)) {
+            for (column, x) in x.chunks_exact(w.cols()).enumerate() {
+                tile.put_inputs(&x[range.clone()], column, panel);
+            }
+        }
+    });
     let rows = ROWS.next_multiple_of(R);
     let mut jobs = Vec::new();
-    for (number, y) in y.chunks_mut(INPUTS * w.rows()).enumerate() {
-        let size = INPUTS / (V * N) * stride;
-        let inputs = &inputs[number * size..inputs.len().min((number + 1) * size)];
+    let blocks = inputs.chunks(steps * (INPUTS / (V * N))).zip(y.chunks_mut(w.rows() * INPUTS));
+    for (inputs, y) in blocks {
         jobs.extend(columns(y, w.rows(), rows).into_iter().map(|(first, y)| Block {
             w,
             inputs,
@@ -139,12 +141,13 @@ pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
             y,
         }));
     }
-    pool.for_each(jobs, |block| block.run(tile, stride));
+    pool.for_each(jobs, |block| block.run(tile));
 }
 
 /// The part of a product that one thread takes: some rows of weights, some inputs.
 struct Block<'a, 'y, T, X> {
     w: &'a Matrix,
+    /// For each step, the panels one after the other.
     inputs: &'a [X],
     bias: Option<&'a [T]>,
     /// The first row.
@@ -154,7 +157,7 @@ struct Block<'a, 'y, T, X> {
 }
 
 impl<T: Number, X> Block<'_, '_, T, X> {
-    fn run<K, const N: usize, const V: usize, const R: usize>(mut self, tile: K, stride: usize)
+    fn run<K, const N: usize, const V: usize, const R: usize>(mut self, tile: K)
     where
         K: Tile<T, N, V, R, Inputs = X>,
     {
@@ -162,24 +165,23 @@ impl<T: Number, X> Block<'_, '_, T, X> {
         let count = self.y.first().map_or(0, |y| y.len());
         let rows = &self.w.rows_from(self.first)[..count * row_bytes];
         let (tiles, panels) = (count.div_ceil(R), self.y.len().div_ceil(V * N));
-        let mut weights = vec![tile.no_weights(); tiles * stride.min(K::STEPS)];
+        let steps = self.inputs.len() / panels;
+        let mut weights = vec![tile.no_weights(); tiles * steps.min(K::STEPS)];
         let mut sums = vec![[[[T::default(); N]; V]; R]; tiles * panels];
-        for start in (0..stride).step_by(K::STEPS) {
-            let range = start..stride.min(start + K::STEPS);
-            let bytes =
-                |from: usize, to: usize| (from * step_bytes).min(row_bytes)..(to * step_bytes).min(row_bytes);
+        let bytes =
+            |step: usize| (step * step_bytes).min(row_bytes)..((step + K::STEPS) * step_bytes).min(row_bytes);
+        for (start, inputs) in (0..steps).step_by(K::STEPS).zip(self.inputs.chunks(K::STEPS * panels)) {
+            let count = inputs.len() / panels;
             for (row, all) in rows.chunks_exact(row_bytes).enumerate() {
-                let to = &mut weights[row / R * range.len()..][..range.len()];
-                tile.put_weights(&all[bytes(range.start, range.end)], row % R, to);
+                tile.put_weights(&all[bytes(start)], row % R, &mut weights[row / R * count..][..count]);
             }
             tile.multiply(Step {
-                weights: &weights[..tiles * range.len()],
-                inputs: self.inputs,
-                stride,
+                weights: &weights[..tiles * count],
+                inputs,
+                count,
                 sums: &mut sums,
                 first: start == 0,
-                next: Next { rows, row_bytes, range: bytes(range.end, range.end + K::STEPS) },
-                range,
+                next: Next { rows, row_bytes, range: bytes(start + K::STEPS) },
             });
         }
         let bias = self.bias.map_or(&[][..], |bias| &bias[self.first..self.first + count]);
@@ -213,11 +215,15 @@ impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> W
                             *to = from[vector];
                         }
                         simd.transpose(&mut square);
-                        let at = number * R + row;
+                        let (at, rows) = (number * R + row, N.min(R - row));
                         for (y, sums) in y.iter_mut().zip(&square) {
                             // The last tile has fewer rows.
-                            let to = y.iter_mut().skip(at).take(R - row);
-                            to.zip(sums).for_each(|(to, from)| *to = *from);
+                            let to = y.get_mut(at..).unwrap_or_default();
+                            if to.len() >= rows {
+                                to[..rows].copy_from_slice(&sums[..rows]);
+                            } else {
+                                to.copy_from_slice(&sums[..to.len()]);
+                            }
                         }
                     }
                 }
@@ -230,6 +236,11 @@ impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> W
         }
     }
 }
+
+/// Starts at a multiple of 64 bytes, which no vector then crosses.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Aligned<A>(A);
 
 /// Weights that are widened, in vectors of `N` numbers, `B` bytes each.
 pub(super) struct Widened<D, S, const B: usize>(S, PhantomData<D>);
@@ -257,8 +268,8 @@ where
     S: Load<D, T, N, B>,
 {
     type Simd = S;
-    type Weights = [[T; N]; R];
-    type Inputs = [[[T; N]; V]; N];
+    type Weights = Aligned<[[T; N]; R]>;
+    type Inputs = Aligned<[[[T; N]; V]; N]>;
 
     const STEP: usize = N;
     const STEPS: usize = 192 / N;
@@ -268,11 +279,11 @@ where
     }
 
     fn no_weights(self) -> Self::Weights {
-        [[T::default(); N]; R]
+        Aligned([[T::default(); N]; R])
     }
 
     fn no_inputs(self) -> Self::Inputs {
-        [[[T::default(); N]; V]; N]
+        Aligned([[[T::default(); N]; V]; N])
     }
 
     fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]) {
@@ -281,7 +292,7 @@ where
 
     fn put_inputs(self, x: &[T], column: usize, to: &mut [Self::Inputs]) {
         for (x, to) in x.chunks(N).zip(to) {
-            for (x, to) in x.iter().zip(to) {
+            for (x, to) in x.iter().zip(&mut to.0) {
                 to[column / N][column % N] = *x;
             }
         }
@@ -296,7 +307,7 @@ where
 struct Widen<'a, D, T, const N: usize, const R: usize, const B: usize> {
     bytes: &'a [u8],
     row: usize,
-    to: &'a mut [[[T; N]; R]],
+    to: &'a mut [Aligned<[[T; N]; R]>],
     dtype: PhantomData<D>,
 }
 
@@ -311,18 +322,18 @@ where
     fn run(self, simd: S) {
         let (whole, rest) = self.bytes.as_chunks::<B>();
         for (to, from) in self.to.iter_mut().zip(whole) {
-            to[self.row] = simd.store(simd.load_weights(from));
+            to.0[self.row] = simd.store(simd.load_weights(from));
         }
         if let (Some(to), false) = (self.to.get_mut(whole.len()), rest.is_empty()) {
             let mut last = [0; B];
             last[..rest.len()].copy_from_slice(rest);
-            to[self.row] = simd.store(simd.load_weights(&last));
+            to.0[self.row] = simd.store(simd.load_weights(&last));
         }
     }
 }
 
 impl<T, S, const N: usize, const V: usize, const R: usize> Work<S>
-    for Step<'_, [[T; N]; R], [[[T; N]; V]; N], [[[T; N]; V]; R]>
+    for Step<'_, Aligned<[[T; N]; R]>, Aligned<[[[T; N]; V]; N]>, [[[T; N]; V]; R]>
 where
     T: Number,
     S: Simd<T, N>,
@@ -331,25 +342,34 @@ where
 
     #[inline(always)]
     fn run(mut self, simd: S) {
-        let (weights, steps, first) = (self.weights, self.range.len(), self.first);
+        let (weights, count, first) = (self.weights, self.count, self.first);
         for (panel, sums) in self.panels() {
-            for (tile, sums) in weights.chunks_exact(steps).zip(sums) {
+            for (tile, sums) in weights.chunks_exact(count).zip(sums) {
                 let mut totals = [[simd.splat(T::default()); V]; R];
                 if !first {
-                    totals = sums.each_ref().map(|sums| sums.each_ref().map(|sums| simd.load(sums)));
+                    // Loops, because the compiler makes calls of `map`.
+                    for r in 0..R {
+                        for v in 0..V {
+                            totals[r][v] = simd.load(&sums[r][v]);
+                        }
+                    }
                 }
                 for (w, x) in tile.iter().zip(panel) {
                     for k in 0..N {
-                        let x = x[k].each_ref().map(|x| simd.load(x));
+                        let x = &x.0[k];
                         for r in 0..R {
-                            let w = simd.splat(w[r][k]);
+                            let w = simd.splat(w.0[r][k]);
                             for v in 0..V {
-                                totals[r][v] = simd.mul_add(w, x[v], totals[r][v]);
+                                totals[r][v] = simd.mul_add(w, simd.load(&x[v]), totals[r][v]);
                             }
                         }
                     }
                 }
-                *sums = totals.map(|totals| totals.map(|totals| simd.store(totals)));
+                for r in 0..R {
+                    for v in 0..V {
+                        sums[r][v] = simd.store(totals[r][v]);
+                    }
+                }
             }
         }
     }

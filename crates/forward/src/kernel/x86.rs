@@ -102,7 +102,7 @@ fn permit_tiles() -> bool {
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
     // SAFETY: every x86-64 CPU has the instruction. It takes any address and cannot fault.
-    unsafe { x86::_mm_prefetch::<{ x86::_MM_HINT_T0 }>(bytes.as_ptr().wrapping_add(ahead).cast()) };
+    unsafe { x86::_mm_prefetch::<{ x86::_MM_HINT_T1 }>(bytes.as_ptr().wrapping_add(ahead).cast()) };
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
