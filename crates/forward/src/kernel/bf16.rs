@@ -13,7 +13,7 @@
 )]
 
 use super::simd::{Simd, Work, to_bf16};
-use super::tiled::{Step, Tile};
+use super::tiled::{Step, Tile, Turn};
 use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Sums, Weights};
 
 /// The products of AVX-512.
@@ -33,15 +33,23 @@ const NO_INPUTS: Inputs = Inputs([[[[0; 2]; 16]; 2]; 16]);
 /// Columns of a block.
 const STEP: usize = 32;
 
-/// Rounds an input into column `column` of `to`.
-fn put_inputs(x: &[f32], column: usize, to: &mut [Inputs]) {
-    for (x, to) in x.chunks(STEP).zip(to) {
-        let (pairs, rest) = x.as_chunks::<2>();
-        let last = rest.first().map(|x| [*x, 0.0]);
-        for (x, to) in pairs.iter().chain(&last).zip(&mut to.0) {
-            to[column / 16][column % 16] = x.map(to_bf16);
+/// Rounds up to 16 inputs into vector `vector` of `to`.
+fn put_inputs(avx512: Avx512, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
+    // A pair has the size of a number, so pairs are turned as numbers.
+    let read = |x: &[f32]| {
+        let mut pairs = [0.0; 16];
+        for (pair, x) in pairs.iter_mut().zip(x.chunks(2)) {
+            let second = x.get(1).map_or(0, |x| to_bf16(*x));
+            *pair = f32::from_bits(u32::from(second) << 16 | u32::from(to_bf16(x[0])));
         }
-    }
+        pairs
+    };
+    let put = |to: &mut Inputs, pair: usize, x: [f32; 16]| {
+        for (to, x) in to.0[pair][vector].iter_mut().zip(x) {
+            *to = [(x.to_bits() & 0xffff) as u16, (x.to_bits() >> 16) as u16];
+        }
+    };
+    <Avx512 as Simd<f32, 16>>::run(avx512, Turn { x, to, step: STEP, read, put });
 }
 
 /// Copies a row of weights into row `row` of `to`.
@@ -63,6 +71,7 @@ impl Tile<f32, 16, 2, 12> for Pairs {
 
     const STEP: usize = STEP;
     const STEPS: usize = 12;
+    const ROWS: usize = 192;
 
     fn simd(self) -> Avx512 {
         self.0.avx512()
@@ -80,8 +89,8 @@ impl Tile<f32, 16, 2, 12> for Pairs {
         put_weights(bytes, row, to);
     }
 
-    fn put_inputs(self, x: &[f32], column: usize, to: &mut [Inputs]) {
-        put_inputs(x, column, to);
+    fn put_inputs(self, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
+        put_inputs(self.simd(), x, vector, to);
     }
 
     fn multiply(self, step: Step<'_, Self::Weights, Inputs, [[[f32; 16]; 2]; 12]>) {
@@ -132,7 +141,8 @@ impl Tile<f32, 16, 2, 32> for Tiles {
     type Inputs = Inputs;
 
     const STEP: usize = STEP;
-    const STEPS: usize = 16;
+    const STEPS: usize = 8;
+    const ROWS: usize = 256;
 
     fn simd(self) -> Avx512 {
         self.avx512
@@ -150,8 +160,8 @@ impl Tile<f32, 16, 2, 32> for Tiles {
         put_weights(bytes, row, to);
     }
 
-    fn put_inputs(self, x: &[f32], column: usize, to: &mut [Inputs]) {
-        put_inputs(x, column, to);
+    fn put_inputs(self, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
+        put_inputs(self.simd(), x, vector, to);
     }
 
     fn multiply(self, mut step: Step<'_, Self::Weights, Inputs, Sums>) {

@@ -40,6 +40,9 @@ pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>
     const STEP: usize;
     /// Of which so many are multiplied before the sums go back to memory.
     const STEPS: usize;
+    /// Rows of weights that are multiplied with all inputs before the next ones are read: the second cache holds them, the inputs
+    /// of as many columns, and the sums.
+    const ROWS: usize;
 
     /// The instructions for everything else.
     fn simd(self) -> Self::Simd;
@@ -49,8 +52,8 @@ pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>
     fn no_inputs(self) -> Self::Inputs;
     /// Copies the bytes of a row of weights into row `row` of `to`.
     fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]);
-    /// Copies an input into column `column` of `to`.
-    fn put_inputs(self, x: &[T], column: usize, to: &mut [Self::Inputs]);
+    /// Copies up to `N` inputs into vector `vector` of `to`.
+    fn put_inputs(self, x: &[&[T]], vector: usize, to: &mut [Self::Inputs]);
     /// Adds the products of weights and inputs to sums.
     fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, [[[T; N]; V]; R]>);
 }
@@ -99,8 +102,8 @@ impl<W, X, C> Step<'_, W, X, C> {
 /// Inputs that are multiplied with a block of weights before the next one is read.
 const INPUTS: usize = 512;
 
-/// Rows of weights in a block, about.
-const ROWS: usize = 192;
+/// How many rows ahead of their use the first weights of a block are read from memory.
+const AHEAD: usize = 8;
 
 /// `y[m, rows] = x[m, cols] · Wᵀ + bias`.
 pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
@@ -123,13 +126,14 @@ pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
     }
     pool.for_each(jobs, |(part, x, range)| {
         let panels = part.chunks_exact_mut(range.len().div_ceil(K::STEP));
-        for (panel, x) in panels.zip(x.chunks(w.cols() * V * N)) {
-            for (column, x) in x.chunks_exact(w.cols()).enumerate() {
-                tile.put_inputs(&x[range.clone()], column, panel);
+        let x: Vec<&[T]> = x.chunks_exact(w.cols()).map(|x| &x[range.clone()]).collect();
+        for (panel, x) in panels.zip(x.chunks(V * N)) {
+            for (vector, x) in x.chunks(N).enumerate() {
+                tile.put_inputs(x, vector, panel);
             }
         }
     });
-    let rows = ROWS.next_multiple_of(R);
+    let rows = K::ROWS.next_multiple_of(R);
     let mut jobs = Vec::new();
     let blocks = inputs.chunks(steps * (INPUTS / (V * N))).zip(y.chunks_mut(w.rows() * INPUTS));
     for (inputs, y) in blocks {
@@ -173,6 +177,10 @@ impl<T: Number, X> Block<'_, '_, T, X> {
         for (start, inputs) in (0..steps).step_by(K::STEPS).zip(self.inputs.chunks(K::STEPS * panels)) {
             let count = inputs.len() / panels;
             for (row, all) in rows.chunks_exact(row_bytes).enumerate() {
+                if start == 0 {
+                    // No step before this one asked for them.
+                    bytes(0).step_by(64).for_each(|at| prefetch(&all[at..], AHEAD * row_bytes));
+                }
                 tile.put_weights(&all[bytes(start)], row % R, &mut weights[row / R * count..][..count]);
             }
             tile.multiply(Step {
@@ -273,6 +281,7 @@ where
 
     const STEP: usize = N;
     const STEPS: usize = 192 / N;
+    const ROWS: usize = 192;
 
     fn simd(self) -> S {
         self.0
@@ -290,17 +299,65 @@ where
         self.0.run(Widen { bytes, row, to, dtype: PhantomData::<D> });
     }
 
-    fn put_inputs(self, x: &[T], column: usize, to: &mut [Self::Inputs]) {
-        for (x, to) in x.chunks(N).zip(to) {
-            for (x, to) in x.iter().zip(&mut to.0) {
-                to[column / N][column % N] = *x;
-            }
-        }
+    fn put_inputs(self, x: &[&[T]], vector: usize, to: &mut [Self::Inputs]) {
+        self.0.run(Turn {
+            x,
+            to,
+            step: N,
+            read: padded,
+            put: |to: &mut Self::Inputs, k: usize, x| to.0[k][vector] = x,
+        });
     }
 
     fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, [[[T; N]; V]; R]>) {
         self.0.run(step);
     }
+}
+
+/// Inputs that are put into vectors across the inputs: `read` makes a vector of some columns of an input, `put` takes one of a
+/// column of all inputs.
+pub(super) struct Turn<'a, T, X, F, G> {
+    pub(super) x: &'a [&'a [T]],
+    pub(super) to: &'a mut [X],
+    /// Columns for each of `to`.
+    pub(super) step: usize,
+    pub(super) read: F,
+    pub(super) put: G,
+}
+
+impl<T, X, F, G, S, const N: usize> Work<S> for Turn<'_, T, X, F, G>
+where
+    T: Number,
+    S: Simd<T, N>,
+    F: Fn(&[T]) -> [T; N],
+    G: Fn(&mut X, usize, [T; N]),
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        for (number, to) in self.to.iter_mut().enumerate() {
+            let mut square = [[T::default(); N]; N];
+            for (square, x) in square.iter_mut().zip(self.x) {
+                let columns = x.len().min(number * self.step)..x.len().min((number + 1) * self.step);
+                *square = (self.read)(&x[columns]);
+            }
+            simd.transpose(&mut square);
+            for (k, x) in square.into_iter().enumerate() {
+                (self.put)(to, k, x);
+            }
+        }
+    }
+}
+
+/// The numbers, and zeros after them.
+#[inline(always)]
+fn padded<T: Number, const N: usize>(x: &[T]) -> [T; N] {
+    x.try_into().unwrap_or_else(|_| {
+        let mut padded = [T::default(); N];
+        padded.iter_mut().zip(x).for_each(|(to, from)| *to = *from);
+        padded
+    })
 }
 
 /// A row of weights of dtype `D`.
