@@ -5,8 +5,9 @@
 
 use std::str::FromStr;
 
-use crate::error::{Error, JsonProblem, Kind, Place, Result};
+use crate::error::{Error, Place, Result};
 use crate::json::{Number, Reader};
+use crate::problem::{JsonProblem, Kind};
 use crate::{Datatype, write};
 
 /// The number of elements of a shape; none if it does not fit 64 bits. A shape without sizes is that of a scalar.

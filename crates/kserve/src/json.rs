@@ -10,13 +10,14 @@
 
 use std::borrow::Cow;
 
-use hifijson::num::LexWrite as _;
+use hifijson::num::Lex as _;
 use hifijson::str::{Lex as _, LexAlloc as _};
 use hifijson::token::Lex as _;
 use hifijson::{Read as _, SliceLexer};
 
 use crate::data::shortened;
-use crate::error::{Error, JsonProblem, Kind, Result};
+use crate::error::{Error, Result};
+use crate::problem::{JsonProblem, Kind};
 
 /// How deep arrays and objects may be nested.
 pub(crate) const MAX_DEPTH: u32 = 100;
@@ -116,20 +117,18 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Reads a number.
+    /// Reads a number. The next value is [known](Self::kind) to be one.
     pub(crate) fn number(&mut self) -> Result<Number<'j>> {
-        self.expect(Kind::Number)?;
         let at = self.position();
-        for token in ["NaN", "Infinity", "-Infinity"] {
-            if self.lexer.strip_prefix(token.as_bytes()) {
+        if let [b'N' | b'I', ..] | [b'-', b'I', ..] = self.lexer.as_slice() {
+            let mut tokens = ["NaN", "Infinity", "-Infinity"].into_iter();
+            if let Some(token) = tokens.find(|token| self.lexer.strip_prefix(token.as_bytes())) {
                 return Ok(Number::NotFinite(token));
             }
         }
-        let (text, parts) = self.lexer.num_string().validated().map_err(|_| Error::Json {
-            at,
-            path: String::new(),
-            problem: JsonProblem::Number,
-        })?;
+        let wrong = || Error::Json { at, path: String::new(), problem: JsonProblem::Number };
+        let parts = self.lexer.num_ignore().validate().map_err(|_| wrong())?;
+        let text = self.text.get(at..self.position()).ok_or_else(wrong)?;
         Ok(if parts.is_int() { Number::Integer(text) } else { Number::Fraction(text) })
     }
 
@@ -291,12 +290,13 @@ impl<'j> Reader<'j> {
 
     /// Goes on to the next element or member; false if this was the last, and the array or object has been left.
     fn another(&mut self, end: u8) -> Result<bool> {
-        if self.closes(end) {
-            return Ok(false);
-        }
-        match self.lexer.expect(SliceLexer::ws_peek, b',') {
-            Some(()) => Ok(true),
-            None => Err(self.error(JsonProblem::Comma { end: char::from(end) })),
+        match self.lexer.ws_peek() {
+            Some(b',') => {
+                self.lexer.discarded();
+                Ok(true)
+            }
+            _ if self.closes(end) => Ok(false),
+            _ => Err(self.error(JsonProblem::Comma { end: char::from(end) })),
         }
     }
 }

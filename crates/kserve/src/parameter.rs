@@ -3,8 +3,9 @@
 //! Facts: "Parameters Extension" of Triton's protocol: strings, booleans, integers and doubles.
 
 use crate::data::shortened;
-use crate::error::{Error, JsonProblem, Kind, Result};
+use crate::error::{Error, Result};
 use crate::json::{Number, Reader};
+use crate::problem::{JsonProblem, Kind};
 use crate::write;
 
 /// The value of a parameter.

@@ -5,8 +5,9 @@
 use bytes::Bytes;
 
 use crate::body::{Blobs, Body, Received};
-use crate::error::{Error, JsonProblem, Place, Result};
+use crate::error::{Error, Place, Result};
 use crate::json::{Reader, once};
+use crate::problem::JsonProblem;
 use crate::tensor::{Announced, Tensor};
 use crate::{ModelConfig, Parameters, check, parameter, raw, tensor, write};
 

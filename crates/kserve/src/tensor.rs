@@ -6,8 +6,9 @@
 use bytes::Bytes;
 
 use crate::body::Blobs;
-use crate::error::{Error, JsonProblem, Kind, Place, Result};
+use crate::error::{Error, Place, Result};
 use crate::json::{Number, Reader, Skipped, once};
+use crate::problem::{JsonProblem, Kind};
 use crate::{Datatype, Parameters, data, parameter, write};
 
 /// A tensor: an input of a request or an output of a response.

@@ -3,7 +3,7 @@
 //! Facts: `extension_binary_data.md`, responses of Triton 2.51; `json.loads` of Python reads the numbers.
 
 use bytes::Bytes;
-use kserve::{Datatype, Error, InferResponse, Parameter, Place, Tensor};
+use kserve::{Body, Datatype, Error, InferResponse, Parameter, Place, Tensor};
 
 /// An output.
 fn output(name: &str, datatype: Datatype, shape: &[u64], data: &[u8], binary: bool) -> Tensor {
@@ -70,6 +70,7 @@ fn binary_tensors_follow_in_order_without_a_copy() {
 fn no_bytes_need_no_header() {
     let json = response(vec![output("x", Datatype::Bool, &[], &[1], false)]).print().expect("a body");
     assert_eq!((json.header_length, json.content_type()), (None, "application/json"));
+    assert!(!json.is_empty() && Body { header_length: None, parts: vec![Bytes::new()] }.is_empty());
     let empty = response(vec![output("x", Datatype::Fp16, &[0], &[], true)]).print().expect("a body");
     assert_eq!((empty.header_length, empty.parts.len()), (None, 1));
     insta::assert_snapshot!(String::from_utf8_lossy(&empty.parts[0]), @r#"{"model_name":"m","model_version":"1","outputs":[{"name":"x","datatype":"FP16","shape":[0],"parameters":{"binary_data_size":0}}]}"#);
