@@ -64,6 +64,8 @@ impl Model for Identity {
         }
         let outputs = request.inputs.iter().filter_map(|input| {
             let (_, name, _) = self.tensors.iter().find(|(name, _, _)| *name == input.name)?;
+            // A server sends what a model returns, so only what was asked for.
+            request.outputs.iter().find(|output| output.name == *name)?;
             Some(Output {
                 name: name.clone(),
                 datatype: input.datatype,
