@@ -4,6 +4,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "a missing member is a failed test")]
 
+mod cartons;
 mod client;
 mod drain;
 mod harness;

@@ -1,0 +1,153 @@
+//! Cartons as models: what requests may cost, switches, and the memory of weights. What models compute is compared with
+//! PyTorch in `tests/conformance/test_serve_cartons.py`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kserve::{Datatype, InferRequest, Input, Output, RequestedOutput};
+use pipeline::{Architecture, ConvertOptions, convert};
+use runtime::{OpenOptions, Runnable};
+use serve::{Cancel, Model, ModelError};
+
+fn model(carton: &Path, memory: usize) -> Arc<dyn Model> {
+    let runnable = Runnable::open(carton, &OpenOptions::default(), &()).expect("a carton of ours");
+    serve::carton(runnable, memory).expect("KServe has its dtypes")
+}
+
+/// The checkpoint of the README as a model, with 2 layers, 4 heads of 16 and 256 tokens.
+fn decoder(folder: &Path) -> PathBuf {
+    tiny_llama::write(folder).expect("the checkpoint is written");
+    let mut options = ConvertOptions::new(folder);
+    options.output = Some(folder.join("x.carton"));
+    convert(&options, &()).expect("it converts");
+    folder.join("x.carton")
+}
+
+fn integers(name: &str, shape: &[u64], values: &[i64]) -> Input {
+    Input {
+        name: name.to_owned(),
+        datatype: Datatype::Int64,
+        shape: shape.to_vec(),
+        parameters: Vec::new(),
+        data: Bytes::from(values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>()),
+        binary: true,
+    }
+}
+
+fn infer(model: &dyn Model, inputs: Vec<Input>, outputs: &[&str]) -> Result<Vec<Output>, ModelError> {
+    let output =
+        |name: &&str| RequestedOutput { name: (*name).to_owned(), parameters: Vec::new(), binary: true };
+    let outputs = outputs.iter().map(output).collect();
+    let request = InferRequest { id: None, parameters: Vec::new(), inputs, outputs };
+    model.infer(&request, &Cancel::never())
+}
+
+fn shapes(outputs: &[Output]) -> Vec<(&str, &[u64])> {
+    outputs.iter().map(|output| (output.name.as_str(), output.shape.as_slice())).collect()
+}
+
+#[test]
+fn switches_and_the_cache_of_a_batch() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = model(&decoder(folder.path()), 1 << 30);
+    let tokens = || integers("tokens", &[2, 3], &[1, 2, 3, 4, 5, 6]);
+    let all = infer(&*model, vec![tokens()], &["logits"]).expect("it runs");
+    assert_eq!(shapes(&all), [("logits", &[2, 3, 256][..])]);
+
+    let off = integers("last_only", &[2], &[0, 0]);
+    let also_all = infer(&*model, vec![tokens(), off], &["logits"]).expect("it runs");
+    assert_eq!(also_all[0].data, all[0].data);
+    let last = infer(&*model, vec![tokens(), integers("last_only", &[2], &[1, 1])], &["logits"]);
+    let last = last.expect("it runs");
+    assert_eq!(shapes(&last), [("logits", &[2, 1, 256][..])]);
+    let row = 256 * 4;
+    assert_eq!(last[0].data[..row], all[0].data[2 * row..3 * row]);
+    assert_eq!(last[0].data[row..], all[0].data[5 * row..]);
+    let both = infer(&*model, vec![tokens(), integers("last_only", &[2], &[0, 1])], &["logits"]);
+    let error = both.expect_err("one sequence wants all of them");
+    assert_eq!(error.to_string(), "the input `last_only` differs within the batch");
+    assert!(matches!(error, ModelError::Input(_)), "{error:?}");
+
+    // The cache is sent with the first dimension of KServe, and each sequence gets its own part of it.
+    let cached = infer(&*model, vec![tokens(), integers("use_cache", &[2], &[1, 1])], &["logits"]);
+    let cached = cached.expect("it runs");
+    let cache = &[2, 2, 3, 4, 16][..];
+    assert_eq!(
+        shapes(&cached),
+        [("logits", &[2, 3, 256][..]), ("present_key", cache), ("present_value", cache)]
+    );
+    for sequence in 0..2 {
+        let values: Vec<i64> = (1..=3).map(|token| token + 3 * sequence).collect();
+        let alone =
+            infer(&*model, vec![integers("tokens", &[1, 3], &values)], &["present_key"]).expect("it runs");
+        let at = usize::try_from(sequence).expect("0 or 1") * alone[0].data.len();
+        assert_eq!(cached[1].data[at..at + alone[0].data.len()], alone[0].data);
+    }
+    let past = |from: usize, name: &str| Input { name: name.to_owned(), ..cached[from].clone() };
+    let next = vec![integers("tokens", &[2, 1], &[7, 8]), past(1, "past_key"), past(2, "past_value")];
+    let next = infer(&*model, next, &["logits"]).expect("it runs");
+    assert_eq!(shapes(&next)[1], ("present_key", &[2, 2, 4, 4, 16][..]));
+    let whole = integers("tokens", &[2, 4], &[1, 2, 3, 7, 4, 5, 6, 8]);
+    let whole =
+        infer(&*model, vec![whole, integers("last_only", &[2], &[1, 1])], &["logits"]).expect("it runs");
+    let numbers = |output: &Output| -> Vec<f32> {
+        output.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    };
+    let pairs = numbers(&next[0]).into_iter().zip(numbers(&whole[0]));
+    assert!(pairs.map(|(a, b)| (a - b).abs()).all(|difference| difference < 1e-4));
+
+    let half = vec![integers("tokens", &[2, 1], &[7, 8]), past(1, "past_key")];
+    let error = infer(&*model, half, &["logits"]).expect_err("only one of two");
+    assert!(matches!(error, ModelError::Input(_)), "{error:?}");
+    let error =
+        infer(&*model, vec![integers("tokens", &[1, 1], &[256])], &["logits"]).expect_err("no such token");
+    assert!(matches!(error, ModelError::Input(_)), "{error:?}");
+}
+
+#[test]
+fn a_request_may_not_need_more_memory_than_allowed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Keys and values of 10 tokens in 2 layers with 4 heads of 16, and their logits.
+    let (cache, logits) = (2 * 10 * 2 * 4 * 16 * 4, 10 * 256 * 4);
+    let carton = decoder(folder.path());
+    let tokens = || integers("tokens", &[1, 10], &[1; 10]);
+    infer(&*model(&carton, cache + logits), vec![tokens()], &["logits"]).expect("it is allowed");
+    let less = model(&carton, cache + logits - 1);
+    let error = infer(&*less, vec![tokens()], &["logits"]).expect_err("it is not");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the request needs {} bytes of memory, and {} are allowed",
+            cache + logits,
+            cache + logits - 1
+        )
+    );
+    assert!(matches!(error, ModelError::Input(_)), "{error:?}");
+    infer(&*less, vec![tokens(), integers("last_only", &[1], &[1])], &["logits"]).expect("fewer logits");
+}
+
+#[test]
+fn weights_are_sent_from_the_map() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    tiny_llama::write(folder.path()).expect("the checkpoint is written");
+    let path = folder.path().join("w.carton");
+    let mut options = ConvertOptions::new(folder.path());
+    options.output = Some(path.clone());
+    options.model.architecture = Architecture::Weights;
+    convert(&options, &()).expect("it converts");
+    // Nothing needs memory, so none has to be allowed.
+    let model = model(&path, 0);
+    let config = model.config();
+    assert!(config.input.is_empty() && config.max_batch_size == 0);
+    assert!(config.output.iter().all(|output| output.datatype == Datatype::Bf16), "{config:?}");
+    let runnable = Runnable::open(&path, &OpenOptions::default(), &()).expect("a carton of ours");
+    let names: Vec<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
+    let outputs = infer(&*model, Vec::new(), &names).expect("all of them");
+    assert_eq!(model.memory(&outputs), 0);
+    assert_eq!(outputs.len(), runnable.tensors().len());
+    for (output, (name, tensor)) in outputs.iter().zip(runnable.tensors()) {
+        assert_eq!((&output.name, output.shape.as_slice()), (name, tensor.shape()));
+        assert_eq!(Some(&output.data[..]), tensor.mapped_bytes());
+    }
+}
