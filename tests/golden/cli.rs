@@ -8,11 +8,12 @@ use serde_json::Value as Json;
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::made::{Value, dict, tensor, write_pth};
 
-const SUBCOMMANDS: [&str; 12] = [
+const SUBCOMMANDS: [&str; 13] = [
     "convert",
     "inspect",
     "trace",
     "scan",
+    "run",
     "verify",
     "pack",
     "unpack",
