@@ -36,6 +36,14 @@ struct Lines {
     dropped: Arc<AtomicU64>,
 }
 
+impl Lines {
+    fn send(&self, line: &Line, format: LogFormat) {
+        if self.sender.try_send(Some(line.print(format))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What a server tells.
 pub(crate) struct LogObserver {
     format: LogFormat,
@@ -56,6 +64,11 @@ impl Log {
             let _ = finished.send(());
         };
         thread::Builder::new().name("log".to_owned()).spawn(work).context("cannot start the log")?;
+        let panics = lines.clone();
+        // A panic may repeat what a client sent, and a panic of a model is only one answer.
+        std::panic::set_hook(Box::new(move |panic| {
+            panics.send(&Line::new("panic").with(|line| line.error = Some(panic.to_string())), format);
+        }));
         Ok((Self { done, lines: lines.clone() }, LogObserver { format, quiet, lines }))
     }
 
@@ -86,9 +99,7 @@ fn write(lines: &Receiver<Option<String>>, dropped: &AtomicU64, format: LogForma
 impl Observer for LogObserver {
     fn event(&self, event: &Event<'_>) {
         let Some(line) = line(event, self.quiet) else { return };
-        if self.lines.sender.try_send(Some(line.print(self.format))).is_err() {
-            self.lines.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.lines.send(&line, self.format);
     }
 }
 
@@ -202,6 +213,7 @@ impl Line {
             "ignored" => {
                 format!("ignored {}: it is not NAME/VERSION.carton", self.file.as_deref().unwrap_or_default())
             }
+            "panic" => format!("a panic{error}"),
             "dropped" => format!("{} log lines were lost", self.lines.unwrap_or(0)),
             _ => format!("cannot accept a connection{error}"),
         };

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
     CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    TRANSFER_ENCODING,
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
@@ -123,6 +124,13 @@ impl State {
 
     async fn route(self: &Arc<Self>, parts: &Parts, upload: &mut Upload) -> Answer {
         refuse_web_pages(&parts.headers)?;
+        if parts
+            .headers
+            .get(TRANSFER_ENCODING)
+            .is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+        {
+            return Err(Reject::new(StatusCode::NOT_IMPLEMENTED, "the only Transfer-Encoding is chunked"));
+        }
         let route = Route::find(&parts.method, parts.uri.path()).map_err(|no_route| match no_route {
             NoRoute::NotFound => Reject::not_found(),
             NoRoute::Method(allowed) => Reject::method(&allowed),

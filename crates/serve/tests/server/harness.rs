@@ -140,7 +140,7 @@ impl Model for Echo {
 }
 
 /// A model that says when it was called, and waits until it may go on or is cancelled.
-struct Gated {
+pub(crate) struct Gated {
     called: Sender<()>,
     go_on: Mutex<Receiver<()>>,
     cancelled: Sender<()>,
@@ -154,7 +154,7 @@ pub(crate) struct Gate {
 }
 
 impl Gated {
-    fn new() -> (Self, Gate) {
+    pub(crate) fn new() -> (Self, Gate) {
         let ((called, was_called), (go, go_on), (cancelled, was_cancelled)) =
             (channel(), channel(), channel());
         let model = Self { called, go_on: Mutex::new(go_on), cancelled };

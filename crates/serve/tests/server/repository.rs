@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use serve::{Error, Folder, Models, Options, Server};
 
-use crate::client::Client;
-use crate::harness::{Echo, Running};
+use crate::client::{Client, request};
+use crate::harness::{Echo, Gated, Running};
 
 type Opened = Arc<Mutex<Vec<String>>>;
 
@@ -88,6 +88,25 @@ fn versions_are_loaded_unloaded_and_listed() {
     assert_eq!(change(&mut client, "b", "load"), 200);
     assert_eq!(client.get("/v2/models/b/ready").status, 200);
     assert_eq!(client.get("/v2/health/ready").status, 200);
+}
+
+#[test]
+fn a_model_that_is_unloaded_answers_what_it_has() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "a/1.carton", "");
+    let (model, gate) = Gated::new();
+    let model: Arc<dyn serve::Model> = Arc::new(model);
+    let source = Folder { path: folder.path().to_owned(), extension: "carton".to_owned() };
+    let load = { Box::new(move |_: &Path| Ok(model.clone())) };
+    let server = Running::with_models(Models::Folder { folder: source, load }, |_| {});
+    let body = br#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]}"#;
+    let (mut running, mut client) = (server.client(), server.client());
+    running.send(request("/v2/models/a/infer", &[], body));
+    gate.called();
+    assert_eq!(change(&mut client, "a", "unload"), 200);
+    assert_eq!(client.post("/v2/models/a/infer", &[], body).status, 404);
+    gate.go_on();
+    assert_eq!(running.reply().status, 200);
 }
 
 #[test]

@@ -150,6 +150,10 @@ fn bodies_in_chunks() {
     assert!(reply.error().contains("larger than the 1000 bytes"), "{reply:?}");
     assert_answered(&client.post(INFER, &[], BODY));
 
+    client.send(head.replace("chunked", "gzip, chunked"));
+    client.send("0\r\n\r\n");
+    assert_eq!(client.reply().status, 501);
+
     // Nothing that is not a chunk ends a body, so the connection ends.
     client.send(format!("{head}zz\r\n"));
     let reply = client.try_reply();
