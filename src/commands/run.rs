@@ -25,6 +25,9 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
         let text = "what to do is missing: a text, --tokens, --self-test, or --get NAME -o FILE.npy";
         return Err(Usage(text.to_owned()).into());
     }
+    if args.output.is_some() && args.get.is_none() {
+        return Err(Usage("-o is for --get NAME, which is missing".to_owned()).into());
+    }
     let interruption = Interruption(signals::interruption()?);
     match done(args, quiet, &interruption) {
         Err(_) if interruption.is_set() => Ok(ExitCode::from(INTERRUPTED)),

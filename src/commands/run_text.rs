@@ -280,7 +280,8 @@ fn prompt_text(tokens: usize, time: Duration) -> String {
 
 fn steps_text(done: &Generated) -> String {
     let tokens = pipeline::counted(done.tokens.len(), "token");
-    format!("{tokens} in {}", rate(done.steps, done.time))
+    // The first one comes with the prompt.
+    if done.steps == 0 { tokens } else { format!("{tokens} in {}", rate(done.steps, done.time)) }
 }
 
 /// `1.25 s (51.2 tokens/s)`.

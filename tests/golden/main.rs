@@ -26,6 +26,7 @@ mod pickles;
 mod program;
 mod random_folders;
 mod reports;
+mod run;
 mod safetensors;
 mod scan;
 mod serve;

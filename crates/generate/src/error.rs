@@ -68,9 +68,7 @@ pub enum Error {
         limit: usize,
     },
     /// A tokenizer that blows up what it reads.
-    #[error(
-        "`{file}` can make a text {growth} times as long, so {found} bytes are too many; the limit is {limit}"
-    )]
+    #[error("`{file}` can make a text {growth} times as long, which allows {limit} bytes, found {found}")]
     Growth {
         /// The file.
         file: String,
