@@ -90,6 +90,9 @@ pub(crate) struct Convert {
     /// A file to keep in misc/; repeatable
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) misc: Vec<PathBuf>,
+    /// Store a self test in the carton: tokens and, if the weights are float32 or float64, the logits that are expected
+    #[arg(long)]
+    pub(crate) self_test: bool,
     /// The PyTorch that the carton requires: Carton's own, or the newest, which loads uint16 and wider, float8 and
     /// float4
     #[arg(long, value_name = "VERSION", default_value = "carton")]
@@ -149,6 +152,7 @@ impl Convert {
             config: self.config.clone(),
             misc: self.misc.clone(),
             keep_values: !self.no_values,
+            self_test: self.self_test,
             torch: match self.torch {
                 Torch::Carton => Version::Carton,
                 Torch::Newest => Version::Newest,

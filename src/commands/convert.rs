@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use decoder::Fact;
 use pipeline::{
-    Architecture, CartonReport, ConvertReport, Converted, Error, Made, PortReport, count, counted, size,
+    Architecture, CartonReport, ConvertReport, Converted, Error, Made, PortReport, SelfTestReport, count,
+    counted, size,
 };
 use serde_json::json;
 
@@ -150,6 +151,7 @@ fn summary(report: &ConvertReport) {
             ("holds", Some(holds)),
             ("cast", casts),
             ("size", Some(size)),
+            ("self test", carton.self_test.as_ref().map(self_test)),
             ("misc", Some(misc(carton))),
             ("manifest", carton.manifest_sha256.clone()),
         ],
@@ -203,6 +205,13 @@ fn signature(module: &str, (inputs, outputs): (&[PortReport], &[PortReport])) ->
     match inputs {
         [] => format!("{module}: returns {}", ports(outputs)),
         inputs => format!("{module}: {} -> {}", ports(inputs), ports(outputs)),
+    }
+}
+
+fn self_test(test: &SelfTestReport) -> String {
+    match test.expected_out.as_slice() {
+        [] => format!("{}, without expected outputs", test.inputs.join(", ")),
+        outputs => format!("{} -> {}", test.inputs.join(", "), outputs.join(", ")),
     }
 }
 

@@ -110,6 +110,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         }
         Error::OtherModel { .. } => "; remove it, or choose another folder with -o".to_owned(),
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
+        Error::NothingToTest { .. } => "; without --self-test its tensors are converted".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
         error => triton(error, file),
@@ -169,6 +170,7 @@ fn option_text(option: &InvalidOption) -> String {
                 Setting::Name => "--name",
                 Setting::Config => "--config",
                 Setting::Misc => "--misc",
+                Setting::SelfTest => "--self-test",
                 Setting::Torch => "--torch",
                 Setting::Model => "--arch, --keep-extra, --require-model",
                 Setting::Names => "--names",

@@ -29,6 +29,7 @@ mod reports;
 mod run;
 mod safetensors;
 mod scan;
+mod self_tests;
 mod serve;
 mod shards;
 mod torch_save;

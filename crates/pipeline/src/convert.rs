@@ -26,6 +26,7 @@ use crate::{
 const SCHEMA_VERSION: u32 = 1;
 /// What to convert, and into what.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct ConvertOptions {
     /// A checkpoint, a folder that holds one, or all shards of one.
     pub inputs: Vec<PathBuf>,
@@ -45,6 +46,8 @@ pub struct ConvertOptions {
     pub misc: Vec<PathBuf>,
     /// Whether the values that are not tensors are kept in `misc/checkpoint.json`.
     pub keep_values: bool,
+    /// Whether a self test is stored: tokens, and the logits of a model with float32 or float64 weights.
+    pub self_test: bool,
     /// The PyTorch that the carton requires.
     pub torch: Torch,
     /// Which globals a pickle may name.
@@ -78,6 +81,7 @@ impl ConvertOptions {
             config: None,
             misc: Vec::new(),
             keep_values: true,
+            self_test: false,
             torch: Torch::default(),
             globals: AllowedGlobals::default(),
             model: ModelOptions::default(),

@@ -212,6 +212,15 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// The checkpoint becomes weights, and only a model has something to test.
+    #[error("it is not a model that runs, so there is nothing to test: {why}")]
+    NothingToTest {
+        /// Why not.
+        why: String,
+    },
+    /// The logits of a self test cannot be computed.
+    #[error("cannot compute the logits of the self test: {0}")]
+    Logits(Box<forward::Error>),
     /// A carton cannot be read.
     #[error("{0}")]
     ReadCarton(Box<carton_reader::Error>),

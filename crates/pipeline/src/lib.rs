@@ -49,6 +49,7 @@ mod values;
 
 pub use back::carton::{CartonReport, PortReport, write_carton};
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
+pub use back::self_test::SelfTestReport;
 pub use back::ties::Ties;
 pub use back::torch::TorchReport;
 pub use back::triton::TritonReport;

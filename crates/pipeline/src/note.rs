@@ -110,6 +110,11 @@ pub enum Note {
         /// How many.
         count: usize,
     },
+    /// A self test has no logits to compare with, because the weights have too few digits.
+    NoExpectedLogits {
+        /// The dtype of such a weight.
+        dtype: Dtype,
+    },
     /// The output has no room for values that are not tensors.
     ValuesLeftOut {
         /// How many.
@@ -185,6 +190,7 @@ impl fmt::Display for Note {
                 f.write_str("PyTorch 2.0 cannot load ")?;
                 f.write_str(&crate::error::unsupported(tensors, *count))
             }
+            Self::NoExpectedLogits { dtype } => write_no_logits(f, *dtype),
             Self::ValuesLeftOut { values } => {
                 let what = if *values == 1 { "is not a tensor" } else { "are not tensors" };
                 write!(f, "left out {} that {what}", counted(*values, "value"))
@@ -223,6 +229,11 @@ impl fmt::Display for Note {
             }
         }
     }
+}
+
+fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {
+    write!(f, "the self test has tokens and no expected logits: ")?;
+    write!(f, "those of {dtype} weights depend on the program that runs them")
 }
 
 fn write_parts_not_cast(f: &mut fmt::Formatter<'_>, parts: usize) -> fmt::Result {

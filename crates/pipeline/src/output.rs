@@ -115,6 +115,8 @@ pub enum Setting {
     Config,
     /// Files in `misc/`.
     Misc,
+    /// A self test.
+    SelfTest,
     /// The PyTorch that a carton requires.
     Torch,
     /// What the module is.
@@ -139,6 +141,7 @@ impl fmt::Display for Setting {
             Self::Fields | Self::Config => "only a carton has fields such as a license",
             Self::Name => "a file of tensors has no name for the model",
             Self::Misc => "only a carton keeps files in misc/",
+            Self::SelfTest => "only a carton has self tests",
             Self::Torch => "only a carton requires a version of PyTorch",
             Self::Model => "only cartons and Triton repositories hold models that run",
             Self::Names => "only safetensors and checkpoints can be converted into another layout",
@@ -154,12 +157,13 @@ pub(crate) fn misplaced(options: &ConvertOptions, kind: OutputKind) -> Option<Se
     let (safetensors, model) = (SafetensorsOptions::default(), &options.model);
     let has_fields = Fields { name: None, ..options.fields.clone() } != Fields::default();
     let is_other_model = model.require_model || model.keep_extra || model.architecture != Architecture::Auto;
-    let settings: [(Setting, bool, &[OutputKind]); 9] = [
+    let settings: [(Setting, bool, &[OutputKind]); 10] = [
         (Setting::Names, options.names.is_some(), &[Safetensors, Checkpoint]),
         (Setting::Fields, has_fields, &[Carton]),
         (Setting::Name, options.fields.name.is_some(), &[Carton, Triton]),
         (Setting::Config, options.config.is_some(), &[Carton]),
         (Setting::Misc, !options.misc.is_empty(), &[Carton]),
+        (Setting::SelfTest, options.self_test, &[Carton]),
         (Setting::Torch, options.torch != Torch::default(), &[Carton]),
         (Setting::Model, is_other_model, &[Carton, Triton]),
         (Setting::Ties, options.safetensors.ties != safetensors.ties, &[Safetensors]),

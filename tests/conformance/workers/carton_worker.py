@@ -41,8 +41,8 @@ async def read_whole(path):
     async def all_of(values):
         return {name: await read(value) for name, value in (values or {}).items()}
 
-    tests = [[t.name, t.description, await all_of(t.inputs), await all_of(t.expected_out)] for t in info.self_tests]
-    examples = [[e.name, e.description, await all_of(e.inputs), await all_of(e.sample_out)] for e in info.examples]
+    tests = [[t.name, t.description, await all_of(t.inputs), await all_of(t.expected_out)] for t in info.self_tests or []]
+    examples = [[e.name, e.description, await all_of(e.inputs), await all_of(e.sample_out)] for e in info.examples or []]
     return {"words": words, "tests": tests, "examples": examples, "opts": info.runner.opts}
 
 

@@ -13,6 +13,7 @@ use store::{IfExists, Output, file_name};
 use tensor::{Dtype, Tensor};
 use torchscript::{Converted, Kind};
 
+use super::self_test::{SelfTestReport, Stored};
 use super::{Job, Made, Outcome, carton_fields, stream};
 use crate::observer::{self, Action, Step};
 use crate::{ConvertOptions, Error, Fields, InvalidOption, Note, Observer, Result, Torch, model, naming};
@@ -36,6 +37,9 @@ pub struct CartonReport {
     pub inputs: Vec<PortReport>,
     /// What it returns.
     pub outputs: Vec<PortReport>,
+    /// The self test that was stored, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_test: Option<SelfTestReport>,
     /// The names of the files in `misc/`.
     pub misc: Vec<String>,
     /// Whether one of them is a tokenizer.
@@ -88,7 +92,10 @@ pub(crate) fn write(mut job: Job<'_>, misc: &[Companion], notes: &mut Vec<Note>)
         notes.push(Note::ValuesKept { values: job.values.count });
     }
     let name = naming::model_name(options, job.sources);
-    let layout = Layout::new(options, &name, job.target, (&converted, job.tensors), misc, values)?;
+    let self_test = options.self_test.then(|| Stored::new(&job, &converted, notes)).transpose()?;
+    let tested = self_test.as_ref().map(Stored::report);
+    let layout =
+        Layout::new(options, &name, job.target, (&converted, job.tensors), misc, (values, self_test))?;
     notes.extend(layout.notes.iter().cloned());
     job.announce(notes);
 
@@ -117,6 +124,7 @@ pub(crate) fn write(mut job: Job<'_>, misc: &[Companion], notes: &mut Vec<Note>)
         why_weights: why.as_ref().map(ToString::to_string),
         inputs: inputs.into_iter().map(port_report).collect(),
         outputs: outputs.ports(job.tensors).map(port_report).collect(),
+        self_test: tested,
         misc: misc_names,
         has_tokenizer: sources::has_tokenizer(misc),
     };
@@ -129,6 +137,8 @@ pub(crate) struct Layout {
     index: String,
     misc: Vec<(String, Arc<MappedFile>)>,
     values: Option<String>,
+    /// The tensors of the self test: their paths, and their bytes.
+    tensors: Vec<(String, Vec<u8>)>,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -140,7 +150,7 @@ impl Layout {
         target: &Path,
         (converted, tensors): (&Converted, &[(String, Tensor)]),
         misc: &[Companion],
-        values: Option<String>,
+        (values, self_test): (Option<String>, Option<Stored>),
     ) -> Result<Self> {
         let has = |path: &str| {
             let is_companion = misc.iter().any(|(name, _)| path.strip_prefix(MISC) == Some(name));
@@ -150,12 +160,19 @@ impl Layout {
         let mut config = Config::new(Runner::new("torchscript", options.torch.required_version(), 1));
         config.model_name = Some(name.to_owned());
         config.inputs = converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?;
-        if let Some(file) = &options.config {
+        if options.config.is_some() || self_test.is_some() {
             config.outputs = outputs.by_ref().collect::<Result<_>>()?;
+        }
+        if let Some(file) = &options.config {
             config = carton_fields::merged(&config, file, &has)?;
         }
+        let (mut index, mut tensors) = (TensorIndex::default(), Vec::new());
+        if let Some(stored) = self_test {
+            config.self_tests.push(stored.test);
+            (index, tensors) = (stored.index, stored.files);
+        }
         set_fields(&mut config, &options.fields);
-        let problems = config.check(&TensorIndex::default(), &has);
+        let problems = config.check(&index, &has);
         if !problems.0.is_empty() {
             return Err(Error::Document { path: target.to_owned(), problems });
         }
@@ -174,7 +191,7 @@ impl Layout {
         let outputs = outputs.map_while(|port| port.map_err(|error| wrong = Err(error)).ok());
         let config = config.to_toml_with(outputs)?;
         wrong?;
-        Ok(Self { config, index: TensorIndex::default().to_toml()?, misc, values, notes })
+        Ok(Self { config, index: index.to_toml()?, misc, values, tensors, notes })
     }
 
     /// The names of the files in `misc/`.
@@ -198,6 +215,7 @@ impl Layout {
             File::new(Config::PATH, Content::Bytes(self.config.as_bytes())),
             File::new(TensorIndex::PATH, Content::Bytes(self.index.as_bytes())),
         ];
+        files.extend(self.tensors.iter().map(|(path, bytes)| File::new(path, Content::Bytes(bytes))));
         files.extend(self.misc.iter().map(|(path, map)| File::new(path, Content::Blob(map))));
         if let Some(values) = &self.values {
             files.push(File::new(VALUES, Content::Bytes(values.as_bytes())));

@@ -4,6 +4,7 @@ pub(crate) mod carton;
 pub(crate) mod carton_fields;
 mod folder;
 pub(crate) mod safetensors;
+pub(crate) mod self_test;
 mod stream;
 pub(crate) mod ties;
 pub(crate) mod torch;

@@ -135,6 +135,14 @@ impl Container {
         self.0.file.check_unchanged()
     }
 
+    /// Gives the memory of the file's pages back to the system, after something has touched many of them. They come back
+    /// when they are touched again.
+    pub fn release(&self) {
+        for file in std::iter::once(&self.0.file).chain(self.0.inflated.as_ref()) {
+            file.release(0..file.bytes().len());
+        }
+    }
+
     /// The pickle that holds the root object.
     ///
     /// A safetensors file has none; its `__metadata__` is returned as a pickled dict.

@@ -1,0 +1,115 @@
+"""`--self-test`: the Carton client reads the test, and PyTorch returns the logits that it expects."""
+
+import json
+
+import models
+import numpy
+import pytest
+from carton_file import Carton, without_colour
+from conftest import worker
+from program import refuse, succeed
+
+# How far from the logits of PyTorch those of a test may be, in units of the largest one. Both compute in the dtype of the weights.
+APART = {"float32": 1e-5, "float64": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def workers():
+    """A worker in each version of torch."""
+    made = {key: worker(key, "model_worker.py") for key in ("NEWEST", "OLD")}
+    yield made
+    for process in made.values():
+        process.close()
+
+
+def converted(workers, folder, kind, dtype, *flags, **settings):
+    """The carton of such a checkpoint with a self test, and what was printed about it."""
+    source = folder / "source"
+    source.mkdir()
+    file = workers["NEWEST"].ask("make", kind=kind, dtype=dtype, folder=str(source), **settings)
+    input_ = source if settings.get("files", 1) > 1 else source / file
+    outcome = succeed(input_, "--self-test", "-o", folder / "x.carton", *flags)
+    return folder / "x.carton", without_colour(outcome.stderr)
+
+
+def stored(carton_client, carton):
+    """Tokens and expected logits of the only test, as the client reads them; None for logits that are not there."""
+    (test,) = carton_client.ask("whole", path=str(carton))["tests"]
+    name, description, inputs, expected = test
+    assert name and description and list(inputs) == ["tokens"] and list(expected) in ([], ["logits"])
+    kind, tokens = inputs["tokens"]
+    tokens = numpy.array(tokens)
+    assert kind == "i" and tokens.min() == 0 and tokens.max() == models.VOCAB - 1 and len(set(tokens.flat)) == tokens.size
+    if not expected:
+        return tokens, None
+    kind, logits = expected["logits"]
+    assert kind == "f"
+    return tokens, numpy.array(logits, dtype=numpy.float32)
+
+
+def assert_right(workers, tokens, logits, carton, dtype):
+    """Both versions of torch return these logits. Returns how far they are from them."""
+    archive, batch = carton.with_suffix(".pt"), carton.with_suffix(".npz")
+    archive.write_bytes(Carton(carton).read("model/model.pt"))
+    numpy.savez(batch, test=tokens)
+    largest = 0.0
+    for process in workers.values():
+        process.ask("run", archive=str(archive), tokens=str(batch), outputs=str(carton.with_suffix(".out.npz")))
+        for found in numpy.load(carton.with_suffix(".out.npz")).values():
+            assert found.shape == logits.shape
+            largest = max(largest, float(numpy.abs(found - logits).max() / numpy.abs(logits).max()))
+    assert largest < APART[dtype]
+    return largest
+
+
+@pytest.mark.parametrize("dtype", APART)
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_the_expected_logits_are_pytorchs(kind, dtype, workers, carton_client, tmp_path, table):
+    carton, words = converted(workers, tmp_path, kind, dtype)
+    assert "self test tokens -> logits" in words
+    tokens, logits = stored(carton_client, carton)
+    table(f"self test, {kind} {dtype}: {assert_right(workers, tokens, logits, carton, dtype):.1e} of the largest logit")
+
+
+@pytest.mark.parametrize("flags, settings", [
+    (["--dtype", "float32"], {"dtype": "bfloat16"}),
+    ([], {"dtype": "float32", "files": 2}),
+    (["--dtype", "float32"], {"dtype": "float16", "files": 2}),
+])
+def test_weights_that_are_cast_or_merged(flags, settings, workers, carton_client, tmp_path):
+    """They are in no file as they are in the carton."""
+    carton, _ = converted(workers, tmp_path, "meta gqa", settings.pop("dtype"), *flags, **settings)
+    tokens, logits = stored(carton_client, carton)
+    assert_right(workers, tokens, logits, carton, "float32")
+
+
+@pytest.mark.parametrize("dtype, flags", [
+    ("bfloat16", []), ("float16", []), ("float32", ["--cast", "float32=bfloat16"]),
+])
+def test_weights_of_fewer_digits_have_inputs_alone(dtype, flags, workers, carton_client, tmp_path):
+    carton, words = converted(workers, tmp_path, "qwen2", dtype, *flags)
+    assert "without expected outputs" in words and "note: the self test has tokens and no expected logits" in words
+    assert stored(carton_client, carton)[1] is None
+    assert "tensor_data/self_test_tokens.bin" in Carton(carton).names and "tensor_data/self_test_logits.bin" not in Carton(carton).names
+
+
+def test_the_carton_is_one_that_our_tools_and_the_client_handle(workers, carton_client, tmp_path):
+    carton, _ = converted(workers, tmp_path, "meta gqa", "float32")
+    succeed("verify", carton)
+    succeed("unpack", carton, "-C", tmp_path / "folder")
+    succeed("pack", tmp_path / "folder", "-o", tmp_path / "again.carton")
+    assert Carton(tmp_path / "again.carton").read("MANIFEST") == Carton(carton).read("MANIFEST")
+    listed = json.loads(succeed("inspect", "--json", carton).stdout)
+    assert [tensor["name"] for tensor in listed["tensor_data"]] == ["self_test_tokens", "self_test_logits"]
+    planned = json.loads(succeed(tmp_path / "source", "--self-test", "--dry-run", "--json", "-o", tmp_path / "x.carton", "--force").stdout)
+    assert planned["self_test"] == {"inputs": ["tokens"], "expected_out": ["logits"]}
+    assert planned["nbytes"] == carton.stat().st_size
+    succeed(tmp_path / "source", "-o", tmp_path / "plain.carton")
+    plain = json.loads(succeed("inspect", "--json", tmp_path / "plain.carton").stdout)
+    assert plain["tensor_data"] == [] and "self_test" not in plain["config"]
+
+
+def test_there_is_nothing_to_test_in_weights(saved, tmp_path):
+    words = refuse(saved("dtypes"), "--self-test").stderr
+    assert "nothing to test" in words
+    assert not list(tmp_path.glob("*.carton"))
