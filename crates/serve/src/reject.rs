@@ -65,7 +65,11 @@ impl Reject {
             Unread::TooLarge => too_large("body", limits),
             Unread::NoMemory => Self::no_memory(limits),
             Unread::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "the body arrives too slowly"),
-            Unread::Broken => Self::bad_request("the body ends early, or is not chunked correctly"),
+            Unread::Broken => Self {
+                // Nearly always, the client went away.
+                reason: Reason::Cancelled,
+                ..Self::bad_request("the body ends early, or is not chunked correctly")
+            },
         }
     }
 

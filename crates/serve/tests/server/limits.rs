@@ -66,10 +66,16 @@ fn a_client_that_stops_in_its_headers_is_closed() {
 #[test]
 fn an_idle_client_is_closed() {
     let server = Running::start(|options| options.timeouts.idle = Duration::from_millis(100));
-    let mut client = server.client();
-    assert_eq!(client.get("/v2/health/live").status, 200);
-    assert!(client.is_closed());
     assert!(server.client().is_closed());
+    // On a busy machine, the time can be over before the request is sent.
+    let answered = |_| {
+        let mut client = server.client();
+        let sent = client.try_send(b"GET /v2/health/live HTTP/1.1\r\nHost: t\r\n\r\n");
+        let reply = if sent { client.try_reply() } else { None };
+        assert!(client.is_closed());
+        reply
+    };
+    assert_eq!((0..100).find_map(answered).expect("one request is in time").status, 200);
 }
 
 #[test]
