@@ -13,7 +13,7 @@
 )]
 
 use super::simd::{Simd, Work, to_bf16};
-use super::tiled::{Step, Tile, Turn};
+use super::tiled::{Aligned, Step, Tile, Turn};
 use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Sums, Weights};
 
 /// The products of AVX-512.
@@ -93,12 +93,12 @@ impl Tile<f32, 16, 2, 12> for Pairs {
         put_inputs(self.simd(), x, vector, to);
     }
 
-    fn multiply(self, step: Step<'_, Self::Weights, Inputs, [[[f32; 16]; 2]; 12]>) {
+    fn multiply(self, step: Step<'_, Self::Weights, Inputs, Aligned<[[[f32; 16]; 2]; 12]>>) {
         self.0.run(step);
     }
 }
 
-impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, [[[f32; 16]; 2]; 12]> {
+impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, Aligned<[[[f32; 16]; 2]; 12]>> {
     type Output = ();
 
     #[inline(always)]
@@ -111,7 +111,7 @@ impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, [[[f32; 16]; 2]; 12]> {
                 if !first {
                     for r in 0..12 {
                         for v in 0..2 {
-                            totals[r][v] = avx512.load(&sums[r][v]);
+                            totals[r][v] = avx512.load(&sums.0[r][v]);
                         }
                     }
                 }
@@ -127,7 +127,7 @@ impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, [[[f32; 16]; 2]; 12]> {
                 }
                 for r in 0..12 {
                     for v in 0..2 {
-                        sums[r][v] = avx512.store(totals[r][v]);
+                        sums.0[r][v] = avx512.store(totals[r][v]);
                     }
                 }
             }
@@ -164,12 +164,12 @@ impl Tile<f32, 16, 2, 32> for Tiles {
         put_inputs(self.simd(), x, vector, to);
     }
 
-    fn multiply(self, mut step: Step<'_, Self::Weights, Inputs, Sums>) {
+    fn multiply(self, mut step: Step<'_, Self::Weights, Inputs, Aligned<Sums>>) {
         let (weights, count, first) = (step.weights, step.count, step.first);
         self.amx.run(|tiles| {
             for (panel, sums) in step.panels() {
                 for (tile, sums) in weights.chunks_exact(count).zip(sums) {
-                    tiles.add_products(tile, panel, first, sums);
+                    tiles.add_products(tile, panel, first, &mut sums.0);
                 }
             }
         });

@@ -55,8 +55,11 @@ pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>
     /// Copies up to `N` inputs into vector `vector` of `to`.
     fn put_inputs(self, x: &[&[T]], vector: usize, to: &mut [Self::Inputs]);
     /// Adds the products of weights and inputs to sums.
-    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, [[[T; N]; V]; R]>);
+    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, Sums<T, N, V, R>>);
 }
+
+/// The sums of `R` rows of weights with `V` vectors of `N` inputs.
+pub(super) type Sums<T, const N: usize, const V: usize, const R: usize> = Aligned<[[[T; N]; V]; R]>;
 
 /// Tiles of weights times panels of inputs.
 pub(super) struct Step<'a, W, X, C> {
@@ -171,7 +174,7 @@ impl<T: Number, X> Block<'_, '_, T, X> {
         let (tiles, panels) = (count.div_ceil(R), self.y.len().div_ceil(V * N));
         let steps = self.inputs.len() / panels;
         let mut weights = vec![tile.no_weights(); tiles * steps.min(K::STEPS)];
-        let mut sums = vec![[[[T::default(); N]; V]; R]; tiles * panels];
+        let mut sums = vec![Aligned([[[T::default(); N]; V]; R]); tiles * panels];
         let bytes =
             |step: usize| (step * step_bytes).min(row_bytes)..((step + K::STEPS) * step_bytes).min(row_bytes);
         for (start, inputs) in (0..steps).step_by(K::STEPS).zip(self.inputs.chunks(K::STEPS * panels)) {
@@ -199,7 +202,7 @@ impl<T: Number, X> Block<'_, '_, T, X> {
 
 /// Sums become outputs.
 struct Finish<'a, 'y, T, const N: usize, const V: usize, const R: usize> {
-    sums: &'a [[[[T; N]; V]; R]],
+    sums: &'a [Sums<T, N, V, R>],
     tiles: usize,
     bias: &'a [T],
     y: &'a mut [&'y mut [T]],
@@ -219,7 +222,7 @@ impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> W
                 for (number, tile) in panel.iter().enumerate() {
                     for row in (0..R).step_by(N) {
                         let mut square = [[T::default(); N]; N];
-                        for (to, from) in square.iter_mut().zip(&tile[row..]) {
+                        for (to, from) in square.iter_mut().zip(&tile.0[row..]) {
                             *to = from[vector];
                         }
                         simd.transpose(&mut square);
@@ -248,7 +251,7 @@ impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> W
 /// Starts at a multiple of 64 bytes, which no vector then crosses.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Aligned<A>(A);
+pub(super) struct Aligned<A>(pub(super) A);
 
 /// Weights that are widened, in vectors of `N` numbers, `B` bytes each.
 pub(super) struct Widened<D, S, const B: usize>(S, PhantomData<D>);
@@ -309,7 +312,7 @@ where
         });
     }
 
-    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, [[[T; N]; V]; R]>) {
+    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, Sums<T, N, V, R>>) {
         self.0.run(step);
     }
 }
@@ -390,7 +393,7 @@ where
 }
 
 impl<T, S, const N: usize, const V: usize, const R: usize> Work<S>
-    for Step<'_, Aligned<[[T; N]; R]>, Aligned<[[[T; N]; V]; N]>, [[[T; N]; V]; R]>
+    for Step<'_, Aligned<[[T; N]; R]>, Aligned<[[[T; N]; V]; N]>, Sums<T, N, V, R>>
 where
     T: Number,
     S: Simd<T, N>,
@@ -407,7 +410,7 @@ where
                     // Loops, because the compiler makes calls of `map`.
                     for r in 0..R {
                         for v in 0..V {
-                            totals[r][v] = simd.load(&sums[r][v]);
+                            totals[r][v] = simd.load(&sums.0[r][v]);
                         }
                     }
                 }
@@ -424,7 +427,7 @@ where
                 }
                 for r in 0..R {
                     for v in 0..V {
-                        sums[r][v] = simd.store(totals[r][v]);
+                        sums.0[r][v] = simd.store(totals[r][v]);
                     }
                 }
             }
