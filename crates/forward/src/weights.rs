@@ -1,9 +1,10 @@
 //! The weights of a decoder, found and checked: matrices stay in the file, vectors are widened.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use decoder::{Assignment, Decoder, Part, Weight};
-use tensor::Tensor;
+use tensor::{Budget, Tensor};
 
 use crate::block::{Attention, FeedForward, Layer};
 use crate::kernel::{Matrix, Pool};
@@ -77,6 +78,9 @@ impl Dims {
     }
 }
 
+/// Bytes that copies of weights may have more than their storages: four bytes can be expanded to terabytes.
+const REPEATED: u64 = 1 << 26;
+
 /// Finds the tensors of weights.
 struct Source<'s> {
     decoder: &'s Decoder,
@@ -85,6 +89,8 @@ struct Source<'s> {
     /// By layer and part, the index of the weight's tensor and of the bias's.
     layers: Vec<[[Option<usize>; 2]; Part::ALL.len()]>,
     outer: [Option<usize>; 3],
+    /// What may be copied of weights that are not in the file as they are.
+    budget: RefCell<Budget>,
 }
 
 impl<T: Real> Weights<T> {
@@ -106,6 +112,7 @@ impl<T: Real> Weights<T> {
             // Not more than the tensors, so that no number of layers is believed.
             layers: vec![Default::default(); dims.n_layers.min(assignment.weights.len())],
             outer: [None; 3],
+            budget: RefCell::new(Budget::new(REPEATED)),
         };
         for (weight, index) in &assignment.weights {
             if let Some(place) = source.place(*weight) {
@@ -115,11 +122,16 @@ impl<T: Real> Weights<T> {
         let [embedding, norm, output] = source.outer;
         let vocab = [dims.vocab, dims.dim];
         let layers = (0..dims.n_layers).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
+        let matrix = source.matrix(Weight::Embedding, embedding, vocab)?;
+        let output = match output {
+            tied if tied == embedding => matrix.clone(),
+            output => source.matrix(Weight::Output, output, vocab)?,
+        };
         Ok(Self {
-            embedding: source.matrix(Weight::Embedding, embedding, vocab)?,
+            embedding: matrix,
             layers,
             norm: source.norm(Weight::Norm, norm)?,
-            output: Linear { matrix: source.matrix(Weight::Output, output, vocab)?, bias: None },
+            output: Linear { matrix: output, bias: None },
         })
     }
 }
@@ -185,8 +197,17 @@ impl Source<'_> {
         })
     }
 
+    /// Looks at a tensor before it may be copied.
+    fn spend(&self, tensor: &Tensor) -> Result<()> {
+        if tensor.mapped_bytes().is_some() || self.budget.borrow_mut().spend(tensor) {
+            return Ok(());
+        }
+        Err(Error::TooLarge { shape: tensor.shape().to_vec() })
+    }
+
     fn matrix(&self, weight: Weight, index: Option<usize>, expected: [usize; 2]) -> Result<Matrix> {
         let (name, tensor) = self.tensor(weight, index)?;
+        self.spend(tensor)?;
         let matrix = Matrix::new(tensor)?;
         if [matrix.rows(), matrix.cols()] != expected {
             let expected = expected.to_vec();
@@ -206,6 +227,7 @@ impl Source<'_> {
             let (tensor, found, expected) = (name.clone(), shape.to_vec(), vec![expected]);
             return Err(Error::WeightShape { tensor, found, expected });
         }
+        self.spend(tensor)?;
         let row = tensor.reshaped(&[1, expected as u64])?;
         let mut numbers = Vec::new();
         Matrix::new(&row)?.each_of_row(0, |number| numbers.push(T::from_f64(number)));

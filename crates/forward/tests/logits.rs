@@ -202,3 +202,17 @@ fn wrong_inputs_are_errors() {
     let none = past(Dtype::Float32, [2, 2, 0, 2, 6]);
     assert_eq!(model.cache_from_tensors(2, &none, &none).expect("no tokens yet").len(), 0);
 }
+
+#[test]
+fn a_weight_that_repeats_its_storage_is_not_copied_without_end() {
+    let mut random = Random::new(&shapes()[0], Dtype::Float32, 7);
+    let embedding = random.tensors.iter_mut().find(|(name, _)| name == "model.embed_tokens.weight");
+    let (_, tensor) = embedding.expect("it is there");
+    // The decoder was made for the other shape, so this is also a shape that it does not expect.
+    *tensor = Tensor::new(Dtype::Float32, vec![1 << 40, 24], vec![0, 1], 0, tensor.storage().clone())
+        .expect("in bounds");
+    let options = Options { threads: Some(1) };
+    let error =
+        Model::new(&random.decoder, &random.tensors, &random.assignment, &options).expect_err("it is huge");
+    assert_eq!(error.to_string(), "a weight of shape [1099511627776, 24] does not fit in memory");
+}

@@ -1,7 +1,9 @@
 //! A matrix of weights, its bytes proven to be there.
 
+use std::ops::Range;
+
 use mapped::Blob;
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Storage, Tensor};
 
 use crate::{Error, Result};
 
@@ -20,7 +22,8 @@ pub(crate) struct Matrix {
 /// Where the bytes are.
 #[derive(Clone, Debug)]
 enum Bytes {
-    Mapped(Tensor),
+    /// A range of what is mapped; finding it takes longer than reading a row.
+    Mapped(Storage, Range<usize>),
     Copied(std::sync::Arc<[u8]>),
 }
 
@@ -39,8 +42,10 @@ impl Matrix {
         }
         let size = |n: u64| usize::try_from(n).map_err(|_| Error::TooLarge { shape: shape() });
         let (rows, cols, nbytes) = (size(rows)?, size(cols)?, size(tensor.nbytes())?);
-        let bytes = if tensor.mapped_bytes().is_some_and(|bytes| bytes.len() == nbytes) {
-            Bytes::Mapped(tensor.clone())
+        let is_mapped = tensor.mapped_bytes().is_some_and(|bytes| bytes.len() == nbytes);
+        let bytes = if is_mapped {
+            let span = tensor.span();
+            Bytes::Mapped(tensor.storage().clone(), size(span.start)?..size(span.end)?)
         } else {
             let mut copy = Vec::new();
             tensor.gathered().write_to(&mut copy).map_err(Error::Read)?;
@@ -100,7 +105,9 @@ impl Matrix {
     /// The elements in C order, little-endian: rows × cols × the dtype's size in bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(tensor) => tensor.mapped_bytes().unwrap_or_default(),
+            Bytes::Mapped(storage, range) => {
+                storage.mapped_bytes().and_then(|bytes| bytes.get(range.clone())).unwrap_or_default()
+            }
             Bytes::Copied(bytes) => bytes,
         }
     }
