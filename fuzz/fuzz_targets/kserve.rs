@@ -110,7 +110,7 @@ fn written_again(request: &InferRequest, model: &ModelConfig) {
 
 /// Answers with the inputs.
 fn answered(request: InferRequest) {
-    let InferRequest { id, parameters, inputs, outputs } = request;
+    let InferRequest { id, parameters, inputs, outputs, .. } = request;
     let binary = |name: &str| {
         outputs
             .iter()

@@ -24,7 +24,7 @@ pub(crate) fn request(body: Bytes, model: &ModelConfig) -> Result<InferRequest> 
     let (name, datatype) = (config.name.clone(), config.datatype);
     let input = Tensor { name, datatype, shape, parameters: Vec::new(), data, binary: true };
     let outputs = check::outputs(Vec::new(), true, model)?;
-    Ok(InferRequest { id: None, parameters: Vec::new(), inputs: vec![input], outputs })
+    Ok(InferRequest { id: None, parameters: Vec::new(), inputs: vec![input], outputs, lists_outputs: false })
 }
 
 /// The sizes of a BYTES input, which must be those of one element.

@@ -23,6 +23,8 @@ pub struct InferRequest {
     /// The outputs to send back, in this order, each once. If the request lists none, these are all that are
     /// not optional.
     pub outputs: Vec<RequestedOutput>,
+    /// Whether the request lists its outputs. It wants no others then.
+    pub lists_outputs: bool,
 }
 
 /// An output to send back.
@@ -136,8 +138,10 @@ impl Members {
         blobs.end()?;
         check::inputs(&inputs, model)?;
         let listed = self.outputs.unwrap_or_default();
+        let lists_outputs = !listed.is_empty();
         let outputs = check::outputs(listed, self.binary_data_output.unwrap_or(false), model)?;
-        Ok(InferRequest { id: self.id, parameters: self.parameters.unwrap_or_default(), inputs, outputs })
+        let parameters = self.parameters.unwrap_or_default();
+        Ok(InferRequest { id: self.id, parameters, inputs, outputs, lists_outputs })
     }
 }
 

@@ -132,7 +132,7 @@ proptest! {
     ) {
         let output = |(n, (name, parameters, binary))| RequestedOutput { name: format!("{n}{name}"), parameters, binary };
         let outputs: Vec<_> = outputs.into_iter().enumerate().map(output).collect();
-        let request = InferRequest { id, parameters, inputs, outputs };
+        let request = InferRequest { id, parameters, inputs, outputs, lists_outputs: true };
         let model = model(0, &request.inputs, &request.outputs);
         let body = request.print().expect("it can be written");
         let read = received(&body, |bytes, length| InferRequest::parse(bytes, length, &model));
@@ -181,7 +181,7 @@ proptest! {
         byte in any::<u8>(),
     ) {
         let outputs = vec![RequestedOutput { name: "o".to_owned(), parameters: Vec::new(), binary: true }];
-        let request = InferRequest { id: None, parameters: Vec::new(), inputs, outputs };
+        let request = InferRequest { id: None, parameters: Vec::new(), inputs, outputs, lists_outputs: true };
         let model = model(0, &request.inputs, &request.outputs);
         let (bytes, length) = sent(&request.print().expect("it can be written"));
         let mut changed = bytes.to_vec();

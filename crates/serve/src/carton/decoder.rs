@@ -6,8 +6,8 @@
 //! | `last_only`, `use_cache` | `[]` | `[batch]`; zeros count as absent |
 //! | `past_key`, `past_value`, `present_key`, `present_value` | `[layers, batch, …]` | `[batch, layers, …]` |
 //!
-//! `present_key` and `present_value` are sent to a request that lists them, or that gives `use_cache` or the past and lists
-//! neither.
+//! `present_key` and `present_value` are sent to a request that lists them, or that lists no outputs and gives `use_cache` or
+//! the past.
 
 use forward::Model as Forward;
 use kserve::{Datatype, InferRequest, Input, ModelConfig, Output, TensorConfig};
@@ -165,7 +165,7 @@ impl Model for Decoder {
         let mut wanted: Vec<String> = request.outputs.iter().map(|output| output.name.clone()).collect();
         let is_present = |port: &&Port| Role::new(port) == Role::Present;
         let present = || self.runnable.outputs().iter().filter(is_present).map(|port| &port.name);
-        if keeps && !present().any(|name| wanted.contains(name)) {
+        if keeps && !request.lists_outputs {
             wanted.extend(present().cloned());
         }
         let outputs = self.runnable.infer_until(&inputs, Some(&wanted), &|| go_on(cancel)).map_err(blamed)?;
