@@ -11,6 +11,7 @@ use pipeline::{
 
 use super::Existing;
 use super::dtypes::Dtypes;
+use super::script::Script;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +30,7 @@ Examples:
 
 A folder stands for the checkpoint at its top level, in one file or in several:
 safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
+A TorchScript module is called by name: its arguments are the inputs.
 A LLaMA in Meta's files with params.json, or a LLaMA, Mistral or Qwen2 in Hugging
 Face's files with config.json, becomes a model: tokens in, logits out. Any other
 checkpoint becomes a module that returns its tensors, and the summary says why.
@@ -112,6 +114,8 @@ pub(crate) struct Convert {
     #[command(flatten)]
     pub(crate) model: Model,
     #[command(flatten)]
+    pub(crate) script: Script,
+    #[command(flatten)]
     pub(crate) select: Select,
     #[command(flatten)]
     pub(crate) renaming: Renaming,
@@ -167,6 +171,7 @@ impl Convert {
                 given,
                 keep_extra: self.model.keep_extra,
                 require_model: self.model.required,
+                script: self.script.options(),
             },
             selection: self.select.selection(),
             casts: self.dtypes.casts(),

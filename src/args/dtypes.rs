@@ -56,7 +56,7 @@ fn cast(text: &str) -> Result<Cast, String> {
     Ok(Cast { from: CastFrom::Dtype(dtype(from)?), to: dtype(to)? })
 }
 
-fn dtype(text: &str) -> Result<Dtype, String> {
+pub(super) fn dtype(text: &str) -> Result<Dtype, String> {
     let lower = text.trim().to_ascii_lowercase();
     let name = lower.strip_prefix("torch.").unwrap_or(&lower);
     let short = || SHORT.iter().find(|(short, _)| *short == name).map(|(_, dtype)| *dtype);

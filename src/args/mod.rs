@@ -4,6 +4,7 @@ mod carton;
 mod convert;
 mod dtypes;
 mod run;
+mod script;
 #[cfg(feature = "serve")]
 mod serve;
 

@@ -197,7 +197,11 @@ fn several(files: &[String]) -> Option<String> {
 
 fn module(carton: &CartonReport) -> String {
     let why = carton.why_weights.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-    signature(&format!("{}{why}", carton.module), (&carton.inputs, &carton.outputs))
+    let module = format!("{}{why}", carton.module);
+    if let Some(forward) = &carton.signature {
+        return format!("{module}: forward{forward}");
+    }
+    signature(&module, (&carton.inputs, &carton.outputs))
 }
 
 /// What a module takes and returns.
@@ -217,7 +221,7 @@ fn self_test(test: &SelfTestReport) -> String {
 
 fn misc(carton: &CartonReport) -> String {
     let mut misc = if carton.misc.is_empty() { "nothing".to_owned() } else { carton.misc.join(", ") };
-    if carton.is_model() && !carton.has_tokenizer {
+    if carton.is_decoder() && !carton.has_tokenizer {
         misc.push_str("; no tokenizer found (add one with --misc FILE)");
     }
     misc

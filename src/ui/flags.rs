@@ -19,6 +19,10 @@ pub(crate) fn note(note: &Note) -> String {
         Note::Decoder(decoder::Note::NamesOfLlama) => {
             format!("{note}; `--arch llama` says what else it needs to run")
         }
+        Note::UnlistedInputs { names } => {
+            let name = names.first().map_or("NAME", String::as_str);
+            format!("{note}; `--input {name}=float32[batch,3]` would")
+        }
         note => note.to_string(),
     }
 }

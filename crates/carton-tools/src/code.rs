@@ -4,11 +4,15 @@
 //! (`torch/csrc/jit/serialization/import.cpp`). The attributes of modules are in `data.pkl`, the constants of the code in
 //! `constants.pkl`, and `version` chooses the meaning of operators.
 
-use pipeline::{Observer, check, usual_modules};
+use std::collections::HashMap;
+use std::io;
+
+use mapped::{Blob, Sha256Sink};
+use pipeline::{Observer, check, usual_modules, usual_script};
 use serde::Serialize;
 use sources::Sources;
-use tensor::Tensor;
-use torch_import::Container;
+use tensor::{Storage, Tensor};
+use torch_import::{Container, Format};
 
 use crate::{Error, Note, Result};
 
@@ -43,24 +47,58 @@ impl Code {
     }
 }
 
+/// The TorchScript archive among `containers` whose records the model keeps, all but the pickle.
+pub(crate) fn original<'c>(
+    model: &Container,
+    containers: &'c [Container],
+    check: &dyn Fn() -> io::Result<()>,
+) -> Result<Option<&'c Container>> {
+    let [original] = containers else { return Ok(None) };
+    if original.format() != Format::TorchScript || model.format() != Format::TorchScript {
+        return Ok(None);
+    }
+    let (Ok(kept), Ok(found)) = (original.script_records(), model.script_records()) else { return Ok(None) };
+    let found: HashMap<&str, &Storage> =
+        found.iter().map(|(name, storage)| (name.as_str(), storage)).collect();
+    for (name, storage) in kept.iter().filter(|(name, _)| torchscript::is_kept(name)) {
+        check().map_err(|_| Error::Cancelled)?;
+        let same = found.get(name.as_str()).filter(|other| other.len() == storage.len());
+        // What cannot be read is reported where the tensors are compared.
+        if !same.is_some_and(|other| hash(other).is_ok_and(|other| hash(storage).ok() == Some(other))) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(original))
+}
+
+fn hash(storage: &Storage) -> io::Result<[u8; 32]> {
+    let mut sink = Sha256Sink::default();
+    storage.write_to(&mut sink)?;
+    Ok(sink.digest())
+}
+
 /// Compares the model with the modules that conversions of `tensors`, which are the model's own, write. The note names a
-/// record that differs.
+/// record that differs. `original` is the archive whose code the model keeps.
 pub(crate) fn compared(
     model: &Container,
+    original: Option<&Container>,
     sources: &Sources,
     single: bool,
     tensors: &[(String, Tensor)],
     observer: &dyn Observer,
 ) -> Result<(Code, Option<Note>)> {
+    // The code of the original may run when it is loaded, as it does there.
     match model.runs_code_when_loaded() {
+        _ if original.is_some() => {}
         Some(false) => {}
         Some(true) => return Ok((Code::RunsWhenLoaded, None)),
         None => return Ok((Code::Unreadable, None)),
     }
     let found = model.records_besides_storages();
+    let script = original.and_then(usual_script);
     // The more records are equal, the more likely is it that the module was meant.
     let mut closest = None;
-    for module in usual_modules(single, sources, tensors) {
+    for module in script.into_iter().chain(usual_modules(single, sources, tensors)) {
         check(observer).map_err(|_| Error::Cancelled)?;
         let Some(difference) = module.archive.first_difference(&found) else {
             return Ok((Code::Equal, None));

@@ -43,9 +43,21 @@ pub(crate) fn compare(
     let containers = sources.open()?;
     let (checkpoint, notes) =
         sources.read_checked::<sources::Error>(&containers, &|_, _| Ok(()), &|| check(observer))?;
-    let mut expected = select(&options.selection, &checkpoint).map_err(pipeline::Error::at(&sources.path))?;
-    let notes = notes.into_iter().map(pipeline::Note::Sources).chain(expected.notes);
     let model = model(carton, observer)?;
+    let original = code::original(&model, &containers, &|| check(observer))?;
+    let (mut expected, more) = match original {
+        // A module that keeps its code keeps all tensors.
+        Some(_) if options.selection.is_empty() => {
+            let all = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
+            (all.collect(), Vec::new())
+        }
+        _ => {
+            let selected = select(&options.selection, &checkpoint);
+            let selected = selected.map_err(pipeline::Error::at(&sources.path))?;
+            (selected.tensors, selected.notes)
+        }
+    };
+    let notes = notes.into_iter().map(pipeline::Note::Sources).chain(more);
     let mut notes: Vec<Note> = notes.map(Note::Checkpoint).collect();
     let found = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
@@ -56,7 +68,7 @@ pub(crate) fn compare(
     let budget = Budget::new(Limits::default().repeated_of(files));
     let mut comparer = Pairs { budget, known: HashMap::new(), observer };
     let mut differences = Vec::new();
-    for (name, tensor) in &mut expected.tensors {
+    for (name, tensor) in &mut expected {
         let difference = match by_name.remove(name.as_str()) {
             None => Some("is missing".to_owned()),
             Some(other) => {
@@ -72,9 +84,9 @@ pub(crate) fn compare(
     more.sort_unstable();
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
-    let (code, note) = code::compared(&model, &sources, options.single, &expected.tensors, observer)?;
+    let (code, note) = code::compared(&model, original, &sources, options.single, &expected, observer)?;
     notes.extend(note);
-    Ok(Comparison { compared: expected.tensors.len(), differences, code, notes })
+    Ok(Comparison { compared: expected.len(), differences, code, notes })
 }
 
 /// Compares pairs of tensors, each pair of views once.

@@ -4,19 +4,23 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use carton_format::SHORT_DESCRIPTION_MAX;
+use decoder::Document;
 use serde::Serialize;
 use sources::{Companion, Sources};
 use store::IfExists;
-use torch_import::{Checkpoint, Format, LeftOut, Omission, Risk};
+use tensor::Tensor;
+use torch_import::{Checkpoint, Compound, LeftOut, Omission, Risk};
 
 use crate::back::carton::{self, CartonReport};
 use crate::back::safetensors::{self, SafetensorsOptions, SafetensorsReport};
 use crate::back::torch::{self, TorchReport};
 use crate::back::triton::{self, TritonReport};
 use crate::back::{Job, Values};
+use crate::cast::Casts;
 use crate::from_carton::Packed;
 use crate::names::Named;
 use crate::output::{self, Destination};
+use crate::script::{self, Script};
 use crate::{
     Cast, CastReport, Error, InvalidOption, ModelOptions, Names, Note, Observer, OutputKind, Rename, Result,
     Selection, Totals, cast, names, naming, rename, select, values,
@@ -247,30 +251,29 @@ pub(crate) fn convert_into(
     let judge = |file: &Path, checkpoint: &Checkpoint| judge(options.globals, file, checkpoint);
     let (checkpoint, read_notes) =
         sources.read_checked::<Error>(&containers, &judge, &|| crate::check(observer))?;
-    let mut notes: Vec<Note> = read_notes.into_iter().map(Note::Sources).collect();
+    let script = script::convert(options, destination.kind, &containers)?;
+    let omitted = match &script {
+        Script::Module(_) => script::left_out(&checkpoint.left_out),
+        _ => checkpoint.left_out.clone(),
+    };
+    let is_kept = |note: &sources::Note| matches!(script, Script::Module(_)) && script::is_kept(note);
+    let read_notes = read_notes.into_iter().filter(|note| !is_kept(note));
+    let mut notes: Vec<Note> = read_notes.map(Note::Sources).collect();
     notes.extend(left_out);
-    notes.extend(Note::left_out(&checkpoint.left_out));
+    notes.extend(Note::left_out(&omitted));
     if destination.kind == OutputKind::Carton && options.to.is_none() && output::has_other_extension(&target)
     {
         notes.push(Note::CartonByDefault { output: store::file_name(&target) });
     }
-    let omitted = checkpoint.left_out.clone();
-    if containers.iter().any(|container| container.format() == Format::TorchScript) {
-        notes.push(Note::CodeDropped);
-    }
+    notes.extend(script.note());
     notes.extend([Risk::Dangerous, Risk::Unknown].into_iter().filter_map(|risk| recorded(&checkpoint, risk)));
-    let selected = select::select(&options.selection, &checkpoint)
-        .and_then(|selected| rename::apply(&options.renames, selected))
-        .map_err(Error::at(sources.root()))?;
-    notes.extend(selected.notes);
-    let mut compounds = selected.compounds;
-    let Named { tensors, document } = match options.names {
-        Some(names) => names::apply(names, &options.model, &sources, selected.tensors, &mut notes)?,
-        None => Named { tensors: selected.tensors, document: None },
+    let Taken { tensors, compounds, document, casts } = match &script {
+        Script::Module(_) => Taken::all(&checkpoint),
+        script => Taken::selected(options, &sources, &checkpoint, &mut notes)
+            .map_err(|error| script.explained(error))?,
     };
-    let (tensors, casts) = cast::apply(&options.casts, tensors, &mut compounds, &mut notes)
-        .map_err(Error::at(sources.root()))?;
-    let keeps_values = options.keep_values && destination.kind == OutputKind::Carton;
+    let script = script.into_module();
+    let keeps_values = options.keep_values && destination.kind == OutputKind::Carton && script.is_none();
     let values = Values {
         count: checkpoint.notable_values().count(),
         document: keeps_values.then(|| values::document(&checkpoint, &compounds)).flatten(),
@@ -289,6 +292,7 @@ pub(crate) fn convert_into(
         compounds: &compounds,
         values,
         casts: &casts,
+        script,
         observer,
     };
     write(job, (&destination, start), &misc, omitted, notes)
@@ -345,6 +349,43 @@ pub(crate) fn write(
         notes,
         seconds: start.elapsed().as_secs_f64(),
     })
+}
+
+/// What an output gets of a checkpoint.
+struct Taken {
+    tensors: Vec<(String, Tensor)>,
+    compounds: Vec<(String, Compound)>,
+    document: Option<Document>,
+    casts: Casts,
+}
+
+impl Taken {
+    /// Everything as it is, for a module that keeps its code.
+    fn all(checkpoint: &Checkpoint) -> Self {
+        let tensors = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
+        Self { tensors: tensors.collect(), compounds: Vec::new(), document: None, casts: Casts::default() }
+    }
+
+    /// What the options select, under the names and with the dtypes that they ask for.
+    fn selected(
+        options: &ConvertOptions,
+        sources: &Sources,
+        checkpoint: &Checkpoint,
+        notes: &mut Vec<Note>,
+    ) -> Result<Self> {
+        let selected = select::select(&options.selection, checkpoint)
+            .and_then(|selected| rename::apply(&options.renames, selected))
+            .map_err(Error::at(sources.root()))?;
+        notes.extend(selected.notes);
+        let mut compounds = selected.compounds;
+        let Named { tensors, document } = match options.names {
+            Some(names) => names::apply(names, &options.model, sources, selected.tensors, notes)?,
+            None => Named { tensors: selected.tensors, document: None },
+        };
+        let (tensors, casts) =
+            cast::apply(&options.casts, tensors, &mut compounds, notes).map_err(Error::at(sources.root()))?;
+        Ok(Self { tensors, compounds, document, casts })
+    }
 }
 
 /// What can be checked before a file is opened.

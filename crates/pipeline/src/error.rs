@@ -105,6 +105,16 @@ pub enum Error {
         /// Where the pickle names it, in bytes from the pickle's start.
         offset: u64,
     },
+    /// Code that would be kept uses an operator or a class that the options do not allow.
+    #[error("its code in {record} uses `{operator}`, which {}", if *is_dangerous { "can read or write files" } else { "is not known" })]
+    Code {
+        /// The record.
+        record: String,
+        /// The operator or class.
+        operator: String,
+        /// Whether it can read or write files, or call into Python. It is unknown otherwise.
+        is_dangerous: bool,
+    },
     /// There is not a single tensor in the checkpoint.
     #[error("it contains no tensors")]
     NoTensors,
@@ -240,6 +250,12 @@ pub enum Error {
         name: String,
         /// Its dtype.
         dtype: Dtype,
+    },
+    /// How a module is called was given, and its code does not run.
+    #[error("its code does not run: {why}")]
+    NotScript {
+        /// Why not.
+        why: String,
     },
     /// A tensor that Carton cannot describe.
     #[error("tensor `{}`: Carton has no {dtype}", name.escape_debug())]

@@ -86,6 +86,7 @@ impl Packed {
             compounds: &[],
             values: Values { count: 0, document: None },
             casts: &casts,
+            script: None,
             observer,
         };
         write(job, (destination, start), &[], LeftOut::default(), notes)

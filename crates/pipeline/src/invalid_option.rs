@@ -15,6 +15,9 @@ pub enum InvalidOption {
     /// No input was given.
     #[error("no input was given")]
     NoInput,
+    /// How a module is called was given, and there is none whose code is kept.
+    #[error("there is no TorchScript module whose code is kept, so nothing is called")]
+    NoScript,
     /// A model's name is empty.
     #[error("the name of a model cannot be empty")]
     EmptyName,

@@ -3,7 +3,7 @@
 use decoder::{Documents, Given, Options, WhyWeights};
 use sources::Sources;
 use tensor::Tensor;
-use torchscript::Converted;
+use torchscript::{Converted, ScriptOptions};
 
 use crate::{Error, InvalidOption, Result};
 
@@ -18,6 +18,8 @@ pub struct ModelOptions {
     pub keep_extra: bool,
     /// Whether anything but a model that runs is an error.
     pub require_model: bool,
+    /// How a TorchScript module is called.
+    pub script: ScriptOptions,
 }
 
 /// The kind of module.

@@ -72,7 +72,10 @@ pub enum Note {
         output: String,
     },
     /// The code of a TorchScript archive is not kept.
-    CodeDropped,
+    CodeDropped {
+        /// Why it does not run.
+        why: Option<String>,
+    },
     /// Globals that were recorded, not executed.
     Recorded {
         /// Their risk.
@@ -201,8 +204,9 @@ impl fmt::Display for Note {
             Self::CartonByDefault { output } => {
                 write!(f, "{output} is a carton: no kind of output has this extension")
             }
-            Self::CodeDropped => {
-                f.write_str("the file's own code is not kept: only its tensors are converted")
+            Self::CodeDropped { why } => {
+                f.write_str("the file's own code is not kept: only its tensors are converted")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ", because {why}"))
             }
             Self::Recorded { risk, names } => {
                 const SHOWN: usize = 3;

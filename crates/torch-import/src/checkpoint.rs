@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::omission::LeftOut;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{Container, Error, Global, Note, Result};
+use crate::{Container, Error, Format, Global, Note, Result, wrapped};
 
 /// What a checkpoint holds, in the file's order.
 #[derive(Debug)]
@@ -59,22 +59,26 @@ impl Checkpoint {
         let objects = Objects::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
+        let root = match container.format() {
+            Format::TorchScript => wrapped::inner(heap, pickle.root).unwrap_or(pickle.root),
+            _ => pickle.root,
+        };
         let limits = Limits::for_pickle(usize::try_from(pickle.len).unwrap_or(usize::MAX));
         let walk = || Walk::new(heap, Rebuilder::new(container, heap), &limits, container.storages_len());
         let mut first = walk();
-        first.run(pickle.root)?;
+        first.run(root)?;
         let mut items = std::mem::take(&mut first.found);
         if let Some((name, duplicates)) = duplicates(&items) {
             // Only an error needs the paths.
-            let mut paths = walk().paths(pickle.root, duplicates)?.into_iter();
+            let mut paths = walk().paths(root, duplicates)?.into_iter();
             let (first, second) = (paths.next().unwrap_or_default(), paths.next().unwrap_or_default());
             return Err(Error::Duplicate { name, first, second });
         }
         first.rebuilder.finish()?;
-        let left_out = left_out::find(&mut first, container, pickle.root)?;
+        let left_out = left_out::find(&mut first, container, root)?;
         let notes = first.notes();
         let direct = container.tensors()?;
-        if heap.entries(pickle.root).is_some_and(<[_]>::is_empty) && !direct.is_empty() {
+        if heap.entries(root).is_some_and(<[_]>::is_empty) && !direct.is_empty() {
             // The file has no pickle; the empty dict is a placeholder.
             items.clear();
         }

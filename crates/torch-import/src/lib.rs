@@ -43,6 +43,7 @@ mod shards;
 mod unlisted;
 mod uses;
 mod walk;
+mod wrapped;
 
 pub use annotate::{annotate, count_tensors};
 pub use checkpoint::Checkpoint;

@@ -7,6 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lexer::{Kind, Lexer};
 
+/// Namespaces of PyTorch's own operators and classes, besides those in the table.
+const OWN: &[&str] = &[
+    "_native",
+    "cuda",
+    "inductor",
+    "inductor_prims",
+    "metal",
+    "metal_prepacked",
+    "onednn",
+    "rngprims",
+    "rnn",
+    "vulkan",
+    "vulkan_prepacked",
+    "xnnpack",
+];
+
 /// What [`foreign`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
@@ -61,13 +77,15 @@ impl Foreign {
             ["__torch__", "torch", "classes", namespace, name, ..] => (*namespace, *name, true),
             _ => return,
         };
-        match known.get(namespace) {
-            Some(_) if is_class => {}
-            Some(names) if names.contains(name) => {}
-            Some(_) => drop(self.newer.insert(format!("{namespace}::{name}"))),
-            None if is_class => drop(self.others.insert(format!("torch.classes.{namespace}.{name}"))),
-            None => drop(self.others.insert(format!("{namespace}::{name}"))),
-        }
+        let (others, text) = match known.get(namespace) {
+            Some(names) if is_class || names.contains(name) => return,
+            None if is_class && OWN.contains(&namespace) => return,
+            Some(_) => (false, format!("{namespace}::{name}")),
+            None if is_class => (true, format!("torch.classes.{namespace}.{name}")),
+            None => (!OWN.contains(&namespace), format!("{namespace}::{name}")),
+        };
+        let names = if others { &mut self.others } else { &mut self.newer };
+        names.insert(text);
     }
 }
 

@@ -31,6 +31,20 @@ pub struct Signature {
     pub types: Types,
 }
 
+impl std::fmt::Display for Signature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(")?;
+        for (number, Argument { name, kind, default }) in self.arguments.iter().enumerate() {
+            let comma = if number == 0 { "" } else { ", " };
+            write!(f, "{comma}{name}: {}", self.types.text(*kind))?;
+            if let Some(default) = default {
+                write!(f, "={default}")?;
+            }
+        }
+        write!(f, ") -> {}", self.types.text(self.returns))
+    }
+}
+
 /// An argument of a method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
@@ -302,8 +316,7 @@ impl<'t> Parser<'t> {
     fn syntax(&mut self, expected: &'static str) -> Error {
         let text = &self.source.text;
         let at = self.tokens.peek().map_or(text.len(), |token| token.range.start);
-        let before = text.as_bytes().get(..at).unwrap_or_default();
-        let line = before.iter().filter(|byte| **byte == b'\n').count().saturating_add(1);
+        let line = text.get(..at).unwrap_or_default().matches('\n').count().saturating_add(1);
         Error::Syntax { record: self.source.record.clone(), line, expected }
     }
 

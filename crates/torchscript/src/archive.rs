@@ -4,11 +4,12 @@
 //! under it `version` (10 is the highest that 2.0.1 and 2.15 both load; with it no operator is upgraded),
 //! `data.pkl`, `constants.pkl` (an empty tuple), `code/` and `data/`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 
 use mapped::{Blob, OwnedBlob, Sink};
-use tensor::Tensor;
+use tensor::{Storage, Tensor};
 use zip_layout::{Content, Entry, Plan, ZipWriter};
 
 use crate::module::{ModuleId, Tree};
@@ -19,15 +20,20 @@ use crate::{Note, Result};
 const ALIGNMENT: u64 = 64;
 const VERSION: &[u8] = b"10\n";
 const NO_CONSTANTS: &[u8] = b"\x80\x02).";
+const DATA: &str = "data.pkl";
 const CODE: &str = "code/__torch__/torch2carton.py";
 
 /// A TorchScript archive, laid out and ready to be written.
 ///
 /// As a [`Blob`] it is the whole file. It holds its small entries in memory and the storages by reference.
 pub struct Archive {
-    code: OwnedBlob,
-    data_pkl: OwnedBlob,
+    /// What this crate wrote: names after the root folder, and bytes.
+    head: Vec<(String, OwnedBlob)>,
     records: Vec<Record>,
+    /// Records of another archive that are kept as they are, by their names after the root folder.
+    kept: Vec<(String, Storage)>,
+    /// That archive itself, if nothing was added to it.
+    whole: Option<Storage>,
     len: u64,
 }
 
@@ -39,9 +45,27 @@ impl Archive {
         mapped::release_freed();
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
         let code = OwnedBlob(tree.into_code().into_bytes());
-        let mut archive = Self { code, data_pkl, records: records.records, len: 0 };
+        let head = vec![
+            (CODE.to_owned(), code),
+            ("version".to_owned(), OwnedBlob(VERSION.to_vec())),
+            ("constants.pkl".to_owned(), OwnedBlob(NO_CONSTANTS.to_vec())),
+            (DATA.to_owned(), data_pkl),
+        ];
+        let mut archive = Self { head, records: records.records, kept: Vec::new(), whole: None, len: 0 };
         archive.lay_out()?;
         Ok(archive)
+    }
+
+    /// The archive of the records `head` and those that are `kept` of another one.
+    pub(crate) fn around(head: Vec<(String, OwnedBlob)>, kept: Vec<(String, Storage)>) -> Result<Self> {
+        let mut archive = Self { head, records: Vec::new(), kept, whole: None, len: 0 };
+        archive.lay_out()?;
+        Ok(archive)
+    }
+
+    /// The archive `whole`, which has the records `kept`.
+    pub(crate) fn whole(kept: Vec<(String, Storage)>, whole: Storage) -> Self {
+        Self { head: Vec::new(), records: Vec::new(), kept, len: whole.len(), whole: Some(whole) }
     }
 
     /// The records of the storages, in the order of the file.
@@ -51,35 +75,38 @@ impl Archive {
 
     /// The text of the module's classes.
     pub fn code(&self) -> &[u8] {
-        &self.code.0
+        self.head.first().map_or(&[], |(_, code)| &code.0)
     }
 
     /// The pickle of the module's objects.
     pub fn data_pkl(&self) -> &[u8] {
-        &self.data_pkl.0
+        self.head.iter().find(|(name, _)| name == DATA).map_or(&[], |(_, bytes)| &bytes.0)
     }
 
-    /// The records besides the storages: their names after the root folder, and their bytes.
-    pub fn head_records(&self) -> [(&'static str, &[u8]); 4] {
-        [
-            (CODE, self.code()),
-            ("version", VERSION),
-            ("constants.pkl", NO_CONSTANTS),
-            ("data.pkl", self.data_pkl()),
-        ]
+    /// The records that this crate wrote besides the storages: their names after the root folder, and their bytes.
+    pub fn head_records(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.head.iter().map(|(name, bytes)| (name.as_str(), bytes.0.as_slice()))
+    }
+
+    /// The records of another archive that are kept as they are: their names after the root folder, and their bytes.
+    pub fn kept_records(&self) -> &[(String, Storage)] {
+        &self.kept
     }
 
     /// The first record in which an archive with the records `found`, named as in [`head_records`](Self::head_records), is
-    /// not this one. The bytes of compressed records are `None`, and such a record differs.
+    /// not this one. The bytes of compressed records are `None`, and such a record differs. Those of records that are kept of
+    /// another archive are not compared.
     pub fn first_difference(&self, found: &[(String, Option<&[u8]>)]) -> Option<Difference> {
-        let written = self.head_records();
+        let written: Vec<(&str, &[u8])> = self.head_records().collect();
+        let kept: HashSet<&str> = self.kept.iter().map(|(name, _)| name.as_str()).collect();
         let record = |name: &str| found.iter().find(|(found, _)| found == name).and_then(|(_, bytes)| *bytes);
         let other = written.iter().position(|(name, bytes)| record(name) != Some(*bytes));
         if let Some(equal) = other {
             let record = written.get(equal).map_or("", |(name, _)| *name).to_owned();
             return Some(Difference { equal, record });
         }
-        let more = found.iter().find(|(found, _)| written.iter().all(|(name, _)| name != found));
+        let is_own = |found: &str| written.iter().any(|(name, _)| *name == found) || kept.contains(found);
+        let more = found.iter().find(|(found, _)| !is_own(found));
         more.map(|(name, _)| Difference { equal: written.len(), record: name.clone() })
     }
 
@@ -97,7 +124,7 @@ impl Archive {
             starts.push(plan.add(&entry)?.start);
             Ok(())
         })?;
-        let starts = starts.into_iter().skip(self.head().len());
+        let starts = starts.into_iter().skip(self.head.len());
         for (record, start) in self.records.iter_mut().zip(starts) {
             record.offset = start;
         }
@@ -105,23 +132,23 @@ impl Archive {
         Ok(())
     }
 
-    /// The entries before the storages. Torch takes any name for the folder.
-    fn head(&self) -> [(&'static str, Content<'_>); 4] {
-        [
-            ("model/version", Content::Bytes(VERSION)),
-            ("model/data.pkl", Content::Blob(&self.data_pkl)),
-            ("model/constants.pkl", Content::Bytes(NO_CONSTANTS)),
-            ("model/code/__torch__/torch2carton.py", Content::Blob(&self.code)),
-        ]
-    }
-
     /// Passes all entries to `take`, in the order of the file.
     fn each(&self, mut take: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<()> {
-        for (name, content) in self.head() {
-            take(Entry { name, alignment: ALIGNMENT, content })?;
+        // Those of an archive that is made here are in the order that they always had.
+        let first = ["version", DATA, "constants.pkl"];
+        let place = |name: &str| first.iter().position(|first| *first == name).unwrap_or(first.len());
+        let mut head: Vec<&(String, OwnedBlob)> = self.head.iter().collect();
+        head.sort_by_key(|(name, _)| place(name));
+        for (name, bytes) in head {
+            let is_constant = ["version", "constants.pkl"].contains(&name.as_str());
+            let content = if is_constant { Content::Bytes(&bytes.0) } else { Content::Blob(bytes) };
+            take(Entry { name: &in_root(name), alignment: ALIGNMENT, content })?;
         }
         for record in &self.records {
             take(Entry { name: &record.name(), alignment: ALIGNMENT, content: Content::Blob(record) })?;
+        }
+        for (name, storage) in &self.kept {
+            take(Entry { name: &in_root(name), alignment: ALIGNMENT, content: Content::Blob(storage) })?;
         }
         Ok(())
     }
@@ -136,12 +163,20 @@ pub struct Difference {
     pub record: String,
 }
 
+/// The name of a record with its root folder. Torch takes any name for it.
+fn in_root(name: &str) -> String {
+    format!("model/{name}")
+}
+
 impl Blob for Archive {
     fn len(&self) -> u64 {
         self.len
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        if let Some(whole) = &self.whole {
+            return whole.write_to(sink);
+        }
         let mut zip = ZipWriter::new(sink);
         self.each(|entry| zip.add(&entry))?;
         zip.finish()
@@ -161,7 +196,7 @@ impl fmt::Debug for Archive {
 mod tests {
     use std::io::Read;
 
-    use tensor::{Dtype, Storage};
+    use tensor::Dtype;
 
     use super::*;
     use crate::weights;

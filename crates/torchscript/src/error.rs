@@ -85,4 +85,68 @@ pub enum Error {
     /// The tensors are not the model that they should be, or its documents are wrong.
     #[error(transparent)]
     Decoder(#[from] decoder::Error),
+    /// A record of an archive cannot be read, or is damaged.
+    #[error("{}: {reason}", record.escape_debug())]
+    Record {
+        /// Its name.
+        record: String,
+        /// Why.
+        #[source]
+        reason: std::io::Error,
+    },
+    /// A record that is read as a whole is too large for that.
+    #[error("{} has {len} bytes, which is more than code or a pickle can have here", record.escape_debug())]
+    LargeRecord {
+        /// Its name.
+        record: String,
+        /// Its bytes.
+        len: u64,
+    },
+    /// An archive without source text.
+    #[error(
+        "the archive has bytecode for mobile devices and no source text, which is needed to run it elsewhere"
+    )]
+    MobileOnly,
+    /// A module that should be kept as it is does not take and return dicts.
+    #[error("the forward of {} does not take a Dict[str, Tensor] and return a dict, as Carton calls it", class.escape_debug())]
+    NotDicts {
+        /// Its class.
+        class: String,
+    },
+    /// A name is given for a module that is kept as it is.
+    #[error("`{}` cannot be given for a module that is kept as it is", name.escape_debug())]
+    KeptAsIs {
+        /// The name.
+        name: String,
+    },
+    /// There is no input of a name.
+    #[error("there is no input `{}`; the inputs are {}", name.escape_debug(), known.join(", ").escape_debug())]
+    NoInput {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A dtype that no input of a carton has or becomes.
+    #[error("input `{}`: {dtype} cannot be made of what Carton passes", name.escape_debug())]
+    InputDtype {
+        /// The input.
+        name: String,
+        /// The dtype.
+        dtype: Dtype,
+    },
+    /// Two outputs are given the same name.
+    #[error("two outputs are called `{}`", name.escape_debug())]
+    OutputTwice {
+        /// The name.
+        name: String,
+    },
+    /// Names are given for another number of outputs.
+    #[error("{found} names for {expected} outputs: the forward returns others, or gives them names itself")]
+    OutputNames {
+        /// How many outputs can be named.
+        expected: usize,
+        /// How many names there are.
+        found: usize,
+    },
 }

@@ -3,7 +3,8 @@
 //! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes
 //! (`code/`), and one record of bytes for each storage (`data/`). [`weights`] makes one that returns
 //! any checkpoint's tensors by name, [`model`] one that runs, and [`auto`] whichever fits. Their `forward` takes and
-//! returns a dict; [`positional`] makes a model whose `forward` takes and returns tensors. All keep the tensors
+//! returns a dict; [`positional`] makes a model whose `forward` takes and returns tensors. [`script`] makes the module of an
+//! archive callable by name. All keep the tensors
 //! under their own names with their dtypes, shapes, strides and shared storages. The crate `decoder` reads
 //! documents and names; this one writes text and archives.
 //!
@@ -32,6 +33,7 @@ mod note;
 mod pickler;
 mod record;
 mod source;
+mod wrap;
 
 pub use archive::{Archive, Difference};
 pub use code::recognise::{Model, Recognised, recognise};
@@ -41,6 +43,7 @@ pub use error::{Error, Result};
 pub use export::exported;
 pub use note::{Note, WhyFlat};
 pub use record::{Record, loads_in_2_0};
+pub use wrap::{Declared, ScriptOptions, Scripted, Uncallable, is_kept, script};
 
 use decoder::{Decoder, WhyWeights};
 use tensor::{Dtype, Tensor};
@@ -62,6 +65,8 @@ pub struct Converted {
     pub decoder: Option<Decoder>,
     /// Why [`auto`] made a weights module.
     pub why: Option<WhyWeights>,
+    /// The signature of the `forward` that is called, for a module that [`script`] made.
+    pub signature: Option<String>,
 }
 
 /// What the `forward` of a module returns.
@@ -95,6 +100,8 @@ impl Outputs {
 pub enum Kind {
     /// Tensors by name.
     Weights,
+    /// A TorchScript module that the archive already had.
+    Script,
     /// Tokens in, logits out.
     Model {
         /// The architecture, such as `llama`.
@@ -106,6 +113,7 @@ impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Weights => "weights",
+            Self::Script => "script",
             Self::Model { name } => name,
         })
     }

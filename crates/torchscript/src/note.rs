@@ -29,6 +29,38 @@ pub enum Note {
         /// The dtype of the storage.
         dtype: Dtype,
     },
+    /// The dtypes of inputs are not known.
+    UnlistedInputs {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Arguments that tensors cannot express keep their defaults.
+    FixedArguments {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The archive has a format version that PyTorch 2.0.1 does not load.
+    NewerArchive {
+        /// The version.
+        version: u64,
+    },
+    /// The code calls operators that PyTorch 2.0.1 does not have.
+    NewerOperators {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The code calls operators, or uses classes, of other libraries than PyTorch.
+    OtherOperators {
+        /// Their names.
+        names: Vec<String>,
+    },
+}
+
+impl Note {
+    /// Whether PyTorch 2.0.1 does not load what this is about.
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::NewerArchive { .. } | Self::NewerOperators { .. })
+    }
 }
 
 /// Why the names of tensors do not make a tree of modules.
@@ -75,11 +107,48 @@ impl fmt::Display for Note {
                 f,
                 "one module has {members} members: the time that PyTorch needs to load it grows with the square of that"
             ),
+            Self::UnlistedInputs { names } => {
+                f.write_str("carton.toml does not list the ")?;
+                first_of(f, "input", names)?;
+                f.write_str(": the code does not say the dtypes and shapes")
+            }
+            Self::FixedArguments { names } => {
+                f.write_str("tensors cannot express the ")?;
+                first_of(f, "argument", names)?;
+                f.write_str(if names.len() == 1 {
+                    ", which keeps its default"
+                } else {
+                    ", which keep their defaults"
+                })
+            }
+            Self::NewerArchive { version } => {
+                write!(f, "the archive has format version {version}, which PyTorch 2.0 does not load")
+            }
+            Self::NewerOperators { names } => {
+                f.write_str("PyTorch 2.0 does not have the ")?;
+                first_of(f, "operator", names)
+            }
+            Self::OtherOperators { names } => {
+                f.write_str("the code needs a library, which Carton's runner does not have, for the ")?;
+                first_of(f, "name", names)
+            }
             Self::CutStorage { bytes, dtype } => write!(
                 f,
                 "the end of a storage is not written: {bytes} bytes, which are less than one {dtype} and not part of any tensor"
             ),
         }
+    }
+}
+
+/// The first names of some things, and how many more there are.
+fn first_of(f: &mut fmt::Formatter<'_>, thing: &str, names: &[String]) -> fmt::Result {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", name.escape_debug())).collect();
+    write!(f, "{thing}{} {}", if names.len() == 1 { "" } else { "s" }, shown.join(", "))?;
+    match names.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
     }
 }
 

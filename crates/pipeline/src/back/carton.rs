@@ -33,7 +33,10 @@ pub struct CartonReport {
     /// Why it is not a model that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_weights: Option<String>,
-    /// What the module takes.
+    /// The arguments and the result of the `forward` of a TorchScript module that keeps its code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// What the module takes, as far as carton.toml lists it.
     pub inputs: Vec<PortReport>,
     /// What it returns.
     pub outputs: Vec<PortReport>,
@@ -50,6 +53,11 @@ impl CartonReport {
     /// Whether the module is a model that runs.
     pub fn is_model(&self) -> bool {
         self.module != Kind::Weights.to_string()
+    }
+
+    /// Whether the module takes tokens.
+    pub fn is_decoder(&self) -> bool {
+        self.is_model() && self.module != Kind::Script.to_string()
     }
 }
 
@@ -78,7 +86,10 @@ pub(crate) fn write(mut job: Job<'_>, misc: &[Companion], notes: &mut Vec<Note>)
     {
         return Err(job.error(Error::Module(Box::new(error))));
     }
-    let converted = model::convert(&options.model, options.single, job.sources, job.tensors)?;
+    let converted = match job.script.take() {
+        Some(script) => *script,
+        None => model::convert(&options.model, options.single, job.sources, job.tensors)?,
+    };
     mapped::release_freed();
     if options.model.require_model && converted.kind == Kind::Weights {
         return Err(job.error(not_a_model(&converted)));
@@ -115,13 +126,14 @@ pub(crate) fn write(mut job: Job<'_>, misc: &[Companion], notes: &mut Vec<Note>)
     // carton.toml lists a million outputs, and so does the report.
     drop(carton);
     drop(layout);
-    let Converted { archive, inputs, outputs, kind, why, .. } = converted;
+    let Converted { archive, inputs, outputs, kind, why, signature, .. } = converted;
     drop(archive);
     mapped::release_freed();
     let report = CartonReport {
         manifest_sha256: manifest,
         module: kind.to_string(),
         why_weights: why.as_ref().map(ToString::to_string),
+        signature,
         inputs: inputs.into_iter().map(port_report).collect(),
         outputs: outputs.ports(job.tensors).map(port_report).collect(),
         self_test: tested,
@@ -157,7 +169,8 @@ impl Layout {
             is_companion || (path == VALUES && values.is_some())
         };
         let mut outputs = converted.outputs.ports(tensors).map(port);
-        let mut config = Config::new(Runner::new("torchscript", options.torch.required_version(), 1));
+        let mut config =
+            Config::new(Runner::new("torchscript", required_torch(options, converted).required_version(), 1));
         config.model_name = Some(name.to_owned());
         config.inputs = converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?;
         if options.config.is_some() || self_test.is_some() {
@@ -223,6 +236,11 @@ impl Layout {
         files.push(File::new(MODEL_PT, Content::Blob(&converted.archive)));
         Carton::new(files)
     }
+}
+
+/// The PyTorch that the module needs.
+fn required_torch(options: &ConvertOptions, converted: &Converted) -> Torch {
+    if converted.notes.iter().any(torchscript::Note::is_newer) { Torch::Newest } else { options.torch }
 }
 
 /// Writes a carton to `target`, whole or not at all. `check_inputs` is called once everything is written: it fails when

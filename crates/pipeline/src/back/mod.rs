@@ -16,6 +16,7 @@ use decoder::Decoder;
 use sources::Sources;
 use tensor::Tensor;
 use torch_import::{Compound, CompoundKind, Container};
+use torchscript::Converted;
 
 use crate::cast::Casts;
 use crate::{ConvertOptions, Error, Names, Note, Observer, Result, observer};
@@ -39,6 +40,8 @@ pub(crate) struct Job<'j> {
     pub(crate) compounds: &'j [(String, Compound)],
     pub(crate) values: Values,
     pub(crate) casts: &'j Casts,
+    /// The module that the input already is, if its code is kept.
+    pub(crate) script: Option<Box<Converted>>,
     pub(crate) observer: &'j dyn Observer,
 }
 

@@ -16,10 +16,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mapped::MappedFile;
+use mapped::{Blob, MappedFile};
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
-use tensor::{ByteOrder, Dtype, Records, Storage, Tensor};
+use tensor::{ByteOrder, Checksum, Dtype, Records, Storage, Tensor};
 use zip_index::{Index, Method};
 
 pub(crate) use contents::Contents;
@@ -27,7 +27,7 @@ pub use contents::Format;
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::{Error, Note, Result};
+use crate::{Error, Global, Note, Result, scan};
 
 /// The most bytes of a record of code that are decompressed.
 const CODE_MAX: u64 = 16 << 20;
@@ -100,6 +100,72 @@ impl Container {
             (inner.unwrap_or(&entry.name).to_owned(), stored)
         });
         named.collect()
+    }
+
+    /// All records of a TorchScript archive as they are, by their names after the root folder. Compressed ones are
+    /// decompressed.
+    ///
+    /// # Errors
+    /// When a record cannot be decompressed or is outside the root folder, or it is another format.
+    pub fn script_records(&self) -> Result<Vec<(String, Storage)>> {
+        let Contents { file, pickle_record, prefix, storages, .. } = &*self.0;
+        let index = Index::read(file).map_err(Error::Zip)?;
+        let checksums = index.entries.iter().any(|entry| entry.crc != 0);
+        let root = pickle_record.rsplit_once('/').map_or_else(String::new, |(root, _)| format!("{root}/"));
+        let mut records = Vec::with_capacity(index.entries.len());
+        for entry in index.entries {
+            let Some(inner) = entry.name.strip_prefix(&root).filter(|inner| !inner.ends_with('/')) else {
+                continue;
+            };
+            let key = entry.name.strip_prefix(prefix.as_str());
+            let storage = match key.and_then(|key| Storage::record(storages, storages.find(key)?)) {
+                Some(storage) => Some(storage),
+                None if entry.method == Method::Stored => {
+                    let record = Arc::from(entry.name.as_str());
+                    let checksum = checksums.then_some(Checksum { crc: entry.crc, record });
+                    Storage::mapped(file, entry.data.clone(), checksum)
+                }
+                None => {
+                    let inflated = inflate::whole(file, &entry, checksums)?;
+                    Some(match inflated {
+                        inflate::Inflated::Memory(bytes) => Storage::owned(bytes),
+                        inflate::Inflated::File(map) => {
+                            let len = map.bytes().len();
+                            let storage = Storage::mapped(&Arc::new(map), 0..len, None);
+                            storage.unwrap_or_else(|| Storage::owned(Vec::new()))
+                        }
+                    })
+                }
+            };
+            records.extend(storage.map(|storage| (inner.to_owned(), storage)));
+        }
+        Ok(records)
+    }
+
+    /// The operators and classes in the code of a TorchScript archive that are not PyTorch's own harmless ones, each with
+    /// the record that uses it.
+    ///
+    /// # Errors
+    /// As [`script_records`](Self::script_records), and when code cannot be read.
+    pub fn globals_in_code(&self) -> Result<Vec<(String, Global)>> {
+        let mut found = Vec::new();
+        for (record, storage) in self.script_records()? {
+            if zip::is_code(&record) {
+                let mut code: Vec<u8> = Vec::new();
+                storage.write_to(&mut code).map_err(|reason| Error::Inflate {
+                    record: record.clone(),
+                    reason: reason.to_string(),
+                })?;
+                found.extend(scan::globals_in_code(&code).map(|global| (record.clone(), global)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The file itself.
+    pub fn whole(&self) -> Storage {
+        let len = self.0.file.bytes().len();
+        Storage::mapped(&self.0.file, 0..len, None).unwrap_or_else(|| Storage::owned(Vec::new()))
     }
 
     /// What kind of container it is.

@@ -23,8 +23,15 @@ use std::path::Path;
 
 use mapped::MappedFile;
 
+use self::budget::Budget;
 use self::scanner::Scanner;
 use crate::{Global, Result, Risk};
+
+/// The operators and classes in a text of TorchScript code that are not PyTorch's own harmless ones.
+pub(crate) fn globals_in_code(code: &[u8]) -> impl Iterator<Item = Global> {
+    let mut budget = Budget::new(code.len() as u64);
+    script::uses_in_code(code, &mut budget).into_iter().map(|used| used.global)
+}
 
 /// The findings in a file.
 #[derive(Clone, Debug, Default)]

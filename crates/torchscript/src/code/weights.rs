@@ -31,6 +31,7 @@ pub fn weights(tensors: &[(String, Tensor)]) -> Result<Converted> {
         kind: Kind::Weights,
         decoder: None,
         why: None,
+        signature: None,
     })
 }
 

@@ -40,7 +40,16 @@ pub(in crate::code) fn module(
     }
     let kind = Kind::Model { name: decoder.architecture().name() };
     let outputs = Outputs(Returns::Ports(outputs));
-    Ok(Converted { archive, inputs, outputs, notes, kind, decoder: Some(decoder.clone()), why: None })
+    Ok(Converted {
+        archive,
+        inputs,
+        outputs,
+        notes,
+        kind,
+        decoder: Some(decoder.clone()),
+        why: None,
+        signature: None,
+    })
 }
 
 /// The archive of a decoder whose module has this text, and notes about it.

@@ -1,0 +1,139 @@
+//! A TorchScript archive that is converted as the module that it already is.
+
+use torch_import::{Container, Format, LeftOut, OmissionReason, Risk};
+use torchscript::{Converted, ScriptOptions, Scripted};
+
+use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
+
+/// The module of the input, or why it is treated as tensors.
+pub(crate) enum Script {
+    Module(Box<Converted>),
+    /// The code is not kept; because of this, if it could have been.
+    Dropped(Option<String>),
+    /// There is no code.
+    None,
+}
+
+impl Script {
+    /// That the code is not kept.
+    pub(crate) fn note(&self) -> Option<Note> {
+        match self {
+            Self::Dropped(why) => Some(Note::CodeDropped { why: why.clone() }),
+            Self::Module(_) | Self::None => None,
+        }
+    }
+
+    /// The error that there are no tensors, with the reason why the code is not kept.
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        match (self, error) {
+            (Self::Dropped(Some(why)), Error::At { path, reason }) if matches!(*reason, Error::NoTensors) => {
+                Error::at(&path)(Error::NotScript { why: why.clone() })
+            }
+            (_, error) => error,
+        }
+    }
+
+    pub(crate) fn into_module(self) -> Option<Box<Converted>> {
+        match self {
+            Self::Module(converted) => Some(converted),
+            Self::Dropped(_) | Self::None => None,
+        }
+    }
+}
+
+/// What a module leaves out that keeps its code: what mobile devices run.
+pub(crate) fn left_out(all: &LeftOut) -> LeftOut {
+    let is_mobile = |reason| reason == OmissionReason::MobileCode;
+    LeftOut {
+        listed: all.listed.iter().filter(|omission| is_mobile(omission.reason)).cloned().collect(),
+        totals: all.totals.iter().filter(|total| is_mobile(total.reason)).copied().collect(),
+    }
+}
+
+/// Whether a note is about what such a module keeps.
+pub(crate) fn is_kept(note: &sources::Note) -> bool {
+    matches!(note, sources::Note::Container { note: torch_import::Note::Constants { .. }, .. })
+}
+
+/// What becomes of the code of the input.
+pub(crate) fn convert(
+    options: &ConvertOptions,
+    kind: OutputKind,
+    containers: &[Container],
+) -> Result<Script> {
+    let script = &options.model.script;
+    let has_code = containers.iter().any(|container| container.format() == Format::TorchScript);
+    let found = match containers {
+        _ if !has_code => Script::None,
+        [container] if kind == OutputKind::Carton && keeps_tensors(options) => {
+            match module(container, script)? {
+                Scripted::Module(converted) => {
+                    judge(options.globals, container)?;
+                    Script::Module(Box::new(converted))
+                }
+                Scripted::Uncallable(why) => Script::Dropped(Some(why.to_string())),
+            }
+        }
+        _ => Script::Dropped(None),
+    };
+    match found {
+        Script::Module(_) => {}
+        _ if *script == ScriptOptions::default() => {}
+        Script::Dropped(Some(why)) => return Err(Error::NotScript { why }),
+        _ => return Err(InvalidOption::NoScript.into()),
+    }
+    Ok(found)
+}
+
+/// The module that an archive becomes.
+pub(crate) fn module(container: &Container, options: &ScriptOptions) -> Result<Scripted> {
+    let at = Error::at(container.path());
+    let records = match container.script_records() {
+        Ok(records) => records,
+        Err(error) => return Err(at(Error::Checkpoint(error))),
+    };
+    torchscript::script(records, &container.whole(), options)
+        .map_err(|error| at(Error::Module(Box::new(error))))
+}
+
+/// Refuses code that is kept and calls what the options do not allow.
+fn judge(allowed: AllowedGlobals, container: &Container) -> Result<()> {
+    let refused = match allowed {
+        AllowedGlobals::All => return Ok(()),
+        AllowedGlobals::NotDangerous => [Risk::Dangerous].as_slice(),
+        AllowedGlobals::Known => &[Risk::Dangerous, Risk::Unknown],
+    };
+    let at = Error::at(container.path());
+    let used = match container.globals_in_code() {
+        Ok(used) => used,
+        Err(error) => return Err(at(Error::Checkpoint(error))),
+    };
+    match used.iter().find(|(_, global)| refused.contains(&global.risk())) {
+        Some((record, global)) => Err(at(Error::Code {
+            record: record.clone(),
+            operator: global.to_string(),
+            is_dangerous: global.risk() == Risk::Dangerous,
+        })),
+        None => Ok(()),
+    }
+}
+
+/// Whether all tensors are kept as they are, which the code needs.
+fn keeps_tensors(options: &ConvertOptions) -> bool {
+    options.model.architecture == Architecture::Auto
+        && options.selection.is_empty()
+        && options.renames.is_empty()
+        && options.names.is_none()
+        && options.casts.is_empty()
+}
+
+/// The module that a conversion of `container` without further options makes, if it has code that runs.
+pub fn usual_script(container: &Container) -> Option<Converted> {
+    if container.format() != Format::TorchScript {
+        return None;
+    }
+    match module(container, &ScriptOptions::default()) {
+        Ok(Scripted::Module(converted)) => Some(converted),
+        _ => None,
+    }
+}

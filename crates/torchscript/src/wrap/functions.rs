@@ -1,0 +1,256 @@
+//! The functions that make arguments of tensors and put results into a dict, one of each kind for each type.
+//!
+//! Facts: the texts were compiled by PyTorch 2.0.1 and 2.15. They use no operator whose meaning depends on the archive's
+//! format version. In them, `{id}` is the number of a type, `{type}` its annotation, `{inner}` the number of the type in
+//! it, and `{ns}` the namespace.
+
+use super::support::Leaf;
+
+/// Functions that others call by name.
+pub(super) const SHARED: &str = r#"def join(name: str,
+    part: str) -> str:
+  if torch.eq(name, ""):
+    joined = part
+  else:
+    joined = torch.format("{}_{}", name, part)
+  return joined
+def item(name: str,
+    number: int) -> str:
+  return {ns}.join(name, torch.format("{}", number))
+def missing(inputs: Dict[str, Tensor],
+    name: str) -> str:
+  wrong = ""
+  if torch.__not__(torch.__contains__(inputs, name)):
+    wrong = torch.format("the input {} is missing", name)
+  return wrong
+def one(inputs: Dict[str, Tensor],
+    name: str,
+    whole: bool) -> str:
+  wrong = {ns}.missing(inputs, name)
+  if torch.eq(wrong, ""):
+    t = inputs[name]
+    if torch.ne(torch.numel(t), 1):
+      wrong = torch.format("the input {} has the shape {}, expected one number", name, torch.size(t))
+    else:
+      wrong = {ns}.kind(t, name, whole)
+  return wrong
+def some(inputs: Dict[str, Tensor],
+    name: str,
+    whole: bool) -> str:
+  wrong = {ns}.missing(inputs, name)
+  if torch.eq(wrong, ""):
+    t = inputs[name]
+    if torch.gt(torch.dim(t), 1):
+      wrong = torch.format("the input {} has the shape {}, expected one dimension", name, torch.size(t))
+    else:
+      wrong = {ns}.kind(t, name, whole)
+  return wrong
+def kind(t: Tensor,
+    name: str,
+    whole: bool) -> str:
+  wrong = ""
+  if torch.is_complex(t):
+    wrong = torch.format("the input {} holds complex numbers", name)
+  if torch.__and__(whole, torch.is_floating_point(t)):
+    wrong = torch.format("the input {} holds floating-point numbers, expected integers", name)
+  return wrong
+def fits(t: Tensor,
+    name: str,
+    dtypes: List[int],
+    sizes: List[int],
+    expected: str) -> str:
+  wrong = ""
+  if torch.__not__(torch.__contains__(dtypes, ops.prim.dtype(t))):
+    wrong = torch.format("the input {} has another dtype than {}", name, expected)
+  same = torch.eq(torch.dim(t), torch.len(sizes))
+  if same:
+    for i in range(torch.len(sizes)):
+      if torch.__and__(torch.ge(sizes[i], 0), torch.ne(torch.size(t, i), sizes[i])):
+        same = False
+  if torch.__and__(torch.eq(wrong, ""), torch.__not__(same)):
+    wrong = torch.format("the input {} has the shape {}, expected {}", name, torch.size(t), expected)
+  return wrong
+def put(out: Dict[str, Any],
+    name: str,
+    value: Any) -> str:
+  wrong = ""
+  if torch.__contains__(out, name):
+    wrong = torch.format("two outputs have the name {}", name)
+  else:
+    torch._set_item(out, name, value)
+  return wrong
+def export(t: Tensor) -> Tensor:
+  u = torch.detach(t)
+  if ops.prim.is_quantized(u):
+    v = torch.dequantize(u)
+  else:
+    if torch.ne(ops.prim.layout(u), 0):
+      v = torch.to_dense(u)
+    else:
+      v = u
+  d = ops.prim.dtype(v)
+  if torch.is_complex(v):
+    if torch.eq(d, 8):
+      r = torch.view_as_real(torch.to(v, 9))
+    else:
+      r = torch.view_as_real(torch.resolve_conj(v))
+  else:
+    if torch.eq(d, 11):
+      r = torch.to(v, 0)
+    else:
+      if torch.is_floating_point(v):
+        if torch.eq(d, 7):
+          r = v
+        else:
+          r = torch.to(v, 6)
+      else:
+        r = v
+  return torch.contiguous(torch.resolve_neg(r))
+"#;
+
+/// The start of a function that makes an argument or looks at the inputs for it.
+const TAKES: &str = "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";
+/// The start of a function that puts a result into the dict of outputs.
+const PUTS: &str = "def put_{id}(out: Dict[str, Any],\n    name: str,\n    value: {type}) -> str:\n";
+
+/// A function that looks at the inputs.
+pub(super) fn takes(what: &str, result: &str, body: &str) -> String {
+    TAKES.replace("{what}", what).replace("{result}", result) + body
+}
+
+/// A function that puts a result into the dict of outputs.
+pub(super) fn puts(body: &str) -> String {
+    PUTS.to_owned() + body
+}
+
+pub(super) const HAS_LEAF: &str = "  return torch.__contains__(inputs, name)\n";
+pub(super) const NAMES_LEAF: &str = "  return [name]\n";
+
+/// What is checked of an input, and how it becomes an argument.
+pub(super) fn leaf(leaf: Leaf) -> (&'static str, &'static str) {
+    const ONE: &str = "  return {ns}.one(inputs, name, False)\n";
+    const WHOLE: &str = "  return {ns}.one(inputs, name, True)\n";
+    const SOME: &str = "  return {ns}.some(inputs, name, False)\n";
+    const INTEGERS: &str = "  return {ns}.some(inputs, name, True)\n";
+    match leaf {
+        Leaf::Int => (WHOLE, "  return int(torch.item(inputs[name]))\n"),
+        Leaf::Float => (ONE, "  return float(torch.item(inputs[name]))\n"),
+        Leaf::Bool => (WHOLE, "  return bool(torch.item(inputs[name]))\n"),
+        Leaf::Number => (ONE, "  return torch.item(inputs[name])\n"),
+        Leaf::Ints => (INTEGERS, LIST_OF_INTS),
+        Leaf::Floats => (SOME, LIST_OF_FLOATS),
+        Leaf::Bools => (INTEGERS, LIST_OF_BOOLS),
+        Leaf::Tensor | Leaf::Str | Leaf::Strs | Leaf::None => ("  return \"\"\n", "  return inputs[name]\n"),
+    }
+}
+
+const LIST_OF_INTS: &str = r"  value = annotate(List[int], [])
+  flat = torch.reshape(inputs[name], [-1])
+  for i in range(torch.numel(flat)):
+    _ = torch.append(value, int(torch.item(torch.select(flat, 0, i))))
+  return value
+";
+const LIST_OF_FLOATS: &str = r"  value = annotate(List[float], [])
+  flat = torch.reshape(inputs[name], [-1])
+  for i in range(torch.numel(flat)):
+    _ = torch.append(value, float(torch.item(torch.select(flat, 0, i))))
+  return value
+";
+const LIST_OF_BOOLS: &str = r"  value = annotate(List[bool], [])
+  flat = torch.reshape(inputs[name], [-1])
+  for i in range(torch.numel(flat)):
+    _ = torch.append(value, bool(torch.item(torch.select(flat, 0, i))))
+  return value
+";
+
+pub(super) const HAS_OPTIONAL: &str = "  return {ns}.has_{inner}(inputs, name)\n";
+pub(super) const NAMES_OPTIONAL: &str = "  return {ns}.names_{inner}(inputs, name)\n";
+pub(super) const CHECK_OPTIONAL: &str = r#"  wrong = ""
+  if {ns}.has_{inner}(inputs, name):
+    wrong = {ns}.check_{inner}(inputs, name)
+  return wrong
+"#;
+pub(super) const TAKE_OPTIONAL: &str = r"  value = annotate({type}, None)
+  if {ns}.has_{inner}(inputs, name):
+    value = {ns}.take_{inner}(inputs, name)
+  return value
+";
+
+pub(super) const HAS_LIST: &str = "  return {ns}.has_{inner}(inputs, {ns}.item(name, 0))\n";
+pub(super) const NAMES_LIST: &str = r"  names = annotate(List[str], [])
+  i = 0
+  while {ns}.has_{inner}(inputs, {ns}.item(name, i)):
+    torch.extend(names, {ns}.names_{inner}(inputs, {ns}.item(name, i)))
+    i = torch.add(i, 1)
+  return names
+";
+pub(super) const CHECK_LIST: &str = r"  wrong = {ns}.check_{inner}(inputs, {ns}.item(name, 0))
+  i = 1
+  while {ns}.has_{inner}(inputs, {ns}.item(name, i)):
+    if torch.eq(wrong, _EMPTY_):
+      wrong = {ns}.check_{inner}(inputs, {ns}.item(name, i))
+    i = torch.add(i, 1)
+  return wrong
+";
+pub(super) const TAKE_LIST: &str = r"  value = annotate({type}, [])
+  i = 0
+  while {ns}.has_{inner}(inputs, {ns}.item(name, i)):
+    _ = torch.append(value, {ns}.take_{inner}(inputs, {ns}.item(name, i)))
+    i = torch.add(i, 1)
+  return value
+";
+
+pub(super) const HAS_DICT: &str = "  return torch.gt(torch.len({ns}.names_{id}(inputs, name)), 0)\n";
+pub(super) const NAMES_DICT: &str = r"  start = {ns}.join(name, _EMPTY_)
+  all = torch.keys(inputs)
+  names = annotate(List[str], [])
+  for i in range(torch.len(all)):
+    if torch.startswith(all[i], start):
+      _ = torch.append(names, all[i])
+  return names
+";
+pub(super) const CHECK_DICT: &str = r"  wrong = _EMPTY_
+  names = {ns}.names_{id}(inputs, name)
+  for i in range(torch.len(names)):
+    if torch.eq(wrong, _EMPTY_):
+      wrong = {ns}.check_{inner}(inputs, names[i])
+  return wrong
+";
+pub(super) const TAKE_DICT: &str = r"  value = annotate({type}, {})
+  start = torch.len({ns}.join(name, _EMPTY_))
+  names = {ns}.names_{id}(inputs, name)
+  for i in range(torch.len(names)):
+    torch._set_item(value, torch.slice(names[i], start), {ns}.take_{inner}(inputs, names[i]))
+  return value
+";
+
+/// How a result becomes outputs.
+pub(super) fn put_leaf(leaf: Leaf) -> &'static str {
+    match leaf {
+        Leaf::Tensor => "  return {ns}.put(out, name, {ns}.export(value))\n",
+        Leaf::Int | Leaf::Ints => "  return {ns}.put(out, name, torch.tensor(value, dtype=4))\n",
+        Leaf::Float | Leaf::Floats => "  return {ns}.put(out, name, torch.tensor(value, dtype=7))\n",
+        Leaf::Bool | Leaf::Bools => "  return {ns}.put(out, name, torch.tensor(value, dtype=0))\n",
+        Leaf::Str | Leaf::Strs => "  return {ns}.put(out, name, value)\n",
+        Leaf::None | Leaf::Number => "  return \"\"\n",
+    }
+}
+
+pub(super) const PUT_OPTIONAL: &str = r"  wrong = _EMPTY_
+  if torch.__isnot__(value, None):
+    wrong = {ns}.put_{inner}(out, name, unchecked_cast({inner type}, value))
+  return wrong
+";
+pub(super) const PUT_LIST: &str = r"  wrong = _EMPTY_
+  for i in range(torch.len(value)):
+    if torch.eq(wrong, _EMPTY_):
+      wrong = {ns}.put_{inner}(out, {ns}.item(name, i), value[i])
+  return wrong
+";
+pub(super) const PUT_DICT: &str = r#"  wrong = _EMPTY_
+  keys = torch.keys(value)
+  for i in range(torch.len(keys)):
+    if torch.eq(wrong, _EMPTY_):
+      wrong = {ns}.put_{inner}(out, {ns}.join(name, torch.format("{}", keys[i])), value[keys[i]])
+  return wrong
+"#;

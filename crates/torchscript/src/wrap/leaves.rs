@@ -1,0 +1,301 @@
+//! The names of a module's inputs and outputs, and what is known about each.
+
+use tensor::Dtype;
+use torchscript_source::{Signature, Type, TypeId, Types};
+
+use super::support::{Leaf, Support};
+use super::{Declared, ScriptOptions, Uncallable};
+use crate::{Dim, Error, Note, Port, Result};
+
+/// The most inputs or outputs whose names are listed.
+const LISTED_MAX: usize = 1000;
+
+/// How the module is called.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// What is passed to the original `forward`.
+    pub(super) passed: Vec<Passed>,
+    /// How what it returns is named.
+    pub(super) naming: Naming,
+    /// All inputs whose names are known.
+    pub(super) known: Vec<Named>,
+    outputs: Vec<Named>,
+    /// What the user said about inputs.
+    pub(super) declared: Vec<Declared>,
+    /// Arguments that keep their defaults.
+    fixed: Vec<String>,
+}
+
+/// An argument of the original `forward`.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// Its name.
+    pub(super) argument: String,
+    /// The start of the names of its inputs; empty where all inputs are its.
+    pub(super) name: String,
+    pub(super) kind: TypeId,
+    /// The text of its default.
+    pub(super) default: Option<String>,
+    /// Whether it is made of inputs. Otherwise it is `None`.
+    pub(super) is_taken: bool,
+}
+
+/// How the outputs are named.
+#[derive(Debug)]
+pub(super) enum Naming {
+    /// This name, and what is in it joined by `_`.
+    Base(String),
+    /// The items of the tuple that is returned.
+    Items(Vec<String>),
+    /// The first items of the list that is returned.
+    List(Vec<String>),
+}
+
+/// An input or output.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    /// Its name; of several, what their names start with.
+    pub(super) name: String,
+    leaf: Leaf,
+    pub(super) optional: bool,
+    /// Whether there are several: the items of a list or a dict.
+    pub(super) several: bool,
+}
+
+impl Plan {
+    /// How to call a method with this signature.
+    pub(super) fn new(
+        signature: &Signature,
+        options: &ScriptOptions,
+    ) -> Result<std::result::Result<Self, Uncallable>> {
+        let types = &signature.types;
+        let support = Support::new(types);
+        if !support.returns(signature.returns) {
+            let kind = types.text(signature.returns).to_owned();
+            return Ok(Err(Uncallable::Returns { kind }));
+        }
+        let (mut passed, mut fixed) = (Vec::new(), Vec::new());
+        for argument in &signature.arguments {
+            let is_taken = support.takes(argument.kind);
+            let is_optional = matches!(types.kind(argument.kind), Type::Optional(_) | Type::None);
+            if !is_taken {
+                fixed.push(argument.name.clone());
+                if argument.default.is_some() {
+                    continue;
+                }
+                if !is_optional {
+                    let kind = types.text(argument.kind).to_owned();
+                    return Ok(Err(Uncallable::Argument { name: argument.name.clone(), kind }));
+                }
+            }
+            passed.push(Passed {
+                argument: argument.name.clone(),
+                name: argument.name.clone(),
+                kind: argument.kind,
+                default: argument.default.clone(),
+                is_taken,
+            });
+        }
+        let mut taken = passed.iter_mut().filter(|passed| passed.is_taken);
+        if let (Some(only), None) = (taken.next(), taken.next())
+            && is_dict(types, only.kind)
+        {
+            only.name.clear();
+        }
+        let mut known = Vec::new();
+        for passed in passed.iter().filter(|passed| passed.is_taken) {
+            list(types, passed.kind, &passed.name, passed.default.is_some(), &mut known);
+        }
+        for declared in &options.inputs {
+            check_declared(declared, &known)?;
+        }
+        let naming = naming(types, signature.returns, &options.output_names)?;
+        let mut outputs = Vec::new();
+        match &naming {
+            Naming::Base(base) => list(types, signature.returns, base, false, &mut outputs),
+            Naming::Items(names) => {
+                for (name, kind) in names.iter().zip(types.inner(signature.returns)) {
+                    list(types, kind, name, false, &mut outputs);
+                }
+            }
+            Naming::List(_) => {}
+        }
+        Ok(Ok(Self { passed, naming, known, outputs, declared: options.inputs.clone(), fixed }))
+    }
+
+    /// What the user should know.
+    pub(super) fn notes(&self) -> impl Iterator<Item = Note> {
+        let is_declared = |named: &&Named| !self.declared.iter().any(|declared| declared.name == named.name);
+        let unknown = self.known.iter().filter(|named| named.leaf == Leaf::Tensor && !named.several);
+        let names: Vec<String> = unknown.filter(is_declared).map(|named| named.name.clone()).collect();
+        let unlisted = (!names.is_empty()).then_some(Note::UnlistedInputs { names });
+        let fixed = (!self.fixed.is_empty()).then(|| Note::FixedArguments { names: self.fixed.clone() });
+        unlisted.into_iter().chain(fixed)
+    }
+
+    /// The inputs and outputs whose dtypes are known.
+    pub(super) fn into_ports(self) -> (Vec<Port>, Vec<Port>) {
+        let port = |named: &Named| {
+            let (dtype, shape, description) = of_leaf(named.leaf, &named.name)?;
+            let description = description.map(str::to_owned);
+            Some(Port { name: named.name.clone(), dtype, shape, description, optional: named.optional })
+        };
+        let mut inputs = Vec::new();
+        for named in &self.known {
+            let declared = self.declared.iter().find(|declared| declared.name == named.name);
+            match declared {
+                Some(declared) => inputs.push(declared_port(declared, named.optional)),
+                None if !named.several => inputs.extend(port(named)),
+                None => {}
+            }
+        }
+        // Items of a list or a dict are known by their declarations only.
+        let is_listed = |declared: &&Declared| self.known.iter().any(|named| named.name == declared.name);
+        let items = self.declared.iter().filter(|declared| !is_listed(declared));
+        inputs.extend(items.map(|declared| declared_port(declared, true)));
+        let outputs = self.outputs.iter().filter(|named| !named.several).filter_map(port).collect();
+        (inputs, outputs)
+    }
+}
+
+/// Whether a type is a dict of tensors, or an optional one.
+fn is_dict(types: &Types, id: TypeId) -> bool {
+    match types.kind(id) {
+        Type::Optional(inner) => matches!(types.kind(*inner), Type::Dict(..)),
+        kind => matches!(kind, Type::Dict(..)),
+    }
+}
+
+/// A name, and a part of what it stands for.
+pub(super) fn join(name: &str, part: &str) -> String {
+    if name.is_empty() { part.to_owned() } else { format!("{name}_{part}") }
+}
+
+/// The inputs or outputs that a value of a type is, in order.
+fn list(types: &Types, kind: TypeId, name: &str, optional: bool, found: &mut Vec<Named>) {
+    let mut open = vec![(kind, name.to_owned(), optional)];
+    while let Some((kind, name, optional)) = open.pop() {
+        // Named tuples in each other can have any number of fields.
+        if found.len() >= LISTED_MAX || open.len() >= LISTED_MAX {
+            return;
+        }
+        if let Some(leaf) = Leaf::from_type(types, kind) {
+            found.push(Named { name, leaf, optional, several: false });
+            continue;
+        }
+        match types.kind(kind) {
+            Type::Optional(inner) => open.push((*inner, name, true)),
+            Type::List(_) | Type::Dict(..) => {
+                let start = if name.is_empty() { name } else { format!("{name}_") };
+                found.push(Named { name: start, leaf: Leaf::Tensor, optional, several: true });
+            }
+            Type::Tuple(items) => {
+                let items = items.iter().enumerate().rev();
+                open.extend(items.map(|(i, item)| (*item, join(&name, &i.to_string()), optional)));
+            }
+            Type::NamedTuple(fields) => {
+                let fields = fields.iter().rev();
+                open.extend(fields.map(|field| (field.kind, join(&name, &field.name), optional)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The names of what is returned.
+fn naming(types: &Types, returns: TypeId, names: &[String]) -> Result<Naming> {
+    let kind = types.kind(returns);
+    let inner = match kind {
+        Type::Optional(inner) => types.kind(*inner),
+        kind => kind,
+    };
+    let has_names = match inner {
+        Type::NamedTuple(_) => true,
+        Type::Dict(key, _) => *types.kind(*key) == Type::Str,
+        _ => false,
+    };
+    if names.is_empty() {
+        return Ok(Naming::Base(if has_names { String::new() } else { "output".to_owned() }));
+    }
+    if let Some(twice) = names.iter().enumerate().find(|(i, name)| names.iter().take(*i).any(|n| n == *name))
+    {
+        return Err(Error::OutputTwice { name: twice.1.clone() });
+    }
+    let wrong = |expected| Err(Error::OutputNames { expected, found: names.len() });
+    match kind {
+        Type::Tuple(_) | Type::NamedTuple(_) => {
+            let expected = types.inner(returns).len();
+            if expected == names.len() { Ok(Naming::Items(names.to_vec())) } else { wrong(expected) }
+        }
+        Type::List(_) if Leaf::from_type(types, returns).is_none() => Ok(Naming::List(names.to_vec())),
+        _ if has_names => wrong(0),
+        _ => match names {
+            [name] => Ok(Naming::Base(name.clone())),
+            _ => wrong(1),
+        },
+    }
+}
+
+fn check_declared(declared: &Declared, known: &[Named]) -> Result<()> {
+    let is_it = |named: &Named| {
+        named.name == declared.name || (named.several && declared.name.starts_with(&named.name))
+    };
+    if !known.iter().any(is_it) {
+        let mut names: Vec<String> = known.iter().map(Named::shown).collect();
+        names.truncate(LISTED_MAX);
+        return Err(Error::NoInput { name: declared.name.clone(), known: names });
+    }
+    if carried(declared.dtype).is_none() {
+        return Err(Error::InputDtype { name: declared.name.clone(), dtype: declared.dtype });
+    }
+    Ok(())
+}
+
+impl Named {
+    /// Its name in messages.
+    pub(super) fn shown(&self) -> String {
+        match (self.several, self.name.is_empty()) {
+            (false, _) => self.name.clone(),
+            (true, true) => "any name".to_owned(),
+            (true, false) => format!("{}0 and so on", self.name),
+        }
+    }
+}
+
+/// The dtype that Carton passes for one that the module expects, and the numbers of both as `c10::ScalarType`s. They
+/// differ where the module casts.
+pub(super) fn carried(dtype: Dtype) -> Option<(Dtype, u8, u8)> {
+    Some(match dtype {
+        Dtype::UInt8 => (dtype, 0, 0),
+        Dtype::Int8 => (dtype, 1, 1),
+        Dtype::Int16 => (dtype, 2, 2),
+        Dtype::Int32 => (dtype, 3, 3),
+        Dtype::Int64 => (dtype, 4, 4),
+        Dtype::Float16 => (Dtype::Float32, 6, 5),
+        Dtype::Float32 => (dtype, 6, 6),
+        Dtype::Float64 => (dtype, 7, 7),
+        Dtype::Bool => (Dtype::UInt8, 0, 11),
+        Dtype::BFloat16 => (Dtype::Float32, 6, 15),
+        _ => return None,
+    })
+}
+
+fn declared_port(declared: &Declared, optional: bool) -> Port {
+    let dtype = carried(declared.dtype).map_or(declared.dtype, |(carried, ..)| carried);
+    let description = (dtype != declared.dtype).then(|| format!("{} in the module", declared.dtype));
+    Port { name: declared.name.clone(), dtype, shape: declared.shape.clone(), description, optional }
+}
+
+/// The dtype, the shape and the description of a leaf, if its type says so.
+fn of_leaf(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
+    let list = || vec![Dim::Symbol(format!("{name}_len"))];
+    Some(match leaf {
+        Leaf::Int => (Dtype::Int64, Vec::new(), None),
+        Leaf::Float => (Dtype::Float64, Vec::new(), None),
+        Leaf::Bool => (Dtype::UInt8, Vec::new(), Some("1 for true, 0 for false")),
+        Leaf::Ints => (Dtype::Int64, list(), None),
+        Leaf::Floats => (Dtype::Float64, list(), None),
+        Leaf::Bools => (Dtype::UInt8, list(), Some("1 for true, 0 for false")),
+        Leaf::Tensor | Leaf::Number | Leaf::Str | Leaf::Strs | Leaf::None => return None,
+    })
+}

@@ -1,0 +1,296 @@
+//! The text of the class that holds the original module, and of the functions that it calls.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use torchscript_source::{Signature, Type, TypeId, Types};
+
+use super::leaves::{Naming, Passed, Plan, carried};
+use super::object::{ATTRIBUTE, CLASS};
+use super::support::Leaf;
+use super::{ScriptOptions, functions};
+use crate::source::quoted;
+use crate::{Declared, Dim};
+
+/// The code of the module in `namespace` that holds an object of the class `original`.
+pub(super) fn module(
+    signature: &Signature,
+    plan: &Plan,
+    options: &ScriptOptions,
+    namespace: &str,
+    original: &str,
+) -> String {
+    let types = &signature.types;
+    let mut out = String::new();
+    forward(&mut out, signature, plan, options.raises, original).expect("memory takes any text");
+    check(&mut out, plan).expect("memory takes any text");
+    let taken = plan.passed.iter().filter(|passed| passed.is_taken);
+    for (number, passed) in plan.passed.iter().enumerate() {
+        argument(&mut out, types, number, passed).expect("memory takes any text");
+    }
+    for id in within(types, taken.map(|passed| passed.kind)) {
+        let text = take(types, id, &plan.declared).expect("memory takes any text");
+        out.push_str(&fill(&text, types, id));
+    }
+    for id in within(types, std::iter::once(signature.returns)) {
+        let text = put(types, id).expect("memory takes any text");
+        out.push_str(&fill(&text, types, id));
+    }
+    out.push_str(functions::SHARED);
+    out.replace("_EMPTY_", "\"\"").replace("{ns}", namespace)
+}
+
+/// Types and all types in them.
+fn within(types: &Types, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
+    let mut open: Vec<TypeId> = roots.collect();
+    let mut found = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if found.insert(id) && Leaf::from_type(types, id).is_none() {
+            match types.kind(id) {
+                Type::Dict(_, value) => open.push(*value),
+                _ => open.extend(types.inner(id)),
+            }
+        }
+    }
+    found
+}
+
+/// The text of a function for one type.
+fn fill(text: &str, types: &Types, id: TypeId) -> String {
+    let inner = match types.kind(id) {
+        Type::Optional(inner) | Type::List(inner) | Type::Dict(_, inner) => Some(*inner),
+        _ => None,
+    };
+    let mut text = text.replace("{id}", &id.number().to_string()).replace("{type}", types.text(id));
+    if let Some(inner) = inner {
+        text =
+            text.replace("{inner type}", types.text(inner)).replace("{inner}", &inner.number().to_string());
+    }
+    text
+}
+
+fn forward(
+    out: &mut String,
+    signature: &Signature,
+    plan: &Plan,
+    raises: bool,
+    original: &str,
+) -> std::fmt::Result {
+    write!(
+        out,
+        "class {CLASS}(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  {ATTRIBUTE} : {original}\n  \
+         def forward(self: {{ns}}.{CLASS},\n    inputs: Dict[str, Tensor]) -> Dict[str, Any]:\n    \
+         out = annotate(Dict[str, Any], {{}})\n    wrong = {{ns}}.check(inputs)\n    if torch.eq(wrong, \"\"):\n      \
+         value = (self.{ATTRIBUTE}).forward("
+    )?;
+    for (number, passed) in plan.passed.iter().enumerate() {
+        write!(out, "{}={{ns}}.argument_{number}(inputs), ", passed.argument)?;
+    }
+    writeln!(out, ")")?;
+    let returns = signature.returns;
+    match &plan.naming {
+        Naming::Base(name) => {
+            writeln!(out, "      wrong = {{ns}}.put_{}(out, {}, value)", returns.number(), quoted(name))?;
+        }
+        Naming::Items(names) => {
+            for (number, _) in names.iter().enumerate() {
+                write!(out, "{}v{number}, ", if number == 0 { "      " } else { "" })?;
+            }
+            writeln!(out, "= value")?;
+            for (number, (name, kind)) in names.iter().zip(signature.types.inner(returns)).enumerate() {
+                let put = format!("wrong = {{ns}}.put_{}(out, {}, v{number})", kind.number(), quoted(name));
+                writeln!(out, "      if torch.eq(wrong, \"\"):\n        {put}")?;
+            }
+        }
+        Naming::List(names) => {
+            let inner = signature.types.inner(returns).first().map_or(0, |inner| inner.number());
+            let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+            write!(
+                out,
+                "      names = [{}]\n      for i in range(torch.len(value)):\n        \
+                 name = {{ns}}.item(\"output\", i)\n        if torch.lt(i, torch.len(names)):\n          \
+                 name = names[i]\n        if torch.eq(wrong, \"\"):\n          \
+                 wrong = {{ns}}.put_{inner}(out, name, value[i])\n",
+                names.join(", ")
+            )?;
+        }
+    }
+    out.push_str("    if torch.ne(wrong, \"\"):\n");
+    out.push_str(if raises {
+        "      ops.prim.RaiseException(wrong)\n"
+    } else {
+        "      torch.clear(out)\n      torch._set_item(out, \"error\", wrong)\n"
+    });
+    out.push_str("    return out\n");
+    Ok(())
+}
+
+/// The function that returns what is wrong with the inputs, or nothing.
+fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
+    out.push_str("def check(inputs: Dict[str, Tensor]) -> str:\n  known = annotate(List[str], [])\n");
+    let taken: Vec<&Passed> = plan.passed.iter().filter(|passed| passed.is_taken).collect();
+    for passed in &taken {
+        let (kind, name) = (passed.kind.number(), quoted(&passed.name));
+        writeln!(out, "  torch.extend(known, {{ns}}.names_{kind}(inputs, {name}))")?;
+    }
+    let names: Vec<String> = plan.known.iter().map(super::leaves::Named::shown).collect();
+    let message = match names.as_slice() {
+        [] => "there is no input {}; the module takes none".to_owned(),
+        [name] => format!("there is no input {{}}; the only one is {name}"),
+        names => format!("there is no input {{}}; the inputs are {}", names.join(", ")),
+    };
+    write!(
+        out,
+        "  wrong = \"\"\n  names = torch.keys(inputs)\n  for i in range(torch.len(names)):\n    \
+         if torch.__not__(torch.__contains__(known, names[i])):\n      wrong = torch.format({}, names[i])\n",
+        quoted(&message)
+    )?;
+    for passed in taken {
+        let (kind, name) = (passed.kind.number(), quoted(&passed.name));
+        let mut indent = "    ";
+        writeln!(out, "  if torch.eq(wrong, \"\"):")?;
+        if passed.default.is_some() {
+            writeln!(out, "    if {{ns}}.has_{kind}(inputs, {name}):")?;
+            indent = "      ";
+        }
+        writeln!(out, "{indent}wrong = {{ns}}.check_{kind}(inputs, {name})")?;
+    }
+    out.push_str("  return wrong\n");
+    Ok(())
+}
+
+/// The function that makes one argument.
+fn argument(out: &mut String, types: &Types, number: usize, passed: &Passed) -> std::fmt::Result {
+    let (kind, name, text) = (passed.kind.number(), quoted(&passed.name), types.text(passed.kind));
+    writeln!(out, "def argument_{number}(inputs: Dict[str, Tensor]) -> {text}:")?;
+    match &passed.default {
+        _ if !passed.is_taken => writeln!(out, "  return annotate({text}, None)"),
+        None => writeln!(out, "  return {{ns}}.take_{kind}(inputs, {name})"),
+        Some(default) => write!(
+            out,
+            "  if {{ns}}.has_{kind}(inputs, {name}):\n    value = {{ns}}.take_{kind}(inputs, {name})\n  else:\n    \
+             value = annotate({text}, {default})\n  return value\n"
+        ),
+    }
+}
+
+/// The functions that make arguments of a type.
+fn take(types: &Types, id: TypeId, declared: &[Declared]) -> Result<String, std::fmt::Error> {
+    use functions as f;
+    let all = |has: &str, names: &str, check: &str, take: &str| {
+        [
+            f::takes("has", "bool", has),
+            f::takes("names", "List[str]", names),
+            f::takes("check", "str", check),
+            f::takes("take", "{type}", take),
+        ]
+        .concat()
+    };
+    Ok(match (Leaf::from_type(types, id), types.kind(id)) {
+        (Some(Leaf::Tensor), _) => {
+            let (check, take) = tensor(declared)?;
+            all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
+        }
+        (Some(leaf), _) => {
+            let (check, take) = f::leaf(leaf);
+            all(f::HAS_LEAF, f::NAMES_LEAF, check, take)
+        }
+        (None, Type::Optional(_)) => {
+            all(f::HAS_OPTIONAL, f::NAMES_OPTIONAL, f::CHECK_OPTIONAL, f::TAKE_OPTIONAL)
+        }
+        (None, Type::List(_)) => all(f::HAS_LIST, f::NAMES_LIST, f::CHECK_LIST, f::TAKE_LIST),
+        (None, Type::Dict(..)) => all(f::HAS_DICT, f::NAMES_DICT, f::CHECK_DICT, f::TAKE_DICT),
+        (None, _) => {
+            let [has, names, check, take] = take_items(types, id)?;
+            all(&has, &names, &check, &take)
+        }
+    })
+}
+
+/// The parts of a tuple: what each is called, and its type.
+fn parts(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
+    match types.kind(id) {
+        Type::NamedTuple(fields) => fields.iter().map(|field| (field.name.clone(), field.kind)).collect(),
+        _ => types.inner(id).into_iter().enumerate().map(|(i, kind)| (i.to_string(), kind)).collect(),
+    }
+}
+
+/// The bodies of the functions that make a tuple.
+fn take_items(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error> {
+    let mut has = "  has = False\n".to_owned();
+    let mut names = "  names = annotate(List[str], [])\n".to_owned();
+    let mut check = "  wrong = \"\"\n".to_owned();
+    let mut items = Vec::new();
+    for (part, kind) in parts(types, id) {
+        let (inner, of) = (kind.number(), format!("(inputs, {{ns}}.join(name, {}))", quoted(&part)));
+        write!(has, "  if {{ns}}.has_{inner}{of}:\n    has = True\n")?;
+        writeln!(names, "  torch.extend(names, {{ns}}.names_{inner}{of})")?;
+        write!(check, "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.check_{inner}{of}\n")?;
+        items.push(format!("{{ns}}.take_{inner}{of}"));
+    }
+    let class = if matches!(types.kind(id), Type::NamedTuple(_)) { "{type}" } else { "" };
+    let comma = if class.is_empty() { "," } else { "" };
+    let take = format!("  return {class}({}{comma})\n", items.join(", "));
+    Ok([has + "  return has\n", names + "  return names\n", check + "  return wrong\n", take])
+}
+
+/// What is checked of a tensor by its name, and to what it is cast.
+fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
+    let mut check = "  wrong = {ns}.missing(inputs, name)\n".to_owned();
+    let mut take = "  value = inputs[name]\n".to_owned();
+    for declared in declared {
+        let Some((_, passed, expected)) = carried(declared.dtype) else { continue };
+        let name = quoted(&declared.name);
+        let sizes = declared.shape.iter().map(|dim| match dim {
+            Dim::Size(size) => size.to_string(),
+            Dim::Symbol(_) => "-1".to_owned(),
+        });
+        let sizes: Vec<String> = sizes.collect();
+        let dims = declared.shape.iter().map(|dim| match dim {
+            Dim::Size(size) => size.to_string(),
+            Dim::Symbol(symbol) => symbol.clone(),
+        });
+        let text = format!("{}[{}]", declared.dtype, dims.collect::<Vec<_>>().join(", "));
+        write!(
+            check,
+            "  if torch.__and__(torch.eq(name, {name}), torch.eq(wrong, \"\")):\n    \
+             wrong = {{ns}}.fits(inputs[name], name, [{passed}, {expected}], annotate(List[int], [{}]), {})\n",
+            sizes.join(", "),
+            quoted(&text)
+        )?;
+        if passed != expected {
+            write!(take, "  if torch.eq(name, {name}):\n    value = torch.to(value, {expected})\n")?;
+        }
+    }
+    Ok((check + "  return wrong\n", take + "  return value\n"))
+}
+
+/// The function that puts a result of a type into the dict of outputs.
+fn put(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
+    let body = match (Leaf::from_type(types, id), types.kind(id)) {
+        (Some(leaf), _) => functions::put_leaf(leaf).to_owned(),
+        (None, Type::Optional(_)) => functions::PUT_OPTIONAL.to_owned(),
+        (None, Type::List(_)) => functions::PUT_LIST.to_owned(),
+        (None, Type::Dict(..)) => functions::PUT_DICT.to_owned(),
+        (None, _) => {
+            let parts = parts(types, id);
+            let mut body = "  wrong = \"\"\n".to_owned();
+            for number in 0..parts.len() {
+                write!(body, "{}v{number}, ", if number == 0 { "  " } else { "" })?;
+            }
+            if !parts.is_empty() {
+                body.push_str("= value\n");
+            }
+            for (number, (part, kind)) in parts.iter().enumerate() {
+                write!(
+                    body,
+                    "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.put_{}(out, {{ns}}.join(name, {}), v{number})\n",
+                    kind.number(),
+                    quoted(part)
+                )?;
+            }
+            body + "  return wrong\n"
+        }
+    };
+    Ok(functions::puts(&body))
+}

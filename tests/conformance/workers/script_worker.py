@@ -1,0 +1,140 @@
+"""One version of torch: writes TorchScript archives, and compares a wrapped one with its original.
+
+Like Carton's torchscript runner, it calls `forward(dict)`, leaves gradients on and never calls eval().
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+warnings.simplefilter("ignore")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import scripts  # noqa: E402
+from line_server import serve  # noqa: E402
+
+torch.set_num_threads(1)
+torch._C._jit_set_texpr_fuser_enabled(False)  # it compiles a larger graph into other code
+
+
+def kinds():
+    return list(scripts.KINDS)
+
+
+def save(kind, path):
+    module, _ = scripts.KINDS[kind]
+    torch.jit.save(module(), path)
+
+
+def returned(value, name="output", top=True):
+    """What a wrapped module returns for what the original returns: names and values."""
+    def join(part):
+        return f"{name}_{part}" if name else str(part)
+
+    if value is None:
+        return
+    if isinstance(value, torch.Tensor):
+        yield name, exported(value)
+    elif isinstance(value, bool):
+        yield name, torch.tensor(value, dtype=torch.uint8)
+    elif isinstance(value, int):
+        yield name, torch.tensor(value, dtype=torch.int64)
+    elif isinstance(value, float):
+        yield name, torch.tensor(value, dtype=torch.float64)
+    elif isinstance(value, str):
+        yield name, value
+    elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        yield name, value
+    elif isinstance(value, list) and value and all(isinstance(item, (int, float)) for item in value):
+        dtype = {bool: torch.uint8, int: torch.int64, float: torch.float64}[type(value[0])]
+        yield name, torch.tensor(value, dtype=dtype)
+    elif isinstance(value, dict):
+        if top and all(isinstance(key, str) for key in value):
+            name = ""
+        for key, item in value.items():
+            yield from returned(item, join(key), False)
+    elif hasattr(value, "_fields"):
+        if top:
+            name = ""
+        for field, item in zip(value._fields, value):
+            yield from returned(item, join(field), False)
+    else:
+        for number, item in enumerate(value):
+            yield from returned(item, join(number), False)
+
+
+def exported(t):
+    """A tensor as Carton's runner can return it."""
+    t = t.detach()
+    if t.is_quantized:
+        t = t.dequantize()
+    if t.layout != torch.strided:
+        t = t.to_dense()
+    t = t.resolve_conj().resolve_neg()
+    if t.is_complex():
+        t = torch.view_as_real(t)
+    if t.dtype == torch.bool:
+        return t.to(torch.uint8)
+    if t.dtype in (torch.float16, torch.bfloat16):
+        return t.to(torch.float32)
+    return t
+
+
+def bits(value):
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    if value.requires_grad:
+        return "it requires a gradient"
+    return str(value.dtype), tuple(value.shape), value.contiguous().numpy().tobytes().hex()
+
+
+def compare(original, wrapped, kind):
+    """How the outputs of the calls of a kind differ."""
+    return differences(original, wrapped, scripts.KINDS[kind][1]())
+
+
+def differences(original, wrapped, calls):
+    original, wrapped = torch.jit.load(original), torch.jit.load(wrapped)
+    found = []
+    for number, (inputs, args, kwargs) in enumerate(calls):
+        torch.manual_seed(number)
+        wanted = dict(returned(original(*args, **kwargs)))
+        for attempt in range(1):
+            torch.manual_seed(number)
+            got = wrapped(inputs)
+            if isinstance(got.get("error"), str):
+                found.append(f"call {number}: {got['error']}")
+                continue
+            if sorted(got) != sorted(wanted):
+                found.append(f"call {number}: {sorted(got)}, not {sorted(wanted)}")
+            found += [f"call {number}: {name}: {got[name]}, not {wanted[name]}"
+                      for name in got if name in wanted and bits(got[name]) != bits(wanted[name])]
+    return found
+
+
+def same_state(original, wrapped):
+    """Whether the state of the original is that of the wrapped module without the prefix, with the same sharing."""
+    def facts(state, prefix):
+        return [(name[len(prefix):], str(t.dtype), tuple(t.shape), t.stride() if t.layout == torch.strided else None,
+                 bits(exported(t))) for name, t in state.items() if name.startswith(prefix)]
+
+    one, other = torch.jit.load(original).state_dict(), torch.jit.load(wrapped).state_dict()
+    return facts(one, "") == facts(other, "module.") and len(one) == len(other)
+
+
+def call(wrapped, inputs):
+    """What a wrapped module returns for inputs as `[dtype, values]`: texts as they are, shapes of tensors."""
+    inputs = {name: torch.tensor(values, dtype=getattr(torch, dtype)) for name, (dtype, values) in inputs.items()}
+    try:
+        got = torch.jit.load(wrapped)(inputs)
+    except Exception as error:
+        return {"raised": str(error)}
+    return {name: value if isinstance(value, str) else [str(value.dtype)[6:], list(value.shape)] for name, value in got.items()}
+
+
+def signature(path):
+    return str(torch.jit.load(path).forward.schema)
+
+
+serve({f.__name__: f for f in [kinds, save, compare, same_state, call, signature]})
