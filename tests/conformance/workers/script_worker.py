@@ -3,6 +3,7 @@
 Like Carton's torchscript runner, it calls `forward(dict)`, leaves gradients on and never calls eval().
 """
 
+import io
 import sys
 import warnings
 from pathlib import Path
@@ -16,6 +17,11 @@ from line_server import serve  # noqa: E402
 
 torch.set_num_threads(1)
 torch._C._jit_set_texpr_fuser_enabled(False)  # it compiles a larger graph into other code
+
+
+def load(path):
+    """From memory, as Carton's runner does."""
+    return torch.jit.load(io.BytesIO(Path(path).read_bytes()), map_location="cpu")
 
 
 def kinds():
@@ -95,22 +101,53 @@ def compare(original, wrapped, kind):
 
 
 def differences(original, wrapped, calls):
-    original, wrapped = torch.jit.load(original), torch.jit.load(wrapped)
+    original, wrapped = load(original), load(wrapped)
     found = []
     for number, (inputs, args, kwargs) in enumerate(calls):
         torch.manual_seed(number)
         wanted = dict(returned(original(*args, **kwargs)))
-        for attempt in range(1):
-            torch.manual_seed(number)
-            got = wrapped(inputs)
-            if isinstance(got.get("error"), str):
-                found.append(f"call {number}: {got['error']}")
-                continue
-            if sorted(got) != sorted(wanted):
-                found.append(f"call {number}: {sorted(got)}, not {sorted(wanted)}")
-            found += [f"call {number}: {name}: {got[name]}, not {wanted[name]}"
-                      for name in got if name in wanted and bits(got[name]) != bits(wanted[name])]
+        torch.manual_seed(number)
+        got = wrapped(inputs)
+        if isinstance(got.get("error"), str):
+            found.append(f"call {number}: {got['error']}")
+            continue
+        if sorted(got) != sorted(wanted):
+            found.append(f"call {number}: {sorted(got)}, not {sorted(wanted)}")
+        found += [f"call {number}: {name}: {got[name]}, not {wanted[name]}"
+                  for name in got if name in wanted and bits(got[name]) != bits(wanted[name])]
     return found
+
+
+def can_run(original):
+    """Why this version of torch does not load an archive, or None."""
+    try:
+        load(original)
+    except Exception as error:
+        return str(error)
+
+
+def compare_real(original, wrapped, arguments):
+    """The same for calls with random tensors: `arguments` are `[name, value]`, tensors as `[dtype, shape]`, tuples as lists."""
+    generator = torch.Generator().manual_seed(0)
+
+    def made(value):
+        if isinstance(value, list) and value and isinstance(value[0], str):
+            dtype = getattr(torch, value[0])
+            if dtype.is_floating_point:
+                return torch.randn(value[1], generator=generator).to(dtype)
+            return torch.randint(0, 2, value[1], generator=generator).to(dtype)
+        return tuple(map(made, value)) if isinstance(value, list) else value
+
+    def named(name, value):
+        if isinstance(value, tuple):
+            return {k: v for number, item in enumerate(value) for k, v in named(f"{name}_{number}", item).items()}
+        if value is None:
+            return {}
+        return {name: value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)}
+
+    values = [(name, made(value)) for name, value in arguments]
+    inputs = {k: v for name, value in values for k, v in named(name, value).items()}
+    return differences(original, wrapped, [(inputs, [value for _, value in values], {})] * 2)
 
 
 def same_state(original, wrapped):
@@ -119,7 +156,7 @@ def same_state(original, wrapped):
         return [(name[len(prefix):], str(t.dtype), tuple(t.shape), t.stride() if t.layout == torch.strided else None,
                  bits(exported(t))) for name, t in state.items() if name.startswith(prefix)]
 
-    one, other = torch.jit.load(original).state_dict(), torch.jit.load(wrapped).state_dict()
+    one, other = load(original).state_dict(), load(wrapped).state_dict()
     return facts(one, "") == facts(other, "module.") and len(one) == len(other)
 
 
@@ -127,14 +164,14 @@ def call(wrapped, inputs):
     """What a wrapped module returns for inputs as `[dtype, values]`: texts as they are, shapes of tensors."""
     inputs = {name: torch.tensor(values, dtype=getattr(torch, dtype)) for name, (dtype, values) in inputs.items()}
     try:
-        got = torch.jit.load(wrapped)(inputs)
+        got = load(wrapped)(inputs)
     except Exception as error:
         return {"raised": str(error)}
     return {name: value if isinstance(value, str) else [str(value.dtype)[6:], list(value.shape)] for name, value in got.items()}
 
 
 def signature(path):
-    return str(torch.jit.load(path).forward.schema)
+    return str(load(path).forward.schema)
 
 
-serve({f.__name__: f for f in [kinds, save, compare, same_state, call, signature]})
+serve({f.__name__: f for f in [kinds, save, compare, can_run, compare_real, same_state, call, signature]})

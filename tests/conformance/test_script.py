@@ -1,0 +1,307 @@
+"""A TorchScript archive becomes a carton that runs it: the outputs are those of the original, bit for bit.
+
+The modules are those of workers/scripts.py, each written by torch 1.13.1, 2.0.1 and the newest, and the TorchScript files in
+../shared/corpus and corpus-2. The fuser is off: it compiles a graph that is larger by our functions into other code.
+"""
+
+import hashlib
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from carton_file import Carton
+from conftest import SHARED, worker
+from program import refuse, succeed
+
+KINDS = re.findall(r"^(?:class|def) ([A-Z]\w*)", (Path(__file__).parent / "workers/scripts.py").read_text(), re.M)
+NOT_KINDS = {"Pair", "Deep", "Inner", "Counter", "Doubled", "Tensors"}
+KINDS = [kind for kind in KINDS if kind not in NOT_KINDS] + ["Function", "TracedFunction"]
+
+
+def fixture(key, name):
+    @pytest.fixture(scope="module", name=name)
+    def get():
+        process = worker(key, "script_worker.py")
+        yield process
+        process.close()
+
+    return get
+
+
+newest_script, old_script, older_script = fixture("NEWEST", "newest_script"), fixture("OLD", "old_script"), fixture("OLDER", "older_script")
+
+
+@pytest.fixture(params=["older_script", "old_script", "newest_script"], ids=["saved-by-1.13.1", "saved-by-2.0.1", "saved-by-newest"])
+def saver(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["old_script", "newest_script"], ids=["torch2.0.1", "torch-newest"])
+def loader(request):
+    return request.getfixturevalue(request.param)
+
+
+def wrapped(original, folder, *flags):
+    """The carton of an archive, and the archive in it."""
+    carton = folder / f"{original.stem}.carton"
+    outcome = succeed(original, "-o", carton, "--force", *flags)
+    archive = folder / f"{original.stem}.wrapped.pt"
+    archive.write_bytes(Carton(carton).read("model/model.pt"))
+    return carton, archive, outcome
+
+
+def test_every_kind_is_tested(newest_script):
+    assert sorted(KINDS) == sorted(newest_script.ask("kinds")) and len(KINDS) >= 60
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_equal_those_of_the_original(kind, saver, old_script, newest_script, tmp_path):
+    original = tmp_path / "model.pt"
+    saver.ask("save", kind=kind, path=str(original))
+    carton, archive, _ = wrapped(original, tmp_path, "--require-model")
+    assert Carton(carton).toml["runner"]["required_framework_version"] == "=2.0"
+    for torch in (old_script, newest_script):
+        assert torch.ask("compare", original=str(original), wrapped=str(archive), kind=kind) == []
+        assert torch.ask("same_state", original=str(original), wrapped=str(archive))
+    verified = json.loads(succeed("verify", "--json", "--against", original, "--", carton).stdout)
+    assert verified["ok"] and verified["code"] == "equal", verified
+
+
+@pytest.fixture
+def made(newest_script, tmp_path):
+    """`made(kind, flags…)` saves and converts a module: the original, the carton, the archive in it, the outcome."""
+    def make(kind, *flags):
+        original = tmp_path / f"{kind}.pt"
+        newest_script.ask("save", kind=kind, path=str(original))
+        return original, *wrapped(original, tmp_path, *flags)
+
+    return make
+
+
+def ones(*shape):
+    return ["float32", 1.0 if not shape else [ones(*shape[1:])[1]] * shape[0]]
+
+
+@pytest.mark.parametrize("kind, inputs, message", [
+    ("TwoTensors", {"a": ones(3)}, "the input b is missing"),
+    ("TwoTensors", {}, "the input a is missing"),
+    ("TwoTensors", {"a": ones(3), "b": ones(3), "c": ones(3)}, "there is no input c; the inputs are a, b"),
+    ("OneTensor", {"y": ones(3)}, "there is no input y; the only one is x"),
+    ("NoArguments", {"y": ones(3)}, "there is no input y; the module takes none"),
+    ("Int", {"x": ones(3), "times": ones()}, "the input times holds floating-point numbers, expected integers"),
+    ("Int", {"x": ones(3), "times": ["int64", [1, 2]]}, "the input times has the shape [2], expected one number"),
+    ("Float", {"x": ones(3), "scale": ["complex64", 1.0]}, "the input scale holds complex numbers"),
+    ("IntList", {"x": ones(3), "shape": ["int64", [[3]]]}, "the input shape has the shape [1, 1], expected one dimension"),
+    ("TensorList", {}, "the input xs_0 is missing"),
+    ("TensorList", {"xs_0": ones(3), "xs_2": ones(3)}, "there is no input xs_2; the only one is xs_0 and so on"),
+    ("OptionalTuple", {"x": ones(2), "hx_0": ones(2)}, "the input hx_1 is missing"),
+    ("TensorTuple", {"x": ones(2)}, "the input state_0 is missing"),
+    ("NamedTupleArgument", {"pair_left": ones(2)}, "the input pair_right is missing"),
+])
+def test_wrong_inputs_are_returned_as_an_error(kind, inputs, message, made, old_script, newest_script):
+    _, _, archive, _ = made(kind)
+    for torch in (old_script, newest_script):
+        assert torch.ask("call", wrapped=str(archive), inputs=inputs) == {"error": message}
+    _, _, archive, _ = made(kind, "--errors", "raise")
+    for torch in (old_script, newest_script):
+        assert message in torch.ask("call", wrapped=str(archive), inputs=inputs)["raised"]
+
+
+def test_the_signature_is_what_the_runner_calls(made, loader):
+    _, _, archive, _ = made("OneTensor")
+    signature = loader.ask("signature", path=str(archive))
+    assert "Dict(str, Tensor) inputs) -> " in signature and signature.endswith("Dict(str, Any)"), signature
+
+
+def test_inputs_are_declared_checked_and_cast(made, loader):
+    _, carton, archive, outcome = made("OptionalTensor", "--input", "x=float16[batch, 3]", "--input", "mask=bool[batch,3]")
+    assert "does not list" not in outcome.stderr
+    x, mask = Carton(carton).toml["input"]
+    assert (x["name"], x["dtype"], x["shape"]) == ("x", "float32", ["batch", 3])
+    assert (mask["name"], mask["dtype"]) == ("mask", "uint8") and mask["internal_name"] if "internal_name" in mask else True
+
+    def call(**inputs):
+        return loader.ask("call", wrapped=str(archive), inputs=inputs)
+
+    assert call(x=ones(2, 3)) == {"output": ["float32", [2, 3]]}
+    assert call(x=ones(2, 3), mask=["uint8", [[1, 0, 1]] * 2]) == {"output": ["float32", [2, 3]]}
+    assert call(x=ones(2, 4)) == {"error": "the input x has the shape [2, 4], expected float16[batch, 3]"}
+    assert call(x=ones(3)) == {"error": "the input x has the shape [3], expected float16[batch, 3]"}
+    assert call(x=["int64", [[1, 2, 3]]]) == {"error": "the input x has another dtype than float16[batch, 3]"}
+
+
+def test_known_inputs_and_outputs_are_listed(made):
+    _, carton, _, outcome = made("IntWithDefault")
+    config = Carton(carton).toml
+    assert [(i["name"], i["dtype"], i["shape"]) for i in config["input"]] == [("times", "int64", [])]
+    assert "output" not in config
+    assert "carton.toml does not list the input `x`: the code does not say the dtypes and shapes; `--input x=float32[batch,3]` would" in outcome.stderr
+    _, carton, _, _ = made("Scalars")
+    listed = [(o["name"], o["dtype"], len(o["shape"])) for o in Carton(carton).toml["output"]]
+    assert listed == [("output_0", "int64", 0), ("output_1", "float64", 0), ("output_2", "uint8", 0), ("output_3", "int64", 1),
+                      ("output_4", "float64", 1), ("output_5", "uint8", 1)]
+
+
+@pytest.mark.parametrize("kind, names, found", [
+    ("OneTensor", "scores", ["scores"]),
+    ("TwoResults", "sum,positive", ["positive", "sum"]),
+    ("NamedTupleResult", "a,b", ["a", "b"]),
+    ("ListResult", "a,b", ["a", "b", "output_2"]),
+    ("DeepResult", "deep,pair,rest", ["deep_count", "deep_pair_left", "deep_pair_right", "deep_rest_0", "deep_rest_1", "deep_table_k", "rest_0_0",
+                                      "rest_0_1"]),
+])
+def test_outputs_get_the_names_that_are_given(kind, names, found, made, loader):
+    _, _, archive, _ = made(kind, "--output-names", names)
+    x = ones(4, 3) if kind == "OneTensor" else ones(3)
+    assert sorted(loader.ask("call", wrapped=str(archive), inputs={"x": x})) == found
+
+
+@pytest.mark.parametrize("kind, flags, message", [
+    ("TwoResults", ["--output-names", "a"], "1 names for 2 outputs"),
+    ("OneTensor", ["--output-names", "a,b"], "2 names for 1 outputs"),
+    ("DictResult", ["--output-names", "a"], "1 names for 0 outputs"),
+    ("TwoResults", ["--output-names", "a,a"], "two outputs are called `a`"),
+    ("OneTensor", ["--input", "y=float32[3]"], "there is no input `y`; the inputs are x"),
+    ("OneTensor", ["--input", "x=complex64[3]"], "input `x`: complex64 cannot be made of what Carton passes"),
+    ("OneTensor", ["--no-wrap"], "does not take a Dict[str, Tensor] and return a dict"),
+    ("OneTensor", ["--arch", "weights", "--output-names", "a"], "there is no TorchScript module whose code is kept"),
+])
+def test_options_that_do_not_fit_are_refused(kind, flags, message, newest_script, tmp_path):
+    newest_script.ask("save", kind=kind, path=str(tmp_path / "model.pt"))
+    assert message in refuse(tmp_path / "model.pt", *flags, status=(1, 2)).stderr
+
+
+def test_a_module_of_dicts_is_kept_as_it_is(made, loader):
+    original, carton, archive, _ = made("DictOnly", "--no-wrap")
+    assert archive.read_bytes() == original.read_bytes()
+    assert sorted(loader.ask("call", wrapped=str(archive), inputs={"a": ones(2)})) == ["out a", "sum"]
+    verified = json.loads(succeed("verify", "--json", "--against", original, "--", carton).stdout)
+    assert verified["ok"]
+
+
+def test_what_was_wrapped_is_not_wrapped_again(made, tmp_path):
+    _, _, archive, _ = made("OneTensor")
+    _, again, _ = wrapped(archive, tmp_path)
+    assert again.read_bytes() == archive.read_bytes()
+
+
+def test_every_record_is_kept(made):
+    original, _, archive, _ = made("QuantizedStatic")
+
+    def records(path):
+        with zipfile.ZipFile(path) as file:
+            return {name.partition("/")[2]: file.read(name) for name in file.namelist()}
+
+    kept, found = records(original), records(archive)
+    pickle = kept.pop("data.pkl")
+    assert {name: found.get(name) for name in kept} == kept
+    assert sorted(found.keys() - kept.keys()) == ["code/__torch__/torch2carton.py", "data.pkl"]
+    assert pickle[2:-1] in found["data.pkl"]
+
+
+@pytest.mark.parametrize("kind", ["Attributes", "Tied", "QuantizedStatic", "Traced"])
+def test_listings_have_the_original_names(kind, made):
+    original, carton, archive, _ = made(kind)
+
+    def listed(path):
+        return [(t["name"], t["dtype"], t["shape"], t["sha256"]) for t in json.loads(succeed("inspect", "--json", "--sha256", path).stdout)["tensors"]]
+
+    assert listed(original) == listed(archive) != []
+    # A carton's listing has the parts of a quantized tensor.
+    names = [t["name"].removesuffix(".int_repr") for t in json.loads(succeed("inspect", "--json", carton).stdout)["tensors"]]
+    assert set(names) >= {name for name, *_ in listed(original)} and not any(name.startswith("module.") for name in names)
+
+
+def test_weights_have_no_code(made, newest):
+    _, carton, archive, outcome = made("Attributes", "--arch", "weights")
+    assert "the file's own code is not kept" in outcome.stderr
+    assert "module    weights" in outcome.stdout + outcome.stderr
+    assert "Dict(str, Tensor)" in newest.ask("describe_archive", path=str(archive))["signature"]
+    assert Carton(carton).toml["output"]
+
+
+def real(name):
+    found = sorted(SHARED.glob(name))
+    return found[0] if found else None
+
+
+ANDROID, NCNN = "corpus-2/*/app/src/main/assets", "corpus-2/Tencent__ncnn"
+YOLO = "corpus-2/ultralytics__yolov5/*/info/test/test/cpp"
+XY = [["x", ["float32", [3]]], ["y", ["float32", [3]]]]
+F32 = "float32"
+# Sizes that the weights fit: xnnpack reads past the end of others.
+REAL = {
+    "corpus/LaurentMazare__ocaml-torch/src/tests/foo.pt": XY,
+    "corpus/LaurentMazare__ocaml-torch/src/tests/foo2.pt": XY,
+    "corpus/LaurentMazare__tch-rs/tests/foo.pt": XY,
+    "corpus/LaurentMazare__tch-rs/tests/foo1.pt": XY,
+    "corpus/LaurentMazare__tch-rs/tests/foo2.pt": XY,
+    "corpus/LaurentMazare__tch-rs/tests/foo4.pt": [["x", [1.5, 2.5, 3]]],
+    "corpus/dotnet__TorchSharp/test/TorchSharpTest/exported.method.dat": XY,
+    "corpus/dotnet__TorchSharp/test/TorchSharpTest/func.script.dat": XY,
+    "corpus/mlverse__torch/tests/testthat/assets/linear.pt": [["x", [F32, [2, 10]]]],
+    "corpus/snakers4__silero-vad/src/silero_vad/data/silero_vad.jit": [["x", [F32, [1, 512]]], ["sr", 16000]],
+    "corpus/triton-inference-server__server/qa/*/*/model.pt":
+        [["delay_itrs", ["int64", [1]]], ["seq_start", ["int64", [1]]], ["seq_id", ["int64", [1]]], ["seq_state_in", ["int64", [1]]]],
+    "corpus-2/RowanG1*/app/src/main/assets/model.ptl": [["x_cat", ["int64", [1, 1]]], ["x_cont", [F32, [4, 3]]]],
+    "corpus-2/euxcet*/app/src/main/assets/dynamic.ptl": [["x", [F32, [1, 6, 1, 200]]]],
+    "corpus-2/euxcet*/app/src/main/assets/model.ptl": [["x", [F32, [1, 6, 1, 380]]]],
+    "corpus-2/euxcet*/app/src/main/assets/gesture.ptl": [["x", [F32, [1, 6, 100]]]],
+    "corpus-2/euxcet*/app/src/main/assets/move.ptl": [["x", [F32, [1, 100, 6]]], ["hx", None]],
+    "corpus-2/rizki*/app/src/main/assets/model.ptl": [["x", [F32, [2, 5]]]],
+    "corpus-2/rizki*/app/src/main/assets/model2.ptl": [["x", [F32, [2, 6]]]],
+    "corpus-2/pytorch__android*/*/app/src/main/assets/asl.ptl": [["x", [F32, [1, 3, 200, 200]]]],
+    "corpus-2/pytorch__ios*/*/*/NLP/model/reddit.pt": [["byte_input", ["uint8", [1, 7]]]],
+    "corpus-2/apple__coremltools/coremltools/converters/torch/test/testdata/DemoNet.pt": [["input", [F32, [1, 3, 64, 64]]]],
+    "corpus-2/apple__coremltools/coremltools/converters/torch/test/testdata/DemoNet_reloaded.pt": [["input", [F32, [1, 1, 64, 64]]]],
+    f"{YOLO}/lite_interpreter_runtime/to_be_profiled_module.ptl": XY,
+    f"{YOLO}/lite_interpreter_runtime/light_model.ptl": [],
+    f"{YOLO}/jit/script_module_v4.ptl": [["y", 3]],
+    f"{YOLO}/jit/script_module_v5.ptl": [["y", 3]],
+    f"{YOLO}/jit/script_module_v6.ptl": [["y", 3]],
+    f"{NCNN}/Generate_3d_model/output/3d_net.pt": [["x", [F32, [1, 3, 9, 10, 11]]]],
+    f"{NCNN}/tools/pnnx/tests/test_F_pairwise_distance.pt": [["x", [F32, [12, 128]]], ["y", [F32, [12, 128]]]],
+    "corpus-2/deepmodeling__deepmd-kit/source/tests/infer/deeppot_sea.pth": [["coord", [F32, [1, 6, 3]]], ["atype", ["int64", [1, 6]]]],
+}
+# Operators and classes that this version lacks: those of another library, and of mobile devices, which the newest has no more.
+LACKS = {"old_script": "deepmd::", "newest_script": "deepmd::|torch.classes.xnnpack"}
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="there is no ../shared")
+@pytest.mark.parametrize("name", REAL)
+def test_real_files_compute_the_same(name, request, tmp_path):
+    original = real(name)
+    assert original, f"{name} is not there"
+    assert "dangerous" not in succeed("scan", original).stdout
+    before = hashlib.sha256(original.read_bytes()).hexdigest()
+    carton, archive, _ = wrapped(original, tmp_path, "--require-model")
+    compared = 0
+    for fixture_name, lacks in LACKS.items():
+        torch = request.getfixturevalue(fixture_name)
+        if why := torch.ask("can_run", original=str(original)):
+            assert re.search(lacks, why), why
+            continue
+        assert torch.ask("compare_real", original=str(original), wrapped=str(archive), arguments=REAL[name]) == []
+        assert torch.ask("same_state", original=str(original), wrapped=str(archive))
+        compared += 1
+    assert compared >= 1
+    verified = json.loads(succeed("verify", "--json", "--against", original, "--", carton).stdout)
+    assert verified["ok"] and verified["code"] == "equal", verified
+    assert hashlib.sha256(original.read_bytes()).hexdigest() == before
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="there is no ../shared")
+@pytest.mark.parametrize("name, message", [
+    ("corpus/LaurentMazare__tch-rs/tests/foo5.pt", "the argument `xs` of its forward is a List[str], not tensors"),
+    ("corpus/LaurentMazare__tch-rs/tests/foo7.pt", "the class __torch__.TorchScriptExample has no forward"),
+])
+def test_real_files_without_tensors_that_cannot_be_called(name, message, tmp_path):
+    assert message in refuse(real(name), "-o", tmp_path / "x.carton").stderr
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="there is no ../shared")
+def test_operators_of_other_libraries_are_named(tmp_path):
+    _, _, outcome = wrapped(real("corpus-2/deepmodeling__deepmd-kit/source/tests/infer/fparam_aparam_default.pth"), tmp_path)
+    assert "`deepmd::tabulate_fusion_se_a`" in outcome.stderr
