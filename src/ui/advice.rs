@@ -45,6 +45,10 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::Unknown { .. } => {
             format!("; `{}` lists all that it names, and without --deny-unknown it is converted", scan())
         }
+        Error::Code { is_dangerous: true, .. } => {
+            format!("; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors", scan())
+        }
+        Error::Code { .. } => "; without --deny-unknown it is kept".to_owned(),
         Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
         Error::NothingUnder { .. } => "; check --key, --include and --exclude".to_owned(),
         Error::NothingLeft => "; check --include and --exclude".to_owned(),

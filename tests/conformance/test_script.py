@@ -222,6 +222,22 @@ def test_weights_have_no_code(made, newest):
     assert Carton(carton).toml["output"]
 
 
+def test_newer_operators_require_a_newer_torch(newest_script, tmp_path):
+    original = tmp_path / "model.pt"
+    newest_script.ask("save_newer", path=str(original))
+    carton, _, outcome = wrapped(original, tmp_path)
+    assert "note: PyTorch 2.0 does not have the operator `aten::rms_norm`" in outcome.stderr
+    assert Carton(carton).toml["runner"]["required_framework_version"] == ">=2.15"
+
+
+def test_code_that_writes_files_is_refused(newest_script, tmp_path):
+    original = tmp_path / "model.pt"
+    newest_script.ask("save_dangerous", path=str(original))
+    refused = refuse(original).stderr
+    assert "its code in code/__torch__" in refused and "uses `torch.ops.aten.save`, which can read or write files" in refused
+    wrapped(original, tmp_path, "--allow-dangerous")
+
+
 def real(name):
     found = sorted(SHARED.glob(name))
     return found[0] if found else None

@@ -23,5 +23,5 @@ mod types;
 
 pub use error::{Error, Result};
 pub use operators::{Foreign, foreign};
-pub use signature::{Argument, Signature, Sources};
+pub use signature::{Argument, Signature, Sources, is_code};
 pub use types::{Field, Type, TypeId, Types};

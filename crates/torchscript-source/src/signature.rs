@@ -71,15 +71,23 @@ struct Module {
     classes: HashMap<String, (String, Range<usize>)>,
 }
 
+/// Whether a record of an archive is code, by its name after the root folder.
+pub fn is_code(record: &str) -> bool {
+    module_of(record).is_some()
+}
+
+/// The part of a record's name that names its module.
+fn module_of(record: &str) -> Option<&str> {
+    record.strip_prefix(FOLDER)?.strip_suffix(EXTENSION)
+}
+
 impl Sources {
     /// Adds a record of an archive, if it is code. `record` is its name after the root folder.
     ///
     /// # Errors
     /// When it is code and not text.
     pub fn add(&mut self, record: &str, bytes: &[u8]) -> Result<()> {
-        let Some(name) = record.strip_prefix(FOLDER).and_then(|name| name.strip_suffix(EXTENSION)) else {
-            return Ok(());
-        };
+        let Some(name) = module_of(record) else { return Ok(()) };
         let text = std::str::from_utf8(bytes).map_err(|_| Error::NotText { record: record.to_owned() })?;
         let module = Module { record: record.to_owned(), classes: classes(text), text: text.to_owned() };
         self.modules.insert(name.replace('/', "."), module);
@@ -322,5 +330,83 @@ impl<'t> Parser<'t> {
 
     fn too_large(&self, what: &'static str, limit: usize) -> Error {
         Error::TooLarge { record: self.source.record.clone(), what, limit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Type;
+
+    const NET: &str = r#"class Net(Module):
+  __parameters__ = ["w", ]
+  w : Tensor
+  text : Final[str] = "def forward(self) -> int:"
+  def other(self: __torch__.net.Net) -> NoneType:
+    return None
+  def forward(self: __torch__.net.Net,
+    x: Tensor,
+    k: int=3,
+    t: Tuple[int, Dict[str, Optional[Tensor]]]=(1, {"a,b)": None}),
+    # a comment
+    e: Tuple[()]=(),
+    f: float=-inf) -> __torch__.net.Out:
+    return __torch__.net.Out(x, [x])
+class Out(NamedTuple):
+  a : Tensor
+  rest : List[__torch__.net.Out]
+def free(x: Tensor) -> Tensor:
+  return x
+"#;
+
+    fn signature(code: &str, method: &str) -> Result<Signature> {
+        let mut sources = Sources::default();
+        sources.add("code/__torch__/net.py", code.as_bytes())?;
+        sources.signature("__torch__.net", "Net", method)
+    }
+
+    #[test]
+    fn a_signature_is_read() {
+        let found = signature(NET, "forward").expect("it is there");
+        assert_eq!(
+            found.to_string(),
+            "(x: Tensor, k: int=3, t: Tuple[int, Dict[str, Optional[Tensor]]]=(1, {\"a,b)\": None}), e: Tuple[()]=(), \
+             f: float=-inf) -> __torch__.net.Out"
+        );
+        let Type::NamedTuple(fields) = found.types.kind(found.returns) else { panic!("it is one") };
+        assert_eq!(fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>(), ["a", "rest"]);
+        assert_eq!(signature(NET, "other").expect("it is there").to_string(), "() -> NoneType");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = |code: &str, method: &str| signature(code, method).expect_err("wrong").to_string();
+        assert_eq!(error(NET, "free"), "the class __torch__.net.Net has no free");
+        assert_eq!(
+            error("class Other(Module):\n", "forward"),
+            "there is no code of the class __torch__.net.Net"
+        );
+        let cut = "class Net(Module):\n  def forward(self: T,\n    x: List[";
+        assert_eq!(error(cut, "forward"), "line 3 of code/__torch__/net.py: expected a type");
+        let deep = format!("class Net(Module):\n  def forward(self: T, x: {}\n", "List[".repeat(1000));
+        assert_eq!(error(&deep, "forward"), "the types in code/__torch__/net.py have more than 32 levels");
+        let many: String = (0..3000).map(|i| ["T", &i.to_string(), ", "].concat()).collect();
+        let many = format!("class Net(Module):\n  def forward(self: T, x: Tuple[{many}T]):\n");
+        assert_eq!(error(&many, "forward"), "the types in code/__torch__/net.py have more than 2000 types");
+        let mut sources = Sources::default();
+        let error = sources.add("code/__torch__.py", b"\xff").expect_err("not UTF-8").to_string();
+        assert_eq!(error, "the code in code/__torch__.py is not text");
+        assert!(!is_code("data/0") && !is_code("code/__torch__.py.debug_pkl"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(start in 0..NET.len(), end in 0..NET.len(), other in "[ \n(),:=\\[\\]\"'a-c-]{0,40}") {
+            let text = [NET.get(..start).unwrap_or_default(), &other, NET.get(end..).unwrap_or_default()].concat();
+            let _ = signature(&text, "forward");
+            let _ = crate::foreign(std::iter::once(text.as_str()));
+        }
     }
 }

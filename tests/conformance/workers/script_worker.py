@@ -33,6 +33,25 @@ def save(kind, path):
     torch.jit.save(module(), path)
 
 
+class Newer(torch.nn.Module):
+    def forward(self, x):
+        return torch.rms_norm(x, [3])
+
+
+class Dangerous(torch.nn.Module):
+    def forward(self, x):
+        torch.save(x, "file")
+        return x
+
+
+def save_newer(path):
+    torch.jit.save(torch.jit.script(Newer()), path)
+
+
+def save_dangerous(path):
+    torch.jit.save(torch.jit.script(Dangerous()), path)
+
+
 def returned(value, name="output", top=True):
     """What a wrapped module returns for what the original returns: names and values."""
     def join(part):
@@ -174,4 +193,4 @@ def signature(path):
     return str(load(path).forward.schema)
 
 
-serve({f.__name__: f for f in [kinds, save, compare, can_run, compare_real, same_state, call, signature]})
+serve({f.__name__: f for f in [kinds, save, save_newer, save_dangerous, compare, can_run, compare_real, same_state, call, signature]})

@@ -7,7 +7,7 @@ use super::support::{Leaf, Support};
 use super::{Declared, ScriptOptions, Uncallable};
 use crate::{Dim, Error, Note, Port, Result};
 
-/// The most inputs or outputs whose names are listed.
+/// The most inputs or outputs that are looked at for their names.
 const LISTED_MAX: usize = 1000;
 
 /// How the module is called.
@@ -137,7 +137,8 @@ impl Plan {
     pub(super) fn into_ports(self) -> (Vec<Port>, Vec<Port>) {
         let port = |named: &Named| {
             let (dtype, shape, description) = of_leaf(named.leaf, &named.name)?;
-            let description = description.map(str::to_owned);
+            let default = named.optional.then_some("the module has a default");
+            let description = description.or(default).map(str::to_owned);
             Some(Port { name: named.name.clone(), dtype, shape, description, optional: named.optional })
         };
         let mut inputs = Vec::new();
@@ -174,11 +175,9 @@ pub(super) fn join(name: &str, part: &str) -> String {
 /// The inputs or outputs that a value of a type is, in order.
 fn list(types: &Types, kind: TypeId, name: &str, optional: bool, found: &mut Vec<Named>) {
     let mut open = vec![(kind, name.to_owned(), optional)];
-    while let Some((kind, name, optional)) = open.pop() {
-        // Named tuples in each other can have any number of fields.
-        if found.len() >= LISTED_MAX || open.len() >= LISTED_MAX {
-            return;
-        }
+    // Named tuples in each other can have any number of fields.
+    for _ in 0..LISTED_MAX {
+        let Some((kind, name, optional)) = open.pop() else { return };
         if let Some(leaf) = Leaf::from_type(types, kind) {
             found.push(Named { name, leaf, optional, several: false });
             continue;

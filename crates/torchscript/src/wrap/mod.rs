@@ -11,6 +11,8 @@ mod functions;
 mod leaves;
 mod object;
 mod support;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use mapped::{Blob, OwnedBlob};
@@ -29,8 +31,9 @@ const MOBILE: &[&str] = &["bytecode.pkl", "mobile_debug_handles.pkl", "callstack
 const MOBILE_FOLDER: &str = "bytecode/";
 /// The archive format versions that PyTorch 2.0.1 loads end with this one.
 const VERSION_MAX: u64 = 10;
-/// The most bytes of a record that is read as a whole: code and the pickle.
-const READ_MAX: u64 = 1 << 30;
+/// The most bytes of records that are read as a whole: of the pickle, and of all code.
+const PICKLE_MAX: u64 = 1 << 30;
+const CODE_MAX: u64 = 256 << 20;
 
 /// Whether the module that an archive becomes keeps this record of it, which has a name after the root folder.
 pub fn is_kept(record: &str) -> bool {
@@ -120,18 +123,21 @@ impl std::fmt::Display for Uncallable {
 pub fn script(records: Vec<(String, Storage)>, whole: &Storage, options: &ScriptOptions) -> Result<Scripted> {
     let find = |name: &str| records.iter().find(|(record, _)| record == name);
     let mut sources = Sources::default();
-    for (name, storage) in records.iter().filter(|(name, _)| name.starts_with("code/")) {
-        if let Err(error) = sources.add(name, &read(name, storage)?) {
+    let mut left = CODE_MAX;
+    for (name, storage) in records.iter().filter(|(name, _)| torchscript_source::is_code(name)) {
+        let code = read(name, storage, left)?;
+        left = left.saturating_sub(code.len() as u64);
+        if let Err(error) = sources.add(name, &code) {
             return Ok(Scripted::Uncallable(Uncallable::Source(error)));
         }
     }
     if let Some((_, order)) = find("byteorder")
-        && read("byteorder", order)? != b"little"
+        && read("byteorder", order, PICKLE_MAX)? != b"little"
     {
         return Ok(Scripted::Uncallable(Uncallable::BigEndian));
     }
     let pickle = match find(DATA) {
-        Some((name, storage)) => read(name, storage)?,
+        Some((name, storage)) => read(name, storage, PICKLE_MAX)?,
         None => return Ok(Scripted::Uncallable(Uncallable::NoObject)),
     };
     let Some(root) = Root::read(&pickle)? else {
@@ -146,7 +152,8 @@ pub fn script(records: Vec<(String, Storage)>, whole: &Storage, options: &Script
         }
         Err(error) => return Ok(Scripted::Uncallable(Uncallable::Source(error))),
     };
-    let version = find(VERSION).map(|(name, storage)| read(name, storage)).transpose()?.unwrap_or_default();
+    let version =
+        find(VERSION).map(|(name, storage)| read(name, storage, PICKLE_MAX)).transpose()?.unwrap_or_default();
     let mut notes = foreign(&sources, &version);
     let is_ours = root.module == crate::module::NAMESPACE
         || root.module.strip_prefix(crate::module::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
@@ -203,8 +210,8 @@ fn reject_options(options: &ScriptOptions) -> Result<()> {
 }
 
 /// Reads a whole record, and compares its checksum.
-fn read(name: &str, storage: &Storage) -> Result<Vec<u8>> {
-    if storage.len() > READ_MAX {
+fn read(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
+    if storage.len() > max {
         return Err(Error::LargeRecord { record: name.to_owned(), len: storage.len() });
     }
     let mut bytes: Vec<u8> = Vec::new();

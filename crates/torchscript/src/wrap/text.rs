@@ -40,6 +40,11 @@ pub(super) fn module(
     out.replace("_EMPTY_", "\"\"").replace("{ns}", namespace)
 }
 
+/// A text as a string literal. A brace in it is not that of a placeholder.
+fn literal(text: &str) -> String {
+    quoted(text).replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
+}
+
 /// Types and all types in them.
 fn within(types: &Types, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
     let mut open: Vec<TypeId> = roots.collect();
@@ -90,7 +95,7 @@ fn forward(
     let returns = signature.returns;
     match &plan.naming {
         Naming::Base(name) => {
-            writeln!(out, "      wrong = {{ns}}.put_{}(out, {}, value)", returns.number(), quoted(name))?;
+            writeln!(out, "      wrong = {{ns}}.put_{}(out, {}, value)", returns.number(), literal(name))?;
         }
         Naming::Items(names) => {
             for (number, _) in names.iter().enumerate() {
@@ -98,13 +103,13 @@ fn forward(
             }
             writeln!(out, "= value")?;
             for (number, (name, kind)) in names.iter().zip(signature.types.inner(returns)).enumerate() {
-                let put = format!("wrong = {{ns}}.put_{}(out, {}, v{number})", kind.number(), quoted(name));
+                let put = format!("wrong = {{ns}}.put_{}(out, {}, v{number})", kind.number(), literal(name));
                 writeln!(out, "      if torch.eq(wrong, \"\"):\n        {put}")?;
             }
         }
         Naming::List(names) => {
             let inner = signature.types.inner(returns).first().map_or(0, |inner| inner.number());
-            let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+            let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
             write!(
                 out,
                 "      names = [{}]\n      for i in range(torch.len(value)):\n        \
@@ -130,7 +135,7 @@ fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
     out.push_str("def check(inputs: Dict[str, Tensor]) -> str:\n  known = annotate(List[str], [])\n");
     let taken: Vec<&Passed> = plan.passed.iter().filter(|passed| passed.is_taken).collect();
     for passed in &taken {
-        let (kind, name) = (passed.kind.number(), quoted(&passed.name));
+        let (kind, name) = (passed.kind.number(), literal(&passed.name));
         writeln!(out, "  torch.extend(known, {{ns}}.names_{kind}(inputs, {name}))")?;
     }
     let names: Vec<String> = plan.known.iter().map(super::leaves::Named::shown).collect();
@@ -143,10 +148,10 @@ fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
         out,
         "  wrong = \"\"\n  names = torch.keys(inputs)\n  for i in range(torch.len(names)):\n    \
          if torch.__not__(torch.__contains__(known, names[i])):\n      wrong = torch.format({}, names[i])\n",
-        quoted(&message)
+        literal(&message)
     )?;
     for passed in taken {
-        let (kind, name) = (passed.kind.number(), quoted(&passed.name));
+        let (kind, name) = (passed.kind.number(), literal(&passed.name));
         let mut indent = "    ";
         writeln!(out, "  if torch.eq(wrong, \"\"):")?;
         if passed.default.is_some() {
@@ -161,7 +166,7 @@ fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
 
 /// The function that makes one argument.
 fn argument(out: &mut String, types: &Types, number: usize, passed: &Passed) -> std::fmt::Result {
-    let (kind, name, text) = (passed.kind.number(), quoted(&passed.name), types.text(passed.kind));
+    let (kind, name, text) = (passed.kind.number(), literal(&passed.name), types.text(passed.kind));
     writeln!(out, "def argument_{number}(inputs: Dict[str, Tensor]) -> {text}:")?;
     match &passed.default {
         _ if !passed.is_taken => writeln!(out, "  return annotate({text}, None)"),
@@ -222,7 +227,7 @@ fn take_items(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error>
     let mut check = "  wrong = \"\"\n".to_owned();
     let mut items = Vec::new();
     for (part, kind) in parts(types, id) {
-        let (inner, of) = (kind.number(), format!("(inputs, {{ns}}.join(name, {}))", quoted(&part)));
+        let (inner, of) = (kind.number(), format!("(inputs, {{ns}}.join(name, {}))", literal(&part)));
         write!(has, "  if {{ns}}.has_{inner}{of}:\n    has = True\n")?;
         writeln!(names, "  torch.extend(names, {{ns}}.names_{inner}{of})")?;
         write!(check, "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.check_{inner}{of}\n")?;
@@ -240,7 +245,7 @@ fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
     let mut take = "  value = inputs[name]\n".to_owned();
     for declared in declared {
         let Some((_, passed, expected)) = carried(declared.dtype) else { continue };
-        let name = quoted(&declared.name);
+        let name = literal(&declared.name);
         let sizes = declared.shape.iter().map(|dim| match dim {
             Dim::Size(size) => size.to_string(),
             Dim::Symbol(_) => "-1".to_owned(),
@@ -256,7 +261,7 @@ fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
             "  if torch.__and__(torch.eq(name, {name}), torch.eq(wrong, \"\")):\n    \
              wrong = {{ns}}.fits(inputs[name], name, [{passed}, {expected}], annotate(List[int], [{}]), {})\n",
             sizes.join(", "),
-            quoted(&text)
+            literal(&text)
         )?;
         if passed != expected {
             write!(take, "  if torch.eq(name, {name}):\n    value = torch.to(value, {expected})\n")?;
@@ -286,7 +291,7 @@ fn put(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
                     body,
                     "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.put_{}(out, {{ns}}.join(name, {}), v{number})\n",
                     kind.number(),
-                    quoted(part)
+                    literal(part)
                 )?;
             }
             body + "  return wrong\n"
