@@ -46,7 +46,10 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             format!("; `{}` lists all that it names, and without --deny-unknown it is converted", scan())
         }
         Error::Code { is_dangerous: true, .. } => {
-            format!("; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors", scan())
+            format!(
+                "; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors",
+                scan()
+            )
         }
         Error::Code { .. } => "; without --deny-unknown it is kept".to_owned(),
         Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
@@ -57,14 +60,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         | Error::NoInteger(NoInteger { tensor: name, .. }) => {
             format!("; leave it out with --exclude {}", quoted_text(&pattern_of(name)))
         }
-        Error::Module(reason) => match **reason {
-            torchscript::Error::Newer { .. } => {
-                "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
-            }
-            torchscript::Error::Dtype { .. } => "; --exclude leaves a tensor out",
-            _ => "",
-        }
-        .to_owned(),
+        Error::Module(reason) => module_advice(reason).to_owned(),
         Error::Model { reason, .. } => match &**reason {
             decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
             decoder::Error::Heads { .. } => {
@@ -137,6 +133,22 @@ fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
             "; convert the checkpoint that it was made from".to_owned()
         }
         _ => String::new(),
+    }
+}
+
+/// What to do about a module that cannot be made.
+fn module_advice(error: &torchscript::Error) -> &'static str {
+    use torchscript::Error;
+    match error {
+        Error::Newer { .. } => {
+            "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
+        }
+        Error::Dtype { .. } => "; --exclude leaves a tensor out",
+        Error::NoInput { .. } | Error::InputDtype { .. } => "; check --input",
+        Error::OutputNames { .. } | Error::OutputTwice { .. } => "; check --output-names",
+        Error::NotDicts { .. } => "; without --no-wrap a module that Carton can call is put around it",
+        Error::MobileOnly => "; --arch weights converts only the tensors",
+        _ => "",
     }
 }
 

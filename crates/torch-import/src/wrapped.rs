@@ -18,8 +18,9 @@ pub(crate) fn inner(heap: &Heap<'_>, root: ObjectId) -> Option<ObjectId> {
     if class != CLASS || !(end.is_empty() || end.starts_with('_')) {
         return None;
     }
-    let attributes = heap.entries(*instance.state().last()?)?;
-    let is_it = |(key, _): &&(ObjectId, ObjectId)| heap.text(*key).as_deref() == Some(ATTRIBUTE);
-    let (_, inner) = attributes.iter().find(is_it)?;
-    heap.instance(*inner).map(|_| *inner)
+    // Ours has nothing else, so nothing else is hidden.
+    let &[state] = instance.state() else { return None };
+    let &[(training, _), (attribute, inner)] = heap.entries(state)? else { return None };
+    let is = |key: ObjectId, name: &str| heap.text(key).as_deref() == Some(name);
+    (is(training, "training") && is(attribute, ATTRIBUTE)).then_some(inner)
 }

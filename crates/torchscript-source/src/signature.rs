@@ -99,10 +99,14 @@ impl Sources {
         self.modules.values().map(|module| module.text.as_str())
     }
 
-    /// Whether there is a record of code for a qualified name, or for one below it.
+    /// Whether there is a class or a record of code for a qualified name, or a record for one below it.
     pub fn has(&self, qualified: &str) -> bool {
         let is_below = |name: &String| name.strip_prefix(qualified).is_some_and(|rest| rest.starts_with('.'));
-        self.modules.contains_key(qualified) || self.modules.keys().any(is_below)
+        let is_class =
+            |(module, name)| self.modules.get(module).is_some_and(|source| source.classes.contains_key(name));
+        self.modules.contains_key(qualified)
+            || self.modules.keys().any(is_below)
+            || qualified.rsplit_once('.').is_some_and(is_class)
     }
 
     /// The signature of `method` of the class `name` in `module`.
@@ -127,6 +131,25 @@ impl Sources {
             }
         }
         Err(Error::NoMethod { class: class(), method: method.to_owned() })
+    }
+
+    /// The methods that run before or after `forward` of the class `name` in `module`, where it is called as a module.
+    pub fn hooks(&self, module: &str, name: &str) -> Vec<&str> {
+        const LISTS: [&str; 2] = ["__forward_pre_hooks__", "__forward_hooks__"];
+        let class = self.modules.get(module).and_then(|source| Some((source, source.classes.get(name)?)));
+        let Some((source, (_, body))) = class else { return Vec::new() };
+        let mut tokens = Lexer::new(&source.text, body);
+        let mut hooks = Vec::new();
+        while let Some(token) = tokens.next() {
+            if token.indent.is_some() && LISTS.iter().any(|list| token.kind == Kind::Name(list)) {
+                let list = tokens.by_ref().take_while(|token| !token.is(b']'));
+                hooks.extend(list.filter_map(|token| match token.kind {
+                    Kind::Text(hook) => Some(hook),
+                    _ => None,
+                }));
+            }
+        }
+        hooks
     }
 
     /// Reads the fields of the named tuples among `types`, and of those in their fields.
@@ -378,6 +401,12 @@ def free(x: Tensor) -> Tensor:
         let Type::NamedTuple(fields) = found.types.kind(found.returns) else { panic!("it is one") };
         assert_eq!(fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>(), ["a", "rest"]);
         assert_eq!(signature(NET, "other").expect("it is there").to_string(), "() -> NoneType");
+        let mut sources = Sources::default();
+        let hooked =
+            "class A(Module):\n  __forward_pre_hooks__ = [\"a\", ]\n  __forward_hooks__ = [\"b\", \"c\", ]\n";
+        sources.add("code/__torch__.py", [hooked, NET].concat().as_bytes()).expect("text");
+        assert_eq!(sources.hooks("__torch__", "A"), ["a", "b", "c"]);
+        assert!(sources.hooks("__torch__", "Net").is_empty());
     }
 
     #[test]

@@ -82,6 +82,11 @@ pub enum Uncallable {
     Source(torchscript_source::Error),
     /// The root of the archive is not an object of a class.
     NoObject,
+    /// Methods run before or after its `forward`, and would not be called.
+    Hooks {
+        /// Their names.
+        names: Vec<String>,
+    },
     /// The storages are big-endian, which PyTorch 2.0.1 does not notice.
     BigEndian,
     /// An argument cannot be made of tensors.
@@ -103,6 +108,10 @@ impl std::fmt::Display for Uncallable {
         match self {
             Self::Source(error) => error.fmt(f),
             Self::NoObject => f.write_str("the archive holds no object with methods"),
+            Self::Hooks { names } => {
+                let names = names.join("`, `");
+                write!(f, "its hooks `{}` would not be called", names.escape_debug())
+            }
             Self::BigEndian => f.write_str("the numbers in the archive are big-endian"),
             Self::Argument { name, kind } => {
                 write!(f, "the argument `{name}` of its forward is a {}, not tensors", kind.escape_debug())
@@ -152,6 +161,11 @@ pub fn script(records: Vec<(String, Storage)>, whole: &Storage, options: &Script
         }
         Err(error) => return Ok(Scripted::Uncallable(Uncallable::Source(error))),
     };
+    let hooks = sources.hooks(&root.module, &root.class);
+    if !hooks.is_empty() {
+        let names = hooks.into_iter().map(str::to_owned).collect();
+        return Ok(Scripted::Uncallable(Uncallable::Hooks { names }));
+    }
     let version =
         find(VERSION).map(|(name, storage)| read(name, storage, PICKLE_MAX)).transpose()?.unwrap_or_default();
     let mut notes = foreign(&sources, &version);

@@ -97,6 +97,8 @@ fn what_tensors_cannot_express_is_named() {
     ] {
         assert_eq!(uncallable(archive(&net(signature), &[])), why);
     }
+    let hooked = net(", x: Tensor) -> Tensor") + "  __forward_hooks__ = [\"after\", ]\n";
+    assert_eq!(uncallable(archive(&hooked, &[])), "its hooks `after` would not be called");
     let code = net(", x: Tensor) -> Tensor");
     assert_eq!(
         uncallable(archive(&code, &[("byteorder", b"big")])),
