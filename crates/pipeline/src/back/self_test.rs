@@ -13,7 +13,7 @@ use forward::{Model, Rows};
 use serde::Serialize;
 use tensor::{Dtype, Tensor};
 use torch_import::Container;
-use torchscript::Converted;
+use torchscript::{Converted, Kind};
 
 use super::Job;
 use crate::{Error, Note, Result};
@@ -47,7 +47,10 @@ impl Stored {
     pub(super) fn new(job: &Job<'_>, converted: &Converted, notes: &mut Vec<Note>) -> Result<Self> {
         let Some(decoder) = &converted.decoder else {
             let why = converted.why.as_ref().map(ToString::to_string);
-            let why = why.unwrap_or_else(|| "weights were asked for".to_owned());
+            let why = why.unwrap_or_else(|| match converted.kind {
+                Kind::Script => "only decoders have self tests, and it is a TorchScript module".to_owned(),
+                _ => "weights were asked for".to_owned(),
+            });
             return Err(job.error(Error::NothingToTest { why }));
         };
         let assigned = decoder.assign(job.tensors, true);
