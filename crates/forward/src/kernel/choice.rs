@@ -121,9 +121,10 @@ impl Kernel {
             return;
         }
         match product.w.dtype() {
-            Dtype::BFloat16 => by_size::<Bf16, _, _, 8, 1, 4, 16>(Portable, pool, product),
-            Dtype::Float16 => by_size::<F16, _, _, 8, 1, 4, 16>(Portable, pool, product),
-            Dtype::Float32 => by_size::<F32, _, _, 8, 1, 4, 32>(Portable, pool, product),
+            // Only a f64 model with some narrower weights has these products.
+            Dtype::BFloat16 => small::linear::<Bf16, _, _, 8, 16>(Portable, pool, product),
+            Dtype::Float16 => small::linear::<F16, _, _, 8, 16>(Portable, pool, product),
+            Dtype::Float32 => small::linear::<F32, _, _, 8, 32>(Portable, pool, product),
             #[cfg(target_arch = "x86_64")]
             _ => match (self, Avx2::detect(), Avx512::detect()) {
                 (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd)) => {

@@ -1,5 +1,7 @@
 //! The threads that share a product.
 
+use std::sync::Mutex;
+
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -43,7 +45,16 @@ impl Pool {
         if jobs.len() < 2 || self.threads() == 1 {
             return jobs.into_iter().for_each(work);
         }
-        self.run(|| jobs.into_par_iter().with_max_len(1).for_each(work));
+        let (count, jobs) = (jobs.len(), Mutex::new(jobs.into_iter()));
+        self.repeat(count, &|| {
+            let job = jobs.lock().ok().and_then(|mut jobs| jobs.next());
+            job.into_iter().for_each(&work);
+        });
+    }
+
+    /// Calls `work` `count` times, on all threads. It is not generic, so that rayon is not compiled again for each kind of work.
+    fn repeat(&self, count: usize, work: &(dyn Fn() + Sync)) {
+        self.run(|| (0..count).into_par_iter().with_max_len(1).for_each(|_| work()));
     }
 }
 
