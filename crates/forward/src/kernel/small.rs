@@ -26,8 +26,15 @@ pub(super) const MOST: usize = 8;
 /// Rows that a thread takes at a time are about as many bytes.
 const CHUNK: usize = 1 << 17;
 
-/// Rows whose sums are computed together, so that they share the loads of inputs.
+/// Rows and inputs whose sums are computed together, so that they share what is loaded.
 const ROWS: usize = 4;
+const INPUTS: usize = 4;
+
+/// Sums of one row with one input, so that an addition need not wait for the one before it.
+const SUMS: usize = 4;
+
+/// Bytes that the CPU reads from memory at a time.
+const LINE: usize = 64;
 
 /// How many bytes ahead of their use weights are read from memory.
 const AHEAD: usize = 4096;
@@ -84,14 +91,15 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> 
             let rows = if count - at >= ROWS { ROWS } else { 1 };
             let mut input = 0;
             while input < self.inputs.len() {
-                let left = self.inputs.len() - input;
-                input += match (rows, left) {
-                    (ROWS, 4..) => self.sums::<S, ROWS, 4>(simd, at, input),
-                    (ROWS, 2..) => self.sums::<S, ROWS, 2>(simd, at, input),
-                    (ROWS, _) => self.sums::<S, ROWS, 1>(simd, at, input),
-                    (_, 4..) => self.sums::<S, 1, 4>(simd, at, input),
-                    _ => self.sums::<S, 1, 1>(simd, at, input),
-                };
+                if rows == ROWS && self.inputs.len() - input >= INPUTS {
+                    self.sums(simd, at, input);
+                    input += INPUTS;
+                } else {
+                    for row in at..at + rows {
+                        self.sum(simd, row, input);
+                    }
+                    input += 1;
+                }
             }
             at += rows;
         }
@@ -99,12 +107,40 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> 
 }
 
 impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
-    /// Computes the sums of `R` rows from row `at` of these on with `M` inputs from `input` on. Returns `M`.
+    /// Computes the sum of row `at` of these with an input. The bytes of the row are read in their order: the memory is faster
+    /// then than with several rows at once.
     #[inline(always)]
-    fn sums<S, const R: usize, const M: usize>(&mut self, simd: S, at: usize, input: usize) -> usize
-    where
-        S: Load<D, T, N, B>,
-    {
+    fn sum<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
+        let (chunks, rest) = self.w.row(self.first + at).as_chunks::<B>();
+        let (blocks, left) = chunks.as_chunks::<SUMS>();
+        let vectors = self.inputs[input].as_slice();
+        let mut sums = [simd.splat(T::default()); SUMS];
+        for (block, vectors) in blocks.iter().zip(vectors.as_chunks::<SUMS>().0) {
+            for i in 0..SUMS {
+                if (i * B).is_multiple_of(LINE) {
+                    prefetch(&block[i], AHEAD);
+                }
+                sums[i] = simd.mul_add(simd.load_weights(&block[i]), simd.load(&vectors[i]), sums[i]);
+            }
+        }
+        let mut last = [0; B];
+        last[..rest.len()].copy_from_slice(rest);
+        let left = left.iter().chain((!rest.is_empty()).then_some(&last));
+        for (chunk, vector) in left.zip(&vectors[blocks.len() * SUMS..]) {
+            sums[0] = simd.mul_add(simd.load_weights(chunk), simd.load(vector), sums[0]);
+        }
+        let mut sum = self.bias.map_or(T::default(), |bias| bias[self.first + at]);
+        for part in sums {
+            sum = sum + total(simd.store(part));
+        }
+        self.y[input][at] = sum;
+    }
+
+    /// Computes the sums of `ROWS` rows from row `at` of these on with `INPUTS` inputs from `input` on.
+    #[inline(always)]
+    fn sums<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
+        const R: usize = ROWS;
+        const M: usize = INPUTS;
         let rows: [&[u8]; R] = std::array::from_fn(|r| self.w.row(self.first + at + r));
         let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| self.inputs[input + m].as_slice());
         let mut sums = [[simd.splat(T::default()); M]; R];
@@ -137,7 +173,6 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
                 self.y[input + m][at + r] = total(simd.store(sums[r][m])) + bias;
             }
         }
-        M
     }
 }
 

@@ -93,7 +93,7 @@ fn compare(dtype: Dtype, rows: usize, cols: usize, m: usize, bias: bool, seed: u
         kernel.linear(&pool, Product::new(&w, &x, m, bias.as_deref(), &mut y));
         kernel.linear_f64(&pool, Product::new(&w, &wide, m, wide_bias.as_deref(), &mut wide_y));
         let rounds = dtype == Dtype::BFloat16 && matches!(kernel, Kernel::AmxBf16 | Kernel::Avx512Bf16);
-        let of_inputs = if rounds { 2_f64.powi(-9) } else { 0.0 };
+        let of_inputs = if rounds { 2_f64.powi(-8) } else { 0.0 };
         for (at, (y, wide_y)) in y.into_iter().zip(wide_y).enumerate() {
             let (input, row) = (at / rows, at % rows);
             let (w, x) = (&weights[row * cols..][..cols], &wide[input * cols..][..cols]);
