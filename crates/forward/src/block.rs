@@ -97,17 +97,10 @@ impl<'w, T: Real> Work<'w, T> {
     }
 }
 
-impl<T: Real> Layer<T> {
+impl<T: Real> Attention<T> {
     /// Adds to the rows `h` [batch, count, dim] what the layer with this number computes from them, and to the cache their
     /// keys and values, for which there is room.
     pub(crate) fn apply(&self, number: usize, h: &mut [T], cache: &mut Tokens<T>, work: &mut Work<'_, T>) {
-        self.attention.apply(number, h, cache, work);
-        self.feed_forward.apply(h, work);
-    }
-}
-
-impl<T: Real> Attention<T> {
-    fn apply(&self, number: usize, h: &mut [T], cache: &mut Tokens<T>, work: &mut Work<'_, T>) {
         let (pool, rows, sizes) = (work.pool, work.rows(), work.queries);
         self.norm.apply(pool, h, &mut work.normed);
         for (linear, out) in
@@ -132,7 +125,8 @@ impl<T: Real> Attention<T> {
 }
 
 impl<T: Real> FeedForward<T> {
-    fn apply(&self, h: &mut [T], work: &mut Work<'_, T>) {
+    /// Adds to the rows `h` what is computed from them.
+    pub(crate) fn apply(&self, h: &mut [T], work: &mut Work<'_, T>) {
         let (pool, rows) = (work.pool, work.rows());
         self.norm.apply(pool, h, &mut work.normed);
         self.gate.apply(pool, &work.normed, rows, &mut work.gate);

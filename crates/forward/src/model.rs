@@ -228,27 +228,25 @@ impl Model {
         cache.reserve(total)?;
         for first in (0..seq).step_by(at_once) {
             let count = at_once.min(seq.saturating_sub(first));
-            let h = self.layers(net, ids, [batch, seq, first, count], cache, check)?;
-            cache.advance(count);
             let is_last = first.saturating_add(count) == seq;
-            if rows == Rows::All {
-                self.logits(net, &h, count, first, &mut logits)?;
-            } else if is_last {
-                let dim = self.dims.dim;
-                let last = h.chunks_exact(dim.max(1)).skip(count.saturating_sub(1)).step_by(count);
-                let last: Vec<T> = last.flatten().copied().collect();
-                self.logits(net, &last, 1, 0, &mut logits)?;
+            let (wanted, row) = if rows == Rows::All { (count, first) } else { (usize::from(is_last), 0) };
+            let h = self.layers(net, ids, [batch, seq, first, count], wanted, cache, check)?;
+            cache.advance(count);
+            if wanted > 0 {
+                self.logits(net, &h, wanted, row, &mut logits)?;
             }
         }
         Ok(logits.out)
     }
 
-    /// The rows after all layers of `count` tokens of each sequence, from the token number `first` on.
+    /// Sends `count` tokens of each sequence, from the token number `first` on, through all layers. Returns the rows of the last
+    /// `wanted` of them.
     fn layers<T: Real>(
         &self,
         net: &Net<T>,
         ids: &[usize],
         [batch, seq, first, count]: [usize; 4],
+        wanted: usize,
         cache: &mut Tokens<T>,
         check: Check<'_>,
     ) -> Result<Vec<T>> {
@@ -271,7 +269,15 @@ impl Model {
             if check().is_break() {
                 return Err(Error::Cancelled);
             }
-            layer.apply(number, &mut h, cache, &mut work);
+            layer.attention.apply(number, &mut h, cache, &mut work);
+            if number.saturating_add(1) == net.weights.layers.len() && wanted < count {
+                // Of the other tokens, only the keys and values are needed.
+                let (whole, end) = (product(&[count, dim])?.max(1), product(&[wanted, dim])?);
+                let last = h.chunks_exact(whole).filter_map(|rows| rows.get(whole.saturating_sub(end)..));
+                h = last.flatten().copied().collect();
+                work = Work::new(&self.pool, Queries { count: wanted, ..queries }, work.angles, dim, hidden)?;
+            }
+            layer.feed_forward.apply(&mut h, &mut work);
         }
         Ok(h)
     }
