@@ -13,7 +13,7 @@ pub(crate) struct Script {
     inputs: Vec<Declared>,
     /// The names of what a TorchScript module returns, such as `boxes,scores` [default: those of a named tuple or a dict,
     /// else output, or that with numbers]
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     output_names: Vec<String>,
     /// What a TorchScript module does with wrong inputs: returns the message as `error`, or raises an exception, which ends
     /// Carton's runner
