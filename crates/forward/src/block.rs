@@ -7,13 +7,13 @@ use crate::Result;
 use crate::attention::Queries;
 use crate::cache::Tokens;
 use crate::kernel::Pool;
+use crate::linear::Linear;
 use crate::memory::{product, zeros};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::positions::Angles;
 use crate::sharing::{WORTH_SHARING, share_rows};
 use crate::vector::{Add, Gate};
-use crate::weights::Linear;
 
 /// The weights of a layer.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ mod block;
 mod cache;
 mod error;
 mod kernel;
+mod linear;
 mod memory;
 mod model;
 mod norm;

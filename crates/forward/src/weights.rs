@@ -7,24 +7,11 @@ use decoder::{Assignment, Decoder, Part, Weight};
 use tensor::{Budget, Tensor};
 
 use crate::block::{Attention, FeedForward, Layer};
-use crate::kernel::{Matrix, Pool};
+use crate::kernel::Matrix;
+use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::{Error, Result};
-
-/// A matrix, and the bias that is added to its products.
-#[derive(Debug)]
-pub(crate) struct Linear<T> {
-    matrix: Matrix,
-    bias: Option<Vec<T>>,
-}
-
-impl<T: Real> Linear<T> {
-    /// The products of `rows` rows of `x`.
-    pub(crate) fn apply(&self, pool: &Pool, x: &[T], rows: usize, y: &mut [T]) {
-        T::linear(pool, &self.matrix, x, rows, self.bias.as_deref(), y);
-    }
-}
 
 /// All weights.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::data;
 use crate::error::{Error, Place, Result};
+use crate::problem::shortened;
 
 /// The body of a response or a request, in parts that are sent one after the other: the JSON, then the binary tensors.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +67,7 @@ impl Received {
             Some(0) => Ok(Self::Raw(body.clone())),
             Some(len) => Ok(Self::Json(body.slice(..len), Blobs { rest: body.slice(len..) })),
             None => {
-                let found = data::shortened(&String::from_utf8_lossy(value));
+                let found = shortened(&String::from_utf8_lossy(value));
                 Err(Error::HeaderLength { found, body: body.len() })
             }
         }

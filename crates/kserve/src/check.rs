@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Place, Result};
-use crate::request::{Listed, RequestedOutput};
+use crate::requested::{Listed, RequestedOutput};
 use crate::{ModelConfig, Tensor, TensorConfig};
 
 /// Checks the inputs of a request.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Place, Result};
 use crate::json::{Number, Reader};
-use crate::problem::{JsonProblem, Kind};
+use crate::problem::{JsonProblem, Kind, shortened};
 use crate::{Datatype, write};
 
 /// The number of elements of a shape; none if it does not fit 64 bits. A shape without sizes is that of a scalar.
@@ -139,14 +139,6 @@ impl Values {
         let found = format!("`{}`", shortened(number.text()));
         let problem = JsonProblem::Element { element: self.count, datatype: self.datatype, found };
         Error::Json { at, path: String::new(), problem }
-    }
-}
-
-/// A text of the client for an error. It may have sent a million digits.
-pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(40) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
     }
 }
 

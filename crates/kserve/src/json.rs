@@ -15,12 +15,8 @@ use hifijson::str::{Lex as _, LexAlloc as _};
 use hifijson::token::Lex as _;
 use hifijson::{Read as _, SliceLexer};
 
-use crate::data::shortened;
 use crate::error::{Error, Result};
-use crate::problem::{JsonProblem, Kind};
-
-/// How deep arrays and objects may be nested.
-pub(crate) const MAX_DEPTH: u32 = 100;
+use crate::problem::{JsonProblem, Kind, MAX_DEPTH, shortened};
 
 /// A position in a JSON document, and how deep it is nested.
 pub(crate) struct Reader<'j> {

@@ -2,10 +2,9 @@
 //!
 //! Facts: "Parameters Extension" of Triton's protocol: strings, booleans, integers and doubles.
 
-use crate::data::shortened;
 use crate::error::{Error, Result};
 use crate::json::{Number, Reader};
-use crate::problem::{JsonProblem, Kind};
+use crate::problem::{JsonProblem, Kind, shortened};
 use crate::write;
 
 /// The value of a parameter.

@@ -5,7 +5,9 @@
 use std::fmt;
 
 use crate::Datatype;
-use crate::json::MAX_DEPTH;
+
+/// How deep arrays and objects may be nested.
+pub(crate) const MAX_DEPTH: u32 = 100;
 
 /// What is wrong at a position of a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,5 +115,13 @@ impl fmt::Display for Kind {
             Self::Boolean => "a boolean",
             Self::Null => "null",
         })
+    }
+}
+
+/// A text of the client for an error. It may have sent a million digits.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }

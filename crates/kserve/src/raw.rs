@@ -5,10 +5,11 @@
 use bytes::Bytes;
 
 use crate::error::{Error, Place, Result};
-use crate::{InferRequest, ModelConfig, Tensor, TensorConfig, check, data};
+use crate::requested::RequestedOutput;
+use crate::{ModelConfig, Tensor, TensorConfig, check, data};
 
-/// The request that a body without JSON makes: one input with a batch of 1 if the model batches, all outputs as bytes.
-pub(crate) fn request(body: Bytes, model: &ModelConfig) -> Result<InferRequest> {
+/// What a body without JSON asks for: one input, with a batch of 1 if the model batches, and all outputs as bytes.
+pub(crate) fn tensors(body: Bytes, model: &ModelConfig) -> Result<(Tensor, Vec<RequestedOutput>)> {
     let mut required = model.input.iter().filter(|input| !input.optional);
     let (Some(config), None) = (required.next(), required.next()) else {
         let found = model.input.iter().filter(|input| !input.optional).count();
@@ -23,8 +24,7 @@ pub(crate) fn request(body: Bytes, model: &ModelConfig) -> Result<InferRequest> 
     data::check(&place, config.datatype, &shape, &data)?;
     let (name, datatype) = (config.name.clone(), config.datatype);
     let input = Tensor { name, datatype, shape, parameters: Vec::new(), data, binary: true };
-    let outputs = check::outputs(Vec::new(), true, model)?;
-    Ok(InferRequest { id: None, parameters: Vec::new(), inputs: vec![input], outputs, lists_outputs: false })
+    Ok((input, check::outputs(Vec::new(), true, model)?))
 }
 
 /// The sizes of a BYTES input, which must be those of one element.

@@ -5,9 +5,10 @@
 use bytes::Bytes;
 
 use crate::body::{Blobs, Body, Received};
-use crate::error::{Error, Place, Result};
+use crate::error::{Place, Result};
 use crate::json::{Reader, once};
 use crate::problem::JsonProblem;
+use crate::requested::{Listed, RequestedOutput};
 use crate::tensor::{Announced, Tensor};
 use crate::{ModelConfig, Parameters, check, parameter, raw, tensor, write};
 
@@ -27,17 +28,6 @@ pub struct InferRequest {
     pub lists_outputs: bool,
 }
 
-/// An output to send back.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RequestedOutput {
-    /// Its name.
-    pub name: String,
-    /// The parameters other than those of the binary tensor data extension.
-    pub parameters: Parameters,
-    /// Whether to send it as bytes after the JSON; otherwise as JSON.
-    pub binary: bool,
-}
-
 impl InferRequest {
     /// Reads a decompressed body, which asks for `model`. `header_length` is the value of
     /// [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
@@ -50,7 +40,11 @@ impl InferRequest {
     /// If the body is not a request, or one that does not fit the model.
     pub fn parse(body: &Bytes, header_length: Option<&[u8]>, model: &ModelConfig) -> Result<Self> {
         match Received::new(body, header_length)? {
-            Received::Raw(data) => raw::request(data, model),
+            Received::Raw(data) => {
+                let (input, outputs) = raw::tensors(data, model)?;
+                let (id, parameters, inputs) = (None, Parameters::new(), vec![input]);
+                Ok(Self { id, parameters, inputs, outputs, lists_outputs: false })
+            }
             Received::Json(json, blobs) => {
                 let mut json = Reader::new(&json)?;
                 let members = Members::read(&mut json)?;
@@ -99,13 +93,6 @@ struct Members {
     outputs: Option<Vec<Listed>>,
 }
 
-/// An output as a request lists it.
-pub(crate) struct Listed {
-    pub(crate) name: String,
-    pub(crate) parameters: Parameters,
-    pub(crate) binary_data: Option<bool>,
-}
-
 impl Members {
     fn read(json: &mut Reader<'_>) -> Result<Self> {
         let mut members = Self::default();
@@ -142,38 +129,5 @@ impl Members {
         let outputs = check::outputs(listed, self.binary_data_output.unwrap_or(false), model)?;
         let parameters = self.parameters.unwrap_or_default();
         Ok(InferRequest { id: self.id, parameters, inputs, outputs, lists_outputs })
-    }
-}
-
-impl Listed {
-    fn read(json: &mut Reader<'_>) -> Result<Self> {
-        let (mut name, mut parameters, mut binary_data) = (None::<String>, None, None);
-        let mut unsupported = None;
-        json.object(|json, key| match key {
-            "name" => once(&mut name, json, |json| Ok(json.string()?.into_owned())),
-            "parameters" => once(&mut parameters, json, |json| {
-                parameter::read(json, |json, key| {
-                    match key {
-                        "binary_data" => once(&mut binary_data, json, Reader::boolean)?,
-                        "shared_memory_region" | "classification" => {
-                            unsupported = Some(if key == "classification" {
-                                "classification"
-                            } else {
-                                "shared_memory_region"
-                            });
-                            json.skip()?;
-                        }
-                        _ => return Ok(false),
-                    }
-                    Ok(true)
-                })
-            }),
-            _ => json.skip().map(drop),
-        })?;
-        let name = name.ok_or_else(|| json.error(JsonProblem::Missing("name")))?;
-        if let Some(parameter) = unsupported {
-            return Err(Error::Unsupported { tensor: Place::Output(name), parameter });
-        }
-        Ok(Self { name, parameters: parameters.unwrap_or_default(), binary_data })
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::body::Blobs;
 use crate::error::{Error, Place, Result};
 use crate::json::{Number, Reader, Skipped, once};
-use crate::problem::{JsonProblem, Kind};
+use crate::problem::{JsonProblem, Kind, shortened};
 use crate::{Datatype, Parameters, data, parameter, write};
 
 /// A tensor: an input of a request or an output of a response.
@@ -184,10 +184,8 @@ impl Members {
         let datatype = self.datatype.ok_or_else(|| missing("datatype"))?;
         let shape = self.shape.ok_or_else(|| missing("shape"))?;
         let place = place(name.clone());
-        let datatype = Datatype::from_name(&datatype).ok_or_else(|| Error::UnknownDatatype {
-            tensor: place.clone(),
-            found: data::shortened(&datatype),
-        })?;
+        let datatype = Datatype::from_name(&datatype)
+            .ok_or_else(|| Error::UnknownDatatype { tensor: place.clone(), found: shortened(&datatype) })?;
         let elements = data::elements(&shape)
             .ok_or_else(|| Error::TooLarge { tensor: place.clone(), shape: shape.clone() })?;
         let found = match (&self.values, self.binary_data_size, self.shared_memory_region) {
@@ -238,6 +236,6 @@ fn size(json: &mut Reader<'_>) -> Result<u64> {
         Number::Integer(text) => text.parse().ok().and_then(|size: i64| u64::try_from(size).ok()),
         Number::Fraction(_) | Number::NotFinite(_) => None,
     };
-    let problem = || JsonProblem::Size { found: data::shortened(number.text()) };
+    let problem = || JsonProblem::Size { found: shortened(number.text()) };
     size.ok_or_else(|| Error::Json { at, path: String::new(), problem: problem() })
 }

@@ -9,6 +9,7 @@ mod choice;
 mod loops;
 mod matrix;
 mod pool;
+mod prefetch;
 mod product;
 mod row;
 mod simd;

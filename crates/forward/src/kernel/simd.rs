@@ -194,13 +194,3 @@ pub(crate) fn to_bf16(value: f32) -> u16 {
     let kept = if value.is_nan() { bits | 0x40_0000 } else { rounded };
     (kept >> 16) as u16
 }
-
-/// Asks the CPU to read the byte `ahead` bytes after the first of these, with its neighbours, because it is needed soon. Where
-/// there is no such byte, nothing happens.
-#[inline(always)]
-pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
-    #[cfg(target_arch = "x86_64")]
-    super::x86::prefetch(bytes, ahead);
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, ahead);
-}

@@ -17,8 +17,9 @@ use std::marker::PhantomData;
 
 use super::Matrix;
 use super::pool::{Pool, columns};
+use super::prefetch::prefetch;
 use super::product::{Number, Product};
-use super::simd::{Load, Work, prefetch};
+use super::simd::{Load, Work};
 
 /// The most inputs that are few.
 pub(super) const MOST: usize = 8;

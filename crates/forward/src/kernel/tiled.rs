@@ -22,8 +22,9 @@ use std::ops::Range;
 
 use super::Matrix;
 use super::pool::{Pool, columns};
+use super::prefetch::prefetch;
 use super::product::{Number, Product};
-use super::simd::{Load, Simd, Work, prefetch};
+use super::simd::{Load, Simd, Work};
 
 /// How products of a tile of `R` rows of weights with `V` vectors of `N` inputs are computed.
 pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>:

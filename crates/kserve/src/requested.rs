@@ -1,0 +1,57 @@
+//! The outputs that a request asks for.
+
+use crate::error::{Error, Place, Result};
+use crate::json::{Reader, once};
+use crate::problem::JsonProblem;
+use crate::{Parameters, parameter};
+
+/// An output to send back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestedOutput {
+    /// Its name.
+    pub name: String,
+    /// The parameters other than those of the binary tensor data extension.
+    pub parameters: Parameters,
+    /// Whether to send it as bytes after the JSON; otherwise as JSON.
+    pub binary: bool,
+}
+
+/// An output as a request lists it.
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) parameters: Parameters,
+    pub(crate) binary_data: Option<bool>,
+}
+
+impl Listed {
+    pub(crate) fn read(json: &mut Reader<'_>) -> Result<Self> {
+        let (mut name, mut parameters, mut binary_data) = (None::<String>, None, None);
+        let mut unsupported = None;
+        json.object(|json, key| match key {
+            "name" => once(&mut name, json, |json| Ok(json.string()?.into_owned())),
+            "parameters" => once(&mut parameters, json, |json| {
+                parameter::read(json, |json, key| {
+                    match key {
+                        "binary_data" => once(&mut binary_data, json, Reader::boolean)?,
+                        "shared_memory_region" | "classification" => {
+                            unsupported = Some(if key == "classification" {
+                                "classification"
+                            } else {
+                                "shared_memory_region"
+                            });
+                            json.skip()?;
+                        }
+                        _ => return Ok(false),
+                    }
+                    Ok(true)
+                })
+            }),
+            _ => json.skip().map(drop),
+        })?;
+        let name = name.ok_or_else(|| json.error(JsonProblem::Missing("name")))?;
+        if let Some(parameter) = unsupported {
+            return Err(Error::Unsupported { tensor: Place::Output(name), parameter });
+        }
+        Ok(Self { name, parameters: parameters.unwrap_or_default(), binary_data })
+    }
+}
