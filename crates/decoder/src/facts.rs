@@ -1,6 +1,7 @@
 //! The facts about a decoder that a document or the caller states; every architecture translates into these.
 
 use crate::Note;
+use crate::block::Block;
 use crate::rope::Rope;
 use crate::weight::Part;
 
@@ -25,6 +26,13 @@ pub(crate) struct Facts {
     pub(crate) heads_given: bool,
     pub(crate) windows: Windows,
     pub(crate) biases: Biases,
+    pub(crate) block: Block,
+    /// The part of each head's numbers that is rotated, if not all of them are.
+    pub(crate) partial: Option<f64>,
+    /// The rotations of layers that have another than `rope`.
+    pub(crate) more_ropes: Vec<Rope>,
+    /// For each layer, which rotation it has: 0 is `rope`, those after it are `more_ropes`. `None` means that all have `rope`.
+    pub(crate) rope_of_layer: Option<Vec<Option<usize>>>,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -84,7 +92,7 @@ impl Biases {
             Part::Wq | Part::Wk | Part::Wv => self.qkv,
             Part::Wo => self.output,
             Part::W1 | Part::W2 | Part::W3 => self.feed_forward,
-            Part::AttentionNorm | Part::FfnNorm => false,
+            _ => false,
         }
     }
 }

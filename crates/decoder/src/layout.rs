@@ -71,6 +71,7 @@ pub static META: Layout = Layout {
         Part::W3 => "feed_forward.w3",
         Part::AttentionNorm => "attention_norm",
         Part::FfnNorm => "ffn_norm",
+        _ => "",
     },
     rotates_halves: false,
     has_biases: false,
@@ -104,6 +105,7 @@ pub static HUGGING_FACE: Layout = Layout {
         Part::W3 => "mlp.up_proj",
         Part::AttentionNorm => "input_layernorm",
         Part::FfnNorm => "post_attention_layernorm",
+        _ => "",
     },
     rotates_halves: true,
     has_biases: true,
@@ -129,7 +131,7 @@ impl Layout {
             Weight::Output => format!("{}.weight", self.output),
             Weight::Layer { layer, part } => self.weight(layer, part),
             Weight::Bias { layer, part } if self.has_biases => self.bias(layer, part),
-            Weight::Bias { .. } => return None,
+            _ => return None,
         })
     }
 

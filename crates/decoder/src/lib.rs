@@ -20,6 +20,7 @@
 //! Hugging Face's `transformers` 5.23; each file names those it follows.
 
 mod architecture;
+mod block;
 mod choose;
 mod documents;
 mod error;
@@ -39,6 +40,7 @@ mod weight;
 mod why;
 
 pub use architecture::Architecture;
+pub use block::{Activation, Block, Experts, HeadNorm, NormKind, NormPlace, Scales, Scores, Shared, Softmax};
 pub use choose::{Detected, Documents, Options, architectures, detect, named};
 pub use documents::written::Document;
 pub use error::{Error, Fact, Result};
@@ -48,7 +50,7 @@ pub use layout::{HUGGING_FACE, Keys, Layout, META};
 pub use names::{Translated, translate};
 pub use note::Note;
 pub use recorded::Recorded;
-pub use rope::{Rope, Scaling};
-pub use sizes::{Assignment, Decoder};
+pub use rope::{Llama3, LongRope, Rope, Scaling, Yarn};
+pub use sizes::{Assigned, Assignment, Decoder};
 pub use weight::{Part, Weight};
 pub use why::WhyWeights;

@@ -16,7 +16,7 @@ use crate::choose::{Detected, Options, detect};
 use crate::documents::config::{Config, FREQUENCIES};
 use crate::documents::written::Document;
 use crate::layout::{HUGGING_FACE, Layout, META};
-use crate::sizes::Decoder;
+use crate::sizes::{Assigned, Decoder};
 use crate::weight::{Part, Weight};
 use crate::{Error, Note, Result};
 
@@ -62,8 +62,8 @@ pub fn translate(
     notes.retain(|note| matches!(note, Note::UnusedKeys { .. }));
     let tied = is_tied(&assignment.weights, &tensors);
     let mut weights: HashMap<usize, Vec<Weight>> = HashMap::with_capacity(tensors.len());
-    for (weight, index) in assignment.weights {
-        weights.entry(index).or_default().push(weight);
+    for assigned in assignment.weights {
+        weights.entry(assigned.index).or_default().push(assigned.weight);
     }
 
     let mut rows = Rows { decoder: &decoder, made: HashMap::new() };
@@ -106,10 +106,10 @@ pub fn translate(
 }
 
 /// Whether the output matrix is the embeddings: their tensor, or another view of the same elements.
-fn is_tied(weights: &[(Weight, usize)], tensors: &[(String, Tensor)]) -> bool {
+fn is_tied(weights: &[Assigned], tensors: &[(String, Tensor)]) -> bool {
     let tensor = |wanted| {
-        let (_, index) = weights.iter().find(|(weight, _)| *weight == wanted)?;
-        tensors.get(*index).map(|(_, tensor)| tensor.view())
+        let assigned = weights.iter().find(|assigned| assigned.weight == wanted)?;
+        assigned.tensor(tensors).map(Tensor::view)
     };
     tensor(Weight::Embedding) == tensor(Weight::Output)
 }

@@ -5,6 +5,7 @@
 
 use tensor::Tensor;
 
+use crate::block::Block;
 use crate::choose::{architecture, by_name};
 use crate::facts::{Biases, Facts, Windows};
 use crate::rope::Rope;
@@ -74,6 +75,10 @@ impl Decoder {
             heads_given: false,
             windows,
             biases,
+            block: Block::default(),
+            partial: None,
+            more_ropes: Vec::new(),
+            rope_of_layer: None,
             notes: Vec::new(),
         };
         Self::new(architecture, layout, facts, &by_name(tensors))

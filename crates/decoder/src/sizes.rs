@@ -12,10 +12,11 @@ use std::fmt::Display;
 use tensor::{Dtype, Tensor};
 
 use crate::architecture::Architecture;
+use crate::block::Block;
 use crate::facts::{Biases, Facts, Windowed, Windows};
 use crate::frequencies::Frequencies;
 use crate::layout::Layout;
-use crate::rope::Rope;
+use crate::rope::{Llama3, Rope, Scaling, THETA};
 use crate::weight::{Part, Weight};
 use crate::{Error, Fact, Given, Note, Result};
 
@@ -32,21 +33,41 @@ pub struct Decoder {
     hidden: u64,
     vocab: u64,
     norm_eps: f64,
-    rope: Rope,
+    rotated: u64,
+    ropes: Vec<Rope>,
+    rope_of_layer: Vec<Option<usize>>,
     windows: Windows,
     biases: Biases,
+    block: Block,
     tied: bool,
     notes: Vec<Note>,
 }
 
 /// Which tensor is which weight.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Assignment {
-    /// Each weight with the index of its tensor: the embeddings, the last norm and the output first, then the
-    /// layers in order. Tied weights have the same index.
-    pub weights: Vec<(Weight, usize)>,
+    /// The embeddings, the last norm and the output first, then the layers in order.
+    pub weights: Vec<Assigned>,
     /// What a user should know about the documents and the tensors.
     pub notes: Vec<Note>,
+}
+
+/// A weight and where it is.
+#[derive(Clone, Debug)]
+pub struct Assigned {
+    /// The weight.
+    pub weight: Weight,
+    /// The index of its tensor. Tied weights, and those that are parts of one tensor, have the same.
+    pub index: usize,
+    /// The part of the tensor that is the weight, as a view; `None` means all of it.
+    pub view: Option<Tensor>,
+}
+
+impl Assigned {
+    /// The weight's numbers. `tensors` are those that it was assigned from.
+    pub fn tensor<'t>(&'t self, tensors: &'t [(String, Tensor)]) -> Option<&'t Tensor> {
+        self.view.as_ref().or_else(|| tensors.get(self.index).map(|(_, tensor)| tensor))
+    }
 }
 
 impl Decoder {
@@ -110,6 +131,13 @@ impl Decoder {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
             });
         }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "transformers rounds the product of the two down"
+        )]
+        let rotated = facts.partial.map_or(head_dim, |part| ((head_dim as f64 * part) as u64).min(head_dim));
         let wk = layout.weight(0, Part::Wk);
         let kv_heads = || size(wk.clone(), 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
@@ -141,9 +169,12 @@ impl Decoder {
             hidden,
             vocab,
             norm_eps: facts.norm_eps,
-            rope: facts.rope,
+            rotated,
+            ropes: [vec![facts.rope], facts.more_ropes].concat(),
+            rope_of_layer: facts.rope_of_layer.unwrap_or_else(|| (0..n_layers).map(|_| Some(0)).collect()),
             windows: facts.windows,
             biases: facts.biases,
+            block: facts.block,
             tied: facts.tied,
             notes: facts.notes,
         })
@@ -199,14 +230,35 @@ impl Decoder {
         self.norm_eps
     }
 
-    /// The rotary positions.
-    pub fn rope(&self) -> Rope {
-        self.rope
+    /// What its layers compute.
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// The rotary positions that layers have, at least one.
+    pub fn ropes(&self) -> &[Rope] {
+        &self.ropes
+    }
+
+    /// Which of [`ropes`](Self::ropes) a layer has; `None` means no positions.
+    pub fn rope_of(&self, layer: u64) -> Option<usize> {
+        self.rope_of_layer.get(usize::try_from(layer).ok()?).copied().flatten()
+    }
+
+    /// The rotary positions of layers that have no other.
+    pub fn rope(&self) -> &Rope {
+        static NONE: Rope = Rope { theta: THETA, scaling: None };
+        self.ropes.first().unwrap_or(&NONE)
+    }
+
+    /// How many numbers of each head are rotated, the first ones; even.
+    pub fn rotated(&self) -> u64 {
+        self.rotated
     }
 
     /// The frequencies of positions, as tensors of checkpoints have them.
     pub(crate) fn frequencies(&self) -> Frequencies {
-        Frequencies { theta: self.rope.theta, head_dim: self.head_dim }
+        Frequencies { theta: self.rope().theta, head_dim: self.head_dim }
     }
 
     /// How far attention looks back.
@@ -233,7 +285,7 @@ impl Decoder {
                 return Err(Error::Duplicate { name: name.clone() });
             }
         }
-        let mut weights: Vec<(Weight, usize)> = Vec::new();
+        let mut weights: Vec<Assigned> = Vec::new();
         let mut embedding = None;
         for Expected { weight, name, shape } in self.expected() {
             let index = match left.remove(name.as_str()) {
@@ -250,7 +302,7 @@ impl Decoder {
                 },
             };
             embedding = embedding.or(Some(index));
-            weights.push((weight, index));
+            weights.push(Assigned { weight, index, view: None });
         }
         for (name, tensor) in tensors {
             if Layout::is_frequencies(name) && left.remove(name.as_str()).is_some() {
@@ -264,8 +316,8 @@ impl Decoder {
             _ if keep_extra => notes.push(Note::ExtraTensors { names }),
             _ => return Err(Error::UnexpectedTensors { names }),
         }
-        if let Some(scaling) = self.rope.scaling {
-            notes.push(Note::ScaledPositions { factor: scaling.factor });
+        if let Some(Scaling::Llama3(Llama3 { factor, .. })) = self.rope().scaling {
+            notes.push(Note::ScaledPositions { factor });
         }
         Ok(Assignment { weights, notes })
     }
@@ -372,7 +424,7 @@ fn shape(part: Part) -> &'static [Size] {
         Part::Wo => &[Size::Dim, Size::Queries],
         Part::W1 | Part::W3 => &[Size::Hidden, Size::Dim],
         Part::W2 => &[Size::Dim, Size::Hidden],
-        Part::AttentionNorm | Part::FfnNorm => &[Size::Dim],
+        _ => &[Size::Dim],
     }
 }
 

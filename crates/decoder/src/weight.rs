@@ -9,6 +9,8 @@ pub enum Weight {
     Embedding,
     /// The last norm: `[dim]`.
     Norm,
+    /// The bias of the last norm: `[dim]`.
+    NormBias,
     /// The output matrix: `[vocab, dim]`.
     Output,
     /// A matrix or norm of a layer.
@@ -18,12 +20,39 @@ pub enum Weight {
         /// Which of its parts.
         part: Part,
     },
-    /// The bias of a layer's matrix: as long as the matrix has rows.
+    /// The bias of a layer's matrix, as long as the matrix has rows, or of its norm.
     Bias {
         /// The number of the layer.
         layer: u64,
         /// Which of its parts.
         part: Part,
+    },
+    /// The norm of one head, where each has its own: `[head_dim]`.
+    Head {
+        /// The number of the layer.
+        layer: u64,
+        /// [`Part::QNorm`] or [`Part::KNorm`].
+        part: Part,
+        /// The number of the head.
+        head: u64,
+    },
+    /// A matrix of an expert: its shape is the feed-forward layer's, with the width of an expert.
+    Expert {
+        /// The number of the layer.
+        layer: u64,
+        /// [`Part::W1`], [`Part::W2`], [`Part::W3`] or [`Part::W13`].
+        part: Part,
+        /// The number of the expert.
+        expert: u64,
+    },
+    /// The bias of an expert's matrix.
+    ExpertBias {
+        /// The number of the layer.
+        layer: u64,
+        /// As in [`Weight::Expert`].
+        part: Part,
+        /// The number of the expert.
+        expert: u64,
     },
 }
 
@@ -48,10 +77,32 @@ pub enum Part {
     AttentionNorm,
     /// The norm before the feed-forward layer: `[dim]`.
     FfnNorm,
+    /// The norm of queries: `[head_dim]` or `[n_heads × head_dim]`.
+    QNorm,
+    /// The norm of keys: `[head_dim]` or `[n_kv_heads × head_dim]`.
+    KNorm,
+    /// The norm after attention: `[dim]`.
+    AttentionPostNorm,
+    /// The norm after the feed-forward layer: `[dim]`.
+    FfnPostNorm,
+    /// The score of each query head that belongs to no token: `[n_heads]`.
+    Sinks,
+    /// The router of experts: `[experts, dim]`.
+    Router,
+    /// Gate and up of an expert in alternate rows, first a row of the gate: `[2 × hidden, dim]`.
+    W13,
+    /// The gate of the shared expert: `[hidden, dim]`.
+    SharedW1,
+    /// The last matrix of the shared expert: `[dim, hidden]`.
+    SharedW2,
+    /// The matrix next to the gate of the shared expert: `[hidden, dim]`.
+    SharedW3,
+    /// How much of the shared expert's result is used: `[1, dim]`.
+    SharedGate,
 }
 
 impl Part {
-    /// All parts, in their order.
+    /// The parts that every LLaMA has, in their order.
     pub const ALL: [Self; 9] = [
         Self::Wq,
         Self::Wk,

@@ -76,10 +76,10 @@ impl Model {
         options: &Options,
     ) -> Result<Self> {
         let dims = Dims::new(decoder)?;
-        let embedding = assignment.weights.iter().find(|(weight, _)| *weight == decoder::Weight::Embedding);
+        let embedding = assignment.weights.iter().find(|it| it.weight == decoder::Weight::Embedding);
         let is_f64 = embedding
-            .and_then(|(_, index)| tensors.get(*index))
-            .is_some_and(|(_, tensor)| tensor.dtype() == Dtype::Float64);
+            .and_then(|assigned| assigned.tensor(tensors))
+            .is_some_and(|tensor| tensor.dtype() == Dtype::Float64);
         let network = if is_f64 {
             Network::F64(Net::new(decoder, dims, tensors, assignment)?)
         } else {

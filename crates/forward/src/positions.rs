@@ -4,7 +4,7 @@
 //! `transformers` 5.23. Angles are products of rounded numbers, in f32 and f64 alike, so that long contexts have the
 //! angles that models were trained with.
 
-use decoder::{Rope, Scaling};
+use decoder::{Llama3, Rope, Scaling};
 
 use crate::number::Real;
 
@@ -28,13 +28,17 @@ pub(crate) struct Angles<T> {
 #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
 impl<T: Real> Frequencies<T> {
     /// Those of a head of `head_dim` numbers.
-    pub(crate) fn new(rope: Rope, head_dim: usize, rotates_halves: bool) -> Self {
+    pub(crate) fn new(rope: &Rope, head_dim: usize, rotates_halves: bool) -> Self {
         let rounded = |number: f64| T::from_f64(number);
         #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
         let exponent = |pair: usize| rounded(pair.saturating_mul(2) as f64) / rounded(head_dim as f64);
         let power = |pair| rounded(rounded(rope.theta).to_f64().powf(exponent(pair).to_f64()));
         let plain = (0..head_dim / 2).map(|pair| T::ONE / power(pair));
-        let each = plain.map(|f| rope.scaling.map_or(f, |scaling| scaled(f, scaling))).collect();
+        let scaling = match rope.scaling {
+            Some(Scaling::Llama3(scaling)) => Some(scaling),
+            _ => None,
+        };
+        let each = plain.map(|f| scaling.map_or(f, |scaling| scaled(f, scaling))).collect();
         Self { each, rotates_halves }
     }
 
@@ -56,7 +60,7 @@ impl<T: Real> Frequencies<T> {
 
 /// A frequency whose wavelength is stretched if it is long.
 #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
-fn scaled<T: Real>(f: T, scaling: Scaling) -> T {
+fn scaled<T: Real>(f: T, scaling: Llama3) -> T {
     let number = T::from_f64;
     let wavelength = number(std::f64::consts::TAU) * (T::ONE / f);
     let turns = number(scaling.old) * (T::ONE / wavelength);

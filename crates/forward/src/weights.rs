@@ -60,7 +60,7 @@ impl Dims {
             Part::Wo => [self.dim, queries],
             Part::W1 | Part::W3 => [self.hidden, self.dim],
             Part::W2 => [self.dim, self.hidden],
-            Part::AttentionNorm | Part::FfnNorm => [1, self.dim],
+            _ => [1, self.dim],
         }
     }
 }
@@ -101,9 +101,9 @@ impl<T: Real> Weights<T> {
             outer: [None; 3],
             budget: RefCell::new(Budget::new(REPEATED)),
         };
-        for (weight, index) in &assignment.weights {
-            if let Some(place) = source.place(*weight) {
-                *place = Some(*index);
+        for assigned in &assignment.weights {
+            if let Some(place) = source.place(assigned.weight) {
+                *place = Some(assigned.index);
             }
         }
         let [embedding, norm, output] = source.outer;
@@ -132,6 +132,7 @@ impl Source<'_> {
             Weight::Output => return Some(output),
             Weight::Layer { layer, part } => (layer, part, 0),
             Weight::Bias { layer, part } => (layer, part, 1),
+            _ => return None,
         };
         let of_part = Part::ALL.iter().position(|known| *known == part)?;
         self.layers.get_mut(usize::try_from(layer).ok()?)?.get_mut(of_part)?.get_mut(kind)
@@ -224,7 +225,7 @@ impl Source<'_> {
 
 /// The bytes of all weights, those that are used twice counted once.
 pub(crate) fn nbytes(tensors: &[(String, Tensor)], assignment: &Assignment) -> u64 {
-    let indexes: HashSet<usize> = assignment.weights.iter().map(|(_, index)| *index).collect();
+    let indexes: HashSet<usize> = assignment.weights.iter().map(|assigned| assigned.index).collect();
     let tensors = indexes.into_iter().filter_map(|index| tensors.get(index));
     tensors.fold(0, |sum, (_, tensor)| sum.saturating_add(tensor.nbytes()))
 }

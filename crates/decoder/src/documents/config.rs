@@ -6,10 +6,11 @@
 use serde_json::{Map, Value};
 use tensor::Dtype;
 
+use crate::block::Block;
 use crate::facts::{Biases, Facts, Windows};
 use crate::given::{number_text, reconcile};
 use crate::layout::{HUGGING_FACE, META};
-use crate::rope::{Rope, Scaling, THETA};
+use crate::rope::{Llama3, Rope, Scaling, THETA};
 use crate::{Error, Fact, Given, Note, Result};
 
 /// Keys that are read, or that do not change the result.
@@ -61,7 +62,7 @@ const KNOWN: &[&str] = &[
 /// Other programs ignore it.
 pub(crate) const FREQUENCIES: &str = "rope_freqs";
 
-/// The key of [`Scaling::old`].
+/// The key of [`Llama3::old`].
 const OLD: &str = "original_max_position_embeddings";
 
 /// The document, or an object in it.
@@ -202,7 +203,7 @@ impl Config {
             return Err(Error::Contradiction { fact, given: number_text(factor), file: self.file, found });
         }
         reconcile(fact, self.file, Some(factor), inner.number("factor")?)?;
-        let by = Scaling::by(factor);
+        let by = Llama3::by(factor);
         let mut filled = vec![("factor", Value::from(by.factor))];
         if kind.is_none() {
             // One factor cannot be put into an object that has one entry for each kind of layer.
@@ -274,6 +275,10 @@ impl Config {
             tied: self.flag("tie_word_embeddings")?,
             windows: Windows::default(),
             biases: Biases::default(),
+            block: Block::default(),
+            partial: None,
+            more_ropes: Vec::new(),
+            rope_of_layer: None,
             notes: note.into_iter().collect(),
         })
     }
@@ -329,7 +334,7 @@ impl Config {
                     (None, None) => self.number("max_position_embeddings")?,
                 };
                 let old = old.map_or_else(|| number(OLD), Ok)?;
-                let scaling = Scaling {
+                let scaling = Llama3 {
                     factor: number("factor")?,
                     low: number("low_freq_factor")?,
                     high: number("high_freq_factor")?,
@@ -339,7 +344,7 @@ impl Config {
                     let expected = format!("more than low_freq_factor {}", scaling.low);
                     return Err(inner.wrong("high_freq_factor", &scaling.high, expected));
                 }
-                Ok(Some(scaling))
+                Ok(Some(Scaling::Llama3(scaling)))
             }
             Some(other) => {
                 Err(inner.wrong(key, &format!("{other:?}"), "\"default\" or \"llama3\"".to_owned()))

@@ -9,10 +9,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::Tensor;
 
+use crate::block::Block;
 use crate::facts::{Biases, Facts, Windows};
 use crate::given::{number_text, reconcile};
 use crate::layout::META;
-use crate::rope::{Rope, Scaling, THETA};
+use crate::rope::{Llama3, Rope, Scaling, THETA};
 use crate::weight::Part;
 use crate::{Error, Fact, Given, Note, Result};
 
@@ -171,13 +172,17 @@ impl Params {
             norm_eps: self.norm_eps.unwrap_or(1e-5),
             rope: Rope {
                 theta: self.rope_theta.unwrap_or(THETA),
-                scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::by(factor())),
+                scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::Llama3(Llama3::by(factor()))),
             },
             tied: true,
             has_document: true,
             heads_given: false,
             windows: Windows::default(),
             biases: Biases::default(),
+            block: Block::default(),
+            partial: None,
+            more_ropes: Vec::new(),
+            rope_of_layer: None,
             notes: unused.map(note).collect(),
         }
     }

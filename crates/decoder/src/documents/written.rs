@@ -9,7 +9,7 @@ use tensor::{Dtype, Tensor};
 use crate::documents::config::FREQUENCIES;
 use crate::documents::params::feed_forward_width;
 use crate::layout::{HUGGING_FACE, Layout, META};
-use crate::rope::{Rope, Scaling};
+use crate::rope::{Llama3, Rope, Scaling};
 use crate::sizes::Decoder;
 use crate::{Error, Note, Result};
 
@@ -42,7 +42,7 @@ impl Document {
     pub(crate) fn config(decoder: &Decoder, tied: bool, frequencies: &[(String, Dtype)]) -> Self {
         let ids = TOKENS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
         let (architecture, rope, biases) = (decoder.architecture(), decoder.rope(), decoder.biases());
-        let scaling = rope.scaling.map(|Scaling { factor, low, high, old }| {
+        let scaling = llama3(rope).map(|Llama3 { factor, low, high, old }| {
             json!({
                 "factor": factor,
                 "high_freq_factor": high,
@@ -98,9 +98,9 @@ impl Document {
                 "no `multiple_of` that is a power of two leads to it, with or without an `ffn_dim_multiplier` of two decimals",
             ));
         };
-        let Rope { theta, scaling } = decoder.rope();
-        if let Some(scaling) = scaling.filter(|scaling| *scaling != Scaling::by(scaling.factor)) {
-            let Scaling { low, high, old, .. } = scaling;
+        let (theta, scaling) = (decoder.rope().theta, llama3(decoder.rope()));
+        if let Some(scaling) = scaling.filter(|scaling| *scaling != Llama3::by(scaling.factor)) {
+            let Llama3 { low, high, old, .. } = scaling;
             return Err(inexpressible(
                 format!(
                     "RoPE scaling with low_freq_factor {low}, high_freq_factor {high} and original context {old}"
@@ -147,9 +147,17 @@ impl Document {
 /// The ids of the first and last token of a text, by the number of tokens of Meta's tokenizers.
 const TOKENS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256, 128_000, 128_001)];
 
+/// How a LLaMA's wavelengths are stretched.
+fn llama3(rope: &Rope) -> Option<Llama3> {
+    match rope.scaling {
+        Some(Scaling::Llama3(llama3)) => Some(llama3),
+        _ => None,
+    }
+}
+
 /// The tokens that Meta's models see at once. Their files do not state it, but their RoPE base differs.
-fn context(rope: Rope) -> u64 {
-    match rope {
+fn context(rope: &Rope) -> u64 {
+    match *rope {
         Rope { scaling: Some(_), .. } => 131_072,      // Llama 3.1 and later
         Rope { theta, .. } if theta >= 1e6 => 16_384,  // Code Llama
         Rope { theta, .. } if theta >= 500e3 => 8_192, // Llama 3

@@ -99,7 +99,7 @@ impl Random {
                     Part::Wo => vec![DIM, queries],
                     Part::W1 | Part::W3 => vec![HIDDEN, DIM],
                     Part::W2 => vec![DIM, HIDDEN],
-                    Part::AttentionNorm | Part::FfnNorm => vec![DIM],
+                    _ => vec![DIM],
                 };
                 let is_norm = size.len() == 1;
                 let (scale, offset) = if is_norm { (0.2, 1.0) } else { (0.8, 0.0) };
@@ -203,7 +203,7 @@ impl Random {
         for head in row.chunks_exact_mut(hd) {
             for pair in 0..hd / 2 {
                 let mut frequency = rope.theta.powf(-((2 * pair) as f64) / hd as f64);
-                if let Some(scaling) = rope.scaling {
+                if let Some(decoder::Scaling::Llama3(scaling)) = rope.scaling {
                     let wavelength = std::f64::consts::TAU / frequency;
                     let smooth = (scaling.old / wavelength - scaling.low) / (scaling.high - scaling.low);
                     frequency *= if wavelength < scaling.old / scaling.high {

@@ -109,7 +109,7 @@ fn tokens(vocab: u64) -> Vec<i64> {
 
 /// The dtype of the first weight that rounds more than float32 does.
 fn rounded(assignment: &Assignment, tensors: &[(String, Tensor)]) -> Option<Dtype> {
-    let weights = assignment.weights.iter().filter_map(|(_, index)| tensors.get(*index));
+    let weights = assignment.weights.iter().filter_map(|assigned| tensors.get(assigned.index));
     let mut dtypes = weights.map(|(_, tensor)| tensor.dtype());
     dtypes.find(|dtype| !matches!(dtype, Dtype::Float32 | Dtype::Float64))
 }

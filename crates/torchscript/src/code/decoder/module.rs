@@ -1,6 +1,6 @@
 //! The module that runs a decoder: its attributes, and the text with its gaps filled.
 
-use decoder::{Assignment, Biases, Decoder, Part, Scaling, Weight};
+use decoder::{Assigned, Assignment, Biases, Decoder, Llama3, Part, Scaling, Weight};
 use tensor::Tensor;
 
 use super::ports;
@@ -61,7 +61,11 @@ pub(super) fn archive(
     tensors: &[(String, Tensor)],
 ) -> Result<(Archive, Vec<Note>)> {
     let rope = decoder.rope();
-    let scaled = rope.scaling.unwrap_or(Scaling::by(1.0));
+    let scaling = match rope.scaling {
+        Some(Scaling::Llama3(scaling)) => Some(scaling),
+        _ => None,
+    };
+    let scaled = scaling.unwrap_or(Llama3::by(1.0));
     let windows = decoder.windows();
     let windowed = |layer| i64::from(windows.at(layer).is_some());
     let number = |name: &str, value| (name.to_owned(), Value::Float(value));
@@ -77,7 +81,7 @@ pub(super) fn archive(
         size("n_kv_heads", decoder.n_kv_heads())?,
         number("norm_eps", decoder.norm_eps()),
         number("rope_theta", rope.theta),
-        ("rope_scaled".to_owned(), Value::Bool(rope.scaling.is_some())),
+        ("rope_scaled".to_owned(), Value::Bool(scaling.is_some())),
         number("rope_factor", scaled.factor),
         number("rope_low", scaled.low),
         number("rope_high", scaled.high),
@@ -120,13 +124,15 @@ fn functions(text: &Text, rotates_halves: bool) -> String {
 }
 
 /// The weights as the text finds them: one list for each part of the layers, and one for those outside of them.
-fn lists(weights: &[(Weight, usize)]) -> Vec<(String, Vec<TensorId>)> {
+fn lists(weights: &[Assigned]) -> Vec<(String, Vec<TensorId>)> {
     let mut lists: Vec<(String, Vec<TensorId>)> = Vec::new();
-    for (weight, index) in weights {
+    for Assigned { weight, index, .. } in weights {
         let list = match *weight {
-            Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
-            Weight::Layer { part, .. } => weights_list(part).to_owned(),
-            Weight::Bias { part, .. } => biases_list(part),
+            Weight::Embedding | Weight::Norm | Weight::NormBias | Weight::Output => "outer".to_owned(),
+            Weight::Layer { part, .. } | Weight::Head { part, .. } | Weight::Expert { part, .. } => {
+                weights_list(part).to_owned()
+            }
+            Weight::Bias { part, .. } | Weight::ExpertBias { part, .. } => biases_list(part),
         };
         match lists.iter_mut().find(|(known, _)| *known == list) {
             Some((_, ids)) => ids.push(TensorId(*index)),
@@ -148,6 +154,17 @@ fn weights_list(part: Part) -> &'static str {
         Part::W3 => "w3",
         Part::AttentionNorm => "attention_norm",
         Part::FfnNorm => "ffn_norm",
+        Part::QNorm => "q_norm",
+        Part::KNorm => "k_norm",
+        Part::AttentionPostNorm => "attention_post_norm",
+        Part::FfnPostNorm => "ffn_post_norm",
+        Part::Sinks => "sinks",
+        Part::Router => "router",
+        Part::W13 => "w13",
+        Part::SharedW1 => "shared_w1",
+        Part::SharedW2 => "shared_w2",
+        Part::SharedW3 => "shared_w3",
+        Part::SharedGate => "shared_gate",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Facts: `module.rs` writes them.
 
-use decoder::{Assignment, Biases, Decoder, Part, Recorded, Rope, Scaling, Windowed, Windows};
+use decoder::{Assignment, Biases, Decoder, Llama3, Part, Recorded, Rope, Scaling, Windowed, Windows};
 use tensor::Tensor;
 
 use super::module::{Signature, archive, biases_list};
@@ -35,7 +35,7 @@ fn recorded(root: &Attributes<'_>) -> Option<Recorded> {
     let named = |name: &str| format!("{name}{end}");
     let size = |name: &str| u64::try_from(root.int(&named(name))?).ok();
     let number = |name: &str| root.float(&named(name));
-    let scaling = Scaling {
+    let scaling = Llama3 {
         factor: number("rope_factor")?,
         low: number("rope_low")?,
         high: number("rope_high")?,
@@ -53,7 +53,7 @@ fn recorded(root: &Attributes<'_>) -> Option<Recorded> {
         norm_eps: number("norm_eps")?,
         rope: Rope {
             theta: number("rope_theta")?,
-            scaling: root.bool(&named("rope_scaled"))?.then_some(scaling),
+            scaling: root.bool(&named("rope_scaled"))?.then_some(Scaling::Llama3(scaling)),
         },
         windows: Windows {
             size: (window > 0).then_some(window),
