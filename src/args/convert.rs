@@ -8,6 +8,7 @@ use pipeline::{
     AllowedGlobals, Architecture, ConvertOptions, Fields, Given, ModelOptions, Names as Layout, OutputKind,
     Rename, SafetensorsOptions, Selection, Ties as Tied, Torch as Version,
 };
+use torchscript::Errors as OnErrors;
 
 use super::Existing;
 use super::dtypes::Dtypes;
@@ -171,6 +172,10 @@ impl Convert {
                 given,
                 keep_extra: self.model.keep_extra,
                 require_model: self.model.required,
+                errors: match self.model.errors {
+                    Errors::Return => OnErrors::Return,
+                    Errors::Raise => OnErrors::Raise,
+                },
                 script: self.script.options(),
             },
             selection: self.select.selection(),
@@ -217,6 +222,19 @@ pub(crate) struct Model {
     /// Keep tensors that the architecture does not use
     #[arg(long)]
     pub(crate) keep_extra: bool,
+    /// What a module does with wrong inputs: returns the message as `error`, or raises an exception, which ends Carton's
+    /// runner; one for Triton raises always
+    #[arg(long, value_name = "HOW", default_value = "return")]
+    pub(crate) errors: Errors,
+}
+
+/// `--errors`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Errors {
+    /// Return a dict with the message as `error`
+    Return,
+    /// Raise an exception
+    Raise,
 }
 
 fn architecture() -> impl TypedValueParser<Value = Architecture> {

@@ -15,22 +15,9 @@ pub(crate) struct Script {
     /// else output, or that with numbers]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     output_names: Vec<String>,
-    /// What a TorchScript module does with wrong inputs: returns the message as `error`, or raises an exception, which ends
-    /// Carton's runner
-    #[arg(long, value_name = "HOW", default_value = "return")]
-    errors: Errors,
     /// Keep a TorchScript module as it is, because it takes and returns a dict
     #[arg(long, conflicts_with_all = ["inputs", "output_names", "errors"])]
     no_wrap: bool,
-}
-
-/// `--errors`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Errors {
-    /// Return a dict with the message as `error`
-    Return,
-    /// Raise an exception
-    Raise,
 }
 
 impl Script {
@@ -39,7 +26,6 @@ impl Script {
         ScriptOptions {
             inputs: self.inputs.clone(),
             output_names: self.output_names.clone(),
-            raises: self.errors == Errors::Raise,
             keep: self.no_wrap,
         }
     }

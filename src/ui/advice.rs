@@ -188,7 +188,7 @@ fn option_text(option: &InvalidOption) -> String {
                 Setting::Misc => "--misc",
                 Setting::SelfTest => "--self-test",
                 Setting::Torch => "--torch",
-                Setting::Model => "--arch, --keep-extra, --require-model",
+                Setting::Model => "--arch, --keep-extra, --require-model, --errors",
                 Setting::Names => "--names",
                 Setting::Selection => "--key, --include, --exclude, --strip-prefix",
                 Setting::Renames => "--rename",

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 
 use mapped::{Blob, Sha256Sink};
-use pipeline::{Observer, check, usual_modules, usual_script};
+use pipeline::{Observer, check, usual_modules, usual_scripts};
 use serde::Serialize;
 use sources::Sources;
 use tensor::{Storage, Tensor};
@@ -95,10 +95,10 @@ pub(crate) fn compared(
         None => return Ok((Code::Unreadable, None)),
     }
     let found = model.records_besides_storages();
-    let script = original.and_then(usual_script);
+    let scripts = original.into_iter().flat_map(usual_scripts);
     // The more records are equal, the more likely is it that the module was meant.
     let mut closest = None;
-    for module in script.into_iter().chain(usual_modules(single, sources, tensors)) {
+    for module in scripts.chain(usual_modules(single, sources, tensors)) {
         check(observer).map_err(|_| Error::Cancelled)?;
         let Some(difference) = module.archive.first_difference(&found) else {
             return Ok((Code::Equal, None));

@@ -71,7 +71,7 @@ pub use output::{ForeignKind, OutputKind, Setting};
 pub use pickle_vm::trace::View;
 pub use rename::Rename;
 pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, not_followed, scan};
-pub use script::usual_script;
+pub use script::usual_scripts;
 pub use select::{Selected, Selection, select};
 pub use store::IfExists;
 pub use tensor::{Dtype, NoInteger};

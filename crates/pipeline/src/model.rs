@@ -3,7 +3,7 @@
 use decoder::{Documents, Given, Options, WhyWeights};
 use sources::Sources;
 use tensor::Tensor;
-use torchscript::{Converted, ScriptOptions};
+use torchscript::{Converted, Errors, ScriptOptions};
 
 use crate::{Error, InvalidOption, Result};
 
@@ -18,6 +18,8 @@ pub struct ModelOptions {
     pub keep_extra: bool,
     /// Whether anything but a model that runs is an error.
     pub require_model: bool,
+    /// What the module does with wrong inputs.
+    pub errors: Errors,
     /// How a TorchScript module is called.
     pub script: ScriptOptions,
 }
@@ -49,20 +51,22 @@ pub(crate) fn convert(
     let path = sources.path.as_path();
     let auto = options.architecture == Architecture::Auto;
     let one_shard = || {
-        torchscript::weights(tensors).map(|mut weights| {
+        torchscript::weights(tensors, options.errors).map(|mut weights| {
             weights.why = Some(WhyWeights::OneShard);
             weights
         })
     };
     let alone = single && sources.is_single();
     let converted = match &options.architecture {
-        Architecture::Weights => torchscript::weights(tensors),
+        Architecture::Weights => torchscript::weights(tensors, options.errors),
         Architecture::Auto if alone && sources::shard(path).is_some() => one_shard(),
-        Architecture::Auto => torchscript::auto(tensors, &decoder_options(options, sources)?),
+        Architecture::Auto => torchscript::auto(tensors, &decoder_options(options, sources)?, options.errors),
         Architecture::Named(name) if !architectures().any(|known| known == name) => {
             return Err(InvalidOption::Architecture { name: name.clone() }.into());
         }
-        Architecture::Named(name) => torchscript::model(name, tensors, &decoder_options(options, sources)?),
+        Architecture::Named(name) => {
+            torchscript::model(name, tensors, &decoder_options(options, sources)?, options.errors)
+        }
     };
     let converted = match converted {
         Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
@@ -91,17 +95,22 @@ pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<E
 }
 
 /// The modules that conversions of `tensors` without further options make: weights, a model, and a model that keeps the
-/// tensors that it does not use.
+/// tensors that it does not use; each as it returns and as it raises errors.
 pub fn usual_modules(
     single: bool,
     sources: &Sources,
     tensors: &[(String, Tensor)],
 ) -> impl Iterator<Item = Converted> {
     let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
-    usual.into_iter().filter_map(move |(architecture, keep_extra)| {
-        let options = ModelOptions { architecture, keep_extra, ..ModelOptions::default() };
-        convert(&options, single, sources, tensors).ok()
-    })
+    let usual = [Errors::Return, Errors::Raise].map(|errors| {
+        usual.clone().map(|(architecture, keep_extra)| ModelOptions {
+            architecture,
+            keep_extra,
+            errors,
+            ..ModelOptions::default()
+        })
+    });
+    usual.into_iter().flatten().filter_map(move |options| convert(&options, single, sources, tensors).ok())
 }
 
 /// What the documents next to the checkpoint and the options say about a model.

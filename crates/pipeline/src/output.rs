@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use torchscript::Errors;
 
 use crate::{Architecture, ConvertOptions, Fields, InvalidOption, Names, Result, SafetensorsOptions, Torch};
 
@@ -156,7 +157,10 @@ pub(crate) fn misplaced(options: &ConvertOptions, kind: OutputKind) -> Option<Se
     use OutputKind::{Carton, Safetensors, Torch as Checkpoint, Triton};
     let (safetensors, model) = (SafetensorsOptions::default(), &options.model);
     let has_fields = Fields { name: None, ..options.fields.clone() } != Fields::default();
-    let is_other_model = model.require_model || model.keep_extra || model.architecture != Architecture::Auto;
+    let is_other_model = model.require_model
+        || model.keep_extra
+        || model.architecture != Architecture::Auto
+        || model.errors != Errors::default();
     let settings: [(Setting, bool, &[OutputKind]); 10] = [
         (Setting::Names, options.names.is_some(), &[Safetensors, Checkpoint]),
         (Setting::Fields, has_fields, &[Carton]),

@@ -1,7 +1,7 @@
 //! A TorchScript archive that is converted as the module that it already is.
 
 use torch_import::{Container, Format, LeftOut, OmissionReason, Risk};
-use torchscript::{Converted, ScriptOptions, Scripted};
+use torchscript::{Converted, Errors, ScriptOptions, Scripted};
 
 use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
 
@@ -61,12 +61,12 @@ pub(crate) fn convert(
     kind: OutputKind,
     containers: &[Container],
 ) -> Result<Script> {
-    let script = &options.model.script;
+    let (script, errors) = (&options.model.script, options.model.errors);
     let has_code = containers.iter().any(|container| container.format() == Format::TorchScript);
     let found = match containers {
         _ if !has_code => Script::None,
         [container] if kind == OutputKind::Carton && keeps_tensors(options) => {
-            match module(container, script)? {
+            match module(container, script, errors)? {
                 Scripted::Module(converted) => {
                     judge(options.globals, container)?;
                     Script::Module(Box::new(converted))
@@ -86,13 +86,13 @@ pub(crate) fn convert(
 }
 
 /// The module that an archive becomes.
-pub(crate) fn module(container: &Container, options: &ScriptOptions) -> Result<Scripted> {
+pub(crate) fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Result<Scripted> {
     let at = Error::at(container.path());
     let records = match container.script_records() {
         Ok(records) => records,
         Err(error) => return Err(at(Error::Checkpoint(error))),
     };
-    torchscript::script(records, &container.whole(), options)
+    torchscript::script(records, &container.whole(), options, errors)
         .map_err(|error| at(Error::Module(Box::new(error))))
 }
 
@@ -127,13 +127,13 @@ fn keeps_tensors(options: &ConvertOptions) -> bool {
         && options.casts.is_empty()
 }
 
-/// The module that a conversion of `container` without further options makes, if it has code that runs.
-pub fn usual_script(container: &Container) -> Option<Converted> {
-    if container.format() != Format::TorchScript {
-        return None;
-    }
-    match module(container, &ScriptOptions::default()) {
+/// The modules that conversions of `container` without further options make, if it has code that runs: as it returns and as
+/// it raises errors.
+pub fn usual_scripts(container: &Container) -> impl Iterator<Item = Converted> {
+    let is_script = container.format() == Format::TorchScript;
+    let usual = [Errors::Return, Errors::Raise].into_iter().filter(move |_| is_script);
+    usual.filter_map(|errors| match module(container, &ScriptOptions::default(), errors) {
         Ok(Scripted::Module(converted)) => Some(converted),
         _ => None,
-    }
+    })
 }

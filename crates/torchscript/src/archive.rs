@@ -199,7 +199,7 @@ mod tests {
     use tensor::Dtype;
 
     use super::*;
-    use crate::weights;
+    use crate::{Errors, weights};
 
     fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor) {
         let storage = Storage::owned(bytes);
@@ -214,7 +214,7 @@ mod tests {
             .iter()
             .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
             .collect();
-        let archive = weights(&tensors).expect("plain names").archive;
+        let archive = weights(&tensors, Errors::Return).expect("plain names").archive;
         let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
         assert_eq!(file.len() as u64, archive.len());

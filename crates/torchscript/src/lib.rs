@@ -14,7 +14,7 @@
 //! let storage = Storage::owned(vec![0; 24]);
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
 //! let tensors = [("output.weight".to_owned(), tensor)];
-//! let converted = torchscript::weights(&tensors)?;
+//! let converted = torchscript::weights(&tensors, torchscript::Errors::Return)?;
 //! let outputs: Vec<_> = converted.outputs.ports(&tensors).collect();
 //! assert_eq!(outputs[0].dtype, Dtype::Float32); // Carton has no bfloat16
 //! assert_eq!(converted.archive.records()[0].name(), "model/data/0");
@@ -67,6 +67,16 @@ pub struct Converted {
     pub why: Option<WhyWeights>,
     /// The signature of the `forward` that is called, for a module that [`script`] made.
     pub signature: Option<String>,
+}
+
+/// What `forward` does with wrong inputs. An exception ends the process of Carton's runner, and its client waits forever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Errors {
+    /// It returns a dict with the message as `error`.
+    #[default]
+    Return,
+    /// It raises an exception with the message.
+    Raise,
 }
 
 /// What the `forward` of a module returns.

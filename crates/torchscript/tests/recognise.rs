@@ -8,7 +8,7 @@ use mapped::{Blob, MappedFile};
 use proptest::prelude::*;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
-use torchscript::{Converted, Model, Recognised, auto, recognise, weights};
+use torchscript::{Converted, Errors, Model, Recognised, auto, recognise, weights};
 
 use fixtures::{tensors, zeros};
 
@@ -88,7 +88,7 @@ fn decoder(found: Recognised) -> Model {
 #[test]
 fn all_facts_about_a_decoder_come_back() {
     let (all, options) = qwen2();
-    let converted = auto(&all, &options).expect("documents and shapes agree");
+    let converted = auto(&all, &options, Errors::Return).expect("documents and shapes agree");
     let Model { decoder, assignment, tensors } = decoder(written(&converted));
     assert_eq!(decoder.architecture().name(), "qwen2");
     assert_eq!((decoder.dim(), decoder.n_layers(), decoder.n_heads(), decoder.n_kv_heads()), (16, 2, 4, 2));
@@ -109,7 +109,7 @@ fn all_facts_about_a_decoder_come_back() {
         all.iter().map(|(name, _)| name).collect::<Vec<_>>()
     );
 
-    let converted = auto(&tensors_of_meta(), &params()).expect("documents and shapes agree");
+    let converted = auto(&tensors_of_meta(), &params(), Errors::Return).expect("documents and shapes agree");
     let model = self::decoder(written(&converted));
     assert!(!model.decoder.layout().rotates_halves);
     assert_eq!(model.decoder.rope().scaling, Some(decoder::Scaling::Llama3(decoder::Llama3::by(8.0))));
@@ -133,7 +133,7 @@ fn tensors_that_share_a_storage_are_recognised() {
     // As `state_dict()` has them: the output last.
     all.remove(output);
     all.push(("lm_head.weight".to_owned(), embedding));
-    let converted = auto(&all, &options).expect("documents and shapes agree");
+    let converted = auto(&all, &options, Errors::Return).expect("documents and shapes agree");
     let Model { assignment, tensors, .. } = decoder(written(&converted));
     let place = |name: &str| tensors.iter().position(|(found, _)| found == name).expect("it is there");
     assert_eq!(assignment.weights[0].index, place("model.embed_tokens.weight"));
@@ -144,7 +144,7 @@ fn tensors_that_share_a_storage_are_recognised() {
 fn weights_are_recognised_in_the_order_of_the_checkpoint() {
     for names in [vec!["b.w", "a.w", "top", "b.0", "__tensors__"], vec!["a.b", "a", "x.training"], vec![]] {
         let all: Vec<_> = names.iter().map(|name| zeros(name, &[2, 3])).collect();
-        let found = written(&weights(&all).expect("plain names"));
+        let found = written(&weights(&all, Errors::Return).expect("plain names"));
         let Recognised::Weights { tensors } = found else { panic!("{found:?}") };
         assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
     }
@@ -173,7 +173,7 @@ fn archives_of_earlier_versions_are_recognised() {
         // The same checkpoint, converted now, has another text.
         let document = r#", "rope_theta": 10000.0, "num_attention_heads": 4, "use_sliding_window": true, "sliding_window": 6,
                           "max_window_layers": 1, "rms_norm_eps": 1e-6}"#;
-        let now = auto(&tensors, &config(&format!("{{\"model_type\": \"qwen2\" {document}")))
+        let now = auto(&tensors, &config(&format!("{{\"model_type\": \"qwen2\" {document}")), Errors::Return)
             .expect("documents agree");
         let container = Container::open(&path).expect("an archive");
         let difference =
@@ -186,7 +186,7 @@ fn archives_of_earlier_versions_are_recognised() {
 fn a_changed_archive_is_not_recognised() {
     const CODE: &str = "code/__torch__/torch2carton.py";
     let (all, options) = qwen2();
-    let converted = auto(&all, &options).expect("documents and shapes agree");
+    let converted = auto(&all, &options, Errors::Return).expect("documents and shapes agree");
     let other = |record: &str, from: &str, to: &str| {
         let change = |name: &str, bytes: &[u8]| {
             if name == record { swapped(bytes, from, to) } else { bytes.to_vec() }
@@ -229,7 +229,7 @@ proptest! {
         let shuffled: Vec<_> = order.iter().filter_map(|place| all.get(*place).cloned()).collect();
         let rest = all.into_iter().enumerate().filter(|(place, _)| !order.contains(place)).map(|(_, named)| named);
         let shuffled: Vec<_> = shuffled.into_iter().chain(rest).collect();
-        let converted = auto(&shuffled, &options).expect("documents and shapes agree");
+        let converted = auto(&shuffled, &options, Errors::Return).expect("documents and shapes agree");
         decoder(written(&converted));
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod weights;
 use ::decoder::{Decoder, Detected, Options};
 use tensor::Tensor;
 
-use crate::{Converted, Note, Result};
+use crate::{Converted, Errors, Note, Result};
 use decoder::Signature;
 
 /// A module of the architecture `name`, whose `forward` takes tokens and returns logits.
@@ -16,12 +16,23 @@ use decoder::Signature;
 /// # Errors
 /// As [`decoder::named`](::decoder::named); and when a tensor is missing, is not used, or has the wrong shape or
 /// a dtype that is not a floating-point number.
-pub fn model(name: &str, tensors: &[(String, Tensor)], options: &Options) -> Result<Converted> {
-    decoder::module(&::decoder::named(name, tensors, options)?, tensors, options.keep_extra, Signature::Dict)
+pub fn model(
+    name: &str,
+    tensors: &[(String, Tensor)],
+    options: &Options,
+    errors: Errors,
+) -> Result<Converted> {
+    decoder::module(
+        &::decoder::named(name, tensors, options)?,
+        tensors,
+        options.keep_extra,
+        Signature::Dict(errors),
+    )
 }
 
 /// A module that runs `decoder`, whose `forward` takes `tokens`, int64 \[batch, seq\], as its only argument and returns the
 /// logits, float32 \[batch, seq, vocab\]. With `keep_extra`, tensors that it does not use stay in its `state_dict`.
+/// Wrong inputs raise an exception: Triton answers with its message.
 ///
 /// # Errors
 /// As [`model`].
@@ -34,11 +45,13 @@ pub fn positional(decoder: &Decoder, tensors: &[(String, Tensor)], keep_extra: b
 ///
 /// # Errors
 /// As [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
-pub fn auto(tensors: &[(String, Tensor)], options: &Options) -> Result<Converted> {
+pub fn auto(tensors: &[(String, Tensor)], options: &Options, errors: Errors) -> Result<Converted> {
     match ::decoder::detect(tensors, options)? {
-        Detected::Model(model) => decoder::module(&model, tensors, options.keep_extra, Signature::Dict),
+        Detected::Model(model) => {
+            decoder::module(&model, tensors, options.keep_extra, Signature::Dict(errors))
+        }
         Detected::Weights { why, notes } => {
-            let mut converted = weights::weights(tensors)?;
+            let mut converted = weights::weights(tensors, errors)?;
             converted.notes.extend(notes.into_iter().map(Note::Decoder));
             converted.why = Some(why);
             Ok(converted)

@@ -7,7 +7,7 @@ use tensor::{Dtype, Tensor};
 
 use crate::code::state;
 use crate::module::Value;
-use crate::{Converted, Kind, Outputs, Result, Returns, export};
+use crate::{Converted, Errors, Kind, Outputs, Result, Returns, export};
 
 /// A module that returns `tensors`: `forward({})` returns all of them, otherwise those that the keys of its
 /// input name. bool is returned as uint8, f16, bf16 and float8 as f32, complex numbers with a last dimension of 2.
@@ -15,7 +15,7 @@ use crate::{Converted, Kind, Outputs, Result, Returns, export};
 /// # Errors
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
 /// dtype, a size or a neighbour in its storage that TorchScript cannot express.
-pub fn weights(tensors: &[(String, Tensor)]) -> Result<Converted> {
+pub fn weights(tensors: &[(String, Tensor)], _errors: Errors) -> Result<Converted> {
     tensors.iter().try_for_each(|(name, tensor)| export::port(name, tensor).map(drop))?;
     let index = vec![("__tensors__".to_owned(), Value::Tensors)];
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn own_tensors_come_before_submodules_and_equal_modules_are_one_class() {
-        let converted = weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"])).expect("plain names");
+        let converted =
+            weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), Errors::Return).expect("plain names");
         assert!(converted.notes.is_empty());
         let (classes, _) = code(&converted)
             .split_once("  def forward")
@@ -151,7 +152,7 @@ class Weights(Module):
             (vec!["a..b"], "`a..b` has an empty part"),
             (vec![deep.as_str()], "a name has 100000 dots"),
         ] {
-            let converted = weights(&named(&names)).expect("flat holds it");
+            let converted = weights(&named(&names), Errors::Return).expect("flat holds it");
             let [note] = converted.notes.as_slice() else { panic!("{names:?}: {:?}", converted.notes) };
             let text = note.to_string();
             assert!(text.starts_with(&format!("all tensors are in one module, because {why}; ")), "{text}");
@@ -162,28 +163,30 @@ class Weights(Module):
     #[test]
     fn reserved_names_are_rejected_and_harmless_ones_are_not() {
         for name in ["forward", "_modules", "__parameters__"] {
-            let error = weights(&named(&["a.b", name])).expect_err("reserved").to_string();
+            let error = weights(&named(&["a.b", name]), Errors::Return).expect_err("reserved").to_string();
             assert_eq!(error, format!("tensor `{name}`: TorchScript or PyTorch's modules reserve this name"));
         }
         for name in
             ["", "a.", "a.forward", "_parameters", "class", "self.torch", "__tensors__", "__tensors__.w"]
         {
-            let converted = weights(&named(&[name])).expect(name);
+            let converted = weights(&named(&[name]), Errors::Return).expect(name);
             assert!(converted.notes.is_empty(), "{:?}", converted.notes);
         }
-        let index = code(&weights(&named(&["__tensors__"])).expect("another index"));
+        let index = code(&weights(&named(&["__tensors__"]), Errors::Return).expect("another index"));
         assert!(index.contains("index = self.__tensors___\n"), "{index}");
         // In a flat module, the item `w` of the index has the path of the last tensor.
-        let flat = weights(&named(&["a", "a.b", "w", "__tensors__.w"])).expect("another index");
+        let flat =
+            weights(&named(&["a", "a.b", "w", "__tensors__.w"]), Errors::Return).expect("another index");
         assert!(code(&flat).contains("index = self.__tensors___\n"), "{}", code(&flat));
-        let training = weights(&named(&["training"])).expect("eval() is the user's");
+        let training = weights(&named(&["training"]), Errors::Return).expect("eval() is the user's");
         assert_eq!(training.notes, [Note::Training]);
         assert_eq!(code(&training).matches("training : ").count(), 1);
     }
 
     #[test]
     fn what_torchscript_cannot_express_is_an_error() {
-        let error = |tensors: &[(String, Tensor)]| weights(tensors).expect_err("wrong").to_string();
+        let error =
+            |tensors: &[(String, Tensor)]| weights(tensors, Errors::Return).expect_err("wrong").to_string();
         assert_eq!(error(&named(&["a", "b", "a"])), "two tensors have the name `a`");
         let storage = Storage::owned(vec![0; 8]);
         let view = |dtype, shape: u64, offset| {
@@ -199,7 +202,7 @@ class Weights(Module):
             "tensor `a`: qint8 cannot be a Carton output and has no conversion"
         );
         let newer = [(a.clone(), view(Dtype::UInt16, 4, 0))];
-        assert!(weights(&newer).is_ok());
+        assert!(weights(&newer, Errors::Return).is_ok());
         assert_eq!(
             crate::loads_in_2_0(&newer).expect_err("2.0.1 has no uint16").to_string(),
             "tensor `a`: PyTorch 2.0, which Carton runs, cannot load uint16"
@@ -218,7 +221,7 @@ class Weights(Module):
             let tensor =
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
             let tensors = [("a".to_owned(), tensor)];
-            let converted = weights(&tensors).expect("a dtype of 2.15");
+            let converted = weights(&tensors, Errors::Return).expect("a dtype of 2.15");
             converted
                 .outputs
                 .ports(&tensors)

@@ -20,7 +20,7 @@ use tensor::{Dtype, Storage};
 use torchscript_source::{Signature, Sources, Type, TypeId};
 
 use crate::archive::Archive;
-use crate::{Converted, Dim, Error, Kind, Note, Outputs, Port, Result, Returns};
+use crate::{Converted, Dim, Error, Errors, Kind, Note, Outputs, Port, Result, Returns};
 use object::Root;
 
 /// The records that hold the object, and the version of the operators.
@@ -47,8 +47,6 @@ pub struct ScriptOptions {
     pub inputs: Vec<Declared>,
     /// The names of the outputs; empty for those that the code has, or `output`, `output_0` and so on.
     pub output_names: Vec<String>,
-    /// Whether the module raises an exception for wrong inputs. Otherwise it returns the message as `error`.
-    pub raises: bool,
     /// Whether the archive is kept as it is, because its `forward` already takes and returns a dict.
     pub keep: bool,
 }
@@ -129,7 +127,12 @@ impl std::fmt::Display for Uncallable {
 /// # Errors
 /// When an option does not fit the module, a record is damaged or too large, or the archive has code for mobile devices
 /// only.
-pub fn script(records: Vec<(String, Storage)>, whole: &Storage, options: &ScriptOptions) -> Result<Scripted> {
+pub fn script(
+    records: Vec<(String, Storage)>,
+    whole: &Storage,
+    options: &ScriptOptions,
+    errors: Errors,
+) -> Result<Scripted> {
     let find = |name: &str| records.iter().find(|(record, _)| record == name);
     let mut sources = Sources::default();
     let mut left = CODE_MAX;
@@ -184,7 +187,7 @@ pub fn script(records: Vec<(String, Storage)>, whole: &Storage, options: &Script
         Err(uncallable) => return Ok(Scripted::Uncallable(uncallable)),
     };
     let namespace = free_namespace(&sources);
-    let code = text::module(&signature, &plan, options, &namespace, &root.qualified());
+    let code = text::module(&signature, &plan, errors, &namespace, &root.qualified());
     notes.extend(plan.notes());
     let data = root.wrapped(&namespace, &pickle)?;
     let head = vec![

@@ -19,7 +19,7 @@ fn net(signature: &str) -> String {
 }
 
 fn scripted(records: Vec<(String, Storage)>, options: &ScriptOptions) -> Result<Scripted> {
-    script(records, &Storage::owned(b"whole".to_vec()), options)
+    script(records, &Storage::owned(b"whole".to_vec()), options, Errors::Return)
 }
 
 fn module(code: &str, more: &[(&str, &[u8])]) -> Converted {

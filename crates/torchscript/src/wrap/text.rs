@@ -5,24 +5,24 @@ use std::fmt::Write;
 
 use torchscript_source::{Signature, Type, TypeId, Types};
 
+use super::functions;
 use super::leaves::{Naming, Passed, Plan, carried};
 use super::object::{ATTRIBUTE, CLASS};
 use super::support::Leaf;
-use super::{ScriptOptions, functions};
 use crate::source::quoted;
-use crate::{Declared, Dim};
+use crate::{Declared, Dim, Errors};
 
 /// The code of the module in `namespace` that holds an object of the class `original`.
 pub(super) fn module(
     signature: &Signature,
     plan: &Plan,
-    options: &ScriptOptions,
+    errors: Errors,
     namespace: &str,
     original: &str,
 ) -> String {
     let types = &signature.types;
     let mut out = String::new();
-    forward(&mut out, signature, plan, options.raises, original).expect("memory takes any text");
+    forward(&mut out, signature, plan, errors, original).expect("memory takes any text");
     check(&mut out, plan).expect("memory takes any text");
     let taken = plan.passed.iter().filter(|passed| passed.is_taken);
     for (number, passed) in plan.passed.iter().enumerate() {
@@ -78,7 +78,7 @@ fn forward(
     out: &mut String,
     signature: &Signature,
     plan: &Plan,
-    raises: bool,
+    errors: Errors,
     original: &str,
 ) -> std::fmt::Result {
     write!(
@@ -121,10 +121,9 @@ fn forward(
         }
     }
     out.push_str("    if torch.ne(wrong, \"\"):\n");
-    out.push_str(if raises {
-        "      ops.prim.RaiseException(wrong)\n"
-    } else {
-        "      torch.clear(out)\n      torch._set_item(out, \"error\", wrong)\n"
+    out.push_str(match errors {
+        Errors::Raise => "      ops.prim.RaiseException(wrong)\n",
+        Errors::Return => "      torch.clear(out)\n      torch._set_item(out, \"error\", wrong)\n",
     });
     out.push_str("    return out\n");
     Ok(())

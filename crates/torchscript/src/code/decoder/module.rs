@@ -8,14 +8,14 @@ use super::text::{self, Text};
 use crate::archive::Archive;
 use crate::code::state;
 use crate::module::{TensorId, Value};
-use crate::{Converted, Error, Kind, Note, Outputs, Result, Returns};
+use crate::{Converted, Error, Errors, Kind, Note, Outputs, Result, Returns};
 
 /// How `forward` is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::code) enum Signature {
-    /// With a dict of tensors. It returns a dict, as Carton's runner requires.
-    Dict,
-    /// With one tensor. It returns one, because Triton refuses a dict.
+    /// With a dict of tensors. It returns a dict, as Carton's runner requires, and this is what it does with wrong inputs.
+    Dict(Errors),
+    /// With one tensor. It returns one, because Triton refuses a dict. Wrong inputs raise an exception.
     Positional,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn archive(
 fn methods(text: &Text, biases: Biases, signature: Signature) -> String {
     let forward = forward(text, biases);
     match signature {
-        Signature::Dict => forward,
+        Signature::Dict(_) => forward,
         Signature::Positional => {
             [text::POSITIONAL, &forward.replacen("def forward(", "def infer(", 1)].concat()
         }

@@ -7,6 +7,7 @@ use tensor::Tensor;
 
 use super::module::{Signature, archive, biases_list};
 use super::text::TEXTS;
+use crate::Errors;
 use crate::code::recognise::{Attributes, DATA_PKL, Records};
 
 /// The decoder whose module has these attributes, if the archive is what a conversion of these tensors writes or wrote;
@@ -22,8 +23,8 @@ pub(in crate::code) fn recognise(
     let assignment = decoder.assign(tensors, true).map_err(|_| data_pkl())?;
     let mut closest = None;
     for text in TEXTS {
-        let (archive, _) =
-            archive(text, Signature::Dict, &decoder, &assignment, tensors).map_err(|_| data_pkl())?;
+        let (archive, _) = archive(text, Signature::Dict(Errors::Return), &decoder, &assignment, tensors)
+            .map_err(|_| data_pkl())?;
         let Some(difference) = archive.first_difference(records) else { return Ok((decoder, assignment)) };
         closest = closest.max(Some(difference));
     }

@@ -6,7 +6,7 @@ mod fixtures;
 use decoder::{Documents, HUGGING_FACE, META, Options, Part};
 use tensor::Tensor;
 
-use crate::{Converted, Port, auto, model, positional};
+use crate::{Converted, Errors, Port, auto, model, positional};
 use fixtures::{tensors, zeros};
 
 fn params() -> Options {
@@ -33,7 +33,7 @@ fn code(converted: &Converted) -> String {
 
 #[test]
 fn metas_names_make_a_module_from_tokens_to_logits() {
-    let converted = auto(&meta_tensors(), &params()).expect("params and shapes agree");
+    let converted = auto(&meta_tensors(), &params(), Errors::Return).expect("params and shapes agree");
     assert_eq!((converted.kind.to_string().as_str(), converted.notes.len()), ("llama", 0));
     let ports = |ports: &[Port]| {
         ports.iter().map(|port| (port.name.clone(), port.shape.len(), port.optional)).collect::<Vec<_>>()
@@ -65,16 +65,16 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
 fn hugging_faces_names_rotate_halves() {
     let all = tensors(&HUGGING_FACE, 1);
     let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
-    let converted = auto(&all, &options).expect("config and shapes agree");
+    let converted = auto(&all, &options, Errors::Return).expect("config and shapes agree");
     assert_eq!((converted.kind.to_string().as_str(), converted.notes.len()), ("llama", 0));
     assert!(code(&converted).contains("torch.select(y, -2, 0)"));
-    let named = model("llama", &all, &options).expect("it is one");
+    let named = model("llama", &all, &options, Errors::Return).expect("it is one");
     assert_eq!(code(&named), code(&converted));
 }
 
 #[test]
 fn a_positional_forward_takes_tokens_and_returns_logits() {
-    let converted = auto(&meta_tensors(), &params()).expect("params and shapes agree");
+    let converted = auto(&meta_tensors(), &params(), Errors::Return).expect("params and shapes agree");
     let decoder = converted.decoder.as_ref().expect("it runs");
     let positional = positional(decoder, &meta_tensors(), false).expect("it was a model");
     let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
@@ -101,7 +101,7 @@ fn biases_are_added_to_the_products() {
         }
     }
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
-    let code = code(&model("qwen2", &all, &options).expect("all is there"));
+    let code = code(&model("qwen2", &all, &options, Errors::Return).expect("all is there"));
     assert_eq!(code.matches("(weights[\"bq\"])[i]").count(), 1, "{code}");
     assert!(!code.contains("\"bo\""), "{code}");
 }
@@ -111,14 +111,14 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
     let mut all = tensors(&META, 1);
     all.retain(|(name, _)| name != "output.weight");
     all.push(zeros("lora", &[1]));
-    let kept = auto(&all, &Options { keep_extra: true, ..params() }).expect("it is kept");
+    let kept = auto(&all, &Options { keep_extra: true, ..params() }, Errors::Return).expect("it is kept");
     assert_eq!(kept.archive.records().len(), all.len());
     assert_eq!(kept.notes.len(), 2);
 }
 
 #[test]
 fn weights_without_documents_have_a_reason_and_a_note() {
-    let converted = auto(&tensors(&META, 1), &Options::default()).expect("weights");
+    let converted = auto(&tensors(&META, 1), &Options::default(), Errors::Return).expect("weights");
     assert_eq!(converted.why, Some(decoder::WhyWeights::NoDocuments));
     assert_eq!(converted.notes, [crate::Note::Decoder(decoder::Note::NamesOfLlama)]);
 }
@@ -127,6 +127,7 @@ fn weights_without_documents_have_a_reason_and_a_note() {
 fn names_of_tensors_do_not_collide_with_the_modules_own() {
     let mut all = meta_tensors();
     all.extend(["__tensors__", "window", "window_"].map(|name| zeros(name, &[1])));
-    let code = code(&auto(&all, &Options { keep_extra: true, ..params() }).expect("they are kept"));
+    let code =
+        code(&auto(&all, &Options { keep_extra: true, ..params() }, Errors::Return).expect("they are kept"));
     assert!(code.contains("  window__ : int\n") && code.contains("self.__tensors____\n"), "{code}");
 }
