@@ -255,6 +255,11 @@ def test_flags_that_repeat_the_document_are_accepted(checkpoint, newest, made, t
 
 MISFITS = {
     "quantized": ({"quantization_config": {"bits": 4}}, "`quantization_config` changes the result"),
+    "fp8": ({"quantization_config": {"quant_method": "fp8"}}, "the weights are quantized with `fp8`, expected float32"),
+    "gptq": ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantized with `gptq` (4 bits), expected float32"),
+    "awq": ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantized with `awq` (4 bits), expected float32"),
+    "bitsandbytes": ({"quantization_config": {"load_in_8bit": True}}, "quantized with `bitsandbytes` (8 bits)"),
+    "mxfp4": ({"quantization_config": {"quant_method": "mxfp4"}}, "the weights are quantized with `mxfp4`"),
     "other activation": ({"hidden_act": "gelu"}, '`hidden_act` is "gelu", expected "silu"'),
     "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, '`rope_scaling.type` is "linear"'),
     "dynamic": ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, '`rope_parameters.rope_type` is "dynamic"'),

@@ -157,8 +157,8 @@ fn from_config(config: &Config, tensors: &[(String, Tensor)], is_transformer: bo
             None => WhyWeights::NoModelType,
         }));
     };
-    if is_transformer && config.get("quantization_config").is_some() {
-        return Err(config.unknown("quantization_config"));
+    if is_transformer {
+        config.reject_quantized()?;
     }
     if let Some(tensor) = HUGGING_FACE.missing_from(tensors) {
         return Ok(Choice::Weights(

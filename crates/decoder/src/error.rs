@@ -83,6 +83,20 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// A model whose weights are quantized.
+    #[error(
+        "{file}: the weights are quantized with `{}`{}, expected float32, float16, bfloat16 or float64 in a model that runs",
+        method.escape_debug(),
+        bits.map(|bits| format!(" ({bits} bits)")).unwrap_or_default()
+    )]
+    Quantized {
+        /// The document.
+        file: &'static str,
+        /// The method, as the document calls it, such as `gptq`.
+        method: String,
+        /// The number of bits of a weight, if the document has it.
+        bits: Option<u64>,
+    },
     /// Numbers of a model are given, but the tensors are only weights.
     #[error("these tensors are not a model that can run: {why}")]
     NotAModel {
@@ -238,7 +252,8 @@ impl Error {
             Self::Document { file, .. }
             | Self::MissingFacts { file, has_document: true, .. }
             | Self::MissingKey { file, .. }
-            | Self::UnknownParam { file, .. } => Some(file),
+            | Self::UnknownParam { file, .. }
+            | Self::Quantized { file, .. } => Some(file),
             Self::Param { file, .. } => *file,
             _ => None,
         }

@@ -104,6 +104,21 @@ fn settings_without_a_forward_are_errors() {
             r#""quantization_config": {"bits": 4}"#,
             "`quantization_config` changes the result and is not supported",
         ),
+        (
+            r#""quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}"#,
+            "the weights are quantized with `fp8`, expected float32, float16, bfloat16 or float64 in a model that runs",
+        ),
+        (
+            r#""quantization_config": {"quant_method": "gptq", "bits": 4}"#,
+            "the weights are quantized with `gptq` (4 bits), expected float32, float16, bfloat16 or float64 in a model that \
+             runs",
+        ),
+        (
+            r#""quantization_config": {"load_in_4bit": false, "load_in_8bit": true}"#,
+            "the weights are quantized with `bitsandbytes` (8 bits), expected float32, float16, bfloat16 or float64 in a \
+             model that runs",
+        ),
+        (r#""quantization_config": "gptq""#, "`quantization_config` is \"gptq\", expected an object"),
         (r#""hidden_act": "gelu""#, "`hidden_act` is \"gelu\", expected \"silu\""),
         (r#""head_dim": 3"#, "`head_dim` is 3, expected an even number, because RoPE rotates pairs"),
         (

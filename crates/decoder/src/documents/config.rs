@@ -243,11 +243,27 @@ impl Config {
         recorded.map.iter().map(entry).collect()
     }
 
+    /// Rejects a model whose weights are quantized. The methods and their keys are those of transformers'
+    /// `utils/quantization_config.py`; files of older versions have the flags of bitsandbytes and no method.
+    pub(crate) fn reject_quantized(&self) -> Result<()> {
+        const KEY: &str = "quantization_config";
+        if self.get(KEY).is_none() {
+            return Ok(());
+        }
+        let inner = self.object(KEY)?;
+        let is_set = |flag: &str| inner.get(flag).and_then(Value::as_bool).unwrap_or(false);
+        let flags = [("load_in_4bit", 4), ("load_in_8bit", 8)].into_iter().find(|(flag, _)| is_set(flag));
+        let method = inner.get("quant_method").and_then(Value::as_str);
+        let Some(method) = method.or_else(|| flags.map(|_| "bitsandbytes")) else {
+            return Err(self.unknown(KEY));
+        };
+        let bits = flags.map(|(_, bits)| bits).or_else(|| inner.get("bits").and_then(Value::as_u64));
+        Err(Error::Quantized { file: self.file, method: shortened_text(method), bits })
+    }
+
     /// The facts that all decoders state alike; `own` are the keys that the architecture reads in addition.
     pub(crate) fn facts(&self, own: &[&str]) -> Result<Facts> {
-        if self.get("quantization_config").is_some() {
-            return Err(self.unknown("quantization_config"));
-        }
+        self.reject_quantized()?;
         if let Some(act) = self.text("hidden_act")?.filter(|act| !matches!(*act, "silu" | "swish")) {
             return Err(self.wrong("hidden_act", &format!("{act:?}"), "\"silu\"".to_owned()));
         }
@@ -355,11 +371,14 @@ impl Config {
 
 /// A value as JSON, cut if it is long.
 fn shortened(value: &Value) -> String {
+    shortened_text(&value.to_string())
+}
+
+fn shortened_text(text: &str) -> String {
     const SHOWN: usize = 40;
-    let text = value.to_string();
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
+        None => text.to_owned(),
     }
 }
 
