@@ -1,6 +1,7 @@
 //! The parameters of requests, tensors and responses.
 //!
-//! Facts: "Parameters Extension" of Triton's protocol: strings, booleans, integers and doubles.
+//! Facts: "Parameters Extension" of Triton's protocol: strings, booleans, integers and doubles. `sequence_id` of its "Sequence
+//! Extension" is a uint64.
 
 use crate::error::{Error, Result};
 use crate::json::{Number, Reader};
@@ -14,6 +15,8 @@ pub enum Parameter {
     Bool(bool),
     /// An integer.
     Int(i64),
+    /// An integer above those of `Int`.
+    Uint(u64),
     /// A number with a fraction or an exponent.
     Double(f64),
     /// A text.
@@ -47,7 +50,10 @@ fn value(json: &mut Reader<'_>) -> Result<Parameter> {
             let at = json.position();
             let number = json.number()?;
             let value = match number {
-                Number::Integer(text) => text.parse().ok().map(Parameter::Int),
+                Number::Integer(text) => {
+                    let int = text.parse().ok().map(Parameter::Int);
+                    int.or_else(|| text.parse().ok().map(Parameter::Uint))
+                }
                 Number::Fraction(text) | Number::NotFinite(text) => text.parse().ok().map(Parameter::Double),
             };
             let problem = || JsonProblem::Integer { found: shortened(number.text()) };
@@ -68,6 +74,7 @@ pub(crate) fn write_all(out: &mut Vec<u8>, parameters: &Parameters) {
         match value {
             Parameter::Bool(value) => write::boolean(out, *value),
             Parameter::Int(value) => write::integer(out, *value),
+            Parameter::Uint(value) => write::integer(out, *value),
             Parameter::Double(value) => write::f64(out, *value),
             Parameter::String(value) => write::text(out, value),
         }

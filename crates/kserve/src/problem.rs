@@ -69,8 +69,8 @@ pub enum JsonProblem {
         /// The number.
         found: String,
     },
-    /// The value of a parameter is an integer that is too large.
-    #[error("expected a whole number from -9223372036854775808 to 9223372036854775807, found `{}`", found.escape_debug())]
+    /// The value of a parameter is an integer that neither an i64 nor a u64 can have.
+    #[error("expected a whole number from -9223372036854775808 to 18446744073709551615, found `{}`", found.escape_debug())]
     Integer {
         /// The number.
         found: String,

@@ -128,7 +128,8 @@ def parameters(url):
     client = http.InferenceServerClient(url)
     array = values("INT32", 4).reshape(1, 4)
     result = client.infer("identity_int32", [tensor(http, "INPUT0", "INT32", array, True)], request_id="é 7",
-                          parameters={"a": "text", "b": 5, "c": True, "d": 0.5}, priority=1, timeout=10_000_000)
+                          parameters={"a": "text", "b": 5, "c": True, "d": 0.5}, priority=1, timeout=10_000_000,
+                          sequence_id=2**64 - 1, sequence_start=True, sequence_end=True)
     client.close()
     return {"same": same(array, result.as_numpy("OUTPUT0")), "answer": result.get_response()}
 

@@ -14,6 +14,7 @@ fn parameters() -> impl Strategy<Value = Vec<(String, Parameter)>> {
     let value = prop_oneof![
         any::<bool>().prop_map(Parameter::Bool),
         any::<i64>().prop_map(Parameter::Int),
+        (i64::MAX as u64 + 1..=u64::MAX).prop_map(Parameter::Uint),
         any::<f64>().prop_filter("equal to itself", |value| !value.is_nan()).prop_map(Parameter::Double),
         any::<String>().prop_map(Parameter::String),
     ];

@@ -232,7 +232,7 @@ fn an_output_decides_before_the_request_does() {
 #[test]
 fn parameters_are_strings_integers_booleans_and_doubles() {
     let model = model(0, vec![tensor("x", Datatype::Bool, &[])]);
-    let text = r#"{"id":"é","parameters":{"s":"a","i":-5,"b":true,"d":0.5,"e":1e3,"binary_data_output":true},
+    let text = r#"{"id":"é","parameters":{"s":"a","i":-5,"b":true,"d":0.5,"e":1e3,"sequence_id":18446744073709551615,"binary_data_output":true},
         "inputs":[{"name":"x","shape":[],"datatype":"BOOL","parameters":{"p":"q"},"data":[true]}],
         "outputs":[{"name":"out","parameters":{"binary_data":false,"k":1}}]}"#;
     let request = json(&model, text).expect("a request");
@@ -247,6 +247,7 @@ fn parameters_are_strings_integers_booleans_and_doubles() {
             named("b", Parameter::Bool(true)),
             named("d", Parameter::Double(0.5)),
             named("e", Parameter::Double(1000.0)),
+            named("sequence_id", Parameter::Uint(u64::MAX)),
         ]
     );
     assert_eq!(request.inputs[0].parameters, [named("p", string("q"))]);

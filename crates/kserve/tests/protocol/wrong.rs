@@ -95,7 +95,7 @@ fn members_of_the_wrong_kind() {
             "{}", r#"{"outputs":[]}"#, r#"{"inputs":null}"#, r#"{"inputs":{}}"#, r#"{"inputs":[[]]}"#, r#"{"inputs":[{}]}"#,
             r#"{"inputs":[],"inputs":[]}"#, r#"{"id":5}"#, r#"{"id":null}"#, r#"{"parameters":[]}"#,
             r#"{"parameters":{"binary_data_output":1}}"#, r#"{"parameters":{"a":null}}"#, r#"{"parameters":{"a":[1]}}"#,
-            r#"{"parameters":{"a":9223372036854775808}}"#, r#"{"outputs":{}}"#, r#"{"outputs":["out"]}"#, r#"{"outputs":[{}]}"#,
+            r#"{"parameters":{"a":18446744073709551616}}"#, r#"{"outputs":{}}"#, r#"{"outputs":["out"]}"#, r#"{"outputs":[{}]}"#,
             r#"{"outputs":[{"name":1}]}"#, r#"{"outputs":[{"name":"out","parameters":{"binary_data":"true"}}]}"#,
             r#"{"outputs":[{"name":"out","parameters":{"binary_data":true,"binary_data":true}}]}"#,
         ]),
@@ -113,7 +113,7 @@ fn members_of_the_wrong_kind() {
     {"parameters":{"binary_data_output":1}}: 400 the JSON is wrong at byte 36, in `parameters.binary_data_output`: expected a boolean, found a number
     {"parameters":{"a":null}}: 400 the JSON is wrong at byte 19, in `parameters.a`: expected a string, a number or a boolean, found null
     {"parameters":{"a":[1]}}: 400 the JSON is wrong at byte 19, in `parameters.a`: expected a string, a number or a boolean, found an array
-    {"parameters":{"a":9223372036854775808}}: 400 the JSON is wrong at byte 19, in `parameters.a`: expected a whole number from -9223372036854775808 to 9223372036854775807, found `9223372036854775808`
+    {"parameters":{"a":18446744073709551616}}: 400 the JSON is wrong at byte 19, in `parameters.a`: expected a whole number from -9223372036854775808 to 18446744073709551615, found `18446744073709551616`
     {"outputs":{}}: 400 the JSON is wrong at byte 11, in `outputs`: expected an array, found an object
     {"outputs":["out"]}: 400 the JSON is wrong at byte 12, in `outputs[0]`: expected an object, found a string
     {"outputs":[{}]}: 400 the JSON is wrong at byte 14, in `outputs[0]`: `name` is missing
