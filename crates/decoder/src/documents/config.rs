@@ -398,7 +398,8 @@ mod tests {
         let older = rope(&format!(r#""rope_theta": 5e5, "rope_scaling": {llama3}}}"#));
         let newer = rope(&format!(r#""rope_parameters": {llama3}, "rope_theta": 5e5}}"#));
         assert_eq!(older, newer);
-        assert_eq!(older.scaling.map(|scaling| scaling.factor), Some(32.0));
+        let Some(Scaling::Llama3(scaling)) = older.scaling else { panic!("it is llama3") };
+        assert_eq!(scaling.factor.to_bits(), 32_f64.to_bits());
         assert_eq!(
             rope(r#""rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}"#),
             Rope { theta: 7.0, scaling: None }
