@@ -9,10 +9,10 @@ use store::{file_name, folder};
 use torch_import::Container;
 
 use crate::convert::convert_into;
-use crate::output::Destination;
+use crate::destination::Destination;
 use crate::{
-    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output,
-    from_carton, naming,
+    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output, input,
+    naming,
 };
 
 /// Version of the members of [`EachReport`].
@@ -53,9 +53,8 @@ pub struct EachReport {
 }
 
 /// Converts each of `options.inputs` on its own into the folder `options.output`, which is created if needed, and goes
-/// on after a failure. With
-/// `resume`, an input is skipped when its output exists, is whole, and is not older than the input. `done` receives
-/// each result at once.
+/// on after a failure. With `resume`, an input is skipped when its output exists, is whole, and is not older than the
+/// input. `done` receives each result at once.
 ///
 /// A carton is whole when its directory can be read and has every file of MANIFEST, another file when its directory or
 /// header can be read: outputs are temporary files until they are complete, so a conversion that was interrupted leaves
@@ -126,7 +125,7 @@ fn output_of(options: &ConvertOptions, kind: OutputKind, input: &Path) -> Result
     let output = default_output(&alone)?;
     Ok(match (&options.output, kind) {
         (folder, OutputKind::Triton) => {
-            let name = naming::model_name(&alone, &from_carton::sources(&alone, kind)?);
+            let name = naming::model_name(&alone, &input::sources(&alone, kind)?);
             folder.as_ref().unwrap_or(&output).join(name)
         }
         (Some(folder), _) => folder.join(file_name(&output)),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use carton_format::{Config, MODEL_PT};
+use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use decoder::Given;
 use sources::Sources;
@@ -12,22 +12,12 @@ use torch_import::{Checkpoint, Container, LeftOut};
 use torchscript::{Model, Recognised};
 
 use crate::back::{Job, Values};
-use crate::convert::write;
-use crate::output::Destination;
+use crate::destination::Destination;
+use crate::write::write;
 use crate::{
     Architecture, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, Setting,
-    cast, naming,
+    cast, input, naming,
 };
-
-/// The files of the only input: a checkpoint, or a carton if such an output can be made of one.
-pub(crate) fn sources(options: &ConvertOptions, kind: OutputKind) -> Result<Sources> {
-    Ok(match options.inputs.as_slice() {
-        [folder] if kind == OutputKind::Triton && folder.join(Config::PATH).is_file() => {
-            Sources::file(folder)
-        }
-        inputs => Sources::find(inputs, options.single)?,
-    })
-}
 
 /// A model that is in a carton.
 pub(crate) struct Packed {
@@ -43,7 +33,7 @@ impl Packed {
     /// When the carton cannot be read, or its module is not a model that this program wrote.
     pub(crate) fn open(options: &ConvertOptions, kind: OutputKind) -> Result<Option<Self>> {
         let [path] = options.inputs.as_slice() else { return Ok(None) };
-        let is_folder = path.join(Config::PATH).is_file();
+        let is_folder = input::is_unpacked_carton(path);
         if kind != OutputKind::Triton || !(path.is_file() || is_folder) {
             return Ok(None);
         }

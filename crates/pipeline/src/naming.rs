@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use sources::Sources;
 use store::{file_name, folder};
 
-use crate::output::Destination;
-use crate::{ConvertOptions, Result, from_carton};
+use crate::destination::Destination;
+use crate::{ConvertOptions, Result, input};
 
 /// Stems, and beginnings of stems, that do not name a model: the name of the folder is better.
 const GENERIC: &[&str] = &["last", "best"];
@@ -36,7 +36,7 @@ const EXTENSIONS: &[&str] = &[
 pub fn default_output(options: &ConvertOptions) -> Result<PathBuf> {
     let options = ConvertOptions { output: None, ..options.clone() };
     let destination = Destination::new(&options)?;
-    Ok(output_of(&options, &from_carton::sources(&options, destination.kind)?, &destination))
+    Ok(output_of(&options, &input::sources(&options, destination.kind)?, &destination))
 }
 
 /// The same, for inputs that were found.

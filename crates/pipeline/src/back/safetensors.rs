@@ -19,15 +19,6 @@ use crate::{Error, Names, Note, Result};
 /// The key of the metadata that says which framework's tensors these are; `transformers` refuses files without it.
 const FORMAT: (&str, &str) = ("format", "pt");
 
-/// How safetensors files are written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SafetensorsOptions {
-    /// What is written of tensors that are the same memory.
-    pub ties: Ties,
-    /// The most bytes of tensors in one file; `None` for one file. A larger tensor has a file of its own.
-    pub max_shard_size: Option<u64>,
-}
-
 /// What only the report about safetensors files has.
 #[derive(Clone, Debug, Serialize)]
 pub struct SafetensorsReport {
