@@ -46,7 +46,7 @@ impl Upload {
         self.received
     }
 
-    /// The next bytes; none at the end.
+    /// The next bytes; `None` at the end.
     async fn next(&mut self, timeouts: &Timeouts) -> Result<Option<Bytes>, Unread> {
         while !self.is_over {
             let deadline = self.pace.deadline(timeouts).into();
@@ -88,7 +88,7 @@ impl Upload {
         if declared > limits.body as u64 {
             return Err(Unread::TooLarge);
         }
-        // What a client says that it will send is only believed in part: memory grows with what arrives.
+        // The client's Content-Length is trusted only up to a limit: beyond it, memory grows with what arrives.
         let believed = usize::try_from(declared).unwrap_or(0).min(BELIEVED);
         if !reserve(&mut body, believed, limits.body, &mut charge) {
             return Err(Unread::NoMemory);
@@ -106,7 +106,7 @@ impl Upload {
     }
 
     /// Reads what is left, so that the client reads the response and the connection can be used again; gives up after
-    /// twice the limit. Whether the end was reached.
+    /// twice the limit. Returns whether the end was reached.
     pub(crate) async fn skip(&mut self, limits: &Limits, timeouts: &Timeouts) -> bool {
         let last = self.received.saturating_add(limits.body.saturating_mul(2).max(LEAST_SKIPPED));
         while self.received <= last {

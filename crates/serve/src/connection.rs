@@ -82,7 +82,7 @@ impl Activity {
         }
     }
 
-    /// How long the connection has had nothing to do; none if it has.
+    /// How long the connection has had nothing to do; `None` while it is busy.
     pub(crate) fn idle_for(&self) -> Option<Duration> {
         let state = self.state();
         match state.phase {
@@ -97,7 +97,7 @@ impl Activity {
         !state.is_full && !matches!(state.phase, Phase::Answering)
     }
 
-    /// When the client is late; none while it waits for the server.
+    /// When the client is late; `None` while it waits for the server.
     pub(crate) fn deadline(&self, timeouts: &Timeouts) -> Option<Instant> {
         let state = self.state();
         let (since, allowed) = match (state.phase, state.writing) {
@@ -110,7 +110,7 @@ impl Activity {
     }
 }
 
-/// A socket that notes what it does.
+/// A socket that records whether it makes progress.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TokioIo<TcpStream>,

@@ -1,36 +1,31 @@
-//! What is counted about a model, as the statistics of the protocol and as metrics for Prometheus.
+//! What is counted about a model, and the statistics of the protocol that are made of it.
 //!
-//! Facts: names, help texts and labels of the metrics that Triton 2.51 prints. The crate `prometheus-client` is not used: it
-//! appends `_total` to the name of each counter, as the newer format wants, and the names here are given.
+//! Facts: Triton's statistics extension.
 
-use std::fmt::{self, Write};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kserve::{InferStatistics, ModelStatistics};
 
-use crate::served::Served;
-
 /// What was counted since a model was loaded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    success: Total,
+    pub(crate) success: Total,
     fail: Total,
     failures: [u64; REASONS.len()],
-    queue: Total,
-    input: Total,
-    infer: Total,
-    output: Total,
-    inferences: u64,
-    executions: u64,
+    pub(crate) queue: Total,
+    pub(crate) input: Total,
+    pub(crate) infer: Total,
+    pub(crate) output: Total,
+    pub(crate) inferences: u64,
+    pub(crate) executions: u64,
     last: Option<SystemTime>,
 }
 
 /// How often something happened, and how long it took in all.
 #[derive(Clone, Copy, Debug, Default)]
-struct Total {
-    count: u64,
-    time: Duration,
+pub(crate) struct Total {
+    pub(crate) count: u64,
+    pub(crate) time: Duration,
 }
 
 /// Why a request failed.
@@ -61,10 +56,6 @@ impl Total {
 
     fn statistics(self) -> kserve::Duration {
         kserve::Duration { count: self.count, ns: u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX) }
-    }
-
-    fn micros(self) -> u128 {
-        self.time.as_micros()
     }
 }
 
@@ -97,6 +88,11 @@ impl Counts {
         }
     }
 
+    /// The reasons by the names that Triton gives them, and how many requests failed for each.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        REASONS.iter().zip(self.failures).map(|((_, name), count)| (*name, count))
+    }
+
     pub(crate) fn statistics(&self, name: &str, version: u64) -> ModelStatistics {
         let last = self.last.and_then(|last| last.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
         ModelStatistics {
@@ -116,105 +112,5 @@ impl Counts {
             },
             batch_stats: Vec::new(),
         }
-    }
-}
-
-/// A metric: its name, its help, its type, and its value for a model.
-type Metric = (&'static str, &'static str, &'static str, fn(&Counts, &Served) -> u128);
-
-const METRICS: [Metric; 9] = [
-    (
-        "nv_inference_request_success",
-        "Number of successful inference requests, all batch sizes",
-        "counter",
-        |counts, _| u128::from(counts.success.count),
-    ),
-    ("nv_inference_count", "Number of inferences performed", "counter", |counts, _| {
-        u128::from(counts.inferences)
-    }),
-    ("nv_inference_exec_count", "Number of model executions performed", "counter", |counts, _| {
-        u128::from(counts.executions)
-    }),
-    (
-        "nv_inference_request_duration_us",
-        "Cumulative inference request duration in microseconds",
-        "counter",
-        |counts, _| counts.success.micros(),
-    ),
-    (
-        "nv_inference_queue_duration_us",
-        "Cumulative inference queuing duration in microseconds",
-        "counter",
-        |counts, _| counts.queue.micros(),
-    ),
-    (
-        "nv_inference_compute_input_duration_us",
-        "Cumulative compute input duration in microseconds",
-        "counter",
-        |counts, _| counts.input.micros(),
-    ),
-    (
-        "nv_inference_compute_infer_duration_us",
-        "Cumulative compute inference duration in microseconds",
-        "counter",
-        |counts, _| counts.infer.micros(),
-    ),
-    (
-        "nv_inference_compute_output_duration_us",
-        "Cumulative inference compute output duration in microseconds",
-        "counter",
-        |counts, _| counts.output.micros(),
-    ),
-    (
-        "nv_inference_pending_request_count",
-        "Instantaneous number of pending requests awaiting execution per-model.",
-        "gauge",
-        |_, served| served.waiting() as u128,
-    ),
-];
-
-const FAILURES: &str = "nv_inference_request_failure";
-
-/// The metrics of models in Prometheus' text format.
-pub(crate) fn metrics(models: &[Arc<Served>]) -> String {
-    let counted: Vec<(&Served, Counts)> = models.iter().map(|served| (&**served, served.counts())).collect();
-    let mut text = String::new();
-    // Writing into a String cannot fail.
-    let _ = print(&counted, &mut text);
-    text
-}
-
-fn print(models: &[(&Served, Counts)], out: &mut String) -> fmt::Result {
-    for (name, help, kind, value) in METRICS {
-        writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
-        for (served, counts) in models {
-            writeln!(out, "{name}{{{}}} {}", Labels(served), value(counts, served))?;
-        }
-    }
-    writeln!(out, "# HELP {FAILURES} Number of failed inference requests, all batch sizes")?;
-    writeln!(out, "# TYPE {FAILURES} counter")?;
-    for (served, counts) in models {
-        for ((_, reason), count) in REASONS.iter().zip(counts.failures) {
-            writeln!(out, "{FAILURES}{{{},reason=\"{reason}\"}} {count}", Labels(served))?;
-        }
-    }
-    Ok(())
-}
-
-/// The labels of a model.
-struct Labels<'m>(&'m Served);
-
-impl fmt::Display for Labels<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("model=\"")?;
-        for c in self.0.name.chars() {
-            match c {
-                '\\' => f.write_str("\\\\")?,
-                '"' => f.write_str("\\\"")?,
-                '\n' => f.write_str("\\n")?,
-                c => f.write_char(c)?,
-            }
-        }
-        write!(f, "\",version=\"{}\"", self.0.version)
     }
 }

@@ -57,7 +57,7 @@ impl Encoding {
         Self::from_name(header)
     }
 
-    /// The encoding that the client likes best, by the values of its `Accept-Encoding` headers. Of equals, the first.
+    /// The encoding that the client prefers, by the values of its `Accept-Encoding` headers; of equal ones the first.
     pub(crate) fn of_response<'h>(headers: impl Iterator<Item = &'h str>) -> Self {
         let mut best = (0, Self::Identity);
         for item in headers.flat_map(|header| header.split(',')) {
@@ -98,7 +98,7 @@ impl Encoding {
     /// The compressed form of `parts` together.
     ///
     /// # Errors
-    /// None that memory can give; the writer's type has them.
+    /// Never: writing into memory does not fail. The type is that of the writer.
     pub(crate) fn compress(self, parts: &[Bytes]) -> io::Result<Vec<u8>> {
         match self {
             Self::Identity => Ok(parts.concat()),

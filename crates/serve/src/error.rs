@@ -14,17 +14,17 @@ pub type LoadError = Box<dyn StdError + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {host}:{port}: {source}")]
     Bind {
         /// The interface.
         host: String,
         /// The port.
         port: u16,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The system has no thread, socket or timer for the server.
+    /// The system refused the server a thread, a socket or a timer.
     #[error("cannot start the server: {0}")]
     System(#[source] io::Error),
     /// Two models have the same name.
@@ -41,7 +41,7 @@ pub enum Error {
     List {
         /// The folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A model of the repository cannot be loaded.

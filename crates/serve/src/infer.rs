@@ -15,7 +15,7 @@ use crate::encoding::Encoding;
 use crate::reject::Reject;
 use crate::route::Target;
 use crate::served::{Served, Ticket};
-use crate::service::{Answer, State, run_blocking};
+use crate::state::{Answer, State, run_blocking};
 
 /// Bytes that the reactor parses or prints itself; more than this goes to another thread.
 const SMALL: usize = 32 << 10;
@@ -91,7 +91,7 @@ fn parse(body: &Bytes, header_length: Option<&[u8]>, config: &ModelConfig) -> Re
     InferRequest::parse(body, header_length, config).map_err(|error| Reject::kserve(&error))
 }
 
-/// Makes the body of a response, compressed if the client likes that.
+/// Makes the body of a response, compressed if the client accepts that.
 async fn print(
     state: &Arc<State>,
     parts: &Parts,
@@ -153,7 +153,7 @@ async fn print(
     Ok(response)
 }
 
-/// The outputs that were asked for, in that order and form, then others that the request implies.
+/// The outputs that the request lists, in its order and form, then those that it implies.
 fn in_order(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
     let mut by_name: HashMap<String, Output> =

@@ -1,10 +1,10 @@
 //! Serves models over HTTP: KServe v2 with Triton's binary tensor data extension.
 //!
-//! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`Handle`] ends it. What a model is, is the trait
-//! [`Model`]; what happens is told to an [`Observer`].
+//! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`Handle`] ends it. A model is what implements
+//! [`Model`]. An [`Observer`] follows what happens.
 //!
 //! One thread moves the bytes of all connections. Each model has a thread of its own, with a bounded queue in front of it.
-//! Every limit and every time that a client can use up is in [`Limits`] and [`Timeouts`].
+//! [`Limits`] and [`Timeouts`] bound everything that a client can use up.
 //!
 //! Facts: the Open Inference Protocol, Triton's extensions of it, and answers of Triton 2.51; RFC 9110 and 9112.
 
@@ -17,6 +17,7 @@ mod encoding;
 mod error;
 mod folder;
 mod infer;
+mod metrics;
 mod model;
 mod observer;
 mod options;
@@ -28,6 +29,7 @@ mod route;
 mod served;
 mod server;
 mod service;
+mod state;
 
 pub use carton::carton;
 pub use error::{Error, LoadError, Result};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Follows a server. Methods are called on the thread that serves all connections: they should return at once.
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened.
+    /// Called with each event.
     fn event(&self, event: &Event<'_>);
 }
 
@@ -41,7 +41,7 @@ pub enum Event<'e> {
     },
     /// A connection could not be accepted.
     Accept {
-        /// Why not.
+        /// The cause.
         error: &'e std::io::Error,
     },
     /// The server ends: it refuses new requests and finishes those that it has.

@@ -32,7 +32,7 @@ impl Default for Options {
     }
 }
 
-/// What clients may cost. What is beyond is refused; nothing grows with what clients send otherwise.
+/// What clients may cost. A request beyond a limit is refused, and nothing that has no limit grows with what clients send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time. More wait in the system's queue; idle ones are closed to make room.

@@ -1,4 +1,4 @@
-//! The least speed at which bytes must move: a client that sends or reads a byte now and then is no use to anybody.
+//! The least speed at which bytes must move: a client that sends or reads a byte now and then would hold a connection forever.
 
 use std::time::{Duration, Instant};
 

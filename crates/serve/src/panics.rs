@@ -27,7 +27,7 @@ impl<F: Future> Future for Caught<F> {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()

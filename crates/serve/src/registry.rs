@@ -250,7 +250,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Serves a model no more. Requests that it has are still answered.
+    /// Stops serving a model. Requests that it already has are still answered.
     pub(crate) async fn unload(self: Arc<Self>, name: String) -> Result<(), NotChanged> {
         let _changes = self.changes.lock().await;
         let Some(source) = &self.source else { return Err(NotChanged::NoRepository) };

@@ -109,7 +109,7 @@ impl Reject {
     }
 
     pub(crate) fn response(&self) -> Response<Payload> {
-        // A struct of one text always has a JSON.
+        // A struct of one text can always be written as JSON.
         let body = serde_json::to_vec(&ErrorBody { error: self.error.clone() }).unwrap_or_default();
         let mut response = Response::new(Payload::new([Bytes::from(body)]));
         *response.status_mut() = self.status;
@@ -125,6 +125,6 @@ impl Reject {
 }
 
 fn too_large(what: &str, limits: &Limits) -> Reject {
-    // Triton's status. 413 would say the same.
+    // Triton's status, rather than 413.
     Reject::bad_request(format!("the {what} is larger than the {} bytes that are allowed", limits.body))
 }

@@ -28,7 +28,7 @@ pub(crate) enum Route {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) name: String,
-    /// None asks for the newest.
+    /// `None` asks for the newest.
     pub(crate) version: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum About {
     Infer,
 }
 
-/// Why there is no route.
+/// Why a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoute {
     NotFound,

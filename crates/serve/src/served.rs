@@ -55,7 +55,7 @@ pub(crate) struct Reply {
     pub(crate) infer: Duration,
 }
 
-/// Why there are no outputs.
+/// Why a model returned no outputs.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Model(ModelError),
@@ -67,7 +67,7 @@ impl Served {
     /// Starts the thread of a model.
     ///
     /// # Errors
-    /// When the system has no thread.
+    /// When the system does not start the thread.
     pub(crate) fn start(
         name: String,
         version: u64,

@@ -20,7 +20,8 @@ use crate::error::{Error, Result};
 use crate::observer::{Event, Observer};
 use crate::options::Options;
 use crate::registry::{Models, Registry};
-use crate::service::State;
+use crate::service;
+use crate::state::State;
 
 /// A server that listens, and serves once [`run`](Self::run) is called.
 pub struct Server {
@@ -58,7 +59,7 @@ pub struct Report {
     pub unfinished: usize,
 }
 
-/// What connections are told to do.
+/// The orders to all connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Orders {
     /// To end after the response that they are sending.
@@ -99,7 +100,7 @@ impl Server {
         self.address
     }
 
-    /// What ends this server.
+    /// A handle that ends this server.
     pub fn handle(&self) -> Handle {
         Handle(self.stop.clone())
     }
@@ -253,7 +254,7 @@ async fn connection(
     let socket = Socket::new(stream, activity.clone());
     let answer = {
         let activity = activity.clone();
-        service_fn(move |request| state.clone().answer(request, client, activity.clone()))
+        service_fn(move |request| service::answer(state.clone(), request, client, activity.clone()))
     };
     let mut builder = http1::Builder::new();
     // The watch below has a time for headers and another one between requests, which hyper does not tell apart.

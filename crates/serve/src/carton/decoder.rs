@@ -15,7 +15,8 @@ use runtime::{Kind, Port, Runnable};
 use std::sync::Arc;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use super::{allow, blamed, datatype, failed, gathered, go_on};
+use super::elements::{datatype, gathered};
+use super::refusal::{allow, blamed, failed, go_on};
 use crate::model::{Cancel, Model, ModelError};
 
 /// The most sequences in a request. What a request may need is bounded by its memory, so this is no more than a number that

@@ -10,7 +10,8 @@ use kserve::{Datatype, InferRequest, ModelConfig, Output, TensorConfig};
 use runtime::Runnable;
 use tensor::Tensor;
 
-use super::{allow, datatype, gathered, mapped};
+use super::elements::{datatype, gathered, mapped};
+use super::refusal::allow;
 use crate::model::{Cancel, Model, ModelError};
 
 /// The tensors of a carton.

@@ -1,0 +1,45 @@
+//! Why a carton does not answer a request, and whose fault that is.
+
+use std::error::Error as StdError;
+use std::ops::ControlFlow;
+
+use crate::model::{Cancel, ModelError};
+
+pub(super) fn failed(error: impl StdError + Send + Sync + 'static) -> ModelError {
+    ModelError::Failed(Box::new(error))
+}
+
+/// Whose fault an error is.
+pub(super) fn blamed(error: runtime::Error) -> ModelError {
+    use runtime::Error;
+    match error {
+        Error::Cancelled => ModelError::Cancelled,
+        error @ (Error::Input(_) | Error::NoOutput { .. }) => ModelError::Input(Box::new(error)),
+        Error::Model(
+            error @ (forward::Error::Tokens { .. }
+            | forward::Error::TokenIds { .. }
+            | forward::Error::Past { .. }
+            | forward::Error::Memory { .. }),
+        ) => ModelError::Input(Box::new(error)),
+        error => failed(error),
+    }
+}
+
+pub(super) fn go_on(cancel: &Cancel<'_>) -> ControlFlow<()> {
+    if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// A request that needs more memory than it may have.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the request needs {needed} bytes of memory, and {allowed} are allowed")]
+struct TooMuch {
+    needed: u64,
+    allowed: u64,
+}
+
+pub(super) fn allow(needed: u64, allowed: u64) -> Result<(), ModelError> {
+    if needed > allowed {
+        return Err(ModelError::Input(Box::new(TooMuch { needed, allowed })));
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What is counted about models, as metrics for Prometheus.
+//!
+//! Facts: names, help texts and labels of the metrics that Triton 2.51 prints. The crate `prometheus-client` is not used: it
+//! appends `_total` to the name of each counter, as the newer format wants, and the names here are given.
+
+use std::fmt::{self, Display, Write};
+use std::sync::Arc;
+
+use crate::counts::{Counts, Total};
+use crate::served::Served;
+
+/// What a metric counts.
+enum Value {
+    Number(fn(&Counts) -> u64),
+    /// In microseconds.
+    Time(fn(&Counts) -> Total),
+}
+
+use Value::{Number, Time};
+
+/// The counters that have one value for each model: their names, help texts and values.
+const COUNTERS: [(&str, &str, Value); 8] = [
+    (
+        "nv_inference_request_success",
+        "Number of successful inference requests, all batch sizes",
+        Number(|it| it.success.count),
+    ),
+    ("nv_inference_count", "Number of inferences performed", Number(|it| it.inferences)),
+    ("nv_inference_exec_count", "Number of model executions performed", Number(|it| it.executions)),
+    (
+        "nv_inference_request_duration_us",
+        "Cumulative inference request duration in microseconds",
+        Time(|it| it.success),
+    ),
+    (
+        "nv_inference_queue_duration_us",
+        "Cumulative inference queuing duration in microseconds",
+        Time(|it| it.queue),
+    ),
+    (
+        "nv_inference_compute_input_duration_us",
+        "Cumulative compute input duration in microseconds",
+        Time(|it| it.input),
+    ),
+    (
+        "nv_inference_compute_infer_duration_us",
+        "Cumulative compute inference duration in microseconds",
+        Time(|it| it.infer),
+    ),
+    (
+        "nv_inference_compute_output_duration_us",
+        "Cumulative inference compute output duration in microseconds",
+        Time(|it| it.output),
+    ),
+];
+
+const PENDING: &str = "nv_inference_pending_request_count";
+const FAILURES: &str = "nv_inference_request_failure";
+
+/// The metrics of models in Prometheus' text format.
+pub(crate) fn metrics(models: &[Arc<Served>]) -> String {
+    let counted: Vec<(&Served, Counts)> = models.iter().map(|served| (&**served, served.counts())).collect();
+    let mut text = String::new();
+    // Writing into a String cannot fail.
+    let _ = print(&counted, &mut text);
+    text
+}
+
+fn print(models: &[(&Served, Counts)], out: &mut String) -> fmt::Result {
+    for (name, help, value) in COUNTERS {
+        describe(out, name, help, "counter")?;
+        for (served, counts) in models {
+            match value {
+                Number(number) => sample(out, name, &Labels(served), number(counts))?,
+                Time(time) => sample(out, name, &Labels(served), time(counts).time.as_micros())?,
+            }
+        }
+    }
+    let help = "Instantaneous number of pending requests awaiting execution per-model.";
+    describe(out, PENDING, help, "gauge")?;
+    for (served, _) in models {
+        sample(out, PENDING, &Labels(served), served.waiting())?;
+    }
+    describe(out, FAILURES, "Number of failed inference requests, all batch sizes", "counter")?;
+    for (served, counts) in models {
+        for (reason, count) in counts.failures() {
+            let labels = format_args!("{},reason=\"{reason}\"", Labels(served));
+            sample(out, FAILURES, &labels, count)?;
+        }
+    }
+    Ok(())
+}
+
+fn describe(out: &mut String, name: &str, help: &str, kind: &str) -> fmt::Result {
+    writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")
+}
+
+fn sample(out: &mut String, name: &str, labels: &dyn Display, value: impl Display) -> fmt::Result {
+    writeln!(out, "{name}{{{labels}}} {value}")
+}
+
+/// The labels of a model.
+struct Labels<'m>(&'m Served);
+
+impl fmt::Display for Labels<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("model=\"")?;
+        for c in self.0.name.chars() {
+            match c {
+                '\\' => f.write_str("\\\\")?,
+                '"' => f.write_str("\\\"")?,
+                '\n' => f.write_str("\\n")?,
+                c => f.write_char(c)?,
+            }
+        }
+        write!(f, "\",version=\"{}\"", self.0.version)
+    }
+}

@@ -1,0 +1,100 @@
+//! What all requests share: the models, the limits, and the steps that each kind of request has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use hyper::Response;
+use hyper::header::{CONTENT_ENCODING, HeaderMap};
+use hyper::http::request::Parts;
+use kserve::{EXTENSIONS, ServerMetadata};
+use tokio::sync::watch;
+
+use crate::Options;
+use crate::body::{Payload, Upload};
+use crate::budget::Budget;
+use crate::encoding::Encoding;
+use crate::observer::Observer;
+use crate::options::{Limits, Timeouts};
+use crate::registry::Registry;
+use crate::reject::Reject;
+
+/// What all requests share.
+pub(crate) struct State {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) budget: Budget,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// Requests whose response has not been written.
+    pub(crate) in_flight: watch::Sender<usize>,
+    pub(crate) metadata: ServerMetadata,
+    is_draining: AtomicBool,
+}
+
+/// What a route answers.
+pub(crate) type Answer = Result<Response<Payload>, Reject>;
+
+impl State {
+    pub(crate) fn new(options: &Options, registry: Registry, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            registry: Arc::new(registry),
+            limits: options.limits,
+            timeouts: options.timeouts,
+            budget: Budget::new(options.limits.memory),
+            observer,
+            in_flight: watch::Sender::new(0),
+            metadata: ServerMetadata {
+                name: options.name.clone(),
+                version: options.version.clone(),
+                extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+            },
+            is_draining: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on the server is not ready, and takes no more inference requests.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// The body of a request, inflated.
+    pub(crate) async fn body(&self, parts: &Parts, upload: &mut Upload) -> Result<Bytes, Reject> {
+        let encoding = content_encoding(&parts.headers)?;
+        let read = upload.read(&self.limits, &self.timeouts, &self.budget).await;
+        let (body, charge) = read.map_err(|unread| Reject::unread(unread, &self.limits))?;
+        if encoding == Encoding::Identity {
+            return Ok(charge.attach(body));
+        }
+        let (limits, mut inflated) = (self.limits, self.budget.charge());
+        run_blocking(move || {
+            // The compressed body counts until it is inflated.
+            let _compressed = charge;
+            let bytes = encoding.inflate(&body, limits.body, &mut inflated);
+            bytes.map(|bytes| inflated.attach(bytes)).map_err(|error| Reject::inflate(&error, &limits))
+        })
+        .await?
+    }
+}
+
+/// Runs `work` on a thread that may block.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Reject> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Reject::internal(format!("a bug in the server: {error}")))
+}
+
+fn content_encoding(headers: &HeaderMap) -> Result<Encoding, Reject> {
+    let mut values = headers.get_all(CONTENT_ENCODING).iter();
+    let (Some(value), second) = (values.next(), values.next()) else { return Ok(Encoding::Identity) };
+    let name = String::from_utf8_lossy(value.as_bytes());
+    match Encoding::of_request(&name) {
+        Some(encoding) if second.is_none() => Ok(encoding),
+        _ => Err(Reject::encoding(&name)),
+    }
+}
