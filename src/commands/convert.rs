@@ -68,7 +68,7 @@ fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
     })?;
     if !quiet {
         let skipped = if args.resume { format!(", {} skipped", report.skipped) } else { String::new() };
-        terminal::tell(format_args!(
+        terminal::summary(format_args!(
             "{BOLD}{} converted{skipped}, {} failed{BOLD:#}",
             report.converted, report.failed
         ));
@@ -184,9 +184,9 @@ fn summary(report: &ConvertReport) {
             ("files", several(&made.files)),
         ],
     };
-    terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
+    terminal::summary(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
-        terminal::tell(format_args!("  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value))));
+        terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{}", cut(&safe(value))));
     }
 }
 

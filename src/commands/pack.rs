@@ -35,10 +35,10 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     progress.clear();
     if !quiet {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
-        terminal::tell(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
+        terminal::summary(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
         let holds = format!("{}, {}", counted(report.files, "file"), size(report.nbytes));
         for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {
-            terminal::tell(format_args!("  {DIM}{label:<10}{DIM:#}{value}"));
+            terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{value}"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -28,7 +28,7 @@ pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     if !quiet {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
         let output = safe(&report.output);
-        terminal::tell(format_args!(
+        terminal::summary(format_args!(
             "{output}: {}, {} fetched",
             size(report.nbytes),
             counted(report.fetched_files, "file")

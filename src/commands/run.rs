@@ -1,11 +1,8 @@
 //! `torch2carton run`: a carton on the CPU.
 
-use std::io::{self, Write};
-use std::ops::ControlFlow;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow};
 use carton_tools::SaveOptions;
@@ -15,7 +12,8 @@ use runtime::{Kind, Runnable};
 use super::{run_tests, run_text};
 use crate::args::Run;
 use crate::ui::progress::Progress;
-use crate::ui::signals::{self, INTERRUPTED};
+use crate::ui::run_advice::plain;
+use crate::ui::signals::{self, INTERRUPTED, Interruption};
 use crate::ui::terminal::{self, safe};
 use crate::ui::typed::Usage;
 
@@ -28,7 +26,7 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
     if args.output.is_some() && args.get.is_none() {
         return Err(Usage("-o is for --get NAME, which is missing".to_owned()).into());
     }
-    let interruption = Interruption(signals::interruption()?);
+    let interruption = signals::interruption()?;
     match done(args, quiet, &interruption) {
         Err(_) if interruption.is_set() => Ok(ExitCode::from(INTERRUPTED)),
         other => other,
@@ -73,7 +71,11 @@ fn get(
             format!(" as {}, because NumPy has no {}", report.saved_dtype, report.dtype)
         };
         let (output, shape) = (safe(&report.output), &report.shape);
-        terminal::tell(format_args!("{output}: {} {shape:?}{cast}, {}", report.dtype, size(report.nbytes)));
+        terminal::summary(format_args!(
+            "{output}: {} {shape:?}{cast}, {}",
+            report.dtype,
+            size(report.nbytes)
+        ));
     }
     Ok(())
 }
@@ -90,28 +92,6 @@ fn no_tensor(runnable: &Runnable, name: &str) -> anyhow::Error {
     )
 }
 
-/// The error of a carton itself, which has problems that are printed line by line.
-pub(super) fn plain(error: runtime::Error) -> anyhow::Error {
-    match error {
-        runtime::Error::Carton(error) => error.into(),
-        error => error.into(),
-    }
-}
-
-/// Whether Ctrl-C was pressed.
-pub(super) struct Interruption(Arc<AtomicBool>);
-
-impl Interruption {
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Whether to go on.
-    pub(super) fn check(&self) -> ControlFlow<()> {
-        if self.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
 /// Progress that Ctrl-C ends.
 struct Watched<'w> {
     progress: &'w Progress,
@@ -126,19 +106,4 @@ impl Observer for Watched<'_> {
     fn is_cancelled(&self) -> bool {
         self.interruption.is_set()
     }
-}
-
-/// Writes text of a model to standard output at once: as it is, or on a terminal with its hidden characters escaped.
-pub(super) fn write_text(text: &str, is_terminal: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if is_terminal {
-        for part in text.split_inclusive(['\n', '\t']) {
-            let end = part.ends_with(['\n', '\t']);
-            let (line, end) = part.split_at(part.len().saturating_sub(usize::from(end)));
-            write!(out, "{}{end}", safe(line))?;
-        }
-    } else {
-        out.write_all(text.as_bytes())?;
-    }
-    out.flush()
 }

@@ -7,8 +7,9 @@ use anyhow::{Result, bail};
 use pipeline::counted;
 use runtime::{Outcome, Runnable, TestRow};
 
-use super::run::{Interruption, plain};
 use crate::args::Run;
+use crate::ui::run_advice::plain;
+use crate::ui::signals::Interruption;
 use crate::ui::terminal::{self, safe};
 
 pub(super) fn run(
@@ -48,7 +49,7 @@ pub(super) fn run(
         } else {
             format!("{} passed{without}", counted(passed, "self test"))
         };
-        terminal::tell(format_args!("{}: {text}", safe(&report.file)));
+        terminal::summary(format_args!("{}: {text}", safe(&report.file)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,12 +11,12 @@ use generate::{Candidate, Choice, Ended, Generated, Stops};
 use runtime::{Runnable, Session};
 use serde::Serialize;
 
-use super::run::{Interruption, plain, write_text};
 use super::run_words::Words;
 use crate::args::Run;
-use crate::ui::signals::INTERRUPTED;
+use crate::ui::run_advice::plain;
+use crate::ui::signals::{INTERRUPTED, Interruption};
 use crate::ui::table::{self, Align};
-use crate::ui::terminal;
+use crate::ui::terminal::{self, write_text};
 
 /// Version of the members of the reports.
 const SCHEMA_VERSION: u32 = 1;
@@ -114,7 +114,7 @@ fn candidates(
     }
     out.flush()?;
     if !quiet {
-        terminal::tell(prompt_text(prompt.len(), time));
+        terminal::summary(prompt_text(prompt.len(), time));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -211,7 +211,7 @@ fn continuation(
         } else {
             format!("{}; {}", prompt_text(prompt.len(), done.prompt_time), steps_text(&done))
         };
-        terminal::tell(format_args!("{times}{seed}"));
+        terminal::summary(format_args!("{times}{seed}"));
     }
     Ok(if interruption.is_set() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }

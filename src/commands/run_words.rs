@@ -11,7 +11,7 @@ mod with {
     use generate::{FILE_MAX, Tokenizer};
     use runtime::Runnable;
 
-    use super::super::run::plain;
+    use crate::ui::run_advice::plain;
 
     pub(crate) use generate::Stream;
 

@@ -23,7 +23,7 @@ pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     let report = carton_tools::shrink(&options, &progress)?;
     progress.clear();
     if !quiet {
-        terminal::tell(format_args!(
+        terminal::summary(format_args!(
             "{}: {}; {} ({}) moved to {}",
             safe(&report.output),
             size(report.nbytes),

@@ -19,7 +19,7 @@ pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     progress.clear();
     if !quiet {
         report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
-        terminal::tell(format_args!(
+        terminal::summary(format_args!(
             "{}: {}, {}",
             safe(&report.output),
             counted(report.files, "file"),

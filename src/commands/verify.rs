@@ -46,7 +46,7 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         let tensors = report.tensors_compared.map(|count| format!(", {} {equal}", counted(count, "tensor")));
         let tensors = tensors.unwrap_or_default();
         let (file, files, nbytes) = (safe(&report.file), counted(report.files, "file"), size(report.bytes));
-        terminal::tell(format_args!("{file}: {files}, {nbytes}, {hashes}{tensors}"));
+        terminal::summary(format_args!("{file}: {files}, {nbytes}, {hashes}{tensors}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -44,7 +44,7 @@ impl Lines {
     }
 }
 
-/// What a server tells.
+/// Writes the events of a server to the log.
 pub(crate) struct LogObserver {
     format: LogFormat,
     quiet: bool,
@@ -52,7 +52,7 @@ pub(crate) struct LogObserver {
 }
 
 impl Log {
-    /// A log, and what a server tells it. If it is quiet, it has only what is wrong.
+    /// A log, and the observer that writes the events of a server to it; with `quiet`, only problems.
     pub(crate) fn new(format: LogFormat, quiet: bool) -> Result<(Self, LogObserver)> {
         let (sender, receiver) = sync_channel(WAITING);
         let (finished, done) = sync_channel(1);
@@ -185,7 +185,7 @@ impl Line {
             LogFormat::Text => self.text(),
             LogFormat::Json => {
                 let mut bytes = Vec::new();
-                // A line of texts and numbers always has a JSON.
+                // A line of texts and numbers can always be written as JSON.
                 let _ = self.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Json));
                 String::from_utf8_lossy(&bytes).into_owned()
             }

@@ -19,6 +19,14 @@ pub(crate) fn text(error: &Error) -> String {
     format!("{error}{advice}")
 }
 
+/// The error of a carton itself, which has problems that are printed line by line.
+pub(crate) fn plain(error: runtime::Error) -> anyhow::Error {
+    match error {
+        runtime::Error::Carton(error) => error.into(),
+        error => error.into(),
+    }
+}
+
 /// The same of a text that cannot be read or continued.
 pub(crate) fn text_of_generate(error: &Generate) -> String {
     let advice = match error {

@@ -3,10 +3,9 @@
 //! Facts: signal(7), setrlimit(2), and `SigIgn` of proc(5). A shell reports 128 plus the number of the signal that ended
 //! a program.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-#[cfg(not(unix))]
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 
@@ -68,10 +67,24 @@ pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
     start(watch)
 }
 
-/// From now on, the first Ctrl-C sets the flag that is returned, so that work can end where it makes sense. The second ends
-/// the program. If the caller ignores Ctrl-C, it stays ignored.
+/// Whether Ctrl-C was pressed.
+pub(crate) struct Interruption(Arc<AtomicBool>);
+
+impl Interruption {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether to go on.
+    pub(crate) fn check(&self) -> ControlFlow<()> {
+        if self.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// From now on, the first Ctrl-C sets what is returned, so that work can end where it makes sense. The second ends the
+/// program. If the caller ignores Ctrl-C, it stays ignored.
 #[cfg(unix)]
-pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
+pub(crate) fn interruption() -> Result<Interruption> {
     use signal_hook::consts::SIGINT;
     let flag = Arc::new(AtomicBool::new(false));
     if ignored() >> SIGINT.saturating_sub(1) & 1 == 0 {
@@ -80,16 +93,16 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&flag)))
             .context("cannot watch for signals")?;
     }
-    Ok(flag)
+    Ok(Interruption(flag))
 }
 
-/// From now on, Ctrl-C sets the flag that is returned.
+/// From now on, Ctrl-C sets what is returned.
 #[cfg(not(unix))]
-pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
+pub(crate) fn interruption() -> Result<Interruption> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
     ctrlc::set_handler(move || set.store(true, Ordering::Relaxed)).context("cannot watch for signals")?;
-    Ok(flag)
+    Ok(Interruption(flag))
 }
 
 /// The exit status of a program that ended because of Ctrl-C.
