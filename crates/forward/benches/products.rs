@@ -3,9 +3,9 @@
 //! `cargo bench -p forward -- [--threads N] [--kernel NAME] [--seconds S]`. The kernels are not public, so they are compiled as
 //! a part of this program. `products.py`, next to this file, runs it interleaved with PyTorch.
 //!
-//! Weights are mapped from a file in the page cache, as those of a model are, and are so many that no cache holds them.
+//! Weights are mapped from a file in the page cache, as those of a model are. No cache of a CPU holds all of them.
 
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints figures for its author")]
+#![expect(clippy::print_stdout, reason = "a program that prints figures for its author")]
 #![expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "its sizes are constants")]
 #![expect(clippy::cast_precision_loss, reason = "figures of a few digits")]
 #![allow(missing_docs, unreachable_pub, reason = "files of the library are modules here")]
@@ -33,12 +33,13 @@ const MATRICES: usize = 24;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
-    let threads = value("--threads").map(|n| n.parse().unwrap());
-    let seconds = value("--seconds").map_or(1.0, |n| n.parse().unwrap());
-    let kernel = value("--kernel")
-        .map_or(Kernel::best(), |name| Kernel::ALL.into_iter().find(|kernel| kernel.name() == name).unwrap());
+    let threads = value("--threads").map(|n| n.parse().expect("--threads takes a number"));
+    let seconds = value("--seconds").map_or(1.0, |n| n.parse().expect("--seconds takes a number"));
+    let named = |name: String| Kernel::ALL.into_iter().find(|kernel| kernel.name() == name);
+    let kernel =
+        value("--kernel").map_or(Kernel::best(), |name| named(name).expect("--kernel takes a kernel's name"));
     let only = value("--only").unwrap_or_default();
-    let pool = Pool::new(threads).unwrap();
+    let pool = Pool::new(threads).expect("the system starts the threads");
     let file = weights();
     let about = |what: &str| {
         format!(r#"{{"what":"{what}","kernel":"{}","threads":{}"#, kernel.name(), pool.threads())
@@ -55,7 +56,7 @@ fn main() {
         println!("{},{}}}", about("read"), rate("GB/s", bytes.len() as f64, time));
     }
     for dtype in [Dtype::Float32, Dtype::BFloat16, Dtype::Float16] {
-        let nbytes = ROWS * COLS * usize::try_from(dtype.size()).unwrap();
+        let nbytes = ROWS * COLS * usize::try_from(dtype.size()).expect("a size of a few bytes");
         let matrices: Vec<Matrix> = (0..MATRICES).map(|i| matrix(&file, dtype, i * nbytes)).collect();
         for m in [1, 2, 4, 8, 16, 32, 128, 512] {
             let what = format!("{dtype} {m}x{COLS} {COLS}x{ROWS}");
@@ -70,7 +71,7 @@ fn main() {
                     kernel.linear(&pool, kernel::Product::new(matrix, &x, m, None, &mut y));
                 }
             });
-            let time = time.map(|time| time / u32::try_from(count).unwrap());
+            let time = time.map(|time| time / u32::try_from(count).expect("at most MATRICES"));
             let (flops, read) = (2.0 * (m * ROWS * COLS) as f64, nbytes as f64);
             println!("{},{},{}}}", about(&what), rate("GFLOP/s", flops, time), rate("GB/s", read, time));
         }
@@ -81,7 +82,8 @@ fn main() {
 fn timed(seconds: f64, mut work: impl FnMut()) -> [Duration; 2] {
     let processor = || {
         let time = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+        let seconds = time.tv_sec.try_into().expect("a processor time is not negative");
+        Duration::new(seconds, time.tv_nsec.try_into().expect("below 10^9"))
     };
     work();
     let (mut best, begin) = ([Duration::MAX; 2], Instant::now());
@@ -105,25 +107,26 @@ fn rate(unit: &str, amount: f64, [wall, cpu]: [Duration; 2]) -> String {
 
 /// A file of random numbers of moderate size in any of the dtypes.
 fn weights() -> Arc<MappedFile> {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut file = tempfile::NamedTempFile::new().expect("the temporary folder can be written");
     let (mut state, mut bytes) = (1_u32, Vec::new());
     for _ in 0..ROWS * COLS * 2 {
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
         let number = 0x3800 | (state & 0x87ff);
-        bytes.extend(u16::try_from(number).unwrap().to_le_bytes());
+        bytes.extend(u16::try_from(number).expect("the masks keep 16 bits").to_le_bytes());
     }
     for _ in 0..MATRICES {
-        file.write_all(&bytes).unwrap();
+        file.write_all(&bytes).expect("the disk has room");
     }
-    Arc::new(MappedFile::open(file.path()).unwrap())
+    Arc::new(MappedFile::open(file.path()).expect("the file was just written"))
 }
 
 fn matrix(file: &Arc<MappedFile>, dtype: Dtype, start: usize) -> Matrix {
     let (rows, cols) = (ROWS as u64, COLS as u64);
-    let storage = Storage::mapped(file, start..file.bytes().len(), None).unwrap();
-    Matrix::new(&Tensor::new(dtype, vec![rows, cols], vec![cols, 1], 0, storage).unwrap()).unwrap()
+    let storage = Storage::mapped(file, start..file.bytes().len(), None).expect("a range of the file");
+    let tensor = Tensor::new(dtype, vec![rows, cols], vec![cols, 1], 0, storage);
+    Matrix::new(&tensor.expect("the file has MATRICES of these")).expect("a matrix of floats")
 }
 
 /// Reads all bytes with little work.

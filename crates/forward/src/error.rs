@@ -41,7 +41,7 @@ pub enum Error {
         reason: String,
     },
     /// A weight is not among the tensors.
-    #[error("there is no tensor for the weight `{}`", weight.escape_debug())]
+    #[error("the weight `{}` is missing", weight.escape_debug())]
     MissingWeight {
         /// The usual name of the weight.
         weight: String,

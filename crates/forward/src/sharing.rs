@@ -1,4 +1,4 @@
-//! Work on rows that threads share if it is worth waking them.
+//! Work on rows, shared among threads if there is enough of it.
 
 use crate::kernel::Pool;
 

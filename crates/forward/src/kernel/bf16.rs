@@ -13,8 +13,8 @@
 )]
 
 use super::simd::{Simd, Work, to_bf16};
-use super::tiled::{Aligned, Step, Tile, Turn};
-use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Sums, Weights};
+use super::tiled::{Step, Sums, Tile, Turn};
+use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Weights};
 
 /// The products of AVX-512.
 #[derive(Clone, Copy)]
@@ -64,28 +64,48 @@ fn put_weights<const R: usize>(bytes: &[u8], row: usize, to: &mut [Weights<R>]) 
     }
 }
 
-impl Tile<f32, 16, 2, 12> for Pairs {
+/// Products of tiles of `R` rows of weights with 32 inputs, in one of the two ways.
+pub(super) trait Products<const R: usize>: Copy + Send + Sync {
+    /// Blocks of columns that are multiplied before the sums go back to memory.
+    const STEPS: usize;
+    /// Rows of weights that are multiplied with all inputs before the next ones are read.
+    const ROWS: usize;
+
+    /// The instructions for everything else.
+    fn avx512(self) -> Avx512;
+    /// Adds the products of weights and inputs to sums.
+    fn multiply(self, step: Blocks<'_, R>);
+}
+
+/// Weights, inputs and sums in tiles of `R` rows.
+pub(super) type Blocks<'a, const R: usize> = Step<'a, Weights<R>, Inputs, Sums<f32, 16, 2, R>>;
+
+/// Tiles of bfloat16 numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Bf16Tile<P>(pub(super) P);
+
+impl<P: Products<R>, const R: usize> Tile<f32, 16, 2, R> for Bf16Tile<P> {
     type Simd = Avx512;
-    type Weights = Weights<12>;
+    type Weights = Weights<R>;
     type Inputs = Inputs;
 
     const STEP: usize = STEP;
-    const STEPS: usize = 12;
-    const ROWS: usize = 192;
+    const STEPS: usize = P::STEPS;
+    const ROWS: usize = P::ROWS;
 
     fn simd(self) -> Avx512 {
         self.0.avx512()
     }
 
-    fn no_weights(self) -> Self::Weights {
-        Weights([[0; 64]; 12])
+    fn no_weights(self) -> Weights<R> {
+        Weights([[0; 64]; R])
     }
 
     fn no_inputs(self) -> Inputs {
         NO_INPUTS
     }
 
-    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]) {
+    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Weights<R>]) {
         put_weights(bytes, row, to);
     }
 
@@ -93,12 +113,25 @@ impl Tile<f32, 16, 2, 12> for Pairs {
         put_inputs(self.simd(), x, vector, to);
     }
 
-    fn multiply(self, step: Step<'_, Self::Weights, Inputs, Aligned<[[[f32; 16]; 2]; 12]>>) {
+    fn multiply(self, step: Blocks<'_, R>) {
+        self.0.multiply(step);
+    }
+}
+
+impl Products<12> for Pairs {
+    const STEPS: usize = 12;
+    const ROWS: usize = 192;
+
+    fn avx512(self) -> Avx512 {
+        self.0.avx512()
+    }
+
+    fn multiply(self, step: Blocks<'_, 12>) {
         self.0.run(step);
     }
 }
 
-impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, Aligned<[[[f32; 16]; 2]; 12]>> {
+impl Work<Avx512Bf16> for Blocks<'_, 12> {
     type Output = ();
 
     #[inline(always)]
@@ -135,36 +168,15 @@ impl Work<Avx512Bf16> for Step<'_, Weights<12>, Inputs, Aligned<[[[f32; 16]; 2];
     }
 }
 
-impl Tile<f32, 16, 2, 32> for Tiles {
-    type Simd = Avx512;
-    type Weights = Weights<32>;
-    type Inputs = Inputs;
-
-    const STEP: usize = STEP;
+impl Products<32> for Tiles {
     const STEPS: usize = 8;
     const ROWS: usize = 256;
 
-    fn simd(self) -> Avx512 {
+    fn avx512(self) -> Avx512 {
         self.avx512
     }
 
-    fn no_weights(self) -> Self::Weights {
-        Weights([[0; 64]; 32])
-    }
-
-    fn no_inputs(self) -> Inputs {
-        NO_INPUTS
-    }
-
-    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]) {
-        put_weights(bytes, row, to);
-    }
-
-    fn put_inputs(self, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
-        put_inputs(self.simd(), x, vector, to);
-    }
-
-    fn multiply(self, mut step: Step<'_, Self::Weights, Inputs, Aligned<Sums>>) {
+    fn multiply(self, mut step: Blocks<'_, 32>) {
         let (weights, count, first) = (step.weights, step.count, step.first);
         self.amx.run(|tiles| {
             for (panel, sums) in step.panels() {

@@ -99,10 +99,10 @@ impl Kernel {
         let (avx2, avx512) = (Avx2::detect(), Avx512::detect());
         match (self, avx2, avx512, Avx512Bf16::detect(), AmxBf16::detect()) {
             (Self::AmxBf16, _, Some(avx512), _, Some(amx)) if is_many_bf16 => {
-                tiled::linear(bf16::Tiles { amx, avx512 }, pool, product);
+                tiled::linear(bf16::Bf16Tile(bf16::Tiles { amx, avx512 }), pool, product);
             }
             (Self::Avx512Bf16, _, _, Some(pairs), _) if is_many_bf16 => {
-                tiled::linear(bf16::Pairs(pairs), pool, product);
+                tiled::linear(bf16::Bf16Tile(bf16::Pairs(pairs)), pool, product);
             }
             (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd), ..) if product.m > 16 => {
                 any_dtype::<_, 2, 12>(simd, pool, product);

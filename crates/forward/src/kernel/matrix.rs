@@ -1,4 +1,4 @@
-//! A matrix of weights, its bytes proven to be there.
+//! A matrix of weights whose bytes are known to be there.
 
 use std::ops::Range;
 
@@ -22,17 +22,16 @@ pub(crate) struct Matrix {
 /// Where the bytes are.
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// A range of what is mapped; finding it takes longer than reading a row.
+    /// A range of what is mapped. It is kept because finding it takes longer than reading a row.
     Mapped(Storage, Range<usize>),
     Copied(std::sync::Arc<[u8]>),
 }
 
 impl Matrix {
-    /// The matrix that a tensor of two dimensions is.
+    /// The matrix of a tensor with two dimensions.
     ///
     /// # Errors
-    /// When the tensor does not have two dimensions, its dtype is not a floating-point number that products are defined for,
-    /// or it cannot be read.
+    /// When the tensor does not have two dimensions, products are not defined for its dtype, or it cannot be read.
     pub(crate) fn new(tensor: &Tensor) -> Result<Self> {
         let shape = || tensor.shape().to_vec();
         let &[rows, cols] = tensor.shape() else { return Err(Error::NotMatrix { shape: shape() }) };
@@ -83,19 +82,19 @@ impl Matrix {
         self.row_bytes
     }
 
-    /// The bytes of a row.
+    /// The bytes of row `number`.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// When `number` is not below [`rows`](Self::rows).
     pub(super) fn row(&self, number: usize) -> &[u8] {
         let (row, _) = self.rows_from(number).split_at(self.row_bytes);
         row
     }
 
-    /// The bytes of a row and of all that follow.
+    /// The bytes of row `number` and of all rows after it.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// When `number` is not below [`rows`](Self::rows).
     pub(super) fn rows_from(&self, number: usize) -> &[u8] {
         assert!(number < self.rows, "a row of the matrix");
         let (_, rows) = self.bytes().split_at(number.saturating_mul(self.row_bytes));

@@ -34,7 +34,7 @@ impl Pool {
         self.threads.current_num_threads()
     }
 
-    /// Runs `work` on a thread of the pool. Work that uses the pool many times runs faster inside of this, because handing
+    /// Runs `work` on a thread of the pool. Work that uses the pool many times runs faster inside `run`, because handing
     /// each part to the pool from outside wakes a thread.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.threads.install(work)

@@ -1,9 +1,9 @@
-//! Asks for bytes before they are needed.
+//! Loads bytes into the CPU's cache before they are needed.
 
 #![expect(clippy::inline_always, reason = "it becomes one instruction")]
 
-/// Asks the CPU to read the byte `ahead` bytes after the first of these, with its neighbours, because it is needed soon. Where
-/// there is no such byte, nothing happens.
+/// Tells the CPU to load the byte `ahead` bytes after the first of these into its cache, with its neighbours, because it is
+/// needed soon. The CPU ignores an address that is not mapped.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
     #[cfg(target_arch = "x86_64")]

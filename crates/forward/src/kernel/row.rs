@@ -1,4 +1,4 @@
-//! The elements of a matrix one by one, where a product is not what is needed.
+//! Reads the elements of a row one by one, for code that needs them without a product.
 
 use tensor::Dtype;
 
@@ -6,7 +6,7 @@ use super::Matrix;
 use super::simd::{from_bf16, from_f16};
 
 impl Matrix {
-    /// Passes the elements of a row to `take`; none if there is no such row.
+    /// Passes the elements of row `number` to `take`. Does nothing if `number` is out of range.
     pub(crate) fn each_of_row(&self, number: usize, mut take: impl FnMut(f64)) {
         if number >= self.rows() {
             return;

@@ -24,7 +24,7 @@ use super::simd::{Load, Work};
 /// The most inputs that are few.
 pub(super) const MOST: usize = 8;
 
-/// Rows that a thread takes at a time are about as many bytes.
+/// About how many bytes of rows a thread takes at a time.
 const CHUNK: usize = 1 << 17;
 
 /// Rows and inputs whose sums are computed together, so that they share what is loaded.

@@ -34,12 +34,12 @@ pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>
     type Simd: Simd<T, N>;
     /// Some columns of the `R` rows of weights.
     type Weights: Copy + Send + Sync;
-    /// As many columns of the inputs.
+    /// The same columns of the inputs.
     type Inputs: Copy + Send + Sync;
 
     /// Columns in a `Weights` and in an `Inputs`.
     const STEP: usize;
-    /// Of which so many are multiplied before the sums go back to memory.
+    /// How many of them are multiplied before the sums go back to memory.
     const STEPS: usize;
     /// Rows of weights that are multiplied with all inputs before the next ones are read: the second cache holds them, the inputs
     /// of as many columns, and the sums.
@@ -77,7 +77,7 @@ pub(super) struct Step<'a, W, X, C> {
     next: Next<'a>,
 }
 
-/// Bytes that are needed next: of some rows, one after the other, a range.
+/// Bytes that are needed next: the same range of several rows.
 struct Next<'a> {
     rows: &'a [u8],
     row_bytes: usize,
@@ -85,7 +85,7 @@ struct Next<'a> {
 }
 
 impl<W, X, C> Step<'_, W, X, C> {
-    /// Each panel with its sums; and asks for as large a part of the next bytes.
+    /// Each panel with its sums. On the way, an equal part of the next bytes is prefetched with each panel.
     #[inline(always)]
     pub(super) fn panels(&mut self) -> impl Iterator<Item = (&[X], &mut [C])> {
         let panels = self.inputs.len() / self.count;
@@ -266,7 +266,7 @@ impl<D, S: Copy, const B: usize> Clone for Widened<D, S, B> {
 impl<D, S: Copy, const B: usize> Copy for Widened<D, S, B> {}
 
 impl<D, S, const B: usize> Widened<D, S, B> {
-    /// With these instructions.
+    /// Tiles that `simd` computes.
     pub(super) fn new(simd: S) -> Self {
         Self(simd, PhantomData)
     }

@@ -1,5 +1,5 @@
-//! The vector instructions of x86-64, each set behind a value that exists only where the CPU has it: the only `unsafe` code
-//! of this crate.
+//! The vector instructions of x86-64. For each set of them there is a type whose values exist only if the CPU has the set, so
+//! that the rest of the crate needs no `unsafe` code.
 //!
 //! Facts: Intel's intrinsics guide; the Intel 64 and IA-32 manual, volume 1, chapter 18, and volume 2 (`LDTILECFG`,
 //! `TDPBF16PS`) for AMX; Linux, `Documentation/arch/x86/xstate.rst`, for the permission to use it.
@@ -91,14 +91,14 @@ fn permit_tiles() -> bool {
     unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
-/// Other systems have other ways to ask.
+/// Other systems are not asked.
 #[cfg(not(target_os = "linux"))]
 fn permit_tiles() -> bool {
     false
 }
 
-/// Asks the CPU to read the byte `ahead` bytes after the first of these, with its neighbours, because it is needed soon. Where
-/// there is no such byte, nothing happens.
+/// Tells the CPU to load the byte `ahead` bytes after the first of these into its cache, with its neighbours, because it is
+/// needed soon. The CPU ignores an address that is not mapped.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
     // SAFETY: every x86-64 CPU has the instruction. It takes any address and cannot fault.
@@ -159,7 +159,10 @@ macro_rules! one_register {
             #[inline(always)]
             fn transpose(self, matrix: &mut [[$float; $n]; $n]) {
                 // SAFETY: the CPU has the instructions, or there would be no `self`.
-                #[allow(unused_unsafe, reason = "one of the functions needs no instructions")]
+                #[allow(
+                    unused_unsafe,
+                    reason = "`simd::transpose` is safe to call, the other function is not"
+                )]
                 unsafe {
                     $transpose(matrix);
                 }
@@ -412,7 +415,7 @@ impl Tiles {
         if blocks == 0 {
             return;
         }
-        // SAFETY: that the tiles are ready is what `self` proves. Of `w` and `x` the loop reads `blocks` blocks of 2048 bytes,
+        // SAFETY: `self` proves that the tiles are ready. Of `w` and `x` the loop reads `blocks` blocks of 2048 bytes,
         // which both have. Of `sums` it reads and writes 32 rows of 128 bytes.
         unsafe {
             asm!(
