@@ -25,11 +25,11 @@ pub enum Error {
         /// The first such token.
         token: u32,
     },
-    /// A model that knows no tokens.
+    /// A model that returned no logits.
     #[error("the model returned no logits")]
     NoLogits,
-    /// Nothing that turns text into tokens.
-    #[error("there is no tokenizer in misc/")]
+    /// No file next to the model is a tokenizer.
+    #[error("misc/ does not contain a tokenizer")]
     NoTokenizer,
     /// A tokenizer that this crate cannot read.
     #[error("`{file}` is not a tokenizer that can be read here: {reason}")]
@@ -67,12 +67,12 @@ pub enum Error {
         /// The most that are read.
         limit: usize,
     },
-    /// A tokenizer that blows up what it reads.
+    /// A tokenizer that can make a text too long.
     #[error("`{file}` can make a text {growth} times as long, which allows {limit} bytes, found {found}")]
     Growth {
         /// The file.
         file: String,
-        /// How many times as long.
+        /// How many times as long the text can become.
         growth: u64,
         /// Bytes of the text.
         found: u64,

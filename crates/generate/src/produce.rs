@@ -21,9 +21,9 @@ pub struct Options {
 pub enum Ended {
     /// This token was chosen, which ends the text.
     Stop(u32),
-    /// There are as many tokens as wanted.
+    /// As many tokens were generated as were asked for.
     Enough,
-    /// The caller had enough.
+    /// The caller ended it.
     Caller,
 }
 
@@ -32,13 +32,13 @@ pub enum Ended {
 pub struct Generated {
     /// The tokens after the prompt, without the one that ended the text.
     pub tokens: Vec<u32>,
-    /// Why there are no more.
+    /// Why generating ended.
     pub ended: Ended,
     /// How long the model took for the prompt.
     pub prompt_time: Duration,
     /// How long everything after it took.
     pub time: Duration,
-    /// How often the model was asked after the prompt.
+    /// How often the model was called after the prompt.
     pub steps: usize,
 }
 
@@ -46,7 +46,7 @@ pub struct Generated {
 pub type NextLogits<'m, E> = dyn FnMut(&[u32]) -> Result<Vec<f32>, E> + 'm;
 
 /// Generates tokens after `prompt`. `each` receives each token as soon as it is chosen, and can end the work. The model is not
-/// asked for anything if no tokens are wanted.
+/// called if [`max_tokens`](Options::max_tokens) is 0.
 ///
 /// # Errors
 /// Those of `model` and `each`, and when the options are out of range or a logit is not a number.

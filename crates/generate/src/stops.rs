@@ -29,7 +29,7 @@ enum Ids {
 
 impl Stops {
     /// The tokens that the documents next to a model name. `read` returns a document by its name, or `None` if there is
-    /// none. Without documents there are no such tokens.
+    /// none. Empty if no document names any.
     ///
     /// # Errors
     /// Those of `read`, and when a document is not JSON or has something else where the tokens should be.

@@ -157,7 +157,7 @@ fn tiktoken_files_are_checked() {
     assert_eq!(reason(bytes.clone() + &line(b"ab", 300)), "line 257: rank 300, expected 256");
     assert_eq!(reason(bytes.clone() + "?"), "line 257: not base64, a space and a number");
     assert_eq!(reason(bytes.clone() + &line(b"a", 256)), "two lines have the same token");
-    assert_eq!(reason(line(b"a", 0)), "there is no token for the byte 0");
+    assert_eq!(reason(line(b"a", 0)), "no token stands for the byte 0");
     assert_eq!(
         reason(bytes.clone() + &line(&[b'a'; 600], 256)),
         "line 257: a token of 600 bytes, expected 1 to 512"

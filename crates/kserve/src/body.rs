@@ -11,7 +11,7 @@ use crate::problem::shortened;
 /// The body of a response or a request, in parts that are sent one after the other: the JSON, then the binary tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body {
-    /// The value of [`HEADER_LENGTH`](crate::HEADER_LENGTH); none if the body is only JSON, which has no such header.
+    /// The value of [`HEADER_LENGTH`](crate::HEADER_LENGTH); `None` if the body is only JSON, which is sent without the header.
     pub header_length: Option<usize>,
     /// The parts. Tensors are not copied.
     pub parts: Vec<Bytes>,
@@ -23,7 +23,7 @@ impl Body {
         self.parts.iter().map(Bytes::len).fold(0, usize::saturating_add)
     }
 
-    /// Whether there are none.
+    /// Whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

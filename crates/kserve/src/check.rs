@@ -40,7 +40,7 @@ pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
 
 /// Finds the outputs that a request lists, or all that are not optional if it lists none, and says for each whether it is sent as bytes.
 ///
-/// What an output says itself comes before what the request says of all outputs.
+/// What a request says about one output takes precedence over what it says about all.
 pub(crate) fn outputs(
     listed: Vec<Listed>,
     binary: bool,
@@ -75,7 +75,8 @@ pub(crate) fn outputs(
         .collect()
 }
 
-/// An output that is requested, unless it has no such form. To know before the model runs saves the run.
+/// An output that is requested. Fails if it cannot be sent in the requested form: checking this first saves a run of the
+/// model.
 fn requested(
     config: &TensorConfig,
     name: String,

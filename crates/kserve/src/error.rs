@@ -67,14 +67,14 @@ pub enum Error {
         /// What is wrong there.
         problem: JsonProblem,
     },
-    /// An input has its elements in no place or in more than one.
+    /// An input does not say where its elements are, or names several places.
     #[error(
         "{tensor} must have exactly one of `data`, `binary_data_size` and `shared_memory_region`, and has {found}"
     )]
     Contents {
         /// The tensor.
         tensor: Place,
-        /// Those that it has.
+        /// The members that it has.
         found: &'static str,
     },
     /// A request asks for an extension that this server does not have.
@@ -195,7 +195,7 @@ pub enum Error {
     /// Bytes follow those of the last tensor.
     #[error("the body has {} after those of its tensors", Amount(*found))]
     LeftOver {
-        /// How many.
+        /// How many bytes follow.
         found: u64,
     },
     /// Two tensors of a request have one name.

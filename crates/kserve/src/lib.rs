@@ -31,7 +31,7 @@
 //! );
 //! let request = InferRequest::parse(&body, None, &model)?;
 //! let x = &request.inputs[0];
-//! let doubled = x.data.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()) * 2.0);
+//! let doubled = x.data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes) * 2.0);
 //!
 //! let response = InferResponse {
 //!     model_name: model.name.clone(),

@@ -9,10 +9,10 @@ use serde::Serialize;
 pub struct IndexEntry {
     /// The model.
     pub name: String,
-    /// The version; absent for a model that has none that was ever loaded.
+    /// The version; absent for a model of which no version was ever loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether it can be asked; absent if it was never loaded.
+    /// Whether it answers requests; absent if it was never loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
     /// Why it is in that state; absent if there is nothing to say.
@@ -26,7 +26,7 @@ pub struct IndexEntry {
 pub enum State {
     /// It answers requests.
     Ready,
-    /// It does not: it was unloaded, or could not be loaded.
+    /// It does not answer: it was unloaded, or could not be loaded.
     Unavailable,
     /// It is being loaded.
     Loading,

@@ -1,4 +1,4 @@
-//! How often a model was asked and how long it took: the answers of `GET /v2/models/stats` and `…/M/stats`.
+//! How often a model was called and how long it took: the answers of `GET /v2/models/stats` and `…/M/stats`.
 //!
 //! Facts: "Statistics Extension" of Triton's protocol.
 

@@ -13,7 +13,7 @@ use crate::{Result, Tolerance};
 pub(crate) struct Comparison {
     /// The largest difference of two elements; `None` where there are none, or the shapes differ.
     pub(crate) largest: Option<f64>,
-    /// What is wrong, if something is.
+    /// What is wrong; `None` if nothing is.
     pub(crate) what: Option<String>,
 }
 

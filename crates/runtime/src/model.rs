@@ -1,4 +1,4 @@
-//! A decoder behind the ports of its carton.
+//! Runs a decoder with the inputs and outputs that its carton declares.
 //!
 //! Facts: the TorchScript text that `torchscript` writes: which inputs it takes, what they mean, and when it returns keys
 //! and values.
@@ -98,7 +98,7 @@ impl Decoder<'_> {
         let (mut cache, has_past) = self.cache(batch_len, input(PAST_KEY), input(PAST_VALUE))?;
         let logits = self.model.forward(&ids, batch_len, &mut cache, rows, check)?;
         let is_wanted = |port: &Port| wanted.is_none_or(|wanted| wanted.contains(&port.name));
-        // Who asks for keys and values by name need not ask for them a second time.
+        // A caller that lists keys and values as outputs need not give `use_cache`, too.
         let keeps = has_past || input(USE_CACHE).is_some() || wanted.is_some();
         let is_cache = |port: &Port| port.internal() == PRESENT_KEY || port.internal() == PRESENT_VALUE;
         let needs_cache = keeps && self.outputs.iter().any(|port| is_cache(port) && is_wanted(port));

@@ -1,4 +1,4 @@
-//! What a carton takes and returns, and whether inputs are what it takes.
+//! What a carton takes and returns, and checks of inputs against that.
 //!
 //! Facts: the Carton v1 specification: a symbol has the same value wherever it is used, `*` has a value of its own each
 //! time, and an internal name is what the runner knows a port by.
@@ -26,7 +26,7 @@ pub struct Port {
     pub shape: Shape,
     /// Whether it can be left out.
     pub optional: bool,
-    /// What it means.
+    /// A description for callers.
     pub description: Option<String>,
 }
 

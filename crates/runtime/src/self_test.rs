@@ -23,13 +23,13 @@ pub struct SelfTestOptions {
 /// How far two numbers may be apart: `absolute + relative × |expected|`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tolerance {
-    /// As a part of the expected number.
+    /// Relative to the expected number.
     pub relative: f64,
-    /// Whatever the number is.
+    /// Independent of the number.
     pub absolute: f64,
 }
 
-/// That of `numpy.allclose`.
+/// The tolerance of `numpy.allclose`.
 impl Default for Tolerance {
     fn default() -> Self {
         Self { relative: 1e-5, absolute: 1e-8 }
@@ -73,7 +73,7 @@ pub struct TestRow {
     pub index: usize,
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// What came of it.
+    /// Whether it passed.
     pub outcome: Outcome,
     /// How long the model took, in seconds.
     pub seconds: f64,
@@ -83,16 +83,16 @@ pub struct TestRow {
     pub outputs: Vec<OutputRow>,
 }
 
-/// What came of a test.
+/// The outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
     /// The outputs are the expected ones.
     Passed,
-    /// They are not, or the test cannot run.
+    /// An output is not the expected one, or the test cannot run.
     Failed,
-    /// It ran; what it should return is not stored.
+    /// It ran, and no expected output is stored.
     Ran,
 }
 
@@ -104,7 +104,7 @@ pub struct OutputRow {
     /// The largest difference from the expected output; `None` where they were not compared. It is not a number (in JSON,
     /// null) if an element is not.
     pub largest_difference: Option<f64>,
-    /// What is wrong with it, if something is.
+    /// What is wrong with it; `None` if nothing is.
     pub what: Option<String>,
 }
 
@@ -128,7 +128,7 @@ pub fn self_test(runnable: &Runnable, options: &SelfTestOptions, check: Check<'_
     })
 }
 
-/// What a reference stands for.
+/// The value that a reference names.
 enum Value {
     Numbers(Tensor),
     Strings,
@@ -238,7 +238,7 @@ impl Runner<'_> {
                     self.compare(&mut row, &found, &parts)?;
                 }
                 (Some(found), value) => {
-                    let of = |is_nested, parts: usize| {
+                    let described = |is_nested, parts: usize| {
                         let parts = pipeline::counted(parts, "part");
                         if is_nested {
                             format!("a nested tensor of {parts}")
@@ -247,11 +247,13 @@ impl Runner<'_> {
                         }
                     };
                     let expected = match value {
-                        Value::Nested(parts) => of(true, parts.len()),
-                        _ => of(false, 1),
+                        Value::Nested(parts) => described(true, parts.len()),
+                        _ => described(false, 1),
                     };
-                    row.what =
-                        Some(format!("is {}, expected {expected}", of(returned.is_nested, found.len())));
+                    row.what = Some(format!(
+                        "is {}, expected {expected}",
+                        described(returned.is_nested, found.len())
+                    ));
                 }
             }
             rows.push(row);

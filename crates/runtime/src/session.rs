@@ -27,12 +27,12 @@ impl Runnable {
 }
 
 impl Session {
-    /// The number of tokens that were fed.
+    /// The number of tokens that the model has seen.
     pub fn len(&self) -> usize {
         self.cache.len()
     }
 
-    /// Whether there are none.
+    /// Whether the model has seen no tokens yet.
     pub fn is_empty(&self) -> bool {
         self.cache.is_empty()
     }

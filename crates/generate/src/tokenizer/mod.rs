@@ -4,7 +4,7 @@
 //! in place of Oniguruma, which is C. `tests/conformance/test_run.py` compares both, character by character.
 //!
 //! The files are as hostile as any other. What they can make of a text is bounded before they are used (`limits.rs`), and
-//! the crate, which panics on some nonsense, runs where a panic becomes an error (`guard.rs`).
+//! the crate, which panics on some damaged files, runs where a panic becomes an error (`guard.rs`).
 
 mod guard;
 mod limits;
@@ -39,7 +39,7 @@ pub struct Tokenizer {
     inner: HuggingFace,
     file: String,
     limits: Limits,
-    /// Tokens that end a text, where the format fixes them.
+    /// The tokens that end a text, if the format defines them.
     stops: Vec<u32>,
 }
 
@@ -54,7 +54,7 @@ impl Tokenizer {
     /// need not return more than [`FILE_MAX`] bytes.
     ///
     /// # Errors
-    /// Those of `read`, when there is no tokenizer, and as [`from_file`](Self::from_file).
+    /// Those of `read` and of [`from_file`](Self::from_file), and when no file is a tokenizer.
     pub fn from_files<E: From<Error>>(read: &mut Files<'_, E>) -> Result<Self, E> {
         for name in FILES {
             if let Some(bytes) = read(name)? {
@@ -102,7 +102,7 @@ impl Tokenizer {
         &self.file
     }
 
-    /// The tokens that end a text if no document next to the model names others. Only Llama 3's format has such.
+    /// The tokens that end a text if no document next to the model names others. Only Llama 3's format does.
     pub fn stops(&self) -> &[u32] {
         &self.stops
     }

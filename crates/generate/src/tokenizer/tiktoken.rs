@@ -37,7 +37,7 @@ const NAMED: &[&str] = &[
     "<|image|>",
 ];
 const SPECIAL: usize = 256;
-/// Bytes that the name of a special token has at most.
+/// The most bytes of the name of a special token.
 const SPECIAL_MAX: usize = 32;
 const BEGIN: &str = "<|begin_of_text|>";
 const END: &str = "<|end_of_text|>";
@@ -121,10 +121,7 @@ fn ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
         return Err(Error::Invalid { file: file(), reason: "two lines have the same token".to_owned() });
     }
     if let Some(byte) = (0..=u8::MAX).find(|byte| !known.contains_key([*byte].as_slice())) {
-        return Err(Error::Invalid {
-            file: file(),
-            reason: format!("there is no token for the byte {byte}"),
-        });
+        return Err(Error::Invalid { file: file(), reason: format!("no token stands for the byte {byte}") });
     }
     Ok(ranks)
 }
