@@ -5,6 +5,11 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
+mod interrupted;
+mod links;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -21,8 +26,6 @@ const LOCAL: &[u8] = b"PK\x03\x04";
 const CENTRAL: &[u8] = b"PK\x01\x02";
 const DESCRIPTOR: &[u8] = b"PK\x07\x08";
 const END: &[u8] = b"PK\x05\x06";
-/// The most bytes of a link's target that are looked at: the longest path in Linux.
-const TARGET: usize = 4096;
 /// Bytes of a data descriptor: with or without signature, with 32-bit or 64-bit sizes.
 const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
 
@@ -105,49 +108,6 @@ impl Survey {
         } else {
             self.oddities.push(Oddity { kind, text });
         }
-    }
-
-    /// Follows the local headers of a file that ends before its directory. What they say about later ones is unknown, so
-    /// nothing is compared.
-    fn interrupted(&mut self, bytes: &[u8]) {
-        self.is_cut = true;
-        let mut offset = 0_usize;
-        let mut missing = None;
-        while let Ok(local) = local_header(bytes, offset as u64) {
-            if self.entries.len() >= ENTRIES_MAX {
-                self.cut = true;
-                break;
-            }
-            let span = usize::try_from(local.span).unwrap_or(usize::MAX);
-            let start = offset.saturating_add(span).min(bytes.len());
-            let rest = bytes.get(start..).unwrap_or_default();
-            let len = usize::try_from(local.compressed_len).unwrap_or(usize::MAX);
-            let has_len = !(local.has_descriptor() && len == 0);
-            // Without sizes, the data extend to the next record.
-            let len = if has_len { len } else { next_record(rest).unwrap_or(usize::MAX) };
-            missing = Some(len.saturating_sub(rest.len())).filter(|_| has_len);
-            let end = start.saturating_add(len).min(bytes.len());
-            let name = local.display_name();
-            self.entries.extend(Entry::lenient(&local, name, offset as u64, start as u64, end));
-            let next = bytes.get(end..).and_then(|rest| find(rest, LOCAL));
-            let Some(next) = next else { break };
-            offset = end.saturating_add(next);
-        }
-        let last = self.entries.last().map_or_else(String::new, |entry| {
-            let (name, here) = (entry.name.escape_debug(), entry.data.len());
-            let of = match missing {
-                Some(0) => String::new(),
-                Some(missing) => format!(", of which {missing} bytes are missing"),
-                None => ", whose length is not known".to_owned(),
-            };
-            format!(", and the last of its {} entries is `{name}` with {here} bytes{of}", self.entries.len())
-        });
-        let text = format!(
-            "it ends after {} bytes, before the directory of the archive{last}: the file is cut short; download or copy \
-             it again",
-            bytes.len()
-        );
-        self.odd("cut", text);
     }
 
     /// Reads the entries of the directory and returns where the directory starts.
@@ -248,7 +208,7 @@ impl Survey {
         let Some(gap) = bytes.get(range.clone()) else { return };
         let descriptor = range.start > 0
             && DESCRIPTORS.contains(&gap.len())
-            && (gap.starts_with(b"PK\x07\x08") || matches!(gap.len(), 12 | 20));
+            && (gap.starts_with(DESCRIPTOR) || matches!(gap.len(), 12 | 20));
         if descriptor {
             return;
         }
@@ -263,7 +223,7 @@ impl Survey {
     fn unlisted(&mut self, bytes: &[u8], range: Range<usize>, report: bool) {
         let (gap, at) = (bytes.get(range.clone()).unwrap_or_default(), range.start);
         let mut start = 0_usize;
-        while let Some(found) = find(gap.get(start..).unwrap_or_default(), b"PK\x03\x04") {
+        while let Some(found) = find(gap.get(start..).unwrap_or_default(), LOCAL) {
             let offset = at.saturating_add(start).saturating_add(found);
             start = start.saturating_add(found).saturating_add(4);
             if self.entries.len() >= ENTRIES_MAX {
@@ -305,48 +265,6 @@ impl Survey {
             }
         }
     }
-}
-
-impl Survey {
-    /// Reports the links that lead to nothing in the archive: a program that unpacks them may follow them to a file of
-    /// the system.
-    fn links(&mut self, bytes: &[u8]) {
-        let names: HashSet<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
-        let mut lost = Vec::new();
-        // The target of a compressed link is not known here.
-        for entry in self.entries.iter().filter(|entry| entry.link && entry.method == Method::Stored) {
-            let target = bytes.get(entry.data.clone()).unwrap_or_default();
-            let target = target.get(..target.len().min(TARGET)).unwrap_or_default();
-            let target = String::from_utf8_lossy(target);
-            let there = resolved(&entry.name, &target);
-            if !there.is_some_and(|there| names.contains(there.as_str())) {
-                lost.push((entry.name.clone(), target.into_owned()));
-            }
-        }
-        for (name, target) in lost {
-            let (name, target) = (name.escape_debug(), target.escape_debug());
-            self.odd("link", format!("entry `{name}` is a link to `{target}`, which is not in the archive"));
-        }
-    }
-}
-
-/// The name of the entry that the link `name` leads to; `None` for one that leads out of the archive.
-fn resolved(name: &str, target: &str) -> Option<String> {
-    if target.starts_with('/') {
-        return None;
-    }
-    let mut parts: Vec<&str> = name.split('/').collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
 }
 
 impl Entry {
@@ -429,137 +347,6 @@ fn kind(error: &Error) -> &'static str {
     }
 }
 
-/// Where the data of an entry without sizes end: before the next record, and the descriptor before that.
-fn next_record(bytes: &[u8]) -> Option<usize> {
-    let next = [LOCAL, CENTRAL].into_iter().filter_map(|signature| find(bytes, signature)).min()?;
-    let is_descriptor = |start: &usize| bytes.get(*start..).is_some_and(|rest| rest.starts_with(DESCRIPTOR));
-    let descriptor = [16, 24].into_iter().filter_map(|len| next.checked_sub(len)).find(is_descriptor);
-    Some(descriptor.unwrap_or(next))
-}
-
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An archive whose entries are stored; where each starts, and where the directory does.
-    fn archive(entries: &[(&str, &[u8])]) -> (Vec<u8>, Vec<usize>) {
-        let (mut file, mut directory, mut starts) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, data) in entries {
-            let fields = fields(name, data, 0);
-            starts.push(file.len());
-            let offset = u32::try_from(file.len()).expect("it is short").to_le_bytes();
-            file.extend([LOCAL, &fields, name.as_bytes(), data].concat());
-            directory.extend([CENTRAL, &[0; 2], &fields, &[0; 10], &offset, name.as_bytes()].concat());
-        }
-        starts.push(file.len());
-        let count = u16::try_from(entries.len()).expect("they are few").to_le_bytes();
-        let numbers = [directory.len(), file.len()].map(|number| u32::try_from(number).expect("it is short"));
-        let numbers = numbers.map(u32::to_le_bytes).concat();
-        file.extend([&directory, END, &[0; 4], &count, &count, &numbers, &[0; 2]].concat());
-        (file, starts)
-    }
-
-    /// The fields from the version to the length of the extra field.
-    fn fields(name: &str, data: &[u8], flags: u16) -> Vec<u8> {
-        let len = if flags & 8 == 0 { u32::try_from(data.len()).expect("it is short") } else { 0 };
-        let name_len = u16::try_from(name.len()).expect("it is short").to_le_bytes();
-        let (flags, len) = (flags.to_le_bytes(), len.to_le_bytes());
-        [&[20, 0][..], &flags, &[0; 2], &[0; 4], &[0; 4], &len, &len, &name_len, &[0; 2]].concat()
-    }
-
-    /// The entries of an interrupted archive with the lengths of their data, and what is odd.
-    fn interrupted(bytes: &[u8]) -> (Vec<(String, usize)>, String) {
-        let survey = Survey::read(bytes);
-        assert!(survey.is_cut && !survey.cut);
-        let [oddity] = survey.oddities.as_slice() else { panic!("{:?}", survey.oddities) };
-        assert_eq!(oddity.kind, "cut");
-        let entries = survey.entries.into_iter().map(|entry| (entry.name, entry.data.len()));
-        (entries.collect(), oddity.text.clone())
-    }
-
-    #[test]
-    fn a_whole_archive_is_not_cut() {
-        let (whole, _) = archive(&[("a", b"12345"), ("b", b"678")]);
-        let survey = Survey::read(&whole);
-        assert!(!survey.is_cut && survey.oddities.is_empty(), "{:?}", survey.oddities);
-        assert_eq!(survey.entries.len(), 2);
-    }
-
-    #[test]
-    fn an_archive_that_is_cut_anywhere_has_the_entries_that_are_there() {
-        let (whole, starts) = archive(&[("a", b"12345"), ("b", b"678")]);
-        let (b, directory) = (starts[1], starts[2]);
-        for end in 31..whole.len() - 22 {
-            let (entries, text) = interrupted(&whole[..end]);
-            let of_a = end.min(b) - 31;
-            let mut expected = vec![("a".to_owned(), of_a)];
-            if end >= b + 31 {
-                expected.push(("b".to_owned(), end.min(directory) - b - 31));
-            }
-            assert_eq!(entries, expected, "{end}");
-            assert!(text.starts_with(&format!("it ends after {end} bytes, before the directory")), "{text}");
-            let missing = if end < b { b - end } else { directory.saturating_sub(end) };
-            let is_b = end >= b + 31;
-            let missing = if !is_b && end >= b { 0 } else { missing };
-            assert_eq!(
-                text.contains(&format!("of which {missing} bytes are missing")),
-                missing > 0,
-                "{text}"
-            );
-        }
-        let nothing = interrupted(&whole[..10]);
-        assert_eq!(nothing.0, []);
-    }
-
-    #[test]
-    fn data_without_a_length_extend_to_the_next_record() {
-        let streamed = |name: &str, data: &[u8], descriptor: &[u8]| {
-            [LOCAL, &fields(name, data, 8), name.as_bytes(), data, descriptor].concat()
-        };
-        let descriptor = [DESCRIPTOR, &[0; 12]].concat();
-        let wide = [DESCRIPTOR, &[0; 20]].concat();
-        let file = [
-            streamed("a", b"123", &descriptor),
-            streamed("b", b"4567", &wide),
-            streamed("c", b"8", b""),
-            streamed("d", b"90", b""),
-        ]
-        .concat();
-        let (entries, text) = interrupted(&file);
-        let expected = [("a", 3), ("b", 4), ("c", 1), ("d", 2)].map(|(name, len)| (name.to_owned(), len));
-        assert_eq!(entries, expected);
-        assert!(text.contains("`d` with 2 bytes, whose length is not known"), "{text}");
-        // The directory has begun.
-        let (entries, _) = interrupted(&[&file[..], CENTRAL, &[0; 20]].concat());
-        assert_eq!(entries, expected);
-    }
-
-    #[test]
-    fn archives_that_follow_one_another_are_a_sequence() {
-        let (first, _) = archive(&[("a", b"12345")]);
-        let (second, _) = archive(&[("b", b"678"), ("c", b"")]);
-        let (empty, _) = archive(&[]);
-        let (a, b) = (first.len(), second.len());
-        assert_eq!(Survey::sequence(&first), vec![Range { start: 0, end: a }]);
-        assert_eq!(Survey::sequence(&[&first[..], &second].concat()), [0..a, a..a + b]);
-        let three = [&first[..], &empty, &second].concat();
-        assert_eq!(Survey::sequence(&three), [0..a, a..a + 22, a + 22..a + 22 + b]);
-        for other in [
-            Vec::new(),
-            b"PK".to_vec(),
-            first[1..].to_vec(),
-            [b"x", &first[..]].concat(),
-            [&first[..], b"x"].concat(),
-            [&first[..], b"x", &second].concat(),
-            [&first[..a - 1], &second].concat(),
-            // Bytes before an archive whose last archive is whole.
-            [&second[..b - 3], &first[..]].concat(),
-        ] {
-            assert_eq!(Survey::sequence(&other), [], "{}", other.escape_ascii());
-        }
-    }
 }

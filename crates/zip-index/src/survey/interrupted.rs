@@ -1,0 +1,59 @@
+//! Surveys a zip file that ends before its directory, as a download that was interrupted does.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 and 4.3.9.
+
+use super::{CENTRAL, DESCRIPTOR, ENTRIES_MAX, LOCAL, Survey, find, local_header};
+use crate::index::Entry;
+
+impl Survey {
+    /// Follows the local headers of a file that ends before its directory. What they say about later ones is unknown, so
+    /// nothing is compared.
+    pub(super) fn interrupted(&mut self, bytes: &[u8]) {
+        self.is_cut = true;
+        let mut offset = 0_usize;
+        let mut missing = None;
+        while let Ok(local) = local_header(bytes, offset as u64) {
+            if self.entries.len() >= ENTRIES_MAX {
+                self.cut = true;
+                break;
+            }
+            let span = usize::try_from(local.span).unwrap_or(usize::MAX);
+            let start = offset.saturating_add(span).min(bytes.len());
+            let rest = bytes.get(start..).unwrap_or_default();
+            let len = usize::try_from(local.compressed_len).unwrap_or(usize::MAX);
+            let has_len = !(local.has_descriptor() && len == 0);
+            // Without sizes, the data extend to the next record.
+            let len = if has_len { len } else { next_record(rest).unwrap_or(usize::MAX) };
+            missing = Some(len.saturating_sub(rest.len())).filter(|_| has_len);
+            let end = start.saturating_add(len).min(bytes.len());
+            let name = local.display_name();
+            self.entries.extend(Entry::lenient(&local, name, offset as u64, start as u64, end));
+            let next = bytes.get(end..).and_then(|rest| find(rest, LOCAL));
+            let Some(next) = next else { break };
+            offset = end.saturating_add(next);
+        }
+        let last = self.entries.last().map_or_else(String::new, |entry| {
+            let (name, here) = (entry.name.escape_debug(), entry.data.len());
+            let of = match missing {
+                Some(0) => String::new(),
+                Some(missing) => format!(", of which {missing} bytes are missing"),
+                None => ", whose length is not known".to_owned(),
+            };
+            format!(", and the last of its {} entries is `{name}` with {here} bytes{of}", self.entries.len())
+        });
+        let text = format!(
+            "it ends after {} bytes, before the directory of the archive{last}: the file is cut short; download or copy \
+             it again",
+            bytes.len()
+        );
+        self.odd("cut", text);
+    }
+}
+
+/// Where the data of an entry without sizes end: before the next record, and the descriptor before that.
+fn next_record(bytes: &[u8]) -> Option<usize> {
+    let next = [LOCAL, CENTRAL].into_iter().filter_map(|signature| find(bytes, signature)).min()?;
+    let is_descriptor = |start: &usize| bytes.get(*start..).is_some_and(|rest| rest.starts_with(DESCRIPTOR));
+    let descriptor = [16, 24].into_iter().filter_map(|len| next.checked_sub(len)).find(is_descriptor);
+    Some(descriptor.unwrap_or(next))
+}

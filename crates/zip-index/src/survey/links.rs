@@ -1,0 +1,53 @@
+//! The links in a zip file, and where they lead.
+//!
+//! Facts: Info-ZIP stores the target of a symbolic link as the data of its entry.
+
+use std::collections::HashSet;
+
+use super::Survey;
+use crate::record::Method;
+
+/// The most bytes of a link's target that are looked at: the longest path in Linux.
+const TARGET: usize = 4096;
+
+impl Survey {
+    /// Reports the links that lead to nothing in the archive: a program that unpacks them may follow them to a file of
+    /// the system.
+    pub(super) fn links(&mut self, bytes: &[u8]) {
+        let names: HashSet<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
+        let mut lost = Vec::new();
+        // The target of a compressed link is not known here.
+        for entry in self.entries.iter().filter(|entry| entry.link && entry.method == Method::Stored) {
+            let target = bytes.get(entry.data.clone()).unwrap_or_default();
+            let target = target.get(..target.len().min(TARGET)).unwrap_or_default();
+            let target = String::from_utf8_lossy(target);
+            let there = resolved(&entry.name, &target);
+            if !there.is_some_and(|there| names.contains(there.as_str())) {
+                lost.push((entry.name.clone(), target.into_owned()));
+            }
+        }
+        for (name, target) in lost {
+            let (name, target) = (name.escape_debug(), target.escape_debug());
+            self.odd("link", format!("entry `{name}` is a link to `{target}`, which is not in the archive"));
+        }
+    }
+}
+
+/// The name of the entry that the link `name` leads to; `None` for one that leads out of the archive.
+fn resolved(name: &str, target: &str) -> Option<String> {
+    if target.starts_with('/') {
+        return None;
+    }
+    let mut parts: Vec<&str> = name.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
