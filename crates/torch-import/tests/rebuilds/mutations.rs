@@ -3,9 +3,7 @@
 //! Facts: `Tensor.__setstate__`, `_set_obj_state` and the unpicklers of PyTorch 2.0.1 and 2.15, with which
 //! `tests/conformance/test_mutations.py` compares more such programs.
 
-mod programs;
-
-use programs::{call, check, named, read, storage, tensor, text};
+use crate::programs::{call, check, named, read, storage, tensor, text};
 
 #[test]
 fn build_on_a_tensor_is_applied_or_refused() {

@@ -68,6 +68,22 @@ pub(crate) fn named(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     [b"\x80\x02}(".to_vec(), entries.collect(), b"u.".to_vec()].concat()
 }
 
+pub(crate) fn global(name: &str) -> Vec<u8> {
+    let (module, name) = name.rsplit_once('.').expect("globals have modules");
+    format!("c{module}\n{name}\n").into_bytes()
+}
+
+/// A dict of these texts and programs.
+pub(crate) fn dict(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let entries: Vec<u8> =
+        entries.iter().flat_map(|(key, value)| [text(key), value.to_vec()].concat()).collect();
+    [b"}(".as_slice(), &entries, b"u"].concat()
+}
+
+pub(crate) fn one(program: Vec<u8>) -> Vec<u8> {
+    named(&[("a", program)])
+}
+
 pub(crate) fn text(text: &str) -> Vec<u8> {
     let len = u32::try_from(text.len()).expect("names are short");
     [b"X".as_slice(), &len.to_le_bytes(), text.as_bytes()].concat()

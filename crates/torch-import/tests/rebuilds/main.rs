@@ -1,0 +1,6 @@
+//! What programs in protocol 2 read as, as one program.
+
+mod calls;
+mod mutations;
+mod old;
+mod programs;
