@@ -7,4 +7,5 @@ mod models;
 mod properties;
 mod request;
 mod response;
-mod wrong;
+mod wrong_json;
+mod wrong_tensors;
