@@ -144,9 +144,11 @@ fn tensors_that_share_a_storage_are_recognised() {
 fn weights_are_recognised_in_the_order_of_the_checkpoint() {
     for names in [vec!["b.w", "a.w", "top", "b.0", "__tensors__"], vec!["a.b", "a", "x.training"], vec![]] {
         let all: Vec<_> = names.iter().map(|name| zeros(name, &[2, 3])).collect();
-        let found = written(&weights(&all, Errors::Return).expect("plain names"));
-        let Recognised::Weights { tensors } = found else { panic!("{found:?}") };
-        assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
+        for errors in [Errors::Return, Errors::Raise] {
+            let found = written(&weights(&all, errors).expect("plain names"));
+            let Recognised::Weights { tensors } = found else { panic!("{found:?}") };
+            assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
+        }
     }
 }
 
@@ -159,12 +161,12 @@ fn swapped(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
     text.chars().map(|byte| u8::try_from(byte).expect("each was a byte")).collect()
 }
 
-/// The archives in `tests/written` are those of earlier versions of the program, from one checkpoint: a qwen2 of width 16
-/// with a window of 6 in the second of two layers.
+/// The archives in `tests/written` are those of earlier versions of the program; these from one checkpoint: a qwen2 of width
+/// 16 with a window of 6 in the second of two layers.
 #[test]
-fn archives_of_earlier_versions_are_recognised() {
+fn decoders_of_earlier_versions_are_recognised() {
     for name in ["first.pt", "second.pt"] {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/written").join(name);
+        let path = earlier(name);
         let Model { decoder, assignment, tensors } = decoder(recognised(&path));
         assert_eq!(decoder.windows().layers, Windowed::Listed(vec![false, true]), "{name}");
         assert_eq!((decoder.windows().size, decoder.hidden(), tensors.len()), (Some(6), 24, 27), "{name}");
@@ -180,6 +182,32 @@ fn archives_of_earlier_versions_are_recognised() {
             now.archive.first_difference(&container.records_besides_storages()).expect("another text");
         assert_eq!(difference.record, "code/__torch__/torch2carton.py", "{name}");
     }
+}
+
+/// Two of weights: with dtypes that are converted, a transposed tensor and a tensor that is called like the module's own
+/// attribute, and with pairs of 4-bit floats.
+#[test]
+fn weights_of_earlier_versions_are_recognised() {
+    for (name, expected) in
+        [("weights.pt", ["b.w", "a.w", "top", "b.0", "__tensors__"].as_slice()), ("float4.pt", &["x"])]
+    {
+        let path = earlier(name);
+        let found = recognised(&path);
+        let Recognised::Weights { tensors } = found else { panic!("{name}: {found:?}") };
+        assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), expected);
+        for errors in [Errors::Return, Errors::Raise] {
+            let now = weights(&tensors, errors).expect("plain names");
+            let container = Container::open(&path).expect("an archive");
+            let difference =
+                now.archive.first_difference(&container.records_besides_storages()).expect("another text");
+            assert_eq!(difference.record, "code/__torch__/torch2carton.py", "{name}");
+        }
+    }
+}
+
+/// An archive that an earlier version wrote.
+fn earlier(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/written").join(name)
 }
 
 #[test]
@@ -203,6 +231,16 @@ fn a_changed_archive_is_not_recognised() {
     assert_eq!(other("data.pkl", "Qwen2", "Llama"), CODE);
     assert_eq!(other("version", "10", "11"), "version");
     assert_eq!(other("constants.pkl", ")", "N"), "constants.pkl");
+    let returned = weights(&all, Errors::Return).expect("plain names");
+    let raises = |name: &str, bytes: &[u8]| {
+        if name == CODE {
+            swapped(bytes, "torch._set_item(out, \"error\", wrong)", "torch.clear(out)")
+        } else {
+            bytes.to_vec()
+        }
+    };
+    let found = changed(&returned, raises, &[]);
+    assert!(matches!(&found, Recognised::Other { record } if record == CODE), "{found:?}");
     for more in ["code/__torch__/more.py", "extra", ".data/version"] {
         let found = changed(&converted, |_, bytes| bytes.to_vec(), &[(more, b"")]);
         let Recognised::Other { record } = found else { panic!("{more}: {found:?}") };

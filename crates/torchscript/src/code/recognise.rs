@@ -59,8 +59,7 @@ pub fn recognise(records: &[(String, Option<&[u8]>)], tensors: Vec<(String, Tens
     let Some(root) = Attributes::of_root(&pickle) else { return other(DATA_PKL) };
     if root.class == weights::CLASS {
         let tensors = root.index(tensors);
-        let made = weights::weights(&tensors, crate::Errors::Return);
-        return match made.map(|made| made.archive.first_difference(records)) {
+        return match weights::difference(&tensors, records) {
             Ok(None) => Recognised::Weights { tensors },
             Ok(Some(difference)) => Recognised::Other { record: difference.record },
             Err(_) => other(DATA_PKL),

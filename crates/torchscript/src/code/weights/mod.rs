@@ -3,11 +3,15 @@
 //! The tensors are in nested modules, and also in a dict where `forward` looks them up. So the size of the code
 //! does not depend on their number, and any string can be a key.
 
+mod text;
+
 use tensor::{Dtype, Tensor};
 
-use crate::code::state;
+use super::state;
+use crate::archive::{Archive, Difference};
 use crate::module::Value;
-use crate::{Converted, Errors, Kind, Outputs, Result, Returns, export};
+use crate::{Converted, Errors, Kind, Note, Outputs, Result, Returns, export};
+use text::{TEXTS, Text};
 
 /// A module that returns `tensors`: `forward({})` returns all of them, otherwise those that the keys of its
 /// input name. bool is returned as uint8, f16, bf16 and float8 as f32, complex numbers with a last dimension of 2.
@@ -15,13 +19,8 @@ use crate::{Converted, Errors, Kind, Outputs, Result, Returns, export};
 /// # Errors
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
 /// dtype, a size or a neighbour in its storage that TorchScript cannot express.
-pub fn weights(tensors: &[(String, Tensor)], _errors: Errors) -> Result<Converted> {
-    tensors.iter().try_for_each(|(name, tensor)| export::port(name, tensor).map(drop))?;
-    let index = vec![("__tensors__".to_owned(), Value::Tensors)];
-    let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
-    let export =
-        if has_float4 { EXPORT.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { EXPORT.to_owned() };
-    let (archive, notes) = state::archive(tensors, CLASS, FORWARD, &export, index)?;
+pub fn weights(tensors: &[(String, Tensor)], errors: Errors) -> Result<Converted> {
+    let (archive, notes) = archive(Text::newest(errors), tensors)?;
     let outputs = Outputs(Returns::Tensors);
     Ok(Converted {
         archive,
@@ -35,58 +34,37 @@ pub fn weights(tensors: &[(String, Tensor)], _errors: Errors) -> Result<Converte
     })
 }
 
+/// If an archive is one that a conversion of these tensors writes or wrote, nothing; otherwise, the record that differs.
+///
+/// # Errors
+/// As [`weights`].
+pub(super) fn difference(
+    tensors: &[(String, Tensor)],
+    records: &[(String, Option<&[u8]>)],
+) -> Result<Option<Difference>> {
+    let mut closest = None;
+    for text in TEXTS {
+        let (archive, _) = archive(text, tensors)?;
+        let Some(difference) = archive.first_difference(records) else { return Ok(None) };
+        closest = closest.max(Some(difference));
+    }
+    Ok(closest)
+}
+
 /// The class of the module.
 pub(super) const CLASS: &str = "Weights";
 
-/// Carton's runner calls this with gradients on and a dict of its inputs.
-const FORWARD: &str = r"  def forward(self: Self,
-    inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    index = self.__tensors__{_}
-    out = annotate(Dict[str, Tensor], {})
-    if torch.eq(torch.len(inputs), 0):
-      names = torch.keys(index)
-    else:
-      names = torch.keys(inputs)
-    for i in range(torch.len(names)):
-      name = names[i]
-      torch._set_item(out, name, {ns}.export(index[name]))
-    return out
-";
-
-/// Numbers are `c10::ScalarType`s: 0 uint8, 6 f32, 7 f64, 8 complex of f16, 9 complex of f32, 11 bool. The
-/// same in Rust is `crate::export`.
-const EXPORT: &str = r"def export(t: Tensor) -> Tensor:
-  d = ops.prim.dtype(t)
-  if torch.is_complex(t):
-    if torch.eq(d, 8):
-      r = torch.view_as_real(torch.to(t, 9))
-    else:
-      r = torch.view_as_real(torch.resolve_conj(t))
-  else:
-    if torch.eq(d, 11):
-      r = torch.to(t, 0)
-    else:
-      if torch.is_floating_point(t):
-        if torch.eq(d, 7):
-          r = t
-        else:
-          r = torch.to(t, 6)
-      else:
-        r = t
-  return torch.contiguous(r)
-";
-
-/// Replaces the last conversion if there are pairs of 4-bit floats, number 45.
-const EXPORT_FLOAT4: (&str, &str) = (
-    "          r = torch.to(t, 6)\n",
-    "          if torch.eq(d, 45):\n            r = torch.view_copy(t, dtype=0)\n          else:\n            r = torch.to(t, 6)\n",
-);
+/// The archive of a module that has this text, and notes about it.
+fn archive(text: &Text, tensors: &[(String, Tensor)]) -> Result<(Archive, Vec<Note>)> {
+    tensors.iter().try_for_each(|(name, tensor)| export::port(name, tensor).map(drop))?;
+    let index = vec![("__tensors__".to_owned(), Value::Tensors)];
+    let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
+    state::archive(tensors, CLASS, &text.methods(), &text.functions(has_float4), index)
+}
 
 #[cfg(test)]
 mod tests {
     use tensor::Storage;
-
-    use crate::Note;
 
     use super::*;
 
