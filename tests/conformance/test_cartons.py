@@ -282,11 +282,13 @@ def test_verify_accepts_what_the_client_writes(folder, carton_client):
     assert report["ok"] and report["findings"] == []
 
 
-def test_conversions_verify_against_their_checkpoint(case):
+def test_conversions_verify_against_their_checkpoint(case, tmp_path):
     for kind in ("dtypes", "views"):
-        made = case(kind)
-        outcome = torch2carton("verify", made.carton_path, "--against", made.checkpoint)
-        assert outcome.status == 0, f"{kind}: {outcome}"
+        made, raises = case(kind), tmp_path / f"{kind}.carton"
+        succeed(made.checkpoint, "--errors", "raise", "-o", raises)
+        for carton in (made.carton_path, raises):
+            report = json.loads(succeed("verify", "--json", carton, "--against", made.checkpoint).stdout)
+            assert report["ok"] and report["code"] == "equal", f"{kind}: {report}"
 
 
 def sparse_carton(path, checkpoint):

@@ -1,7 +1,9 @@
 """The weights module: state_dict() equals the converted tensors bit for bit, and forward returns them."""
 
 import pytest
+from carton_file import Carton
 from checkpoints import RESERVED, WEIGHTS, names
+from program import succeed
 
 FACTS = "dtype shape stride storage_offset nbytes sha256".split()
 EXPORTED = {"bool": "uint8", "float16": "float32", "bfloat16": "float32", "complex64": "float32", "complex128": "float64"}
@@ -96,9 +98,45 @@ def test_forward_returns_the_tensors_that_the_keys_name(kind, select, case, torc
 
 
 @pytest.mark.parametrize("kind", ["dtypes", "sharing"])
-def test_forward_takes_and_returns_a_dict_of_tensors(kind, case, torch):
+def test_forward_takes_a_dict_of_tensors_and_returns_one_with_text_for_an_error(kind, case, torch):
     signature = torch.ask("describe_archive", path=str(case(kind).archive))["signature"]
-    assert "Dict(str, Tensor) inputs) -> " in signature and signature.endswith("Dict(str, Tensor)"), signature
+    assert "Dict(str, Tensor) inputs) -> " in signature and signature.endswith("Dict(str, Any)"), signature
+
+
+@pytest.fixture(scope="module")
+def raising(case, tmp_path_factory):
+    """`raising(kind)`: the archive of a module that raises errors."""
+    made = {}
+
+    def get(kind):
+        if kind not in made:
+            path = tmp_path_factory.mktemp("raising") / "model.carton"
+            succeed(case(kind).checkpoint, "--errors", "raise", "-o", path)
+            made[kind] = path.with_suffix(".pt")
+            made[kind].write_bytes(Carton(path).read("model/model.pt"))
+        return made[kind]
+
+    return get
+
+
+@pytest.mark.parametrize("kind, asked, wrong", [
+    ("dtypes", ["nope"], "nope"),
+    ("dtypes", ["int64", "in{}t", "nope"], "in{}t"),
+    ("prefixes", [""], ""),
+    ("names", ["Grüße, \U0001f600\n"], "Grüße, \U0001f600\n"),
+])
+def test_a_name_that_it_does_not_have_is_an_error_that_shows_what_names_are_like(kind, asked, wrong, case, raising, newest, torch):
+    made = case(kind)
+    there = [t["name"] for t in newest.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"]]
+    few = ", ".join(there[:5])
+    message = f"there is no tensor {wrong}; the module has " + (f"{len(there)}, such as {few}" if len(there) > 5 else few)
+    assert torch.ask("ask_for", archive=str(made.archive), names=asked) == {"error": message}
+    assert torch.ask("ask_for", archive=str(raising(kind)), names=asked)["raised"].rstrip().endswith(message.rstrip())
+
+
+def test_a_module_that_raises_errors_returns_the_same_tensors(case, raising, torch):
+    for select in ([], ["bfloat16", "bool"]):
+        assert torch.ask("compare_outputs", archive=str(raising("dtypes")), checkpoint=str(case("dtypes").checkpoint), select=select) == []
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)

@@ -257,6 +257,15 @@ def compare_outputs(archive, checkpoint, select=None):
     return differences
 
 
+def ask_for(archive, names):
+    """What forward returns if it is asked for `names`: the names of the tensors, or its message; or what it raises."""
+    try:
+        answer = load(archive).forward({name: torch.zeros(1) for name in names})
+    except Exception as error:
+        return {"raised": str(error)}
+    return {name: "tensor" if isinstance(value, torch.Tensor) else value for name, value in answer.items()}
+
+
 def run(archive, tokens, outputs, times):
     """Writes the logits of every batch in the npz `tokens`, `times` times each, to the npz `outputs`."""
     assert torch.is_grad_enabled()
@@ -291,5 +300,6 @@ serve({
     "make_scripted": modules.make_scripted,
     "make_left_out": modules.make_left_out,
     "compare_outputs": compare_outputs,
+    "ask_for": ask_for,
     "run": run,
 })
