@@ -51,11 +51,15 @@ async def shrink(path, urls):
     return str(await cartonml.shrink(path, urls))
 
 
-async def load_and_infer(path, inputs, outputs, times):
-    """Load with the installed runner and infer `times` times; inputs and outputs are npz files."""
-    model = await cartonml.load(path)
-    answers = [await model.infer(dict(numpy.load(inputs))) for _ in range(times)]
-    numpy.savez(outputs, **{f"{i} {name}": array for i, answer in enumerate(answers) for name, array in answer.items()})
+async def load_and_infer(path, calls, outputs, timeout):
+    """Load with the installed runner and infer once for each npz file in `calls`; the npz file `outputs` gets what it returns.
+
+    Whatever ends the process of the runner leaves the client waiting forever, hence the timeout in seconds.
+    """
+    model = await asyncio.wait_for(cartonml.load(path), timeout)
+    answers = [await asyncio.wait_for(model.infer(dict(numpy.load(inputs))), timeout) for inputs in calls]
+    texts = lambda array: array.astype(str) if array.dtype.kind not in "iuf" else array
+    numpy.savez(outputs, **{f"{i} {name}": texts(numpy.asarray(array)) for i, answer in enumerate(answers) for name, array in answer.items()})
     return len(answers)
 
 
