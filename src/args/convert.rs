@@ -36,10 +36,11 @@ A LLaMA in Meta's files with params.json, or a LLaMA, Mistral or Qwen2 in Huggin
 Face's files with config.json, becomes a model: tokens in, logits out. Any other
 checkpoint becomes a module that returns its tensors, and the summary says why.
 The carton keeps these files next to the checkpoint in misc/: params.json,
-config.json, generation_config.json, tokenizer.model, tokenizer*.json,
-special_tokens_map.json, added_tokens.json, vocab.json, vocab.txt, merges.txt,
-spiece.model, sentencepiece.bpe.model, chat_template.jinja, LICENSE*. A folder of
-safetensors gets them next to its files.";
+config.json, generation_config.json, adapter_config.json, tokenizer.model,
+tokenizer*.json, special_tokens_map.json, added_tokens.json, vocab.json,
+vocab.txt, merges.txt, spiece.model, sentencepiece.bpe.model,
+chat_template.jinja, LICENSE*. A folder of safetensors gets them next to its
+files.";
 
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]

@@ -54,7 +54,7 @@ def test_fields_that_were_not_given_are_absent(case, carton_client):
 
 
 COMPANIONS = [
-    "params.json", "config.json", "generation_config.json", "tokenizer.model", "tokenizer.json", "tokenizer_config.json",
+    "params.json", "config.json", "generation_config.json", "adapter_config.json", "tokenizer.model", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "vocab.json", "merges.txt", "chat_template.jinja", "LICENSE", "LICENSE.txt",
 ]
 

@@ -47,6 +47,38 @@ fn an_architecture_without_a_forward_is_named() {
     assert!(!text.contains("no forward"), "{text}");
 }
 
+#[test]
+fn the_error_for_quantized_weights_names_the_method() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let tensors: &[(&str, &[u64])] = &[("model.layers.0.self_attn.q_proj.qweight", &[2, 2])];
+    write_safetensors(&root.join("q/model.safetensors"), &[], tensors);
+    let config = r#"{"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}}"#;
+    write(root.join("q/config.json"), config);
+    let (status, text) = run(root, &["q"]);
+    assert_eq!(status, Some(1), "{text}");
+    let error = "error: q/config.json: the weights are quantized with `gptq` (4 bits), expected float32, float16, bfloat16 or \
+                 float64 in a model that runs; --arch weights converts the tensors without a forward\n";
+    assert!(text.starts_with(error), "{text}");
+    ok(root, &["q", "--arch", "weights", "-q"]);
+}
+
+#[test]
+fn an_adapter_keeps_the_document_that_says_how_to_merge_it() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+    write_safetensors(&root.join("lora/adapter_model.safetensors"), &[], &[(name, &[2, 2])]);
+    let document = r#"{"base_model_name_or_path": "base", "peft_type": "LORA", "r": 2, "lora_alpha": 4}"#;
+    write(root.join("lora/adapter_config.json"), document);
+    let text = ok(root, &["lora"]);
+    assert!(text.contains("weights (an adapter, which runs only after it is merged into base)"), "{text}");
+    assert!(text.contains("  misc      adapter_config.json\n"), "{text}");
+    ok(root, &["unpack", "lora.carton", "-C", "kept", "-q"]);
+    let kept = std::fs::read_to_string(root.join("kept/misc/adapter_config.json")).expect("it is kept");
+    assert_eq!(kept, document);
+}
+
 /// The lines that begin with `note:`.
 fn notes(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.starts_with("note:")).collect()

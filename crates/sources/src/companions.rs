@@ -1,6 +1,7 @@
 //! The files next to a checkpoint that belong to the model: configurations, tokenizers, licenses.
 //!
-//! Facts: the names that Meta's models have, and the `VOCAB_FILES_NAMES` of Hugging Face's tokenizers.
+//! Facts: the names that Meta's models have, the `VOCAB_FILES_NAMES` of Hugging Face's tokenizers, and the `CONFIG_NAME` of
+//! `peft`, whose file says how to merge an adapter.
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ const NAMES: &[&str] = &[
     "params.json",
     "config.json",
     "generation_config.json",
+    "adapter_config.json",
     TOKENIZER,
     "special_tokens_map.json",
     "added_tokens.json",
