@@ -1,6 +1,6 @@
 //! A module that returns tensors by name.
 //!
-//! Facts: `forward` of the weights module, in `torchscript/src/code/weights.rs`: bool is returned as uint8, small floats
+//! Facts: `forward` of the weights module, in `torchscript/src/code/weights/text.rs`: bool is returned as uint8, small floats
 //! as f32, and complex numbers with a last dimension of 2.
 
 use tensor::{Dtype, Tensor};
