@@ -1,17 +1,14 @@
 //! `resolve` with a server on loopback: complete, interrupted and wrong downloads.
 
 #![expect(
-    clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::redundant_closure_for_method_calls,
     reason = "a test fails by panicking; a method does not coerce to a fn pointer for every lifetime"
 )]
 
-use std::io::{BufRead, BufReader, Result, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Result, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use carton_format::{Links, sha256_from_hex};
@@ -19,80 +16,7 @@ use carton_writer::{Carton, File};
 use zip_layout::Content;
 
 use crate::carton_tools::{manifest, ok, run, scratch, write};
-
-/// One request: the stream for the answer, the file that was left out, the lines of the request, and the number of
-/// requests before it.
-struct Request<'s> {
-    stream: &'s mut TcpStream,
-    file: &'s [u8],
-    lines: Vec<String>,
-    number: usize,
-}
-
-type Answer = fn(Request<'_>) -> Result<()>;
-
-impl Request<'_> {
-    /// The first byte that it requests.
-    fn start(&self) -> Option<usize> {
-        let range = self.lines.iter().find_map(|line| {
-            line.to_ascii_lowercase().strip_prefix("range: bytes=")?.strip_suffix('-').map(str::to_owned)
-        });
-        range.map(|start| start.parse().expect("a number"))
-    }
-
-    fn path(&self) -> &str {
-        self.lines[0].split(' ').nth(1).expect("a path")
-    }
-
-    /// Announces `len` bytes and sends `bytes`.
-    fn send(self, status: &str, headers: &str, len: usize, bytes: &[u8]) -> Result<()> {
-        let stream = self.stream;
-        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n{headers}\r\n")?;
-        stream.write_all(bytes)
-    }
-
-    fn whole(self, headers: &str, bytes: &[u8]) -> Result<()> {
-        self.send("200 OK", headers, bytes.len(), bytes)
-    }
-
-    fn file(self) -> Result<()> {
-        let file = self.file;
-        self.whole("", file)
-    }
-
-    fn redirect(self, location: &str) -> Result<()> {
-        self.send("302 Found", &format!("Location: {location}\r\n"), 0, b"")
-    }
-
-    /// Sends the file from `start` on.
-    fn rest(self, start: usize) -> Result<()> {
-        let (file, len) = (self.file, self.file.len());
-        let headers = format!("Content-Range: bytes {start}-{}/{len}\r\n", len - 1);
-        self.send("206 Partial Content", &headers, len - start, &file[start..])
-    }
-}
-
-/// A server on loopback until the test ends: its address, and the number of requests.
-fn server(file: Vec<u8>, answer: Answer) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let address = listener.local_addr().expect("it is bound");
-    let count = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (file, count) = (file.clone(), Arc::clone(&counted));
-            std::thread::spawn(move || {
-                let mut stream = stream;
-                let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
-                let lines = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-                let number = count.fetch_add(1, Ordering::Relaxed);
-                // A client that cuts the connection causes an error here.
-                let _ = answer(Request { stream: &mut stream, file: &file, lines, number });
-            });
-        }
-    });
-    (format!("http://{address}"), count)
-}
+use crate::download_server::{Answer, Request, server};
 
 /// The file that is left out: compressible, and longer than a socket's buffer.
 fn left_out() -> Vec<u8> {

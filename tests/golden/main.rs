@@ -11,6 +11,7 @@ mod cartons;
 mod casts;
 mod checkpoints;
 mod cli;
+mod download_server;
 mod downloads;
 mod error_texts;
 mod folders;
