@@ -2,7 +2,7 @@
 //!
 //! Facts: the Carton v1 specification: outputs are compared with "something conceptually similar to np.allclose".
 //! `numpy.allclose` of NumPy 2.4 compares `|found − expected| <= atol + rtol × |expected|`, with rtol 1e-5 and atol 1e-8;
-//! infinities are equal to themselves, and NaN to nothing.
+//! infinities are equal to themselves, and NaN to nothing. `Tolerance` can allow more.
 
 use tensor::Tensor;
 
@@ -33,6 +33,7 @@ pub(crate) fn compare(
     let (Some(a), Some(b)) = (doubles(name, found)?, doubles(name, expected)?) else {
         return other(format!("is {}, which cannot be compared", found.dtype()));
     };
+    let tolerance = tolerance.within(&b);
     let mut largest: Option<f64> = None;
     let (mut apart, mut first) = (0_usize, None);
     for (index, (found, expected)) in a.iter().zip(&b).enumerate() {
@@ -113,6 +114,30 @@ mod tests {
             assert_eq!(what.is_none(), close, "{found} {expected} {what:?}");
         }
         assert_eq!(compared(&[1.5, 4.0], &[1.0, 4.25], Tolerance::both(0.5)), (Some(0.5), None));
+    }
+
+    #[test]
+    fn sums_near_zero_are_compared_with_the_largest() {
+        let expected = [20.0, 3e-6, -12.5, 0.0];
+        let sums = Tolerance::of_sums();
+        for (found, is_close) in [
+            ([20.000_01, 8e-6, -12.500_01, -1e-6], true),
+            // 1e-5 of the largest, and 1e-5 of itself.
+            ([20.000_39, 1.9e-4, -12.500_3, -1.9e-4], true),
+            ([20.000_41, 3e-6, -12.5, 0.0], false),
+            ([20.0, 3e-4, -12.5, 0.0], false),
+            ([20.0, 3e-6, -12.5, -2.1e-4], false),
+            ([20.0, f64::NAN, -12.5, 0.0], false),
+        ] {
+            assert_eq!(compared(&found, &expected, sums).1.is_none(), is_close, "{found:?}");
+        }
+        // numpy.allclose refuses the first.
+        assert!(compared(&[20.0, 8e-6], &[20.0, 3e-6], Tolerance::default()).1.is_some());
+        // It allows as much as numpy.allclose where all numbers are small, and an infinity does not count.
+        assert_eq!(compared(&[9e-9, 0.0], &[0.0, 0.0], sums).1, None);
+        assert!(compared(&[2e-8, 0.0], &[0.0, 1e-4], sums).1.is_some());
+        assert!(compared(&[f64::INFINITY, 1.0], &[f64::INFINITY, 2.0], sums).1.is_some());
+        assert_eq!(compared(&[], &[], sums), (None, None));
     }
 
     #[test]
