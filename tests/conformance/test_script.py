@@ -19,6 +19,9 @@ KINDS = re.findall(r"^(?:class|def) ([A-Z]\w*)", (Path(__file__).parent / "worke
 NOT_KINDS = {"Pair", "Deep", "Inner", "Counter", "Doubled", "Tensors"}
 KINDS = [kind for kind in KINDS if kind not in NOT_KINDS] + ["Function", "TracedFunction"]
 
+OVERLOADS = re.findall(r"^class (\w+)", (Path(__file__).parent / "workers/overloads.py").read_text(), re.M)
+LOADS_IN_OLD = {"AllOverOneDimension", "WholeCorrection", "DefaultGradient", "Causal", "Tensors", "Reductions", "Shapes", "Losses", "Made"}
+
 
 def fixture(key, name):
     @pytest.fixture(scope="module", name=name)
@@ -222,12 +225,21 @@ def test_weights_have_no_code(made, newest):
     assert Carton(carton).toml["output"]
 
 
-def test_newer_operators_require_a_newer_torch(newest_script, tmp_path):
+@pytest.mark.parametrize("kind", OVERLOADS)
+def test_the_required_version_is_one_that_loads_it(kind, old_script, newest_script, tmp_path):
     original = tmp_path / "model.pt"
-    newest_script.ask("save_newer", path=str(original))
-    carton, _, outcome = wrapped(original, tmp_path)
-    assert "note: PyTorch 2.0 does not have the operator `aten::rms_norm`" in outcome.stderr
-    assert Carton(carton).toml["runner"]["required_framework_version"] == ">=2.15"
+    newest_script.ask("save_overload", kind=kind, path=str(original))
+    carton, archive, outcome = wrapped(original, tmp_path)
+    required = Carton(carton).toml["runner"]["required_framework_version"]
+    why = old_script.ask("can_run", original=str(original))
+    if why is None:
+        assert required == "=2.0" and "PyTorch 2.0 does not" not in outcome.stderr
+        assert old_script.ask("can_run", original=str(archive)) is None
+    else:
+        operator = re.search("aten::\\w+", why)[0]
+        assert required == ">=2.15" and f"note: PyTorch 2.0 does not have the operator `{operator}" in outcome.stderr
+        assert newest_script.ask("can_run", original=str(archive)) is None
+    assert (why is None) == (kind in LOADS_IN_OLD)
 
 
 def test_code_that_writes_files_is_refused(newest_script, tmp_path):

@@ -20,8 +20,9 @@ mod lexer;
 mod operators;
 mod signature;
 mod types;
+mod uses;
 
 pub use error::{Error, Result};
 pub use operators::{Foreign, foreign};
 pub use signature::{Argument, Signature, Sources, is_code};
-pub use types::{Field, Type, TypeId, Types};
+pub use types::{Field, Member, Type, TypeId, Types};

@@ -1,11 +1,11 @@
-//! The operators and classes that code names and that PyTorch 2.0.1 does not have.
+//! The operators and classes that code uses and that PyTorch 2.0.1 does not have.
 //!
 //! Facts: `torch.NAME` is an operator of `aten`, `ops.NAMESPACE.NAME` is any operator, `__torch__.torch.classes.NAMESPACE.NAME`
 //! is a class in C++ (`torch/csrc/jit/serialization/import_source.cpp`). `operators.py` lists those of 2.0.1.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::lexer::{Kind, Lexer};
+use crate::uses::{Call, Literal, Use, uses};
 
 /// Namespaces of PyTorch's own operators and classes, besides those in the table.
 const OWN: &[&str] = &[
@@ -26,52 +26,37 @@ const OWN: &[&str] = &[
 /// What [`foreign`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
-    /// Operators that PyTorch has and 2.0.1 does not: they came later.
+    /// Operators that PyTorch has and 2.0.1 does not, as they came later; with their arguments if it is these that it does not have.
     pub newer: BTreeSet<String>,
     /// Operators and classes of other libraries.
     pub others: BTreeSet<String>,
 }
 
-/// The names of 2.0.1's operators: a namespace on a line of its own that ends in `::`, and its operators below it.
+/// 2.0.1's operators, as `operators.py` describes them.
 const TABLE: &str = include_str!("operators-2.0.1.txt");
 
-/// What the names in `texts` mean that PyTorch 2.0.1 does not know.
+/// An overload without arguments.
+const NOTHING: &str = "()";
+
+/// What the names in `texts` mean that PyTorch 2.0.1 does not know, and which calls it does not accept.
 pub fn foreign<'t>(texts: impl Iterator<Item = &'t str>) -> Foreign {
     let known = known();
     let mut found = Foreign::default();
     for text in texts {
-        let (mut chain, mut open): (Vec<&str>, bool) = (Vec::new(), false);
-        let mut after_dot = false;
-        for token in Lexer::new(text, &(0..text.len())) {
-            match token.kind {
-                Kind::Name(name) if open => {
-                    chain.push(name);
-                    open = false;
-                }
-                Kind::Name(name) => {
-                    found.judge(&known, &chain);
-                    chain.clear();
-                    if !after_dot {
-                        chain.push(name);
-                    }
-                }
-                Kind::Symbol(b'.') if !chain.is_empty() => open = true,
-                _ => {
-                    found.judge(&known, &chain);
-                    chain.clear();
-                    open = false;
-                }
-            }
-            after_dot = token.is(b'.');
-        }
-        found.judge(&known, &chain);
+        uses(text, |used| match used {
+            Use::Name(path) => found.judge(&known, path),
+            Use::Call(path, call) => found.judge_call(&known, path, call),
+        });
     }
     found
 }
 
+/// The overloads of operators by namespace and name.
+type Known = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
+
 impl Foreign {
-    fn judge(&mut self, known: &BTreeMap<&str, BTreeSet<&str>>, chain: &[&str]) {
-        let (namespace, name, is_class) = match chain {
+    fn judge(&mut self, known: &Known, path: &[&str]) {
+        let (namespace, name, is_class) = match path {
             ["torch", name] => ("aten", *name, false),
             ["ops", namespace, name] => (*namespace, *name, false),
             ["__torch__", "torch", "classes", namespace, name, ..] => (*namespace, *name, true),
@@ -80,7 +65,7 @@ impl Foreign {
         let (others, text) = match known.get(namespace) {
             // The compiler knows more names in it than there are operators.
             Some(_) if namespace == "prim" => return,
-            Some(names) if is_class || names.contains(name) => return,
+            Some(names) if is_class || names.contains_key(name) => return,
             None if is_class && OWN.contains(&namespace) => return,
             Some(_) => (false, format!("{namespace}::{name}")),
             None if is_class => (true, format!("torch.classes.{namespace}.{name}")),
@@ -89,17 +74,102 @@ impl Foreign {
         let names = if others { &mut self.others } else { &mut self.newer };
         names.insert(text);
     }
+
+    fn judge_call(&mut self, known: &Known, path: &[&str], call: &Call<'_>) {
+        let (namespace, name) = match path {
+            ["torch", name] => ("aten", *name),
+            ["ops", namespace, name] if *namespace != "prim" => (*namespace, *name),
+            _ => return,
+        };
+        let overloads = known.get(namespace).and_then(|names| names.get(name));
+        if overloads.is_some_and(|overloads| !overloads.is_empty() && !accepts(overloads, call)) {
+            self.newer.insert(format!("{namespace}::{name}({})", shown(call)));
+        }
+    }
 }
 
-fn known() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
-    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut namespace = "";
+/// The arguments of a call, with `_` for their values.
+fn shown(call: &Call<'_>) -> String {
+    let value = |literal: &Literal| match literal {
+        Literal::None => "None",
+        Literal::List => "[_]",
+        _ => "_",
+    };
+    let positional = call.positional.iter().map(|literal| value(literal).to_owned());
+    let keywords = call.keywords.iter().map(|(name, literal)| format!("{name}={}", value(literal)));
+    positional.chain(keywords).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether one of the overloads of an operator takes what a call passes.
+fn accepts(overloads: &[&str], call: &Call<'_>) -> bool {
+    let names = overloads.iter().find_map(|text| text.strip_prefix('=')).unwrap_or_default();
+    // A positional argument may have its name. PyTorch does not write it, so its place is not looked for.
+    let is_named = |(keyword, _): &(&str, Literal)| names.split(',').any(|name| name == *keyword);
+    call.keywords.iter().any(is_named)
+        || overloads.iter().filter(|text| !text.starts_with('=')).any(|overload| takes(overload, call))
+}
+
+/// Whether an overload takes what a call passes.
+fn takes(overload: &str, call: &Call<'_>) -> bool {
+    let (overload, varies) = match overload.strip_suffix('~') {
+        Some(overload) => (overload, true),
+        None => (overload, false),
+    };
+    let (positional, keywords) = overload.split_once('*').unwrap_or((overload, ""));
+    let positional = if positional == NOTHING { "" } else { positional };
+    let (required, optional) = positional.split_once(',').unwrap_or((positional, ""));
+    let passed = call.positional.len();
+    if passed < required.len() || (!varies && passed > required.len().saturating_add(optional.len())) {
+        return false;
+    }
+    let mut letters = required.chars().chain(optional.chars()).zip(&call.positional);
+    // The name of a keyword-only argument, its letter, and whether it has no default.
+    let keywords = || {
+        keywords.split(',').filter_map(|keyword| {
+            let (name, letter) = keyword.split_once(':')?;
+            Some((name, letter.chars().next()?, letter.ends_with('!')))
+        })
+    };
+    letters.all(|(letter, literal)| fits(letter, *literal))
+        && call
+            .keywords
+            .iter()
+            .all(|(name, literal)| keywords().any(|(its, letter, _)| its == *name && fits(letter, *literal)))
+        && keywords()
+            .filter(|(.., is_required)| *is_required)
+            .all(|(name, ..)| call.keywords.iter().any(|(keyword, _)| *keyword == name))
+}
+
+/// Whether an argument of a type, by its letter, can be this.
+fn fits(letter: char, literal: Literal) -> bool {
+    let kind = letter.to_ascii_lowercase();
+    match literal {
+        Literal::None => letter.is_ascii_uppercase() || kind == 'x',
+        Literal::List => matches!(kind, 'l' | 'x'),
+        Literal::Text => matches!(kind, 's' | 'x'),
+        Literal::Float => !matches!(kind, 'i' | 'b' | 's'),
+        Literal::Int => !matches!(kind, 'b' | 's'),
+        Literal::Tensor => !matches!(kind, 's' | 'l'),
+        Literal::Bool => !matches!(kind, 's' | 'l' | 't'),
+        Literal::Other => true,
+    }
+}
+
+/// Reads the table.
+fn known() -> Known {
+    let mut all = Known::new();
+    let (mut namespace, mut last) = ("", "");
     for line in TABLE.lines() {
         if let Some(name) = line.strip_suffix("::") {
             namespace = name;
-        } else {
-            all.entry(namespace).or_default().extend(line.split(' '));
+            continue;
         }
+        let mut words = line.split_ascii_whitespace();
+        // A line that starts with a space continues the one before.
+        if !line.starts_with(' ') {
+            last = words.next().unwrap_or_default();
+        }
+        all.entry(namespace).or_default().entry(last).or_default().extend(words);
     }
     all
 }
@@ -117,5 +187,40 @@ mod tests {
         let found = foreign([text].into_iter());
         assert_eq!(found.newer.iter().collect::<Vec<_>>(), ["aten::newest_thing"]);
         assert_eq!(found.others.iter().collect::<Vec<_>>(), ["torch.classes.mine.Thing", "torchvision::nms"]);
+    }
+
+    #[test]
+    fn calls_are_compared_with_the_overloads() {
+        let known = |text: &str| foreign([text].into_iter()).newer.is_empty();
+        for text in [
+            "torch.add(x, y, alpha=2)",
+            "torch.add(x, 1, 2)",
+            "torch.sum(x)",
+            "torch.sum(x, None)",
+            "torch.sum(x, [0, 1], True, dtype=6)",
+            "torch.format(\"{}\", x, y, z)",
+            "torch.linspace(0, 1)",
+            "torch.to_dense(x)",
+            "torch.squeeze(x, dim=1)",
+            "ops.quantized.linear(x, self.p, 0.5, 3)",
+            "ops.prim.anything(x)",
+        ] {
+            assert!(known(text), "{text}");
+        }
+        for (text, shown) in [
+            ("torch.to_dense(x, masked_grad=True)", "aten::to_dense(_, masked_grad=_)"),
+            ("torch.add(x)", "aten::add(_)"),
+            ("torch.all(x, [0, 1])", "aten::all(_, [_])"),
+            ("torch.all(x, None, True)", "aten::all(_, None, _)"),
+            ("torch.std(x, [0], correction=1.5)", "aten::std(_, [_], correction=_)"),
+            ("torch.relu(x, inplace=True)", "aten::relu(_, inplace=_)"),
+            (
+                "def f(x: Tensor, n: int, b: bool, o: Optional[bool]=None) -> T:\n  y = torch.stft(x, n, a, a, a, b, o, o, e)",
+                "aten::stft(_, _, _, _, _, _, _, _, _)",
+            ),
+            ("ops.quantized.linear(x, y)", "quantized::linear(_, _)"),
+        ] {
+            assert_eq!(foreign([text].into_iter()).newer.into_iter().collect::<Vec<_>>(), [shown]);
+        }
     }
 }

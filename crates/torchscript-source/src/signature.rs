@@ -9,12 +9,14 @@ use std::iter::Peekable;
 use std::ops::Range;
 
 use crate::lexer::{Kind, Lexer, Token};
-use crate::types::{Field, TypeId, Types};
+use crate::types::{Field, Member, Type, TypeId, Types};
 use crate::{Error, Result};
 
 /// The deepest nesting of a type, and the most types of a signature, that are read.
 const DEPTH_MAX: usize = 32;
 const TYPES_MAX: usize = 2000;
+/// The most values of an enumeration.
+const MEMBERS_MAX: usize = 1000;
 
 /// The folder of the code, and the end of its names.
 const FOLDER: &str = "code/";
@@ -152,7 +154,7 @@ impl Sources {
         hooks
     }
 
-    /// Reads the fields of the named tuples among `types`, and of those in their fields.
+    /// Reads the fields of the named tuples among `types`, and of those in their fields, and the values of enumerations.
     fn define_classes(&self, types: &mut Types) -> Result<()> {
         let mut next = 0;
         while let Some(id) = types.ids().nth(next) {
@@ -160,13 +162,15 @@ impl Sources {
             let Some((module, name)) = types.text(id).rsplit_once('.') else { continue };
             let Some(source) = self.modules.get(module) else { continue };
             let Some((base, body)) = source.classes.get(name) else { continue };
-            if base == "NamedTuple" {
-                let tokens = Lexer::new(&source.text, body).peekable();
-                let mut parser = Parser { source, tokens, types: std::mem::take(types) };
-                let fields = parser.fields();
-                *types = parser.types;
-                types.define(id, fields?);
-            }
+            let tokens = Lexer::new(&source.text, body).peekable();
+            let mut parser = Parser { source, tokens, types: std::mem::take(types) };
+            let class = match base.as_str() {
+                "NamedTuple" => parser.fields().map(Type::NamedTuple),
+                "Enum" => parser.members().map(Type::Enum),
+                _ => Ok(Type::Other),
+            };
+            *types = parser.types;
+            types.define(id, class?);
         }
         Ok(())
     }
@@ -253,6 +257,25 @@ impl<'t> Parser<'t> {
             fields.push(Field { name: name.to_owned(), kind });
         }
         Ok(fields)
+    }
+
+    /// The values of an enumeration.
+    fn members(&mut self) -> Result<Vec<Member>> {
+        let mut members = Vec::new();
+        while self.tokens.peek().is_some() {
+            let name = self.name("the name of a value")?;
+            self.expect(b'=', "`=`")?;
+            let start = self.tokens.peek().map_or(0, |token| token.range.start);
+            self.eat(b'-');
+            let is_value = |token: &Token<'_>| matches!(token.kind, Kind::Number | Kind::Text(_));
+            let last = self.tokens.next_if(is_value).ok_or_else(|| self.syntax("a number or a text"))?;
+            let value = self.source.text.get(start..last.range.end).unwrap_or_default();
+            if members.len() >= MEMBERS_MAX {
+                return Err(self.too_large("values", MEMBERS_MAX));
+            }
+            members.push(Member { name: name.to_owned(), value: value.to_owned() });
+        }
+        Ok(members)
     }
 
     /// A type.
@@ -361,7 +384,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Type;
 
     const NET: &str = r#"class Net(Module):
   __parameters__ = ["w", ]

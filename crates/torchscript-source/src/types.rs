@@ -24,6 +24,7 @@ pub enum Type {
     Tensor,
     Int,
     Float,
+    Complex,
     Bool,
     /// An int or a float.
     Number,
@@ -36,6 +37,10 @@ pub enum Type {
     Tuple(Vec<TypeId>),
     /// A class with named fields that is a tuple.
     NamedTuple(Vec<Field>),
+    /// One of several types.
+    Union(Vec<TypeId>),
+    /// A class of named values, all of the first one's type.
+    Enum(Vec<Member>),
     /// Any other: a class of the archive, `Any`, `Device`, and so on.
     Other,
 }
@@ -47,6 +52,15 @@ pub struct Field {
     pub name: String,
     /// Its type.
     pub kind: TypeId,
+}
+
+/// A value of an enumeration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// The text of the value: an integer, a floating-point number, or a text between quotes.
+    pub value: String,
 }
 
 /// The types of a signature, each once.
@@ -87,7 +101,7 @@ impl Types {
         match self.kind(id) {
             Type::Optional(inner) | Type::List(inner) => vec![*inner],
             Type::Dict(key, value) => vec![*key, *value],
-            Type::Tuple(items) => items.clone(),
+            Type::Tuple(items) | Type::Union(items) => items.clone(),
             Type::NamedTuple(fields) => fields.iter().map(|field| field.kind).collect(),
             _ => Vec::new(),
         }
@@ -104,6 +118,7 @@ impl Types {
             ("Tensor", None) => Type::Tensor,
             ("int", None) => Type::Int,
             ("float", None) => Type::Float,
+            ("complex", None) => Type::Complex,
             ("bool", None) => Type::Bool,
             ("number" | "Scalar", None) => Type::Number,
             ("str", None) => Type::Str,
@@ -112,6 +127,7 @@ impl Types {
             ("List", Some([inner])) => Type::List(*inner),
             ("Dict", Some([key, value])) => Type::Dict(*key, *value),
             ("Tuple", Some(items)) => Type::Tuple(items.to_vec()),
+            ("Union", Some(items)) => Type::Union(items.to_vec()),
             _ => Type::Other,
         };
         let next = TypeId(self.all.len());
@@ -123,9 +139,9 @@ impl Types {
     }
 
     /// Says what a class is.
-    pub(crate) fn define(&mut self, id: TypeId, fields: Vec<Field>) {
+    pub(crate) fn define(&mut self, id: TypeId, class: Type) {
         if let Some((kind, _)) = self.all.get_mut(id.0) {
-            *kind = Type::NamedTuple(fields);
+            *kind = class;
         }
     }
 }

@@ -12,6 +12,7 @@ import torch
 
 warnings.simplefilter("ignore")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import overloads  # noqa: E402
 import scripts  # noqa: E402
 from line_server import serve  # noqa: E402
 
@@ -33,19 +34,14 @@ def save(kind, path):
     torch.jit.save(module(), path)
 
 
-class Newer(torch.nn.Module):
-    def forward(self, x):
-        return torch.rms_norm(x, [3])
-
-
 class Dangerous(torch.nn.Module):
     def forward(self, x):
         torch.save(x, "file")
         return x
 
 
-def save_newer(path):
-    torch.jit.save(torch.jit.script(Newer()), path)
+def save_overload(kind, path):
+    torch.jit.save(torch.jit.script(overloads.KINDS[kind]()), path)
 
 
 def save_dangerous(path):
@@ -193,4 +189,4 @@ def signature(path):
     return str(load(path).forward.schema)
 
 
-serve({f.__name__: f for f in [kinds, save, save_newer, save_dangerous, compare, can_run, compare_real, same_state, call, signature]})
+serve({f.__name__: f for f in [kinds, save, save_overload, save_dangerous, compare, can_run, compare_real, same_state, call, signature]})
