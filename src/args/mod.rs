@@ -15,7 +15,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use store::IfExists;
 
 pub(crate) use carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
-pub(crate) use convert::Convert;
+pub(crate) use convert::{Convert, To};
 pub(crate) use run::Run;
 #[cfg(feature = "serve")]
 pub(crate) use serve::{LogFormat, Serve};

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use clap::ValueEnum as _;
 use decoder::Fact;
 use pipeline::{
     Architecture, CartonReport, ConvertReport, Converted, Error, Made, PortReport, SelfTestReport, count,
@@ -12,7 +13,7 @@ use pipeline::{
 };
 use serde_json::json;
 
-use crate::args::Convert;
+use crate::args::{Convert, To};
 use crate::ui::progress::Progress;
 use crate::ui::shell::quoted;
 use crate::ui::table::cut;
@@ -90,7 +91,9 @@ fn advised(error: Error, args: &Convert) -> anyhow::Error {
     let Some((root, facts)) = missing else { return error.into() };
     let known = if *facts == [Fact::Heads] { "" } else { KNOWN };
     let command = format!("{} {}{}", typed(), quoted(root), numbers(args, facts));
-    anyhow!("{error}; run `{command}`{known}; {}", advice::WEIGHTS)
+    // Triton has no use for the tensors alone.
+    let weights = if args.to == Some(To::Triton) { String::new() } else { format!("; {}", advice::WEIGHTS) };
+    anyhow!("{error}; run `{command}`{known}{weights}")
 }
 
 /// The flags that were used, and those that give `facts`, with words instead of numbers: a guess that fits the
@@ -111,7 +114,10 @@ fn numbers(args: &Convert, facts: &[Fact]) -> String {
         Some(format!(" {} {}", flags::option(fact), number.or_else(missing)?))
     });
     let keep = if args.model.keep_extra { " --keep-extra" } else { "" };
-    format!("{arch}{}{keep}", numbers.collect::<String>())
+    let to = args.to.and_then(|to| to.to_possible_value());
+    let to = to.map_or_else(String::new, |to| format!(" --to {}", to.get_name()));
+    let output = args.output.as_deref().map_or_else(String::new, |path| format!(" -o {}", quoted(path)));
+    format!("{arch}{}{keep}{to}{output}", numbers.collect::<String>())
 }
 
 fn print(report: &ConvertReport, json: bool, quiet: bool) -> io::Result<()> {

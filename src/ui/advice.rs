@@ -122,15 +122,33 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
 fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
     use pipeline::Error;
     match error {
+        Error::NothingToServe { why: None } => "; leave out --arch weights".to_owned(),
+        Error::NothingToServe { why: Some(decoder::WhyWeights::NoDocuments) } => {
+            "; put one there, or use --arch llama with --n-heads, --rope-theta and --norm-eps".to_owned()
+        }
+        Error::NothingToServe { why: Some(decoder::WhyWeights::OneShard) } => {
+            "; pass the folder of all shards".to_owned()
+        }
         Error::NothingToServe { .. } => {
-            "; `torch2carton inspect` shows its tensors, and a carton can hold them (--to carton)".to_owned()
+            "; a carton can hold its tensors, and `torch2carton serve` return them by name".to_owned()
+        }
+        Error::ScriptToServe => {
+            "; Triton's PyTorch backend runs TorchScript: copy the file to REPOSITORY/NAME/1/model.pt and write \
+             REPOSITORY/NAME/config.pbtxt"
+                .to_owned()
         }
         Error::ReadCarton(reason) if matches!(**reason, carton_reader::Error::Elsewhere { .. }) => {
             let carton = file.map_or_else(|| "CARTON".to_owned(), quoted);
             format!("; `torch2carton resolve {carton} -o OUTPUT` fetches it")
         }
-        Error::PackedWeights | Error::OtherModule { .. } => {
-            "; convert the checkpoint that it was made from".to_owned()
+        Error::PackedWeights => {
+            "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()
+        }
+        Error::OtherModule { .. } => {
+            "; pass the checkpoint that it was made from, or copy the TorchScript module that it was made from to \
+             REPOSITORY/NAME/1/model.pt and write \
+             REPOSITORY/NAME/config.pbtxt"
+                .to_owned()
         }
         _ => String::new(),
     }
@@ -179,6 +197,12 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
         InvalidOption::NotAFolder { .. } => {
             format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
+        }
+        InvalidOption::NotARepository { path } => {
+            format!(
+                "{option}; -o {} adds a model to it, and --name chooses the model's folder",
+                quoted(folder(path))
+            )
         }
         InvalidOption::Misplaced { setting } => {
             let flags = match setting {

@@ -112,6 +112,9 @@ fn line(event: &Event<'_>, quiet: bool) -> Option<Line> {
         Event::Ignored { path } => {
             return Some(Line::new("ignored").with(|line| line.file = Some(path.display().to_string())));
         }
+        Event::Empty { path } => {
+            return Some(Line::new("empty").with(|line| line.file = Some(path.display().to_string())));
+        }
         _ if quiet => return None,
         Event::Request(request) => Line::new("request").with(|line| {
             line.client = Some(request.client.to_string());
@@ -212,6 +215,12 @@ impl Line {
             "draining" => format!("ending, {} requests in flight", self.requests.unwrap_or(0)),
             "ignored" => {
                 format!("ignored {}: it is not NAME/VERSION.carton", self.file.as_deref().unwrap_or_default())
+            }
+            "empty" => {
+                format!(
+                    "{} has no model: no file NAME/VERSION.carton",
+                    self.file.as_deref().unwrap_or_default()
+                )
             }
             "panic" => format!("a panic{error}"),
             "dropped" => format!("{} log lines were lost", self.lines.unwrap_or(0)),

@@ -241,6 +241,13 @@ fn mistakes() {
         assert_eq!((found, stdout.as_str()), (Some(status), ""), "{args:?}: {text}");
         assert!(text.contains(part), "{args:?}: {text}");
     }
+    // A folder with a checkpoint is one.
+    std::fs::create_dir(root.join("c")).expect("a folder");
+    std::fs::copy(root.join("a.pth"), root.join("c/a.pth")).expect("a file");
+    let (_, _, text) = output(root, &["serve", "c", "--port", "0"]);
+    assert!(text.contains("c is a checkpoint (zip), not a carton; `torch2carton c` makes one"), "{text}");
+    let mut serving = Serving::start(root, &["--repository", "c", "-q"]);
+    serving.wait_for("c has no model: no file NAME/VERSION.carton");
     let serving = Serving::start(root, &["w.carton"]);
     let (_, port) = serving.address.rsplit_once(':').expect("a port");
     let (status, _, text) = output(root, &["serve", "w.carton", "--port", port]);

@@ -17,6 +17,15 @@ fn llama(root: &Path) {
     }
 }
 
+/// The archive, in whose code, which is stored, a word is another one.
+fn other_code(archive: &[u8]) -> Vec<u8> {
+    let word = b"torch.silu";
+    let at = archive.windows(word.len()).position(|found| found == word).expect("it is in the code");
+    let (before, rest) = archive.split_at(at);
+    let after = rest.strip_prefix(word).expect("it is there");
+    [before, b"torch.relu", after].concat()
+}
+
 #[test]
 fn a_model_gets_a_folder_in_the_repository() {
     let scratch = scratch();
@@ -101,6 +110,53 @@ fn a_model_that_is_in_a_carton_becomes_the_same_model() {
 }
 
 #[test]
+fn the_archive_of_a_carton_becomes_the_same_model() {
+    let scratch = scratch();
+    let root = scratch.path();
+    llama(root);
+    ok(root, &["llama", "-q", "-o", "x.carton"]);
+    ok(root, &["unpack", "x.carton", "-C", "unpacked", "-q"]);
+    for (input, name) in [("x.carton", "a"), ("unpacked/model/model.pt", "b")] {
+        ok(root, &[input, "--to", "triton", "-o", "models", "--name", name, "-q"]);
+    }
+    let model = |name: &str| {
+        std::fs::read(root.join("models").join(name).join("1/model.pt")).expect("it was written")
+    };
+    assert_eq!(model("a"), model("b"));
+}
+
+#[test]
+fn advice_is_about_models_for_triton() {
+    let scratch = scratch();
+    let root = scratch.path();
+    llama(root);
+    ok(root, &["llama", "-q", "-o", "x.carton"]);
+    ok(root, &["unpack", "x.carton", "-q"]);
+    ok(root, &["llama", "-q", "-o", "weights.carton", "--arch", "weights"]);
+    ok(root, &["unpack", "weights.carton", "-q"]);
+    ok(root, &["llama", "--to", "triton", "-o", "models", "-q"]);
+    std::fs::remove_file(root.join("llama/params.json")).expect("it was written");
+    let model = std::fs::read(root.join("x/model/model.pt")).expect("it was unpacked");
+    write(root.join("script.pt"), other_code(&model));
+    let mut texts = String::new();
+    for args in [
+        &["llama", "-o", "new models"][..],
+        &["llama", "-o", "new models", "--arch", "llama"],
+        &["llama", "--n-heads", "4"],
+        &["script.pt", "-o", "new"],
+        &["weights/model/model.pt", "-o", "new"],
+        &["models/llama/1/model.pt", "-o", "new"],
+        &["x/model/model.pt", "-o", "new", "--n-heads", "4"],
+        &["llama", "-o", "new", "--arch", "weights"],
+    ] {
+        let (status, text) = run(root, &[args, &["--to", "triton"]].concat());
+        assert_ne!(status, Some(0), "{args:?}");
+        texts = format!("{texts}$ {}\n{text}", args.join(" "));
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
 fn a_carton_without_a_model_of_ours_is_refused() {
     let scratch = scratch();
     let root = scratch.path();
@@ -114,13 +170,8 @@ fn a_carton_without_a_model_of_ours_is_refused() {
     let whole = std::fs::read(root.join("x.carton")).expect("it was written");
     write(root.join("cut.carton"), &whole[..whole.len().saturating_sub(9)]);
     ok(root, &["unpack", "x.carton", "-C", "other", "-q"]);
-    // The code is stored, and a word of it is another one.
     let model = std::fs::read(root.join("other/model/model.pt")).expect("it was unpacked");
-    let word = b"torch.silu";
-    let at = model.windows(word.len()).position(|found| found == word).expect("it is in the code");
-    let mut changed = model.clone();
-    changed[at..at.saturating_add(word.len())].copy_from_slice(b"torch.relu");
-    write(root.join("other/model/model.pt"), &changed);
+    write(root.join("other/model/model.pt"), other_code(&model));
     std::fs::remove_file(root.join("other/MANIFEST")).expect("it was unpacked");
     let mut texts = String::new();
     for args in [
@@ -162,6 +213,8 @@ fn what_triton_cannot_serve_is_refused_and_nothing_is_left() {
         &["llama", "--to", "triton", "-o", "file"],
         &["llama", "--to", "triton", "-o", "models", "--name", "used"],
         &["llama", "--to", "triton", "-o", "models", "--name", "file"],
+        &["llama", "--to", "triton", "-o", "models/used", "--name", "a"],
+        &["llama", "--to", "triton", "-o", "new.carton"],
         &["llama", "--to", "safetensors", "-o", "new", "--name", "a"],
         &["llama", "--to", "safetensors", "-o", "new", "--require-model"],
     ] {

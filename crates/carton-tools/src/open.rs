@@ -6,6 +6,7 @@ use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, Method};
 use mapped::MappedFile;
 use pipeline::{Action, Observer};
+use sources::Sources;
 use torch_import::Container;
 use zip_index::Index;
 
@@ -62,6 +63,12 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
 /// When it cannot be read, or is not a carton.
 pub fn open(path: &Path) -> Result<Carton> {
     store::refuse_remote(path)?;
+    // Any folder can be opened, and a checkpoint is one too.
+    if path.is_dir()
+        && let Some(error) = not_a_carton(path)
+    {
+        return Err(error);
+    }
     Carton::open(path).map_err(|error| match error {
         // Nothing was read.
         carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::reader(path)(error),
@@ -75,10 +82,14 @@ pub(crate) fn open_packed(path: &Path) -> Result<Carton> {
     if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: path.to_owned() }) }
 }
 
-/// The format of a file that is a checkpoint and not a carton.
+/// The format of a file, or of the files in a folder, that are a checkpoint and not a carton.
 pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
-    if !path.is_file() || is_carton(path) {
+    if is_carton(path) {
         return None;
+    }
+    if path.is_dir() {
+        let sources = Sources::find(&[path.to_owned()], false).ok()?;
+        return sources.open().ok()?.first().map(|container| container.format().name());
     }
     Container::open(path).ok().map(|container| container.format().name())
 }

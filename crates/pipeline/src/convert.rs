@@ -78,7 +78,7 @@ pub(crate) fn convert_into(
     let Taken { tensors, compounds, document, casts } = match &script {
         Script::Module(_) => Taken::all(&checkpoint),
         script => Taken::selected(options, &sources, &checkpoint, &mut notes)
-            .map_err(|error| script.explained(error))?,
+            .map_err(|error| script.explained(destination.kind, error))?,
     };
     let script = script.into_module();
     let keeps_values = options.keep_values && destination.kind == OutputKind::Carton && script.is_none();

@@ -217,11 +217,16 @@ pub enum Error {
         why: String,
     },
     /// The checkpoint becomes weights, and only a model can be served.
-    #[error("it is not a model that runs, and Triton needs one: {why}")]
+    #[error("it is not a model that runs, and Triton needs one: {}", why_weights(why.as_ref()))]
     NothingToServe {
-        /// Why not.
-        why: String,
+        /// Why not; `None` if weights were asked for.
+        why: Option<decoder::WhyWeights>,
     },
+    /// The input is a TorchScript module that no conversion wrote, and only models are described for Triton.
+    #[error(
+        "it is a TorchScript module with code of its own, and a configuration for Triton is only written for language models"
+    )]
+    ScriptToServe,
     /// The checkpoint becomes weights, and only a model has something to test.
     #[error("it is not a model that runs, so there is nothing to test: {why}")]
     NothingToTest {
@@ -440,6 +445,11 @@ fn key_list(keys: &[(String, u64, u64)]) -> String {
     let keys =
         keys.iter().map(|(key, tensors, nbytes)| format!("`{key}` ({tensors} tensors, {nbytes} bytes)"));
     keys.collect::<Vec<_>>().join(", ")
+}
+
+/// Why there is no model.
+fn why_weights(why: Option<&decoder::WhyWeights>) -> String {
+    why.map_or_else(|| "weights were asked for".to_owned(), ToString::to_string)
 }
 
 /// The text after the path of what is at fault: a document next to the checkpoint, or the checkpoint.

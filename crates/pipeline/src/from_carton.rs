@@ -1,6 +1,6 @@
-//! A carton as the input of a conversion: the model in it, recognised by its code.
+//! A carton as the input of a conversion, or the archive that is in one: the model in it, recognised by its code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use carton_format::MODEL_PT;
@@ -8,7 +8,7 @@ use carton_reader::Carton;
 use decoder::Given;
 use sources::Sources;
 use tensor::Tensor;
-use torch_import::{Checkpoint, Container, LeftOut};
+use torch_import::{Checkpoint, Container, Format, LeftOut};
 use torchscript::{Model, Recognised};
 
 use crate::back::{Job, Values};
@@ -19,7 +19,7 @@ use crate::{
     cast, input, naming,
 };
 
-/// A model that is in a carton.
+/// A model that is in a carton or in an archive.
 pub(crate) struct Packed {
     sources: Sources,
     container: Container,
@@ -27,7 +27,8 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// The model of the only input, if that is a carton, packed or not, and such an output can be made of one.
+    /// The model of the only input, if that is a carton, packed or not, or the archive of one, and such an output can be made
+    /// of it.
     ///
     /// # Errors
     /// When the carton cannot be read, or its module is not a model that this program wrote.
@@ -42,7 +43,7 @@ impl Packed {
         let carton = match Carton::open(path) {
             Ok(carton) => carton,
             Err(error) if named => return Err(at(error)),
-            Err(_) => return Ok(None),
+            Err(_) => return Self::archive(options, path),
         };
         if let Some(setting) = misplaced(options) {
             return Err(InvalidOption::Misplaced { setting }.into());
@@ -50,6 +51,21 @@ impl Packed {
         let container = carton.model(MODEL_PT).map_err(at)?;
         let model = recognise(&container).map_err(Error::at(path))?;
         Ok(Some(Self { sources: Sources::file(path), container, model }))
+    }
+
+    /// The model of the archive that was in a carton. Any other archive is a checkpoint.
+    fn archive(options: &ConvertOptions, path: &Path) -> Result<Option<Self>> {
+        // What cannot be opened is reported as a checkpoint.
+        let Ok(container) = Container::open(path) else { return Ok(None) };
+        if container.format() != Format::TorchScript {
+            return Ok(None);
+        }
+        match (recognise(&container), misplaced(options)) {
+            (Ok(_), Some(setting)) => Err(InvalidOption::Misplaced { setting }.into()),
+            (Ok(model), None) => Ok(Some(Self { sources: Sources::file(path), container, model })),
+            (Err(Error::PackedWeights), None) => Err(Error::at(path)(Error::PackedWeights)),
+            (Err(_), _) => Ok(None),
+        }
     }
 
     /// Converts the model.

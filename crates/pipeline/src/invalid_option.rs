@@ -72,6 +72,12 @@ pub enum InvalidOption {
         /// Its path.
         path: PathBuf,
     },
+    /// The folder for models is the folder of one of them.
+    #[error("{} is the folder of a model, because it has a config.pbtxt, and not a repository of models", path.display())]
+    NotARepository {
+        /// Its path.
+        path: PathBuf,
+    },
     /// The extension of the output is that of a format which this crate does not write.
     #[error("{} cannot be written: {}", path.display(), foreign_text(*kind))]
     ForeignOutput {

@@ -98,7 +98,9 @@ impl fmt::Display for Setting {
             Self::Torch => "only a carton requires a version of PyTorch",
             Self::Model => "only cartons and Triton repositories hold models that run",
             Self::Names => "only safetensors and checkpoints can be converted into another layout",
-            Self::Selection | Self::Renames | Self::Facts => "a model that is in a carton is used as it is",
+            Self::Selection | Self::Renames | Self::Facts => {
+                "a model that is already converted is used as it is"
+            }
             Self::Ties | Self::ShardSize => "applies only to safetensors",
         })
     }

@@ -24,8 +24,13 @@ impl Script {
     }
 
     /// The error that there are no tensors, with the reason why the code is not kept.
-    pub(crate) fn explained(&self, error: Error) -> Error {
+    pub(crate) fn explained(&self, kind: OutputKind, error: Error) -> Error {
         match (self, error) {
+            (Self::Dropped(_), Error::At { path, reason })
+                if kind == OutputKind::Triton && matches!(*reason, Error::NoTensors) =>
+            {
+                Error::at(&path)(Error::ScriptToServe)
+            }
             (Self::Dropped(Some(why)), Error::At { path, reason }) if matches!(*reason, Error::NoTensors) => {
                 Error::at(&path)(Error::NotScript { why: why.clone() })
             }
@@ -55,6 +60,11 @@ pub(crate) fn is_kept(note: &sources::Note) -> bool {
     matches!(note, sources::Note::Container { note: torch_import::Note::Constants { .. }, .. })
 }
 
+/// Whether an input has code.
+pub(crate) fn has_code(containers: &[Container]) -> bool {
+    containers.iter().any(|container| container.format() == Format::TorchScript)
+}
+
 /// What becomes of the code of the input.
 pub(crate) fn convert(
     options: &ConvertOptions,
@@ -62,9 +72,8 @@ pub(crate) fn convert(
     containers: &[Container],
 ) -> Result<Script> {
     let (script, errors) = (&options.model.script, options.model.errors);
-    let has_code = containers.iter().any(|container| container.format() == Format::TorchScript);
     let found = match containers {
-        _ if !has_code => Script::None,
+        _ if !has_code(containers) => Script::None,
         [container] if kind == OutputKind::Carton && keeps_tensors(options) => {
             match module(container, script, errors)? {
                 Scripted::Module(converted) => {

@@ -39,6 +39,11 @@ pub enum Event<'e> {
         /// The file.
         path: &'e Path,
     },
+    /// No file of the repository is a model.
+    Empty {
+        /// The repository.
+        path: &'e Path,
+    },
     /// A connection could not be accepted.
     Accept {
         /// The cause.

@@ -126,6 +126,9 @@ impl Registry {
     fn list(&self, folder: &Folder) -> Result<Vec<Found>> {
         let listing = folder.list().map_err(|source| Error::List { path: folder.path.clone(), source })?;
         listing.ignored.iter().for_each(|path| self.observer.event(&Event::Ignored { path }));
+        if listing.found.is_empty() {
+            self.observer.event(&Event::Empty { path: &folder.path });
+        }
         Ok(listing.found)
     }
 

@@ -14,7 +14,7 @@ use super::carton::{PortReport, port_report};
 use super::folder::{NewFolder, whole};
 use super::{Job, Made, Outcome, stream};
 use crate::observer::{self, Action, Step};
-use crate::{Error, InvalidOption, Note, Result, model, naming};
+use crate::{Architecture, Error, InvalidOption, Note, OutputKind, Result, model, naming, script};
 
 /// What only the report about a Triton repository has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,9 +70,10 @@ fn positional(job: &Job<'_>) -> Result<Converted> {
     }
     let converted = model::convert(options, job.options.single, job.sources, job.tensors)?;
     let Some(decoder) = &converted.decoder else {
-        let why = converted.why.as_ref().map(ToString::to_string);
-        let why = why.unwrap_or_else(|| "weights were asked for".to_owned());
-        return Err(job.error(Error::NothingToServe { why }));
+        let weights = options.architecture == Architecture::Weights;
+        let is_script = !weights && script::has_code(job.containers);
+        let nothing = Error::NothingToServe { why: converted.why };
+        return Err(job.error(if is_script { Error::ScriptToServe } else { nothing }));
     };
     positional_of(job, decoder, options.keep_extra)
 }
@@ -112,6 +113,14 @@ impl Files {
     /// Fails if one of them cannot be written. Other models of the repository stay as they are.
     fn check(&self, job: &Job<'_>) -> Result<()> {
         let [model, config] = self.paths();
+        let path = job.target.to_owned();
+        let is_file_name = OutputKind::from_path(&path).is_some_and(|kind| kind != OutputKind::Triton);
+        if is_file_name && !path.is_dir() {
+            return Err(InvalidOption::NotAFolder { path }.into());
+        }
+        if path.join(CONFIG).exists() {
+            return Err(InvalidOption::NotARepository { path }.into());
+        }
         for folder in [job.target, &self.folder, store::folder(&model)] {
             if folder.exists() && !folder.is_dir() {
                 return Err(InvalidOption::NotAFolder { path: folder.to_owned() }.into());
