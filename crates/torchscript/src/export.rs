@@ -1,7 +1,7 @@
 //! How `forward` of the weights module converts a tensor to a dtype that Carton has.
 //!
 //! Facts: Carton's torchscript runner panics on bool, f16, bf16 and complex outputs. The text that does
-//! the same in the module is `export` in `code/weights.rs`.
+//! the same in the module is `export` in `code/weights/text.rs`.
 
 use tensor::{Dtype, Tensor};
 
