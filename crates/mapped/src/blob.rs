@@ -5,10 +5,7 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
 use crate::MappedFile;
-use crate::buffer::Buffer;
-
-/// The most bytes that a [`Window`] holds: 1 MiB. Larger windows were slower, smaller ones cost calls.
-pub const WINDOW: usize = 1 << 20;
+use crate::buffer::{Buffer, WINDOW};
 
 /// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that everything which is
 /// computed from a window is computed from the same bytes, whatever happens to the file that they come from.

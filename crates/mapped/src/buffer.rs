@@ -3,7 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::WINDOW;
+/// The most bytes that a [`Window`](crate::Window) holds: 1 MiB. Larger windows were slower, smaller ones cost calls.
+pub const WINDOW: usize = 1 << 20;
 
 /// The most buffers of [`WINDOW`] bytes that are kept for later: as many as one copy has in flight, and some more.
 const KEPT: usize = 12;

@@ -15,7 +15,8 @@ mod sha256;
 mod stamp;
 mod unopened;
 
-pub use blob::{Blob, OwnedBlob, Sink, WINDOW, Window};
+pub use blob::{Blob, OwnedBlob, Sink, Window};
+pub use buffer::WINDOW;
 pub use cancel::{Cancelled, Progress};
 pub use crc32::Crc32;
 pub use file::{Error, FileReader, MappedFile};

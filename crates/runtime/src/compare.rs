@@ -4,10 +4,62 @@
 //! `numpy.allclose` of NumPy 2.4 compares `|found − expected| <= atol + rtol × |expected|`, with rtol 1e-5 and atol 1e-8;
 //! infinities are equal to themselves, and NaN to nothing. `Tolerance` can allow more.
 
+use serde::Serialize;
 use tensor::Tensor;
 
+use crate::Result;
 use crate::numbers::doubles;
-use crate::{Result, Tolerance};
+
+/// How far two numbers may be apart: `relative × |expected|`, plus the larger of `absolute` and `of_largest × |largest|`,
+/// where `largest` is the largest finite number of the expected output.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Tolerance {
+    /// Relative to the expected number.
+    pub relative: f64,
+    /// Independent of the number.
+    pub absolute: f64,
+    /// As a part of the largest expected number.
+    pub of_largest: f64,
+}
+
+/// The tolerance of `numpy.allclose`.
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self { relative: 1e-5, absolute: 1e-8, of_largest: 0.0 }
+    }
+}
+
+impl Tolerance {
+    /// The same number for a part of the expected one, and for any number.
+    pub fn both(number: f64) -> Self {
+        Self { relative: number, absolute: number, of_largest: 0.0 }
+    }
+
+    /// The tolerance of `numpy.allclose`, but at least 1e-5 of the largest number. Each output of a model is a sum of products, which
+    /// other CPUs and other numbers of threads add in another order. The error of a sum depends on its terms, so it can be
+    /// larger than a sum that is near zero.
+    pub fn of_sums() -> Self {
+        Self { of_largest: 1e-5, ..Self::default() }
+    }
+
+    /// The same tolerance for an output of these expected numbers, without `of_largest`.
+    pub(crate) fn within(self, expected: &[f64]) -> Self {
+        let finite = expected.iter().map(|number| number.abs()).filter(|number| number.is_finite());
+        Self {
+            absolute: self.absolute.max(self.of_largest * finite.fold(0.0, f64::max)),
+            of_largest: 0.0,
+            ..self
+        }
+    }
+
+    /// Whether a number is close enough.
+    pub(crate) fn allows(self, found: f64, expected: f64) -> bool {
+        let most = self.relative.mul_add(expected.abs(), self.absolute);
+        // An infinite number is only close to itself.
+        let is_equal = found.partial_cmp(&expected) == Some(std::cmp::Ordering::Equal);
+        is_equal || (expected.is_finite() && (found - expected).abs() <= most)
+    }
+}
 
 /// How an output differs from the expected one.
 pub(crate) struct Comparison {

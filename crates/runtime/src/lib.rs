@@ -31,9 +31,10 @@ mod self_test;
 mod session;
 mod weights;
 
+pub use compare::Tolerance;
 pub use error::{Error, InputError, Result, Side};
 pub use forward::Check;
 pub use ports::Port;
 pub use runnable::{Kind, OpenOptions, Runnable};
-pub use self_test::{Outcome, OutputRow, SelfTestOptions, SelfTestReport, TestRow, Tolerance, self_test};
+pub use self_test::{Outcome, OutputRow, SelfTestOptions, SelfTestReport, TestRow, self_test};
 pub use session::Session;

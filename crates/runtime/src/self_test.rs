@@ -10,7 +10,7 @@ use carton_reader::TensorData;
 use serde::Serialize;
 use tensor::Tensor;
 
-use crate::compare::compare;
+use crate::compare::{Tolerance, compare};
 use crate::{Check, Error, InputError, Kind, Result, Runnable};
 
 /// How the self tests of a carton are run.
@@ -19,57 +19,6 @@ pub struct SelfTestOptions {
     /// How far outputs may be from the expected ones. `None` means [`Tolerance::default`] for weights, which are returned as
     /// they are stored, and [`Tolerance::of_sums`] for models.
     pub tolerance: Option<Tolerance>,
-}
-
-/// How far two numbers may be apart: `relative × |expected|`, plus the larger of `absolute` and `of_largest × |largest|`,
-/// where `largest` is the largest finite number of the expected output.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Tolerance {
-    /// Relative to the expected number.
-    pub relative: f64,
-    /// Independent of the number.
-    pub absolute: f64,
-    /// As a part of the largest expected number.
-    pub of_largest: f64,
-}
-
-/// The tolerance of `numpy.allclose`.
-impl Default for Tolerance {
-    fn default() -> Self {
-        Self { relative: 1e-5, absolute: 1e-8, of_largest: 0.0 }
-    }
-}
-
-impl Tolerance {
-    /// The same number for a part of the expected one, and for any number.
-    pub fn both(number: f64) -> Self {
-        Self { relative: number, absolute: number, of_largest: 0.0 }
-    }
-
-    /// That of `numpy.allclose`, but at least 1e-5 of the largest number. Each output of a model is a sum of products, which
-    /// other CPUs and other numbers of threads add in another order. The error of a sum depends on its terms, so it can be
-    /// larger than a sum that is near zero.
-    pub fn of_sums() -> Self {
-        Self { of_largest: 1e-5, ..Self::default() }
-    }
-
-    /// What it allows in an output of these expected numbers.
-    pub(crate) fn within(self, expected: &[f64]) -> Self {
-        let finite = expected.iter().map(|number| number.abs()).filter(|number| number.is_finite());
-        Self {
-            absolute: self.absolute.max(self.of_largest * finite.fold(0.0, f64::max)),
-            of_largest: 0.0,
-            ..self
-        }
-    }
-
-    /// Whether a number is close enough.
-    pub(crate) fn allows(self, found: f64, expected: f64) -> bool {
-        let most = self.relative.mul_add(expected.abs(), self.absolute);
-        // An infinite number is only close to itself.
-        let is_equal = found.partial_cmp(&expected) == Some(std::cmp::Ordering::Equal);
-        is_equal || (expected.is_finite() && (found - expected).abs() <= most)
-    }
 }
 
 /// The result of all self tests of a carton.

@@ -14,12 +14,8 @@ use tensor::Dtype;
 
 use crate::dtype::{self, Row};
 use crate::info::Info;
-use crate::{EntryError, Error, Result};
+use crate::{EntryError, Error, MAX_HEADER, METADATA, Result};
 
-/// The longest header, in bytes, that the format allows.
-pub const MAX_HEADER: u64 = 100_000_000;
-/// The header's key whose value is not a tensor.
-pub const METADATA: &str = "__metadata__";
 /// Bytes of the header's length.
 const LENGTH: usize = 8;
 

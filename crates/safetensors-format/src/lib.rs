@@ -28,11 +28,13 @@
 mod archive;
 mod dtype;
 mod error;
+mod fixed;
 mod header;
 mod info;
 mod shards;
 
 pub use archive::{Archive, is_supported};
 pub use error::{EntryError, Error, Result};
-pub use header::{Header, MAX_HEADER, METADATA, View, is_safetensors};
+pub use fixed::{MAX_HEADER, METADATA};
+pub use header::{Header, View, is_safetensors};
 pub use shards::{INDEX, Index, IndexMetadata, MODEL, file_name, is_of_model, split};
