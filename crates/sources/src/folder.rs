@@ -58,7 +58,7 @@ impl Candidate {
 
 /// The checkpoint at the top level of `folder`.
 pub(crate) fn find(folder: &Path) -> Result<Sources> {
-    let listing = Listing::read(folder)?;
+    let listing = Listing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
     listing.refuse_others()?;
     if let Some(path) = listing.lost_link() {
         let target = path.read_link().unwrap_or_default();

@@ -2,9 +2,8 @@
 //!
 //! Facts: the names that Hugging Face's `transformers` and `accelerate`, Lightning and `DeepSpeed` give their files.
 
+use std::io;
 use std::path::{Path, PathBuf};
-
-use crate::{Error, Result};
 
 /// The end of an index's name.
 pub(crate) const INDEX: &str = ".index.json";
@@ -43,11 +42,10 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    pub(crate) fn read(folder: &Path) -> Result<Self> {
-        let io = |reason| Error::Io { path: folder.to_owned(), reason };
+    pub(crate) fn read(folder: &Path) -> io::Result<Self> {
         let (mut files, mut folders, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-        for entry in folder.read_dir().map_err(io)? {
-            let path = entry.map_err(io)?.path();
+        for entry in folder.read_dir()? {
+            let path = entry?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             if path.is_file() {
                 files.push(name.to_owned());

@@ -35,11 +35,13 @@ mod https;
 mod local;
 mod location;
 mod mark;
+mod remote;
 mod unfinished;
 
 pub use error::{Error, Result};
 pub use https::{DownloadOptions, Progress, download};
 pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
-pub use location::{Remote, Scheme, file_name, folder, refuse_remote};
+pub use location::{file_name, folder, refuse_remote};
 pub use mark::is_ours;
+pub use remote::{Remote, Scheme};
 pub use unfinished::{Halt, remove_unfinished};

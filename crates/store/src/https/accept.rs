@@ -4,7 +4,7 @@ use ureq::Body;
 use ureq::http::Response;
 use url::Url;
 
-use super::Failure;
+use super::failure::Failure;
 use crate::Error;
 
 /// An answer with the file in it, or with the rest of the file.

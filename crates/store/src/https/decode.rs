@@ -5,9 +5,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use ureq::Body;
 use url::Url;
 
-use super::Failure;
-use super::store::BUFFER;
+use super::failure::Failure;
 use crate::Error;
+
+/// Bytes that are decoded at a time, and so the bytes between two calls of the progress function.
+pub(super) const BUFFER: usize = 128 << 10;
 
 /// The decoded bytes of a body.
 pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Read>, Failure> {

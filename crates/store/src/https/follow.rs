@@ -14,8 +14,9 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Body};
 use url::Url;
 
+use super::Download;
 use super::accept::header;
-use super::{Download, Failure};
+use super::failure::Failure;
 use crate::Error;
 
 /// Redirects that are followed; browsers follow as many or more.

@@ -13,6 +13,7 @@
 mod accept;
 mod address;
 mod decode;
+mod failure;
 mod follow;
 mod store;
 
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use self::failure::Failure;
 use crate::{Error, Result};
 
 /// How often in a row a download is resumed without a new byte.
@@ -81,16 +83,6 @@ struct Download<'d> {
 struct Beginning {
     hash: Sha256,
     len: u64,
-}
-
-/// Why a connection did not bring the file.
-enum Failure {
-    /// The connection broke. What is there stays, and the next connection resumes from it.
-    Resume(Error),
-    /// What is there does not belong to the file, or the server cannot resume from it.
-    Restart(Error),
-    /// Another connection would not help.
-    Final(Error),
 }
 
 impl Download<'_> {

@@ -5,11 +5,10 @@ use std::io::{self, Read, Write};
 
 use sha2::Digest;
 
-use super::{Beginning, Download, Failure, Progress, cannot_write};
+use super::decode::BUFFER;
+use super::failure::Failure;
+use super::{Beginning, Download, Progress, cannot_write};
 use crate::Error;
-
-/// Bytes between two calls of the progress function.
-pub(super) const BUFFER: usize = 128 << 10;
 
 impl Download<'_> {
     /// Appends `body`, of which `len` bytes will come if the server reports it, to the beginning.

@@ -71,7 +71,7 @@ fn a_download_stops_within_one_buffer() {
     };
     let error = download(&url, &[0; 32], &mut out, &options(), stop).expect_err("it was stopped");
     assert!(matches!(error, Error::Cancelled), "{error}");
-    assert!(last <= 1_000_000 + store::BUFFER as u64, "{last}");
+    assert!(last <= 1_000_000 + decode::BUFFER as u64, "{last}");
     assert_eq!(out.metadata().expect("it is open").len(), last, "a later download resumes from here");
 }
 
