@@ -38,6 +38,7 @@ mod kept;
 mod note;
 mod npy;
 mod open;
+mod options;
 mod own_tensors;
 mod pack;
 mod resolve;
@@ -53,13 +54,14 @@ pub use error::{Error, Result, TensorError};
 pub use note::Note;
 pub use npy::NpyError;
 pub use open::{is_carton, model, open};
+pub use options::{ResolveOptions, VerifyOptions};
 pub use pack::{Compression, PackOptions, PackReport, pack};
 pub use pipeline::{IfExists, Observer, Selection};
-pub use resolve::{ResolveOptions, ResolveReport, resolve};
+pub use resolve::{ResolveReport, resolve};
 pub use save::{SaveOptions, SaveReport, save_array};
 pub use shrink::{ShrinkOptions, ShrinkReport, shrink};
 pub use unpack::{UnpackOptions, UnpackReport, default_folder, unpack};
-pub use verify::{Finding, VerifyOptions, VerifyReport, verify};
+pub use verify::{Finding, VerifyReport, verify};
 
 /// Version of the members of every report of this crate.
 const SCHEMA_VERSION: u32 = 1;

@@ -1,52 +1,14 @@
 //! Fetches the files that a carton leaves out, and writes a carton that holds them.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use carton_writer::{Carton, Content, File};
 use mapped::hex;
-use pipeline::{IfExists, Observer, write_carton};
+use pipeline::{Observer, write_carton};
 use serde::Serialize;
 
 use crate::cache::{Cache, Wanted};
 use crate::kept::{self, Kept, is_bookkeeping};
 use crate::open::open_packed;
-use crate::{Error, Note, Result, SCHEMA_VERSION};
-
-/// What to resolve, and how files are downloaded.
-#[derive(Clone, Debug)]
-pub struct ResolveOptions {
-    /// The carton.
-    pub file: PathBuf,
-    /// Where to write the whole carton.
-    pub output: PathBuf,
-    /// What happens to a file that exists at the output.
-    pub if_exists: IfExists,
-    /// A folder that keeps the downloads, each named by its SHA-256. A download that stopped is resumed from there.
-    /// `None` keeps nothing.
-    pub cache: Option<PathBuf>,
-    /// Whether http URLs are fetched, and URLs that name a private address themselves.
-    pub allow_http: bool,
-    /// The most bytes that a file may have; `None` for half of the free space.
-    pub max_size: Option<u64>,
-    /// How long nothing may come before a connection counts as broken.
-    pub timeout: Duration,
-}
-
-impl ResolveOptions {
-    /// Fetches from https URLs without a cache, with a timeout of 30 seconds.
-    pub fn new(file: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
-        Self {
-            file: file.into(),
-            output: output.into(),
-            if_exists: IfExists::default(),
-            cache: None,
-            allow_http: false,
-            max_size: None,
-            timeout: Duration::from_secs(30),
-        }
-    }
-}
+use crate::{Error, Note, ResolveOptions, Result, SCHEMA_VERSION};
 
 /// What was made.
 #[derive(Clone, Debug, Serialize)]

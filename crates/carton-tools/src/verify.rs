@@ -1,38 +1,15 @@
 //! Checks every hash, every checksum and every rule of a carton, and optionally every tensor's bits.
 
-use std::path::PathBuf;
-
 use carton_format::MODEL_PT;
 use carton_reader::{Carton, Error as ReaderError};
 use mapped::hex;
-use pipeline::{Action, Observer, Selection, Step, advance};
+use pipeline::{Action, Observer, Step, advance};
 use serde::Serialize;
 use store::file_name;
 
 use crate::compare::compare;
 use crate::open::not_a_carton;
-use crate::{Code, Error, Note, Result, SCHEMA_VERSION};
-
-/// What to verify.
-#[derive(Clone, Debug, Default)]
-pub struct VerifyOptions {
-    /// The carton, or an unpacked folder.
-    pub file: PathBuf,
-    /// The checkpoint to compare each tensor of `model/model.pt` with: a file, a folder, or its shards. Empty for no
-    /// comparison.
-    pub against: Vec<PathBuf>,
-    /// Whether the checkpoint is one shard that was converted alone.
-    pub single: bool,
-    /// The tensors that the conversion took from the checkpoint.
-    pub selection: Selection,
-}
-
-impl VerifyOptions {
-    /// Verifies `file` without a comparison.
-    pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), ..Self::default() }
-    }
-}
+use crate::{Code, Error, Note, Result, SCHEMA_VERSION, VerifyOptions};
 
 /// The result of a verification.
 #[derive(Clone, Debug, Serialize)]
