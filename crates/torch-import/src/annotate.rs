@@ -39,12 +39,3 @@ fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
     let size: Option<Vec<i64>> = heap.items(*args.get(2)?)?.iter().map(|n| heap.int(*n)).collect();
     Some(format!("Tensor({dtype}, {:?})", size?))
 }
-
-/// How many tensors a pickle makes; a parameter is the tensor that it wraps.
-pub fn count_tensors(heap: &Heap<'_>) -> u64 {
-    let makes_one = |id: &ObjectId| {
-        let function = heap.instance(*id).and_then(|instance| Function::called_by(heap, instance));
-        function.is_some_and(Function::makes_one)
-    };
-    heap.ids().filter(makes_one).count() as u64
-}

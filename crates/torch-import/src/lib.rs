@@ -45,7 +45,7 @@ mod uses;
 mod walk;
 mod wrapped;
 
-pub use annotate::{annotate, count_tensors};
+pub use annotate::annotate;
 pub use checkpoint::Checkpoint;
 pub use compound::{Compound, CompoundKind};
 pub use container::{Container, Format};
@@ -55,6 +55,7 @@ pub use item::{Content, Extent, Item, Value};
 pub use note::Note;
 pub use omission::{LeftOut, Omission, OmissionKind, OmissionReason, OmissionTotal};
 pub use pickles::Pickles;
+pub use rebuild::count_tensors;
 pub use risk::Risk;
 pub use scan::{Call, Finding, Omitted, Place, Scan, ScannedPickle, Step, Use};
 pub use shards::{Index, Merged, ModelSizes, Shard, model_parallel, union};

@@ -27,7 +27,7 @@ pub use contents::Format;
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::{Error, Global, Note, Result, scan};
+use crate::{Error, Note, Result};
 
 /// The most bytes of a record of code that are decompressed.
 const CODE_MAX: u64 = 16 << 20;
@@ -140,26 +140,6 @@ impl Container {
             records.extend(storage.map(|storage| (inner.to_owned(), storage)));
         }
         Ok(records)
-    }
-
-    /// The operators and classes in the code of a TorchScript archive that are not PyTorch's own harmless ones, each with
-    /// the record that uses it.
-    ///
-    /// # Errors
-    /// As [`script_records`](Self::script_records), and when code cannot be read.
-    pub fn globals_in_code(&self) -> Result<Vec<(String, Global)>> {
-        let mut found = Vec::new();
-        for (record, storage) in self.script_records()? {
-            if zip::is_code(&record) {
-                let mut code: Vec<u8> = Vec::new();
-                storage.write_to(&mut code).map_err(|reason| Error::Inflate {
-                    record: record.clone(),
-                    reason: reason.to_string(),
-                })?;
-                found.extend(scan::globals_in_code(&code).map(|global| (record.clone(), global)));
-            }
-        }
-        Ok(found)
     }
 
     /// The file itself.

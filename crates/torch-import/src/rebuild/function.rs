@@ -2,7 +2,7 @@
 //!
 //! Facts: `torch/_utils.py` and `torch/_tensor.py` of PyTorch 2.15; `fastai/torch_core.py` of fastai 2.0.0 to 2.8.12.
 
-use pickle_vm::{Heap, Instance};
+use pickle_vm::{Heap, Instance, ObjectId};
 use tensor::Dtype;
 
 /// The calls that make tensors.
@@ -119,4 +119,13 @@ impl Function {
 /// The dtype of a tensor class such as `FloatTensor`.
 pub(super) fn tensor_class(name: &str) -> Option<Dtype> {
     Dtype::from_storage_class(&format!("{}Storage", name.strip_suffix("Tensor")?))
+}
+
+/// How many tensors a pickle makes; a parameter is the tensor that it wraps.
+pub fn count_tensors(heap: &Heap<'_>) -> u64 {
+    let makes_one = |id: &ObjectId| {
+        let function = heap.instance(*id).and_then(|instance| Function::called_by(heap, instance));
+        function.is_some_and(Function::makes_one)
+    };
+    heap.ids().filter(makes_one).count() as u64
 }

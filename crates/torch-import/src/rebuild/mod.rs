@@ -27,6 +27,7 @@ use crate::persistent::{PersistentTensor, StorageRef, module_class};
 use crate::{Container, Error, Result, lists};
 use call::{Args, Call, Then};
 pub(crate) use function::Function;
+pub use function::count_tensors;
 use storages::{Stored, differs};
 
 /// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.

@@ -1,0 +1,36 @@
+//! The globals in the code of a TorchScript archive.
+
+use mapped::Blob;
+
+use super::budget::Budget;
+use super::script;
+use crate::container::zip::is_code;
+use crate::{Container, Error, Global, Result};
+
+impl Container {
+    /// The operators and classes in the code of a TorchScript archive that are not PyTorch's own harmless ones, each with
+    /// the record that uses it.
+    ///
+    /// # Errors
+    /// As [`script_records`](Self::script_records), and when code cannot be read.
+    pub fn globals_in_code(&self) -> Result<Vec<(String, Global)>> {
+        let mut found = Vec::new();
+        for (record, storage) in self.script_records()? {
+            if is_code(&record) {
+                let mut code: Vec<u8> = Vec::new();
+                storage.write_to(&mut code).map_err(|reason| Error::Inflate {
+                    record: record.clone(),
+                    reason: reason.to_string(),
+                })?;
+                found.extend(globals(&code).map(|global| (record.clone(), global)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The operators and classes in a text of TorchScript code that are not PyTorch's own harmless ones.
+fn globals(code: &[u8]) -> impl Iterator<Item = Global> {
+    let mut budget = Budget::new(code.len() as u64);
+    script::uses_in_code(code, &mut budget).into_iter().map(|used| used.global)
+}
