@@ -24,7 +24,7 @@ mod with {
             Ok(Self(Tokenizer::from_files::<anyhow::Error>(&mut read)?))
         }
 
-        /// The same where text would only help a reader.
+        /// The same for output that can do without text: `None` if there is no tokenizer.
         pub(crate) fn optional(runnable: &Runnable) -> Option<Self> {
             Self::required(runnable).ok()
         }
@@ -57,7 +57,7 @@ mod without {
 
     use crate::ui::typed::Usage;
 
-    /// There are none.
+    /// No value exists without the feature.
     pub(crate) enum Words {}
 
     impl Words {
@@ -87,7 +87,7 @@ mod without {
         }
     }
 
-    /// There are none.
+    /// No value exists without the feature.
     pub(crate) struct Stream<'w>(Infallible, PhantomData<&'w ()>);
 
     impl Stream<'_> {

@@ -13,7 +13,7 @@ use super::flags;
 use super::shell::{quoted, quoted_text};
 use super::typed::typed;
 
-/// What is always possible.
+/// The way out that every checkpoint has.
 pub(crate) const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
 
 /// What the pipeline reports, with advice where there is some. `file` is the checkpoint, where that is known.
