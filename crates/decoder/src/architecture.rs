@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::Result;
+use crate::class::Class;
 use crate::documents::config::Config;
 use crate::facts::Facts;
 use crate::layout::Layout;
@@ -15,8 +16,10 @@ pub struct Architecture {
     pub(crate) works_without_config: bool,
     /// The layouts that its checkpoints can have.
     pub(crate) layouts: &'static [&'static Layout],
-    /// What its config.json says.
-    pub(crate) facts: fn(&Config) -> Result<Facts>,
+    /// What its configuration class has for keys that config.json omits.
+    pub(crate) config: &'static Class,
+    /// What its config.json says, from the facts that all architectures state alike.
+    pub(crate) facts: fn(&Config, Facts) -> Result<Facts>,
 }
 
 impl Architecture {
@@ -28,6 +31,16 @@ impl Architecture {
     /// The class of its module, such as `Llama`.
     pub fn class(&self) -> &'static str {
         self.class
+    }
+}
+
+impl Architecture {
+    /// What a config.json of this architecture says.
+    ///
+    /// # Errors
+    /// When a value in it is not one that models of this architecture have.
+    pub(crate) fn facts(&self, config: &Config) -> Result<Facts> {
+        (self.facts)(config, config.facts(self.config)?)
     }
 }
 

@@ -8,15 +8,18 @@ use crate::architecture::Architecture;
 use crate::documents::config::Config;
 use crate::documents::params::Params;
 use crate::facts::Facts;
-use crate::layout::{HUGGING_FACE, META};
+use crate::layout::{HUGGING_FACE, Layout, META};
 use crate::llama::LLAMA;
 use crate::mistral::MISTRAL;
+use crate::phi3::PHI3;
 use crate::qwen2::QWEN2;
+use crate::qwen3::QWEN3;
 use crate::sizes::{Decoder, head_dim_without_document};
+use crate::weight::Part;
 use crate::{Error, Given, Note, Result, WhyWeights};
 
 /// All architectures that have a forward.
-static ARCHITECTURES: [&Architecture; 3] = [&LLAMA, &MISTRAL, &QWEN2];
+static ARCHITECTURES: &[&Architecture] = &[&LLAMA, &MISTRAL, &QWEN2, &QWEN3, &PHI3];
 
 /// The texts of the documents next to a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +64,7 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
 
 /// The architecture that `is_it` recognises.
 pub(crate) fn architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'static Architecture> {
-    ARCHITECTURES.into_iter().find(|architecture| is_it(architecture))
+    ARCHITECTURES.iter().copied().find(|architecture| is_it(architecture))
 }
 
 /// The decoder of the architecture `name` that has these tensors.
@@ -160,7 +163,7 @@ fn from_config(config: &Config, tensors: &[(String, Tensor)], is_transformer: bo
     if is_transformer {
         config.reject_quantized()?;
     }
-    if let Some(tensor) = HUGGING_FACE.missing_from(tensors) {
+    if let Err(tensor) = layout(architecture, tensors) {
         return Ok(Choice::Weights(
             if has("embed_tokens.weight") && has("layers.0.self_attn.q_proj.weight") {
                 WhyWeights::BareModel { class: architecture.class }
@@ -212,26 +215,50 @@ fn from_hugging_face(
     tensors: &[(String, Tensor)],
     options: &Options,
 ) -> Result<Decoder> {
-    if let Some(name) = HUGGING_FACE.missing_from(tensors) {
-        return Err(Error::NotThisArchitecture { architecture: architecture.name, name });
-    }
+    let layout = layout(architecture, tensors)
+        .map_err(|name| Error::NotThisArchitecture { architecture: architecture.name, name })?;
     let (given, document) = (&options.given, &options.documents.config);
     let tensors = by_name(tensors);
     let mut config = match document {
         Some(text) => Config::from_json(text)?,
         None if architecture.works_without_config => {
-            Config::from_head_dim(head_dim_without_document(&HUGGING_FACE, &tensors, given)?)
+            Config::from_head_dim(head_dim_without_document(layout, &tensors, given)?)
         }
         None => return Err(Error::NoConfig { architecture: architecture.name }),
     };
     if let Some(other) = config.text("model_type")?.filter(|model_type| *model_type != architecture.name) {
         return Err(config.wrong("model_type", &format!("{other:?}"), format!("{:?}", architecture.name)));
     }
-    let heads_given = config.fill_in(given)?;
+    let heads_given = config.fill_in(given, architecture.config)?;
     let has_document = document.is_some();
-    let facts = (architecture.facts)(&config)?;
+    let config = config.with_layers(layers(layout, &tensors)?);
+    let facts = architecture.facts(&config)?;
     let facts = Facts { has_document, heads_given, tied: facts.tied || !has_document, ..facts };
-    Decoder::new(architecture, &HUGGING_FACE, facts, &tensors)
+    Decoder::new(architecture, layout, facts, &tensors)
+}
+
+/// The layout with a config.json that these tensors have; otherwise, a tensor that is missing.
+fn layout(architecture: &Architecture, tensors: &[(String, Tensor)]) -> Result<&'static Layout, String> {
+    let mut missing = String::new();
+    for layout in architecture.layouts.iter().filter(|layout| layout.is(&HUGGING_FACE)) {
+        match layout.missing_from(tensors) {
+            None => return Ok(layout),
+            Some(name) if missing.is_empty() => missing = name,
+            Some(_) => {}
+        }
+    }
+    Err(missing)
+}
+
+/// The number of layers that the checkpoint has. Lists are made of this length, so each layer needs a tensor.
+fn layers(layout: &Layout, tensors: &HashMap<&str, &Tensor>) -> Result<u64> {
+    let n_layers = layout.count_layers(tensors.keys().copied());
+    if n_layers <= tensors.len() as u64 {
+        return Ok(n_layers);
+    }
+    let has_tensors = |layer: &u64| tensors.keys().any(|name| layout.layer_number(name) == Some(*layer));
+    let missing = (0..n_layers).find(|layer| !has_tensors(layer)).unwrap_or_default();
+    Err(Error::MissingTensor { name: layout.weight(missing, Part::Wq), n_layers })
 }
 
 pub(crate) fn by_name(tensors: &[(String, Tensor)]) -> HashMap<&str, &Tensor> {

@@ -1,5 +1,7 @@
 //! The facts about a decoder that a document or the caller states; every architecture translates into these.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Note;
 use crate::block::Block;
 use crate::rope::Rope;
@@ -27,8 +29,7 @@ pub(crate) struct Facts {
     pub(crate) windows: Windows,
     pub(crate) biases: Biases,
     pub(crate) block: Block,
-    /// The part of each head's numbers that is rotated, if not all of them are.
-    pub(crate) partial: Option<f64>,
+    pub(crate) rotated: Rotated,
     /// The rotations of layers that have another than `rope`.
     pub(crate) more_ropes: Vec<Rope>,
     /// For each layer, which rotation it has: 0 is `rope`, those after it are `more_ropes`. `None` means that all have `rope`.
@@ -36,8 +37,35 @@ pub(crate) struct Facts {
     pub(crate) notes: Vec<Note>,
 }
 
+/// How many of each head's numbers are rotated.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Rotated {
+    #[default]
+    All,
+    /// This part of them.
+    Part(f64),
+    Count(u64),
+}
+
+impl Rotated {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "transformers rounds the product of the two down"
+    )]
+    pub(crate) fn of(self, head_dim: u64) -> u64 {
+        match self {
+            Self::All => head_dim,
+            Self::Part(part) => (head_dim as f64 * part) as u64,
+            Self::Count(count) => count,
+        }
+    }
+}
+
 /// How far attention looks back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Windows {
     /// The number of tokens that a token sees, itself among them; `None` means all.
     pub size: Option<u64>,
@@ -53,7 +81,7 @@ impl Windows {
 }
 
 /// Which layers have a window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Windowed {
     /// All of them.
     #[default]
@@ -75,7 +103,8 @@ impl Windowed {
 }
 
 /// Which matrices have biases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Biases {
     /// Those of queries, keys and values.
     pub qkv: bool,

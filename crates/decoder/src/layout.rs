@@ -1,4 +1,7 @@
-//! How Meta and Hugging Face name a decoder's tensors and sizes.
+//! How Meta and Hugging Face name a decoder's tensors and sizes, and which weights one tensor holds.
+//!
+//! Facts: `model.py` in Meta's `llama-models` 0.3.0; the modeling files and `conversion_mapping.py` of Hugging Face's
+//! `transformers` 5.23.
 
 use tensor::Tensor;
 
@@ -26,14 +29,34 @@ pub struct Layout {
     /// Whether a checkpoint has an output matrix even if it is the embeddings.
     pub(crate) repeats_ties: bool,
     /// The name of the frequencies of positions, and what a layer's name for them ends in.
-    frequencies: [&'static str; 2],
+    pub(crate) frequencies: [&'static str; 2],
     /// What comes before the number of a layer.
-    layers: &'static str,
-    part_path: fn(Part) -> &'static str,
+    pub(crate) layers: &'static str,
+    /// The path of a part in a layer.
+    pub(crate) part_path: fn(Part) -> &'static str,
+    /// The matrices that are one tensor, one below the other, and its path.
+    pub(crate) packed: &'static [(&'static str, &'static [Part])],
+    /// The paths of an expert's matrices, each before and after the number of the expert; `None` for those that are
+    /// only in stacks.
+    pub(crate) expert_path: fn(Part) -> Option<[&'static str; 2]>,
+    /// The tensors that hold the matrices of all experts.
+    pub(crate) stacks: &'static [Stack],
+    /// The part of the first layer whose name tells that a checkpoint has this layout.
+    pub(crate) sign: Part,
+}
+
+/// A tensor with matrices of all experts: `[experts, rows, columns]`. The biases' name has `_bias` after it.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(crate) name: &'static str,
+    /// The matrices, one below the other.
+    pub(crate) parts: &'static [Part],
+    /// Whether columns come before rows.
+    pub(crate) transposed: bool,
 }
 
 /// The keys of sizes in a document.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "each field is called as Meta calls the size")]
 pub struct Keys {
     pub dim: &'static str,
@@ -42,6 +65,24 @@ pub struct Keys {
     pub n_kv_heads: &'static str,
     pub head_dim: &'static str,
     pub vocab: &'static str,
+}
+
+/// Where a weight is.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The tensor.
+    pub(crate) name: String,
+    /// The parts whose rows the tensor has, one below the other. Empty if it is the weight alone.
+    pub(crate) packed: &'static [Part],
+    /// If it has matrices of all experts, the expert's number, and whether columns come before rows.
+    pub(crate) stacked: Option<(u64, bool)>,
+}
+
+impl Place {
+    /// The place of a weight that a layout has no name for.
+    pub(crate) fn nowhere(weight: Weight) -> Self {
+        Self { name: format!("{weight:?}"), packed: &[], stacked: None }
+    }
 }
 
 /// Meta's names.
@@ -73,12 +114,16 @@ pub static META: Layout = Layout {
         Part::FfnNorm => "ffn_norm",
         _ => "",
     },
+    packed: &[],
+    expert_path: |_| None,
+    stacks: &[],
+    sign: Part::Wq,
     rotates_halves: false,
     has_biases: false,
     repeats_ties: true,
 };
 
-/// The names of Hugging Face's `…ForCausalLM`.
+/// The names of Hugging Face's `…ForCausalLM`, as most architectures have them.
 pub static HUGGING_FACE: Layout = Layout {
     owner: "Hugging Face",
     file: "config.json",
@@ -104,51 +149,121 @@ pub static HUGGING_FACE: Layout = Layout {
         Part::W2 => "mlp.down_proj",
         Part::W3 => "mlp.up_proj",
         Part::AttentionNorm => "input_layernorm",
-        Part::FfnNorm => "post_attention_layernorm",
-        _ => "",
+        Part::FfnNorm | Part::AttentionPostNorm => "post_attention_layernorm",
+        Part::QNorm => "self_attn.q_norm",
+        Part::KNorm => "self_attn.k_norm",
+        Part::FfnPostNorm => "post_feedforward_layernorm",
+        Part::Sinks => "self_attn.sinks",
+        Part::Router => "mlp.gate",
+        Part::SharedW1 => "mlp.shared_expert.gate_proj",
+        Part::SharedW2 => "mlp.shared_expert.down_proj",
+        Part::SharedW3 => "mlp.shared_expert.up_proj",
+        Part::SharedGate => "mlp.shared_expert_gate",
+        Part::W13 => "",
     },
+    packed: &[],
+    expert_path: |part| match part {
+        Part::W1 => Some(["mlp.experts.", ".gate_proj"]),
+        Part::W2 => Some(["mlp.experts.", ".down_proj"]),
+        Part::W3 => Some(["mlp.experts.", ".up_proj"]),
+        _ => None,
+    },
+    stacks: &[
+        Stack { name: "mlp.experts.gate_up_proj", parts: &[Part::W1, Part::W3], transposed: false },
+        Stack { name: "mlp.experts.down_proj", parts: &[Part::W2], transposed: false },
+    ],
+    sign: Part::Wq,
     rotates_halves: true,
     has_biases: true,
     repeats_ties: false,
 };
 
 impl Layout {
-    /// The name of a layer's weight.
+    /// The name of the tensor that holds a layer's weight.
     pub fn weight(&self, layer: u64, part: Part) -> String {
-        format!("{}{layer}.{}.weight", self.layers, (self.part_path)(part))
+        let (path, _) = self.path(part);
+        // Sinks are a parameter of the module, all others are in a module of their own.
+        let weight = if part == Part::Sinks { "" } else { ".weight" };
+        format!("{}{layer}.{path}{weight}", self.layers)
     }
 
-    /// The name of a layer's bias.
+    /// The name of the tensor that holds a layer's bias.
     pub fn bias(&self, layer: u64, part: Part) -> String {
-        format!("{}{layer}.{}.bias", self.layers, (self.part_path)(part))
+        format!("{}{layer}.{}.bias", self.layers, self.path(part).0)
     }
 
-    /// The name of a weight; `None` for a bias if there are none.
+    /// The name of a weight's tensor; `None` for a bias if there are none.
     pub fn name(&self, weight: Weight) -> Option<String> {
-        Some(match weight {
-            Weight::Embedding => format!("{}.weight", self.embedding),
-            Weight::Norm => format!("{}.weight", self.norm),
-            Weight::Output => format!("{}.weight", self.output),
-            Weight::Layer { layer, part } => self.weight(layer, part),
-            Weight::Bias { layer, part } if self.has_biases => self.bias(layer, part),
-            _ => return None,
-        })
+        self.places(weight).into_iter().next().map(|place| place.name)
     }
 
-    /// Whether both are one.
+    /// Where a weight can be, the usual place first.
+    pub(crate) fn places(&self, weight: Weight) -> Vec<Place> {
+        let alone = |name: String| vec![Place { name, packed: &[], stacked: None }];
+        match weight {
+            Weight::Embedding => alone(format!("{}.weight", self.embedding)),
+            Weight::Norm => alone(format!("{}.weight", self.norm)),
+            Weight::NormBias => alone(format!("{}.bias", self.norm)),
+            Weight::Output => alone(format!("{}.weight", self.output)),
+            Weight::Layer { layer, part } => {
+                vec![Place { name: self.weight(layer, part), packed: self.path(part).1, stacked: None }]
+            }
+            Weight::Bias { layer, part } if self.has_biases => {
+                vec![Place { name: self.bias(layer, part), packed: self.path(part).1, stacked: None }]
+            }
+            Weight::Bias { .. } => Vec::new(),
+            Weight::Head { layer, part, head } => {
+                alone(format!("{}{layer}.{}.{head}.weight", self.layers, (self.part_path)(part)))
+            }
+            Weight::Expert { layer, part, expert } => self.expert(layer, part, expert, false),
+            Weight::ExpertBias { layer, part, expert } => self.expert(layer, part, expert, true),
+        }
+    }
+
+    /// Where an expert's matrix, or its bias, can be.
+    fn expert(&self, layer: u64, part: Part, expert: u64, bias: bool) -> Vec<Place> {
+        let path = format!("{}{layer}.", self.layers);
+        let alone = (self.expert_path)(part).map(|[before, after]| {
+            let name = format!("{path}{before}{expert}{after}.{}", if bias { "bias" } else { "weight" });
+            Place { name, packed: &[], stacked: None }
+        });
+        let stack = self.stacks.iter().find(|stack| stack.parts.contains(&part)).map(|stack| {
+            let name = format!("{path}{}{}", stack.name, if bias { "_bias" } else { "" });
+            Place { name, packed: stack.parts, stacked: Some((expert, stack.transposed && !bias)) }
+        });
+        alone.into_iter().chain(stack).collect()
+    }
+
+    /// The path of the tensor that holds a part, and all parts that it holds if there are several.
+    fn path(&self, part: Part) -> (&'static str, &'static [Part]) {
+        let packed = self.packed.iter().find(|(_, parts)| parts.contains(&part));
+        packed.copied().unwrap_or_else(|| ((self.part_path)(part), &[]))
+    }
+
+    /// Whether a part is in one tensor with others, so that the tensor's shape does not tell the part's.
+    pub(crate) fn packs(&self, part: Part) -> bool {
+        !self.path(part).1.is_empty()
+    }
+
+    /// Whether both are by the same maker.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
+        self.owner == other.owner
     }
 
     /// The first name that identifies this layout and that `tensors` do not have.
     pub(crate) fn missing_from(&self, tensors: &[(String, Tensor)]) -> Option<String> {
-        let signs = [self.weight(0, Part::Wq), format!("{}.weight", self.embedding)];
+        let signs = [self.weight(0, self.sign), format!("{}.weight", self.embedding)];
         signs.into_iter().find(|sign| !tensors.iter().any(|(name, _)| name == sign))
     }
 
     /// The number of the layer that a tensor belongs to.
     pub(crate) fn layer_number(&self, name: &str) -> Option<u64> {
         name.strip_prefix(self.layers)?.split('.').next()?.parse().ok()
+    }
+
+    /// The number of layers that these tensors belong to: the highest number and one more.
+    pub(crate) fn count_layers<'n>(&self, names: impl Iterator<Item = &'n str>) -> u64 {
+        names.filter_map(|name| self.layer_number(name)).max().map_or(0, |last| last.saturating_add(1))
     }
 
     /// Whether a tensor holds the frequencies of positions, which the forward computes itself.

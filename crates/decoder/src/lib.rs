@@ -20,8 +20,11 @@
 //! Hugging Face's `transformers` 5.23; each file names those it follows.
 
 mod architecture;
+mod assign;
 mod block;
+mod checked;
 mod choose;
+mod class;
 mod documents;
 mod error;
 mod facts;
@@ -32,7 +35,10 @@ mod llama;
 mod mistral;
 mod names;
 mod note;
+mod phi3;
 mod qwen2;
+mod qwen3;
+mod record;
 mod recorded;
 mod rope;
 mod sizes;
@@ -40,6 +46,7 @@ mod weight;
 mod why;
 
 pub use architecture::Architecture;
+pub use assign::{Assigned, Assignment};
 pub use block::{Activation, Block, Experts, HeadNorm, NormKind, NormPlace, Scales, Scores, Shared, Softmax};
 pub use choose::{Detected, Documents, Options, architectures, detect, named};
 pub use documents::written::Document;
@@ -51,6 +58,6 @@ pub use names::{Translated, translate};
 pub use note::Note;
 pub use recorded::Recorded;
 pub use rope::{Llama3, LongRope, Rope, Scaling, Yarn};
-pub use sizes::{Assigned, Assignment, Decoder};
+pub use sizes::Decoder;
 pub use weight::{Part, Weight};
 pub use why::WhyWeights;

@@ -4,6 +4,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
+use crate::class::{CLASS, Class};
 use crate::documents::config::Config;
 use crate::facts::{Biases, Facts};
 use crate::layout::{HUGGING_FACE, META};
@@ -13,11 +14,14 @@ pub(crate) static LLAMA: Architecture = Architecture {
     class: "Llama",
     works_without_config: true,
     layouts: &[&META, &HUGGING_FACE],
+    config: &Class { own: OWN, ..CLASS },
     facts,
 };
 
-fn facts(config: &Config) -> Result<Facts> {
+const OWN: &[&str] = &["attention_bias", "mlp_bias"];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
-    Ok(Facts { biases, ..config.facts(&["attention_bias", "mlp_bias"])? })
+    Ok(Facts { biases, ..base })
 }

@@ -4,6 +4,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
+use crate::class::{CLASS, Class};
 use crate::documents::config::Config;
 use crate::facts::{Facts, Windowed, Windows};
 use crate::layout::HUGGING_FACE;
@@ -13,20 +14,23 @@ pub(crate) static MISTRAL: Architecture = Architecture {
     class: "Mistral",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
+    config: &Class { own: OWN, ..CLASS },
     facts,
 };
+
+const OWN: &[&str] = &["sliding_window", "layer_types"];
 
 /// The window if config.json has no such key; `null` there means no window.
 const WINDOW: u64 = 4096;
 
-fn facts(config: &Config) -> Result<Facts> {
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let size = if config.has("sliding_window") { config.size("sliding_window")? } else { Some(WINDOW) };
     // `MistralForCausalLM` gives all layers the window, whatever `layer_types` says.
     if size.is_some() && config.windowed()?.is_some_and(|layers| layers.contains(&false)) {
         return Err(config.unknown("layer_types"));
     }
     let windows = Windows { size, layers: Windowed::All };
-    Ok(Facts { windows, ..config.facts(&["sliding_window", "layer_types"])? })
+    Ok(Facts { windows, ..base })
 }
 
 #[cfg(test)]
@@ -35,12 +39,14 @@ mod tests {
 
     #[test]
     fn the_window_is_4096_unless_config_json_has_another() {
-        let size = |text: &str| facts(&Config::from_json(text).expect("valid")).expect("valid").windows.size;
+        let size =
+            |text: &str| MISTRAL.facts(&Config::from_json(text).expect("valid")).expect("valid").windows.size;
         assert_eq!(size("{}"), Some(4096));
         assert_eq!(size(r#"{"sliding_window": 7}"#), Some(7));
         assert_eq!(size(r#"{"sliding_window": null}"#), None);
         let mixed = r#"{"layer_types": ["sliding_attention", "full_attention"]}"#;
-        let error = facts(&Config::from_json(mixed).expect("valid")).expect_err("not Mistral's").to_string();
+        let error =
+            MISTRAL.facts(&Config::from_json(mixed).expect("valid")).expect_err("not Mistral's").to_string();
         assert_eq!(error, "config.json: `layer_types` changes the result and is not supported");
     }
 }

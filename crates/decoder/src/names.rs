@@ -12,11 +12,12 @@ use std::num::NonZeroU64;
 
 use tensor::{Dtype, StorageId, Tensor};
 
+use crate::assign::Assigned;
 use crate::choose::{Detected, Options, detect};
 use crate::documents::config::{Config, FREQUENCIES};
 use crate::documents::written::Document;
 use crate::layout::{HUGGING_FACE, Layout, META};
-use crate::sizes::{Assigned, Decoder};
+use crate::sizes::Decoder;
 use crate::weight::{Part, Weight};
 use crate::{Error, Note, Result};
 

@@ -4,6 +4,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
+use crate::class::{CLASS, Class};
 use crate::documents::config::Config;
 use crate::facts::{Biases, Facts, Windowed, Windows};
 use crate::layout::HUGGING_FACE;
@@ -13,6 +14,7 @@ pub(crate) static QWEN2: Architecture = Architecture {
     class: "Qwen2",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
+    config: &Class { own: OWN, ..CLASS },
     facts,
 };
 
@@ -22,7 +24,13 @@ const FIRST_WINDOWED_LAYER: u64 = 28;
 
 const OWN: &[&str] = &["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
 
-fn facts(config: &Config) -> Result<Facts> {
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let biases = Biases { qkv: true, ..Biases::default() };
+    Ok(Facts { windows: windows(config)?, biases, ..base })
+}
+
+/// The windows of models whose lower layers see all tokens.
+pub(crate) fn windows(config: &Config) -> Result<Windows> {
     let window = if config.has("sliding_window") { config.size("sliding_window")? } else { Some(WINDOW) };
     let on = config.flag("use_sliding_window")?;
     let first = config.count("max_window_layers")?.unwrap_or(FIRST_WINDOWED_LAYER);
@@ -32,9 +40,7 @@ fn facts(config: &Config) -> Result<Facts> {
         return Err(config.wrong("use_sliding_window", &on, expected));
     }
     let layers = listed.map_or(Windowed::From(first), Windowed::Listed);
-    let size = window.filter(|_| on);
-    let biases = Biases { qkv: true, ..Biases::default() };
-    Ok(Facts { windows: Windows { size, layers }, biases, ..config.facts(OWN)? })
+    Ok(Windows { size: window.filter(|_| on), layers })
 }
 
 #[cfg(test)]
@@ -43,7 +49,8 @@ mod tests {
 
     #[test]
     fn there_is_no_window_unless_config_json_turns_it_on() {
-        let windows = |text: &str| facts(&Config::from_json(text).expect("valid")).expect("valid").windows;
+        let windows =
+            |text: &str| QWEN2.facts(&Config::from_json(text).expect("valid")).expect("valid").windows;
         assert_eq!(windows(r#"{"sliding_window": 7}"#).size, None);
         assert_eq!(windows(r#"{"use_sliding_window": true}"#).size, Some(4096));
         let on = windows(r#"{"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0}"#);

@@ -7,7 +7,7 @@ use tensor::Tensor;
 
 use crate::block::Block;
 use crate::choose::{architecture, by_name};
-use crate::facts::{Biases, Facts, Windows};
+use crate::facts::{Biases, Facts, Rotated, Windows};
 use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};
@@ -47,19 +47,7 @@ impl Decoder {
         let Some(architecture) = architecture(|known| known.class == class) else {
             return Err(Error::UnknownArchitecture { name: class });
         };
-        let mut missing = None;
-        let mut layouts = architecture.layouts.iter();
-        let layout = layouts.find(|layout| match layout.missing_from(tensors) {
-            None => true,
-            Some(name) => {
-                missing = Some(name);
-                false
-            }
-        });
-        let Some(layout) = layout else {
-            let name = missing.unwrap_or_default();
-            return Err(Error::NotThisArchitecture { architecture: architecture.name, name });
-        };
+        let layout = architecture.layout(tensors)?;
         let facts = Facts {
             dim: None,
             n_layers: Some(n_layers),
@@ -76,7 +64,7 @@ impl Decoder {
             windows,
             biases,
             block: Block::default(),
-            partial: None,
+            rotated: Rotated::All,
             more_ropes: Vec::new(),
             rope_of_layer: None,
             notes: Vec::new(),

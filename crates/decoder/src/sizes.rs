@@ -1,4 +1,4 @@
-//! The sizes of a decoder, and which tensor is which weight.
+//! The sizes of a decoder.
 //!
 //! An architecture translates its document into [`Facts`]. [`Decoder::new`] infers from the shapes what the
 //! facts leave open and checks the rest against them; [`Decoder::assign`] checks every tensor.
@@ -9,15 +9,16 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 
-use tensor::{Dtype, Tensor};
+use tensor::Tensor;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::facts::{Biases, Facts, Windowed, Windows};
+use crate::checked::Checked;
+use crate::facts::{Biases, Facts, Windows};
 use crate::frequencies::Frequencies;
 use crate::layout::Layout;
-use crate::rope::{Llama3, Rope, Scaling, THETA};
-use crate::weight::{Part, Weight};
+use crate::rope::{Rope, THETA};
+use crate::weight::Part;
 use crate::{Error, Fact, Given, Note, Result};
 
 /// A decoder whose documents and shapes agree.
@@ -35,39 +36,13 @@ pub struct Decoder {
     norm_eps: f64,
     rotated: u64,
     ropes: Vec<Rope>,
-    rope_of_layer: Vec<Option<usize>>,
+    /// `None` means that all layers have the first.
+    pub(crate) rope_of_layer: Option<Vec<Option<usize>>>,
     windows: Windows,
     biases: Biases,
     block: Block,
-    tied: bool,
-    notes: Vec<Note>,
-}
-
-/// Which tensor is which weight.
-#[derive(Clone, Debug)]
-pub struct Assignment {
-    /// The embeddings, the last norm and the output first, then the layers in order.
-    pub weights: Vec<Assigned>,
-    /// What a user should know about the documents and the tensors.
-    pub notes: Vec<Note>,
-}
-
-/// A weight and where it is.
-#[derive(Clone, Debug)]
-pub struct Assigned {
-    /// The weight.
-    pub weight: Weight,
-    /// The index of its tensor. Tied weights, and those that are parts of one tensor, have the same.
-    pub index: usize,
-    /// The part of the tensor that is the weight, as a view; `None` means all of it.
-    pub view: Option<Tensor>,
-}
-
-impl Assigned {
-    /// The weight's numbers. `tensors` are those that it was assigned from.
-    pub fn tensor<'t>(&'t self, tensors: &'t [(String, Tensor)]) -> Option<&'t Tensor> {
-        self.view.as_ref().or_else(|| tensors.get(self.index).map(|(_, tensor)| tensor))
-    }
+    pub(crate) tied: bool,
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Decoder {
@@ -88,11 +63,7 @@ impl Decoder {
             found: found.to_string(),
             expected,
         };
-        let layers = tensors
-            .keys()
-            .filter_map(|name| layout.layer_number(name))
-            .max()
-            .map_or(0, |n| n.saturating_add(1));
+        let layers = layout.count_layers(tensors.keys().copied());
         let n_layers = facts.n_layers.unwrap_or(layers);
         if n_layers != layers {
             return Err(wrong(
@@ -108,9 +79,13 @@ impl Decoder {
         };
         let embedding = || format!("{}.weight", layout.embedding);
         let dim = facts.dim.map_or_else(|| size(embedding(), 1), Ok)?;
-        let queries = size(layout.weight(0, Part::Wq), 0)?;
-        let heads = facts.head_dim.and_then(|head_dim| queries.checked_div(head_dim));
-        let Some(n_heads) = facts.n_heads.or(heads) else {
+        let n_heads = match (facts.n_heads, facts.head_dim) {
+            (None, Some(head_dim)) if !layout.packs(Part::Wq) => {
+                size(layout.weight(0, Part::Wq), 0)?.checked_div(head_dim)
+            }
+            (n_heads, _) => n_heads,
+        };
+        let Some(n_heads) = n_heads else {
             let has_document = facts.has_document;
             return Err(Error::MissingFacts { file, has_document, facts: vec![Fact::Heads] });
         };
@@ -131,13 +106,7 @@ impl Decoder {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
             });
         }
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "transformers rounds the product of the two down"
-        )]
-        let rotated = facts.partial.map_or(head_dim, |part| ((head_dim as f64 * part) as u64).min(head_dim));
+        let rotated = facts.rotated.of(head_dim);
         let wk = layout.weight(0, Part::Wk);
         let kv_heads = || size(wk.clone(), 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
@@ -150,14 +119,23 @@ impl Decoder {
                 given(format!("a multiple of {} {n_kv_heads}", keys.n_kv_heads))
             });
         }
-        let hidden = facts.hidden.map_or_else(|| size(layout.weight(0, Part::W1), 0), Ok)?;
+        let experts = facts.block.experts.as_ref().filter(|_| facts.block.has_experts(0));
+        let hidden = facts.hidden.or(experts.map(|experts| experts.hidden));
+        let hidden = hidden.map_or_else(|| size(layout.weight(0, Part::W1), 0), Ok)?;
         let vocab = facts.vocab.map_or_else(|| size(embedding(), 0), Ok)?;
-        if let Windowed::Listed(listed) = &facts.windows.layers
-            && listed.len() as u64 != n_layers
-        {
-            let found = format!("a list of {}", listed.len());
-            return Err(wrong("layer_types", &found, format!("one entry for each of {n_layers} layers")));
-        }
+        let ropes = [vec![facts.rope], facts.more_ropes].concat();
+        let checked = Checked {
+            keys,
+            n_layers,
+            head_dim,
+            rotated,
+            norm_eps: facts.norm_eps,
+            ropes: &ropes,
+            rope_of_layer: facts.rope_of_layer.as_deref(),
+            windows: &facts.windows,
+            block: &facts.block,
+        };
+        checked.check(&wrong)?;
         Ok(Self {
             architecture,
             layout,
@@ -170,8 +148,8 @@ impl Decoder {
             vocab,
             norm_eps: facts.norm_eps,
             rotated,
-            ropes: [vec![facts.rope], facts.more_ropes].concat(),
-            rope_of_layer: facts.rope_of_layer.unwrap_or_else(|| (0..n_layers).map(|_| Some(0)).collect()),
+            ropes,
+            rope_of_layer: facts.rope_of_layer,
             windows: facts.windows,
             biases: facts.biases,
             block: facts.block,
@@ -242,7 +220,8 @@ impl Decoder {
 
     /// Which of [`ropes`](Self::ropes) a layer has; `None` means no positions.
     pub fn rope_of(&self, layer: u64) -> Option<usize> {
-        self.rope_of_layer.get(usize::try_from(layer).ok()?).copied().flatten()
+        let Some(ropes) = &self.rope_of_layer else { return Some(0) };
+        ropes.get(usize::try_from(layer).ok()?).copied().flatten()
     }
 
     /// The rotary positions of layers that have no other.
@@ -269,162 +248,6 @@ impl Decoder {
     /// Which matrices have biases.
     pub fn biases(&self) -> Biases {
         self.biases
-    }
-
-    /// Finds and checks the tensor of each weight. With `keep_extra`, tensors that the model does not use are
-    /// reported in a note.
-    ///
-    /// # Errors
-    /// When two tensors have one name, a tensor is missing, has the wrong shape or a dtype that is not a
-    /// floating-point number, or is not used and `keep_extra` is false.
-    pub fn assign(&self, tensors: &[(String, Tensor)], keep_extra: bool) -> Result<Assignment> {
-        let mut notes = self.notes.clone();
-        let mut left: HashMap<&str, (usize, &Tensor)> = HashMap::with_capacity(tensors.len());
-        for (index, (name, tensor)) in tensors.iter().enumerate() {
-            if left.insert(name, (index, tensor)).is_some() {
-                return Err(Error::Duplicate { name: name.clone() });
-            }
-        }
-        let mut weights: Vec<Assigned> = Vec::new();
-        let mut embedding = None;
-        for Expected { weight, name, shape } in self.expected() {
-            let index = match left.remove(name.as_str()) {
-                Some((index, tensor)) => {
-                    self.check(&name, tensor, &shape)?;
-                    index
-                }
-                None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
-                    Some(embedding) => {
-                        notes.push(Note::TiedOutput { name });
-                        embedding
-                    }
-                    None => return Err(Error::MissingTensor { name, n_layers: self.n_layers }),
-                },
-            };
-            embedding = embedding.or(Some(index));
-            weights.push(Assigned { weight, index, view: None });
-        }
-        for (name, tensor) in tensors {
-            if Layout::is_frequencies(name) && left.remove(name.as_str()).is_some() {
-                self.check(name, tensor, &[Size::Pairs])?;
-            }
-        }
-        let extra = tensors.iter().map(|(name, _)| name).filter(|name| left.contains_key(name.as_str()));
-        let names: Vec<String> = extra.cloned().collect();
-        match names.len() {
-            0 => {}
-            _ if keep_extra => notes.push(Note::ExtraTensors { names }),
-            _ => return Err(Error::UnexpectedTensors { names }),
-        }
-        if let Some(Scaling::Llama3(Llama3 { factor, .. })) = self.rope().scaling {
-            notes.push(Note::ScaledPositions { factor });
-        }
-        Ok(Assignment { weights, notes })
-    }
-
-    /// All tensors but frequencies, the embeddings first. Their number is the document's claim, so a caller
-    /// looks at each one before it asks for the next.
-    fn expected(&self) -> impl Iterator<Item = Expected> {
-        let outer = |weight, path: &str, shape: &[Size]| Expected {
-            weight,
-            name: format!("{path}.weight"),
-            shape: shape.to_vec(),
-        };
-        let outer = [
-            outer(Weight::Embedding, self.layout.embedding, &[Size::Vocab, Size::Dim]),
-            outer(Weight::Norm, self.layout.norm, &[Size::Dim]),
-            outer(Weight::Output, self.layout.output, &[Size::Vocab, Size::Dim]),
-        ];
-        let layer = move |layer: u64| {
-            Part::ALL.into_iter().flat_map(move |part| {
-                let shape = shape(part);
-                let bias = self.biases.contains(part).then(|| Expected {
-                    weight: Weight::Bias { layer, part },
-                    name: self.layout.bias(layer, part),
-                    shape: shape.iter().take(1).copied().collect(),
-                });
-                let weight = Expected {
-                    weight: Weight::Layer { layer, part },
-                    name: self.layout.weight(layer, part),
-                    shape: shape.to_vec(),
-                };
-                [Some(weight), bias].into_iter().flatten()
-            })
-        };
-        outer.into_iter().chain((0..self.n_layers).flat_map(layer))
-    }
-
-    fn check(&self, name: &str, tensor: &Tensor, shape: &[Size]) -> Result<()> {
-        let expected: Vec<u64> = shape.iter().map(|size| self.size(*size)).collect();
-        if tensor.shape() != expected {
-            return Err(Error::Shape {
-                tensor: name.to_owned(),
-                found: tensor.shape().to_vec(),
-                expected,
-                why: shape.iter().map(|size| self.why(*size)).collect::<Vec<_>>().join(" and "),
-            });
-        }
-        match tensor.dtype() {
-            Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16 => Ok(()),
-            dtype => Err(Error::NotFloat { tensor: name.to_owned(), dtype }),
-        }
-    }
-
-    fn size(&self, size: Size) -> u64 {
-        match size {
-            Size::Dim => self.dim,
-            Size::Queries => self.n_heads.saturating_mul(self.head_dim),
-            Size::Keys => self.n_kv_heads.saturating_mul(self.head_dim),
-            Size::Hidden => self.hidden,
-            Size::Vocab => self.vocab,
-            Size::Pairs => self.head_dim.checked_div(2).unwrap_or(0),
-        }
-    }
-
-    /// What a size follows from.
-    fn why(&self, size: Size) -> String {
-        let (keys, each) = (&self.layout.keys, self.head_dim);
-        match size {
-            Size::Dim => format!("{} {}", keys.dim, self.dim),
-            Size::Queries => format!("{} {} (of {each} each)", keys.n_heads, self.n_heads),
-            Size::Keys => format!("{} {} (of {each} each)", keys.n_kv_heads, self.n_kv_heads),
-            Size::Hidden => format!("a feed-forward width of {}", self.hidden),
-            Size::Vocab => format!("{} {}", keys.vocab, self.vocab),
-            Size::Pairs => format!("{} {each}", keys.head_dim),
-        }
-    }
-}
-
-/// A tensor that the decoder has.
-struct Expected {
-    weight: Weight,
-    name: String,
-    shape: Vec<Size>,
-}
-
-/// A dimension of a weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
-    Dim,
-    /// All heads of queries.
-    Queries,
-    /// All heads of keys, or of values.
-    Keys,
-    Hidden,
-    Vocab,
-    /// Half a head.
-    Pairs,
-}
-
-/// What the shape of a layer's weight follows from.
-fn shape(part: Part) -> &'static [Size] {
-    match part {
-        Part::Wq => &[Size::Queries, Size::Dim],
-        Part::Wk | Part::Wv => &[Size::Keys, Size::Dim],
-        Part::Wo => &[Size::Dim, Size::Queries],
-        Part::W1 | Part::W3 => &[Size::Hidden, Size::Dim],
-        Part::W2 => &[Size::Dim, Size::Hidden],
-        _ => &[Size::Dim],
     }
 }
 

@@ -114,4 +114,54 @@ impl Part {
         Self::AttentionNorm,
         Self::FfnNorm,
     ];
+
+    /// The parts that a layer can have, those of its experts aside, in the order of [`Decoder::weights`](crate::Decoder::weights).
+    pub(crate) const IN_ORDER: [Self; 19] = [
+        Self::Wq,
+        Self::Wk,
+        Self::Wv,
+        Self::Wo,
+        Self::W1,
+        Self::W2,
+        Self::W3,
+        Self::AttentionNorm,
+        Self::FfnNorm,
+        Self::QNorm,
+        Self::KNorm,
+        Self::AttentionPostNorm,
+        Self::FfnPostNorm,
+        Self::Sinks,
+        Self::Router,
+        Self::SharedW1,
+        Self::SharedW2,
+        Self::SharedW3,
+        Self::SharedGate,
+    ];
+}
+
+impl Weight {
+    /// Which part of a layer it is of.
+    pub(crate) fn part(self) -> Option<Part> {
+        match self {
+            Self::Embedding | Self::Norm | Self::NormBias | Self::Output => None,
+            Self::Layer { part, .. }
+            | Self::Bias { part, .. }
+            | Self::Head { part, .. }
+            | Self::Expert { part, .. }
+            | Self::ExpertBias { part, .. } => Some(part),
+        }
+    }
+
+    /// The same of another part.
+    pub(crate) fn with(mut self, other: Part) -> Self {
+        if let Self::Layer { part, .. }
+        | Self::Bias { part, .. }
+        | Self::Head { part, .. }
+        | Self::Expert { part, .. }
+        | Self::ExpertBias { part, .. } = &mut self
+        {
+            *part = other;
+        }
+        self
+    }
 }

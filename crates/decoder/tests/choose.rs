@@ -119,15 +119,25 @@ fn settings_without_a_forward_are_errors() {
              model that runs",
         ),
         (r#""quantization_config": "gptq""#, "`quantization_config` is \"gptq\", expected an object"),
-        (r#""hidden_act": "gelu""#, "`hidden_act` is \"gelu\", expected \"silu\""),
+        (
+            r#""hidden_act": "relu""#,
+            "`hidden_act` is \"relu\", expected \"silu\" or \"swish\" or \"gelu\" or \"gelu_pytorch_tanh\" or \"gelu_new\"",
+        ),
         (r#""head_dim": 3"#, "`head_dim` is 3, expected an even number, because RoPE rotates pairs"),
         (
-            r#""rope_scaling": {"type": "linear", "factor": 2.0}"#,
-            "`rope_scaling.type` is \"linear\", expected \"default\" or \"llama3\"",
+            r#""rope_parameters": {"rope_type": "proportional", "factor": 2.0}"#,
+            "`rope_parameters.rope_type` is \"proportional\", expected \"default\" or \"linear\" or \"dynamic\" or \"yarn\" or \"longrope\" or \"llama3\"",
         ),
+        (r#""rope_scaling": {"type": "linear"}"#, "`rope_scaling.factor` is missing"),
+        (r#""rope_scaling": {"type": "longrope"}"#, "`rope_scaling.short_factor` is missing"),
         (
-            r#""rope_parameters": {"rope_type": "yarn", "factor": 2.0}"#,
-            "`rope_parameters.rope_type` is \"yarn\", expected \"default\" or \"llama3\"",
+            r#""rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0]}"#,
+            "`long_factor` is a list of 1, expected one factor for each of 2 pairs",
+        ),
+        (r#""rope_scaling": {"type": "dynamic", "factor": 0.5}"#, "`factor` is 0.5, expected at least 1"),
+        (
+            r#""rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2.0}"#,
+            "`rope_theta` is 1, expected more than 1, because YaRN divides by its logarithm",
         ),
         (
             r#""rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "max_position_embeddings": 64"#,

@@ -1,16 +1,15 @@
 //! `config.json`, as Hugging Face's `transformers` writes it.
 //!
-//! Facts: `LlamaConfig`, `MistralConfig`, `Qwen2Config`, `RotaryEmbeddingConfigMixin` and
-//! `modeling_rope_utils.py` in `transformers` 5.23.
+//! Facts: `configuration_utils.py` and the configuration files of the architectures in `transformers` 5.23.
 
 use serde_json::{Map, Value};
 use tensor::Dtype;
 
-use crate::block::Block;
-use crate::facts::{Biases, Facts, Windows};
-use crate::given::{number_text, reconcile};
+use crate::block::{Activation, Block};
+use crate::class::{ACTIVATIONS, Class};
+use crate::facts::{Biases, Facts, Windowed, Windows};
+use crate::given::reconcile;
 use crate::layout::{HUGGING_FACE, META};
-use crate::rope::{Llama3, Rope, Scaling, THETA};
 use crate::{Error, Fact, Given, Note, Result};
 
 /// Keys that are read, or that do not change the result.
@@ -62,16 +61,15 @@ const KNOWN: &[&str] = &[
 /// Other programs ignore it.
 pub(crate) const FREQUENCIES: &str = "rope_freqs";
 
-/// The key of [`Llama3::old`].
-const OLD: &str = "original_max_position_embeddings";
-
 /// The document, or an object in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    file: &'static str,
+    pub(crate) file: &'static str,
     /// The key of the object in the document and a dot; empty for the document itself.
     prefix: String,
-    map: Map<String, Value>,
+    pub(crate) map: Map<String, Value>,
+    /// The number of layers that the checkpoint has.
+    layers: u64,
 }
 
 impl Config {
@@ -79,13 +77,23 @@ impl Config {
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let file = HUGGING_FACE.file;
         let map = serde_json::from_str(text).map_err(|error| Error::Document { file, error })?;
-        Ok(Self { file, prefix: String::new(), map })
+        Ok(Self { file, prefix: String::new(), map, layers: 0 })
     }
 
     /// What is known without a `config.json`: at most the size of a head.
     pub(crate) fn from_head_dim(head_dim: Option<u64>) -> Self {
         let map = head_dim.map(|head_dim| ("head_dim".to_owned(), head_dim.into())).into_iter().collect();
-        Self { file: HUGGING_FACE.file, prefix: String::new(), map }
+        Self { file: HUGGING_FACE.file, prefix: String::new(), map, layers: 0 }
+    }
+
+    /// The document of a checkpoint of so many layers, which lists are made for.
+    pub(crate) fn with_layers(self, layers: u64) -> Self {
+        Self { layers, ..self }
+    }
+
+    /// The numbers of the layers that the checkpoint has.
+    pub(crate) fn layers(&self) -> std::ops::Range<u64> {
+        0..self.layers
     }
 
     /// The value at `key`, unless it is `null`.
@@ -98,7 +106,7 @@ impl Config {
         self.map.contains_key(key)
     }
 
-    fn path(&self, key: &str) -> String {
+    pub(crate) fn path(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
     }
 
@@ -137,9 +145,34 @@ impl Config {
         self.read(key, |value| value.as_f64().filter(|number| *number > 0.0), "a number above 0")
     }
 
+    /// The number at `key`, unless it is 0, which means the same as none.
+    pub(crate) fn number_or_zero(&self, key: &str) -> Result<Option<f64>> {
+        if self.get(key).and_then(Value::as_f64) == Some(0.0) { Ok(None) } else { self.number(key) }
+    }
+
+    /// The list of numbers at `key`, each above 0.
+    pub(crate) fn numbers(&self, key: &'static str) -> Result<Vec<f64>> {
+        let expected = "a list of numbers above 0";
+        let number = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
+        let list = |value: &Value| value.as_array()?.iter().map(number).collect();
+        let missing = || Error::MissingKey { file: self.file, key: self.path(key) };
+        self.read(key, list, expected)?.ok_or_else(missing)
+    }
+
     /// The flag at `key`; `false` if it is missing.
     pub(crate) fn flag(&self, key: &str) -> Result<bool> {
-        Ok(self.read(key, Value::as_bool, "true or false")?.unwrap_or(false))
+        self.flag_or(key, false)
+    }
+
+    /// The flag at `key`, or what the class has if it is missing.
+    pub(crate) fn flag_or(&self, key: &str, default: bool) -> Result<bool> {
+        Ok(self.read(key, Value::as_bool, "true or false")?.unwrap_or(default))
+    }
+
+    /// # Errors
+    /// When a flag is set that makes this a model without a forward here.
+    pub(crate) fn refuse(&self, key: &str) -> Result<()> {
+        if self.flag(key)? { Err(self.unknown(key)) } else { Ok(()) }
     }
 
     /// The text at `key`.
@@ -147,9 +180,15 @@ impl Config {
         self.read(key, Value::as_str, "a string")
     }
 
-    fn object(&self, key: &str) -> Result<Self> {
+    pub(crate) fn object(&self, key: &str) -> Result<Self> {
         let map = self.read(key, Value::as_object, "an object")?.cloned().unwrap_or_default();
-        Ok(Self { file: self.file, prefix: format!("{}{key}.", self.prefix), map })
+        let prefix = format!("{}{key}.", self.prefix);
+        Ok(Self { file: self.file, prefix, map, layers: self.layers })
+    }
+
+    /// An object without keys.
+    pub(crate) fn empty(&self) -> Self {
+        Self { file: self.file, prefix: self.prefix.clone(), map: Map::new(), layers: self.layers }
     }
 
     /// For each layer, whether `layer_types` gives it a window; `None` without that key.
@@ -167,12 +206,40 @@ impl Config {
         windowed.collect::<Result<_>>().map(Some)
     }
 
+    /// The windows of the layers: those that `layer_types` lists, or else those for which `default` holds.
+    /// `size` is the class's.
+    #[expect(dead_code, reason = "the next architectures use it")]
+    pub(crate) fn windows(&self, size: Option<u64>, default: impl Fn(u64) -> bool) -> Result<Windows> {
+        let key = "sliding_window";
+        let size = if self.has(key) { self.size(key)? } else { size };
+        let layers = self.windowed()?.unwrap_or_else(|| self.layers().map(default).collect());
+        if size.is_none() && layers.contains(&true) {
+            return Err(self.wrong(
+                key,
+                &"null",
+                "a number, since layers have \"sliding_attention\"".to_owned(),
+            ));
+        }
+        Ok(Windows { size, layers: Windowed::Listed(layers) })
+    }
+
+    /// What the gate of feed-forward layers goes through.
+    fn activation(&self, class: &Class) -> Result<Activation> {
+        let (key, default) = class.activation;
+        let Some(name) = self.text(key)? else { return Ok(default) };
+        let known = ACTIVATIONS.iter().find(|(known, _)| *known == name);
+        known.map(|(_, activation)| *activation).ok_or_else(|| {
+            let names: Vec<String> = ACTIVATIONS.iter().map(|(known, _)| format!("{known:?}")).collect();
+            self.wrong(key, &format!("{name:?}"), names.join(" or "))
+        })
+    }
+
     /// Fills in what the document omits. Returns whether the number of heads is given and not in the document.
     ///
     /// # Errors
     /// When the document has another number.
-    pub(crate) fn fill_in(&mut self, given: &Given) -> Result<bool> {
-        let (heads, eps) = (HUGGING_FACE.keys.n_heads, "rms_norm_eps");
+    pub(crate) fn fill_in(&mut self, given: &Given, class: &Class) -> Result<bool> {
+        let (heads, eps) = (HUGGING_FACE.keys.n_heads, class.norm_eps.0);
         let heads_given = given.n_heads.is_some() && self.get(heads).is_none();
         let n_heads = reconcile(Fact::Heads, self.file, given.n_heads, self.size(heads)?)?;
         let norm_eps = reconcile(Fact::NormEps, self.file, given.norm_eps, self.number(eps)?)?;
@@ -190,38 +257,6 @@ impl Config {
             }
         }
         Ok(heads_given)
-    }
-
-    /// Scales positions by a given factor, with Meta's constants for those that the document omits.
-    fn scale_rope(&mut self, factor: f64) -> Result<()> {
-        let fact = Fact::RopeFactor;
-        let key = self.rope_key().unwrap_or("rope_scaling");
-        let mut inner = self.object(key)?;
-        let (type_key, kind) = inner.rope_type()?;
-        if let Some(other) = kind.filter(|kind| *kind != "llama3") {
-            let found = format!("`{}` {other:?}", inner.path(type_key));
-            return Err(Error::Contradiction { fact, given: number_text(factor), file: self.file, found });
-        }
-        reconcile(fact, self.file, Some(factor), inner.number("factor")?)?;
-        let by = Llama3::by(factor);
-        let mut filled = vec![("factor", Value::from(by.factor))];
-        if kind.is_none() {
-            // One factor cannot be put into an object that has one entry for each kind of layer.
-            self.rope()?;
-            filled.extend([
-                ("rope_type", "llama3".into()),
-                ("low_freq_factor", by.low.into()),
-                ("high_freq_factor", by.high.into()),
-                (OLD, by.old.into()),
-            ]);
-        }
-        for (name, value) in filled {
-            if inner.get(name).is_none() {
-                inner.map.insert(name.to_owned(), value);
-            }
-        }
-        self.map.insert(key.to_owned(), Value::Object(inner.map));
-        Ok(())
     }
 
     /// The tensors with frequencies that Meta's file of the model had, and their dtypes.
@@ -261,18 +296,15 @@ impl Config {
         Err(Error::Quantized { file: self.file, method: shortened_text(method), bits })
     }
 
-    /// The facts that all decoders state alike; `own` are the keys that the architecture reads in addition.
-    pub(crate) fn facts(&self, own: &[&str]) -> Result<Facts> {
+    /// The facts that all decoders state alike.
+    pub(crate) fn facts(&self, class: &Class) -> Result<Facts> {
         self.reject_quantized()?;
-        if let Some(act) = self.text("hidden_act")?.filter(|act| !matches!(*act, "silu" | "swish")) {
-            return Err(self.wrong("hidden_act", &format!("{act:?}"), "\"silu\"".to_owned()));
-        }
         let vocab = match self.get("vocab_size").and_then(Value::as_i64) {
             Some(-1) => None,
             _ => self.size("vocab_size")?,
         };
         let unused = self.map.iter().filter(|(key, value)| {
-            !KNOWN.contains(&key.as_str()) && !own.contains(&key.as_str()) && !value.is_null()
+            !KNOWN.contains(&key.as_str()) && !class.own.contains(&key.as_str()) && !value.is_null()
         });
         let keys: Vec<String> = unused.map(|(key, _)| key.clone()).collect();
         let note = (!keys.is_empty()).then_some(Note::UnusedKeys { file: self.file, keys });
@@ -281,91 +313,22 @@ impl Config {
             n_layers: self.size("num_hidden_layers")?,
             n_heads: self.size(HUGGING_FACE.keys.n_heads)?,
             n_kv_heads: self.size("num_key_value_heads")?,
-            head_dim: self.size("head_dim")?,
+            head_dim: self.size("head_dim")?.or(class.head_dim),
             hidden: self.size("intermediate_size")?,
             vocab,
-            norm_eps: self.number("rms_norm_eps")?.unwrap_or(1e-6),
-            rope: self.rope()?,
+            norm_eps: self.number(class.norm_eps.0)?.unwrap_or(class.norm_eps.1),
+            rope: self.rope(class)?,
             has_document: true,
             heads_given: false,
-            tied: self.flag("tie_word_embeddings")?,
+            tied: self.flag_or("tie_word_embeddings", class.tied)?,
             windows: Windows::default(),
             biases: Biases::default(),
-            block: Block::default(),
-            partial: None,
+            block: Block { activation: self.activation(class)?, ..Block::default() },
+            rotated: self.rotated(class)?,
             more_ropes: Vec::new(),
             rope_of_layer: None,
             notes: note.into_iter().collect(),
         })
-    }
-
-    /// `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that object or next to it.
-    fn rope(&self) -> Result<Rope> {
-        let theta = self.rope_theta()?;
-        let inner = self.rope_object()?;
-        for part in [Some(self), inner.as_ref()].into_iter().flatten() {
-            if part.number("partial_rotary_factor")?.is_some_and(|factor| factor < 1.0) {
-                return Err(part.unknown("partial_rotary_factor"));
-            }
-        }
-        let scaling = inner.map(|inner| self.rope_scaling(&inner)).transpose()?.flatten();
-        Ok(Rope { theta: theta.unwrap_or(THETA), scaling })
-    }
-
-    fn rope_theta(&self) -> Result<Option<f64>> {
-        match self.rope_object()?.map(|inner| inner.number("rope_theta")).transpose()?.flatten() {
-            Some(theta) => Ok(Some(theta)),
-            None => self.number("rope_theta"),
-        }
-    }
-
-    /// The key of the object that states how positions are scaled.
-    fn rope_key(&self) -> Option<&'static str> {
-        let filled = |key: &&str| self.get(key).is_some_and(|value| *value != serde_json::json!({}));
-        ["rope_scaling", "rope_parameters"].into_iter().find(filled)
-    }
-
-    fn rope_object(&self) -> Result<Option<Self>> {
-        self.rope_key().map(|key| self.object(key)).transpose()
-    }
-
-    /// In the object about positions: the key of the kind of scaling, and that kind.
-    fn rope_type(&self) -> Result<(&'static str, Option<&str>)> {
-        let key = if self.get("rope_type").is_some() { "rope_type" } else { "type" };
-        Ok((key, self.text(key)?))
-    }
-
-    fn rope_scaling(&self, inner: &Self) -> Result<Option<Scaling>> {
-        let (key, kind) = inner.rope_type()?;
-        match kind {
-            None if inner.map.values().any(Value::is_object) => Err(inner.unknown("rope_type")),
-            None | Some("default") => Ok(None),
-            Some("llama3") => {
-                let number = |key: &'static str| {
-                    let missing = || Error::MissingKey { file: self.file, key: inner.path(key) };
-                    inner.number(key)?.ok_or_else(missing)
-                };
-                let old = match (self.number(OLD)?, inner.number(OLD)?) {
-                    (Some(old), _) | (None, Some(old)) => Some(old),
-                    (None, None) => self.number("max_position_embeddings")?,
-                };
-                let old = old.map_or_else(|| number(OLD), Ok)?;
-                let scaling = Llama3 {
-                    factor: number("factor")?,
-                    low: number("low_freq_factor")?,
-                    high: number("high_freq_factor")?,
-                    old,
-                };
-                if scaling.high <= scaling.low {
-                    let expected = format!("more than low_freq_factor {}", scaling.low);
-                    return Err(inner.wrong("high_freq_factor", &scaling.high, expected));
-                }
-                Ok(Some(Scaling::Llama3(scaling)))
-            }
-            Some(other) => {
-                Err(inner.wrong(key, &format!("{other:?}"), "\"default\" or \"llama3\"".to_owned()))
-            }
-        }
     }
 }
 
@@ -385,12 +348,14 @@ fn shortened_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::CLASS;
+    use crate::rope::{Llama3, Rope, Scaling};
 
     #[test]
     fn rope_scaling_and_rope_parameters_mean_the_same() {
         let rope = |text: &str| {
             let config = Config::from_json(&format!("{{{text}}}")).expect("valid JSON");
-            config.facts(&[]).expect("valid values").rope
+            config.facts(&CLASS).expect("valid values").rope
         };
         let llama3 = r#"{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
             "high_freq_factor": 4.0, "original_max_position_embeddings": 8192"#;
@@ -398,8 +363,7 @@ mod tests {
         let older = rope(&format!(r#""rope_theta": 5e5, "rope_scaling": {llama3}}}"#));
         let newer = rope(&format!(r#""rope_parameters": {llama3}, "rope_theta": 5e5}}"#));
         assert_eq!(older, newer);
-        let Some(Scaling::Llama3(scaling)) = older.scaling else { panic!("it is llama3") };
-        assert_eq!(scaling.factor.to_bits(), 32_f64.to_bits());
+        assert_eq!(older.scaling, Some(Scaling::Llama3(Llama3::by(32.0))));
         assert_eq!(
             rope(r#""rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}"#),
             Rope { theta: 7.0, scaling: None }

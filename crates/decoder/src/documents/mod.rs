@@ -2,4 +2,5 @@
 
 pub(crate) mod config;
 pub(crate) mod params;
+pub(crate) mod positions;
 pub(crate) mod written;

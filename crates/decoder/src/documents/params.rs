@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tensor::Tensor;
 
 use crate::block::Block;
-use crate::facts::{Biases, Facts, Windows};
+use crate::facts::{Biases, Facts, Rotated, Windows};
 use crate::given::{number_text, reconcile};
 use crate::layout::META;
 use crate::rope::{Llama3, Rope, Scaling, THETA};
@@ -180,7 +180,7 @@ impl Params {
             windows: Windows::default(),
             biases: Biases::default(),
             block: Block::default(),
-            partial: None,
+            rotated: Rotated::All,
             more_ropes: Vec::new(),
             rope_of_layer: None,
             notes: unused.map(note).collect(),

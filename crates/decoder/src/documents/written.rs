@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 use tensor::{Dtype, Tensor};
 
+use crate::block::Activation;
 use crate::documents::config::FREQUENCIES;
 use crate::documents::params::feed_forward_width;
 use crate::layout::{HUGGING_FACE, Layout, META};
@@ -99,6 +100,14 @@ impl Document {
             ));
         };
         let (theta, scaling) = (decoder.rope().theta, llama3(decoder.rope()));
+        if decoder.rope().scaling.is_some() && scaling.is_none() {
+            let what = "RoPE scaling of this kind".to_owned();
+            return Err(inexpressible(what, "Meta's code has only that of Llama 3.1"));
+        }
+        if decoder.block().activation != Activation::Silu {
+            let what = "this activation of the feed-forward layers".to_owned();
+            return Err(inexpressible(what, "Meta's code has only SiLU"));
+        }
         if let Some(scaling) = scaling.filter(|scaling| *scaling != Llama3::by(scaling.factor)) {
             let Llama3 { low, high, old, .. } = scaling;
             return Err(inexpressible(

@@ -1,0 +1,359 @@
+//! Which weights a decoder has, their shapes, and which tensor is which weight.
+//!
+//! Facts: `model.py` in Meta's `llama-models` 0.3.0 and the modeling files of Hugging Face's `transformers` 5.23, for
+//! shapes.
+
+use std::collections::HashMap;
+
+use tensor::{Dtype, Tensor};
+
+use crate::block::{HeadNorm, NormKind, NormPlace};
+use crate::layout::{Layout, Place};
+use crate::rope::{Llama3, Scaling};
+use crate::sizes::Decoder;
+use crate::weight::{Part, Weight};
+use crate::{Error, Note, Result};
+
+/// Which tensor is which weight.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The embeddings, the last norm, the output and the bias of the last norm first, then the layers in order.
+    pub weights: Vec<Assigned>,
+    /// What a user should know about the documents and the tensors.
+    pub notes: Vec<Note>,
+}
+
+/// A weight and where it is.
+#[derive(Clone, Debug)]
+pub struct Assigned {
+    /// The weight.
+    pub weight: Weight,
+    /// The index of its tensor. Tied weights, and those that are parts of one tensor, have the same.
+    pub index: usize,
+    /// The part of the tensor that is the weight, as a view; `None` means all of it.
+    pub view: Option<Tensor>,
+}
+
+impl Assigned {
+    /// The weight's numbers. `tensors` are those that it was assigned from.
+    pub fn tensor<'t>(&'t self, tensors: &'t [(String, Tensor)]) -> Option<&'t Tensor> {
+        self.view.as_ref().or_else(|| tensors.get(self.index).map(|(_, tensor)| tensor))
+    }
+}
+
+impl Decoder {
+    /// Finds and checks the tensor of each weight. With `keep_extra`, tensors that the model does not use are
+    /// reported in a note.
+    ///
+    /// # Errors
+    /// When two tensors have one name, a tensor is missing, has the wrong shape or a dtype that is not a
+    /// floating-point number, or is not used and `keep_extra` is false.
+    pub fn assign(&self, tensors: &[(String, Tensor)], keep_extra: bool) -> Result<Assignment> {
+        let mut notes = self.notes.clone();
+        let mut found: HashMap<&str, (usize, &Tensor)> = HashMap::with_capacity(tensors.len());
+        for (index, (name, tensor)) in tensors.iter().enumerate() {
+            if found.insert(name, (index, tensor)).is_some() {
+                return Err(Error::Duplicate { name: name.clone() });
+            }
+        }
+        let mut used = vec![false; tensors.len()];
+        let mut first_use =
+            |index: usize| used.get_mut(index).is_some_and(|used| !std::mem::replace(used, true));
+        let mut weights: Vec<Assigned> = Vec::new();
+        let mut embedding = None;
+        for weight in self.weights() {
+            let mut places = self.layout().places(weight);
+            let at = places.iter().position(|place| found.contains_key(place.name.as_str())).unwrap_or(0);
+            // Every weight that a layout has no name for is missing.
+            let place = if at < places.len() { places.swap_remove(at) } else { Place::nowhere(weight) };
+            let (index, view) = match found.get(place.name.as_str()) {
+                Some((index, tensor)) => {
+                    first_use(*index);
+                    self.check(&place.name, tensor, &self.stored(weight, &place))?;
+                    (*index, self.view(weight, &place, tensor)?)
+                }
+                None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
+                    Some(embedding) => {
+                        notes.push(Note::TiedOutput { name: place.name });
+                        (embedding, None)
+                    }
+                    None => {
+                        return Err(Error::MissingTensor { name: place.name, n_layers: self.n_layers() });
+                    }
+                },
+            };
+            embedding = embedding.or(Some(index));
+            weights.push(Assigned { weight, index, view });
+        }
+        for (index, (name, tensor)) in tensors.iter().enumerate() {
+            if Layout::is_frequencies(name) && first_use(index) {
+                self.check(name, tensor, &[vec![Size::Pairs]])?;
+            }
+        }
+        let extra = tensors.iter().zip(&used).filter(|(_, used)| !**used);
+        let names: Vec<String> = extra.map(|((name, _), _)| name.clone()).collect();
+        match names.len() {
+            0 => {}
+            _ if keep_extra => notes.push(Note::ExtraTensors { names }),
+            _ => return Err(Error::UnexpectedTensors { names }),
+        }
+        if let Some(Scaling::Llama3(Llama3 { factor, .. })) = self.rope().scaling {
+            notes.push(Note::ScaledPositions { factor });
+        }
+        Ok(Assignment { weights, notes })
+    }
+
+    /// All weights, the embeddings first. Their number is the document's claim, so a caller looks at each one before it
+    /// asks for the next.
+    pub fn weights(&self) -> impl Iterator<Item = Weight> {
+        let bias = (self.block().norm == NormKind::Layer).then_some(Weight::NormBias);
+        let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter().chain(bias);
+        outer.chain((0..self.n_layers()).flat_map(|layer| self.layer(layer)))
+    }
+
+    /// The weights of a layer.
+    fn layer(&self, layer: u64) -> impl Iterator<Item = Weight> {
+        let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
+        let parts = Part::IN_ORDER.into_iter().filter(move |part| self.has(*part, experts.is_some()));
+        let parts = parts.flat_map(move |part| {
+            let heads = match part {
+                Part::QNorm => self.n_heads(),
+                Part::KNorm => self.n_kv_heads(),
+                _ => 0,
+            };
+            let each = self.block().head_norm == Some(HeadNorm::EachHead) && heads > 0;
+            let alone = (!each).then_some(Weight::Layer { layer, part });
+            let bias = self.has_bias(part).then_some(Weight::Bias { layer, part });
+            let heads = (0..if each { heads } else { 0 }).map(move |head| Weight::Head { layer, part, head });
+            alone.into_iter().chain(bias).chain(heads)
+        });
+        let experts = experts.into_iter().flat_map(move |experts| {
+            let matrices: &[Part] =
+                if experts.interleaved { &[Part::W13, Part::W2] } else { &[Part::W1, Part::W2, Part::W3] };
+            let each = matrices.iter().flat_map(|part| (0..experts.count).map(|expert| (*part, expert)));
+            each.flat_map(move |(part, expert)| {
+                let bias = experts.biases.then_some(Weight::ExpertBias { layer, part, expert });
+                [Some(Weight::Expert { layer, part, expert }), bias].into_iter().flatten()
+            })
+        });
+        parts.chain(experts)
+    }
+
+    /// Whether a layer has this part, with experts or without.
+    fn has(&self, part: Part, experts: bool) -> bool {
+        let block = self.block();
+        let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
+        match part {
+            Part::Wq | Part::Wk | Part::Wv | Part::Wo => true,
+            Part::W1 | Part::W2 | Part::W3 => !experts,
+            Part::AttentionNorm => block.norms != NormPlace::After,
+            Part::FfnNorm => block.norms != NormPlace::After && !block.parallel,
+            Part::AttentionPostNorm => block.norms != NormPlace::Before,
+            Part::FfnPostNorm => block.norms != NormPlace::Before && !block.parallel,
+            Part::QNorm | Part::KNorm => block.head_norm.is_some(),
+            Part::Sinks => block.scores.sinks,
+            Part::Router => experts,
+            Part::SharedW1 | Part::SharedW2 | Part::SharedW3 => shared.is_some(),
+            Part::SharedGate => shared.is_some_and(|shared| shared.gated),
+            Part::W13 => false,
+        }
+    }
+
+    /// Whether a part of a layer has a bias.
+    pub fn has_bias(&self, part: Part) -> bool {
+        match part {
+            Part::Wq | Part::Wk | Part::Wv => self.biases().qkv,
+            Part::Wo => self.biases().output,
+            Part::W1 | Part::W2 | Part::W3 => self.biases().feed_forward,
+            Part::AttentionNorm | Part::FfnNorm | Part::AttentionPostNorm | Part::FfnPostNorm => {
+                self.block().norm == NormKind::Layer
+            }
+            Part::Router => self.block().experts.as_ref().is_some_and(|experts| experts.biases),
+            _ => false,
+        }
+    }
+
+    /// The shape of a weight.
+    pub fn shape(&self, weight: Weight) -> Vec<u64> {
+        self.dimensions(weight).iter().map(|sizes| self.sum(sizes)).collect()
+    }
+
+    /// What each dimension of a weight follows from: the sum of some sizes.
+    fn dimensions(&self, weight: Weight) -> Vec<Vec<Size>> {
+        let matrix = |part| match weight {
+            Weight::Expert { .. } | Weight::ExpertBias { .. } => expert_shape(part),
+            _ => shape(part, self.block().head_norm),
+        };
+        let all = |sizes: &[&[Size]]| sizes.iter().map(|sizes| sizes.to_vec()).collect();
+        match weight {
+            Weight::Embedding | Weight::Output => all(&[&[Size::Vocab], &[Size::Dim]]),
+            Weight::Norm | Weight::NormBias => all(&[&[Size::Dim]]),
+            Weight::Layer { part, .. } | Weight::Expert { part, .. } => all(matrix(part)),
+            Weight::Bias { part, .. } | Weight::ExpertBias { part, .. } => {
+                matrix(part).iter().take(1).map(|sizes| sizes.to_vec()).collect()
+            }
+            Weight::Head { .. } => all(&[&[Size::Head]]),
+        }
+    }
+
+    /// What each dimension of the tensor at a weight's place follows from.
+    fn stored(&self, weight: Weight, place: &Place) -> Vec<Vec<Size>> {
+        let mut dimensions = self.dimensions(weight);
+        if let Some(rows) = dimensions.first_mut().filter(|_| !place.packed.is_empty()) {
+            *rows = place.packed.iter().flat_map(|part| self.rows(weight, *part)).collect();
+        }
+        if let Some((_, transposed)) = place.stacked {
+            if transposed {
+                dimensions.reverse();
+            }
+            dimensions.insert(0, vec![Size::Experts]);
+        }
+        dimensions
+    }
+
+    /// What the number of rows of a part next to this weight follows from.
+    fn rows(&self, weight: Weight, part: Part) -> Vec<Size> {
+        self.dimensions(weight.with(part)).into_iter().next().unwrap_or_default()
+    }
+
+    /// The part of a tensor that is the weight; `None` means all of it.
+    fn view(&self, weight: Weight, place: &Place, tensor: &Tensor) -> Result<Option<Tensor>> {
+        if place.packed.is_empty() && place.stacked.is_none() {
+            return Ok(None);
+        }
+        let failed = |reason| Error::Rows { tensor: place.name.clone(), reason };
+        let before = place.packed.iter().take_while(|part| weight.part() != Some(**part));
+        let first = before.fold(0_u64, |sum, part| sum.saturating_add(self.sum(&self.rows(weight, *part))));
+        let mut stride = tensor.stride().to_vec();
+        let mut offset = Some(tensor.storage_offset());
+        let mut skip = |count: u64, stride: u64| {
+            offset = offset.and_then(|offset| offset.checked_add(count.checked_mul(stride)?));
+        };
+        if let Some((expert, transposed)) = place.stacked {
+            skip(expert, stride.remove(0));
+            if transposed {
+                stride.reverse();
+            }
+        }
+        skip(first, stride.first().copied().unwrap_or(0));
+        // What does not fit in a number is not in the storage either.
+        let offset = offset.unwrap_or(u64::MAX);
+        let storage = tensor.storage().clone();
+        Tensor::new(tensor.dtype(), self.shape(weight), stride, offset, storage).map(Some).map_err(failed)
+    }
+
+    fn check(&self, name: &str, tensor: &Tensor, dimensions: &[Vec<Size>]) -> Result<()> {
+        let expected: Vec<u64> = dimensions.iter().map(|sizes| self.sum(sizes)).collect();
+        if tensor.shape() != expected {
+            let why = dimensions
+                .iter()
+                .map(|sizes| sizes.iter().map(|size| self.why(*size)).collect::<Vec<_>>().join(" plus "));
+            return Err(Error::Shape {
+                tensor: name.to_owned(),
+                found: tensor.shape().to_vec(),
+                expected,
+                why: why.collect::<Vec<_>>().join(" and "),
+            });
+        }
+        match tensor.dtype() {
+            Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16 => Ok(()),
+            dtype => Err(Error::NotFloat { tensor: name.to_owned(), dtype }),
+        }
+    }
+
+    fn sum(&self, sizes: &[Size]) -> u64 {
+        sizes.iter().fold(0, |sum, size| sum.saturating_add(self.size(*size)))
+    }
+
+    fn size(&self, size: Size) -> u64 {
+        let experts = self.block().experts.as_ref();
+        let shared = experts.and_then(|experts| experts.shared);
+        match size {
+            Size::One => 1,
+            Size::Dim => self.dim(),
+            Size::Head => self.head_dim(),
+            Size::Heads => self.n_heads(),
+            Size::Queries => self.n_heads().saturating_mul(self.head_dim()),
+            Size::Keys => self.n_kv_heads().saturating_mul(self.head_dim()),
+            Size::Hidden => self.hidden(),
+            Size::Vocab => self.vocab(),
+            Size::Pairs => self.rotated().checked_div(2).unwrap_or(0),
+            Size::Experts => experts.map_or(0, |experts| experts.count),
+            Size::ExpertHidden => experts.map_or(0, |experts| experts.hidden),
+            Size::SharedHidden => shared.map_or(0, |shared| shared.hidden),
+        }
+    }
+
+    /// What a size follows from.
+    fn why(&self, size: Size) -> String {
+        let (keys, each, number) = (&self.layout().keys, self.head_dim(), self.size(size));
+        match size {
+            Size::One => "1".to_owned(),
+            Size::Dim => format!("{} {number}", keys.dim),
+            Size::Head => format!("{} {number}", keys.head_dim),
+            Size::Heads => format!("{} {number}", keys.n_heads),
+            Size::Queries => format!("{} {} (of {each} each)", keys.n_heads, self.n_heads()),
+            Size::Keys => format!("{} {} (of {each} each)", keys.n_kv_heads, self.n_kv_heads()),
+            Size::Hidden => format!("a feed-forward width of {number}"),
+            Size::Vocab => format!("{} {number}", keys.vocab),
+            Size::Pairs => format!("{} {each}", keys.head_dim),
+            Size::Experts => format!("{number} experts"),
+            Size::ExpertHidden => format!("an expert's width of {number}"),
+            Size::SharedHidden => format!("a shared expert's width of {number}"),
+        }
+    }
+}
+
+/// A size that dimensions of weights follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    One,
+    Dim,
+    /// One head.
+    Head,
+    /// The number of query heads.
+    Heads,
+    /// All heads of queries.
+    Queries,
+    /// All heads of keys, or of values.
+    Keys,
+    Hidden,
+    Vocab,
+    /// Half of the numbers of a head that are rotated.
+    Pairs,
+    /// The number of experts.
+    Experts,
+    ExpertHidden,
+    SharedHidden,
+}
+
+/// What the shape of a layer's weight follows from.
+fn shape(part: Part, head_norm: Option<HeadNorm>) -> &'static [&'static [Size]] {
+    let projection = head_norm == Some(HeadNorm::Projection);
+    match part {
+        Part::Wq => &[&[Size::Queries], &[Size::Dim]],
+        Part::Wk | Part::Wv => &[&[Size::Keys], &[Size::Dim]],
+        Part::Wo => &[&[Size::Dim], &[Size::Queries]],
+        Part::W1 | Part::W3 => &[&[Size::Hidden], &[Size::Dim]],
+        Part::W2 => &[&[Size::Dim], &[Size::Hidden]],
+        Part::W13 => &[&[Size::Hidden, Size::Hidden], &[Size::Dim]],
+        Part::AttentionNorm | Part::FfnNorm | Part::AttentionPostNorm | Part::FfnPostNorm => &[&[Size::Dim]],
+        Part::QNorm if projection => &[&[Size::Queries]],
+        Part::KNorm if projection => &[&[Size::Keys]],
+        Part::QNorm | Part::KNorm => &[&[Size::Head]],
+        Part::Sinks => &[&[Size::Heads]],
+        Part::Router => &[&[Size::Experts], &[Size::Dim]],
+        Part::SharedW1 | Part::SharedW3 => &[&[Size::SharedHidden], &[Size::Dim]],
+        Part::SharedW2 => &[&[Size::Dim], &[Size::SharedHidden]],
+        Part::SharedGate => &[&[Size::One], &[Size::Dim]],
+    }
+}
+
+/// What the shape of an expert's matrix follows from.
+fn expert_shape(part: Part) -> &'static [&'static [Size]] {
+    match part {
+        Part::W2 => &[&[Size::Dim], &[Size::ExpertHidden]],
+        Part::W13 => &[&[Size::ExpertHidden, Size::ExpertHidden], &[Size::Dim]],
+        _ => &[&[Size::ExpertHidden], &[Size::Dim]],
+    }
+}

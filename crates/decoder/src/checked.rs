@@ -1,0 +1,179 @@
+//! Whether facts are those of a model that can run, wherever they come from: a document, or the text of a module.
+//!
+//! Facts: the validation of configurations in Hugging Face's `transformers` 5.23, where it exists.
+
+use std::fmt::Display;
+
+use crate::block::{Activation, Block, Experts, NormPlace};
+use crate::facts::{Windowed, Windows};
+use crate::layout::Keys;
+use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
+use crate::{Error, Result};
+
+/// Facts that belong together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked<'f> {
+    pub(crate) keys: &'f Keys,
+    pub(crate) n_layers: u64,
+    pub(crate) head_dim: u64,
+    pub(crate) rotated: u64,
+    pub(crate) norm_eps: f64,
+    pub(crate) ropes: &'f [Rope],
+    pub(crate) rope_of_layer: Option<&'f [Option<usize>]>,
+    pub(crate) windows: &'f Windows,
+    pub(crate) block: &'f Block,
+}
+
+/// Makes the error that a key's value is this, and what was expected.
+type Wrong<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
+
+/// The most experts of a layer: several times those of any model. All are listed, and one tensor of a few bytes can be
+/// repeated as often as its shape says.
+const MOST_EXPERTS: u64 = 4096;
+
+impl Checked<'_> {
+    /// # Errors
+    /// When a number is not one that the forward can compute with, or a list does not have an entry for each layer.
+    pub(crate) fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+        above_zero(wrong, &[("norm_eps", self.norm_eps)])?;
+        if self.rotated < 2 || !self.rotated.is_multiple_of(2) || self.rotated > self.head_dim {
+            let expected =
+                format!("a part that makes an even number of {} {}", self.keys.head_dim, self.head_dim);
+            return Err(wrong(
+                "partial_rotary_factor",
+                &format!("{} numbers of a head", self.rotated),
+                expected,
+            ));
+        }
+        self.ropes.iter().try_for_each(|rope| self.rope(wrong, rope))?;
+        if let Some(ropes) = self.rope_of_layer {
+            self.each_layer(wrong, "rope_of_layer", ropes.len())?;
+            if let Some(other) = ropes.iter().flatten().find(|index| **index >= self.ropes.len()) {
+                return Err(wrong("rope_of_layer", other, format!("less than {}", self.ropes.len())));
+            }
+        }
+        if self.windows.size == Some(0) {
+            return Err(wrong("sliding_window", &0, "at least 1".to_owned()));
+        }
+        if let Windowed::Listed(listed) = &self.windows.layers {
+            self.each_layer(wrong, "layer_types", listed.len())?;
+        }
+        self.block(wrong)
+    }
+
+    fn each_layer(&self, wrong: Wrong<'_>, key: &str, len: usize) -> Result<()> {
+        if len as u64 == self.n_layers {
+            return Ok(());
+        }
+        let expected = format!("one entry for each of {} layers", self.n_layers);
+        Err(wrong(key, &format!("a list of {len}"), expected))
+    }
+
+    fn rope(&self, wrong: Wrong<'_>, rope: &Rope) -> Result<()> {
+        above_zero(wrong, &[("rope_theta", rope.theta)])?;
+        let old = |old| ("original_max_position_embeddings", old);
+        let factor = |factor| ("factor", factor);
+        let magnitude = |magnitude| ("attention_factor", magnitude);
+        match &rope.scaling {
+            None => Ok(()),
+            Some(Scaling::Llama3(llama3)) => {
+                let Llama3 { low, high, .. } = *llama3;
+                let numbers = [factor(llama3.factor), ("low_freq_factor", low), ("high_freq_factor", high)];
+                above_zero(wrong, &numbers)?;
+                above_zero(wrong, &[old(llama3.old)])?;
+                if low < high {
+                    return Ok(());
+                }
+                Err(wrong("high_freq_factor", &high, format!("more than low_freq_factor {low}")))
+            }
+            Some(Scaling::Linear { factor: by }) => above_zero(wrong, &[factor(*by)]),
+            Some(Scaling::Dynamic { factor: by, old: tokens }) => {
+                if self.rotated == 2 {
+                    let expected = "more than 2, because the base grows with rotated / (rotated - 2)";
+                    return Err(wrong(self.keys.head_dim, &2, expected.to_owned()));
+                }
+                // A smaller factor would make the base of a long text negative.
+                if *by < 1.0 {
+                    return Err(wrong("factor", by, "at least 1".to_owned()));
+                }
+                above_zero(wrong, &[factor(*by), ("max_position_embeddings", *tokens)])
+            }
+            Some(Scaling::Yarn(yarn)) => {
+                let Yarn { fast, slow, .. } = *yarn;
+                let numbers = [factor(yarn.factor), ("beta_fast", fast), ("beta_slow", slow), old(yarn.old)];
+                above_zero(wrong, &numbers)?;
+                above_zero(wrong, &[magnitude(yarn.magnitude)])?;
+                if rope.theta > 1.0 {
+                    return Ok(());
+                }
+                Err(wrong(
+                    "rope_theta",
+                    &rope.theta,
+                    "more than 1, because YaRN divides by its logarithm".to_owned(),
+                ))
+            }
+            Some(Scaling::LongRope(LongRope { short, long, old: tokens, magnitude: by })) => {
+                above_zero(wrong, &[old(*tokens), magnitude(*by)])?;
+                let pairs = self.rotated.checked_div(2).unwrap_or(0);
+                for (key, factors) in [("short_factor", short), ("long_factor", long)] {
+                    if factors.len() as u64 != pairs {
+                        let expected = format!("one factor for each of {pairs} pairs");
+                        return Err(wrong(key, &format!("a list of {}", factors.len()), expected));
+                    }
+                    factors.iter().try_for_each(|factor| above_zero(wrong, &[(key, *factor)]))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn block(&self, wrong: Wrong<'_>) -> Result<()> {
+        let Block { scores, activation, scales, parallel, norms, experts, .. } = self.block;
+        for (key, number) in [
+            ("attention_multiplier", scores.scale.unwrap_or(1.0)),
+            ("embedding_multiplier", scales.embedding),
+            ("residual_multiplier", scales.residual),
+            ("logits_scaling", scales.logits),
+        ] {
+            if !number.is_finite() {
+                return Err(wrong(key, &number, "a number".to_owned()));
+            }
+        }
+        above_zero(wrong, &[("attn_logit_softcapping", scores.soft_cap.unwrap_or(1.0))])?;
+        above_zero(wrong, &[("final_logit_softcapping", scales.logits_soft_cap.unwrap_or(1.0))])?;
+        if let Activation::ClampedSwiglu { alpha, limit } = *activation {
+            above_zero(wrong, &[("swiglu_alpha", alpha), ("swiglu_limit", limit)])?;
+        }
+        if *parallel && *norms != NormPlace::Before {
+            let expected = "layers with one norm, before attention".to_owned();
+            return Err(wrong("use_parallel_residual", &"true", expected));
+        }
+        experts.as_ref().map_or(Ok(()), |experts| self.experts(wrong, experts))
+    }
+
+    fn experts(&self, wrong: Wrong<'_>, experts: &Experts) -> Result<()> {
+        let Experts { count, per_token, hidden, shared, layers, .. } = experts;
+        if !(1..=MOST_EXPERTS).contains(count) {
+            return Err(wrong("num_experts", count, format!("1 to {MOST_EXPERTS}")));
+        }
+        if !(1..=*count).contains(per_token) {
+            return Err(wrong(
+                "num_experts_per_tok",
+                per_token,
+                format!("1 to {count}, the number of experts"),
+            ));
+        }
+        if *hidden == 0 || shared.is_some_and(|shared| shared.hidden == 0) {
+            return Err(wrong("moe_intermediate_size", &0, "at least 1".to_owned()));
+        }
+        self.each_layer(wrong, "mlp_only_layers", layers.len())
+    }
+}
+
+/// Refuses numbers that are not above 0, and those that are not numbers.
+fn above_zero(wrong: Wrong<'_>, numbers: &[(&str, f64)]) -> Result<()> {
+    match numbers.iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
+        Some((key, number)) => Err(wrong(key, number, "a number above 0".to_owned())),
+        None => Ok(()),
+    }
+}

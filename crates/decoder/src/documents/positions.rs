@@ -1,0 +1,176 @@
+//! The rotary positions in `config.json`: `rope_theta`, `rope_scaling` and `rope_parameters`.
+//!
+//! Facts: `modeling_rope_utils.py` in Hugging Face's `transformers` 5.23.
+
+use serde_json::Value;
+
+use crate::class::{Class, Kind};
+use crate::documents::config::Config;
+use crate::facts::Rotated;
+use crate::given::{number_text, reconcile};
+use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
+use crate::{Error, Fact, Result};
+
+/// The key of [`Llama3::old`].
+const OLD: &str = "original_max_position_embeddings";
+
+impl Config {
+    /// The rotary positions of all layers: `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that object or
+    /// next to it.
+    pub(crate) fn rope(&self, class: &Class) -> Result<Rope> {
+        let inner = self.rope_object()?;
+        if let Some(inner) = inner.as_ref().filter(|inner| inner.is_per_layer()) {
+            return Err(inner.unknown("rope_type"));
+        }
+        let inner = inner.unwrap_or_else(|| self.empty());
+        self.rope_from(&inner, class.theta, class, true)
+    }
+
+    /// The rotary positions that an object of this document describes. Without `rope_theta` in it or in the document, the
+    /// base is `theta`. `truncates` is whether `YaRN` rounds unless the object says otherwise.
+    pub(crate) fn rope_from(&self, inner: &Self, theta: f64, class: &Class, is_alone: bool) -> Result<Rope> {
+        let outer = if is_alone { self.number("rope_theta")? } else { None };
+        let theta = inner.number("rope_theta")?.or(outer).unwrap_or(theta);
+        let scaling = self.rope_scaling(inner, class, is_alone)?;
+        Ok(Rope { theta, scaling })
+    }
+
+    /// How many numbers of each head are rotated.
+    pub(crate) fn rotated(&self, class: &Class) -> Result<Rotated> {
+        let key = "partial_rotary_factor";
+        let mut part = class.partial;
+        for object in [Some(self), self.rope_object()?.as_ref()].into_iter().flatten() {
+            let Some(found) = object.number(key)? else { continue };
+            if class.partial.is_none() && found < 1.0 {
+                return Err(object.unknown(key));
+            }
+            if found > 1.0 {
+                return Err(object.wrong(key, &found, "at most 1".to_owned()));
+            }
+            part = Some(found);
+        }
+        Ok(part.filter(|part| *part < 1.0).map_or(Rotated::All, Rotated::Part))
+    }
+
+    /// The base of the wavelengths, in the object about positions or next to it.
+    pub(crate) fn rope_theta(&self) -> Result<Option<f64>> {
+        match self.rope_object()?.map(|inner| inner.number("rope_theta")).transpose()?.flatten() {
+            Some(theta) => Ok(Some(theta)),
+            None => self.number("rope_theta"),
+        }
+    }
+
+    /// Scales positions by a given factor, with Meta's constants for those that the document omits.
+    pub(crate) fn scale_rope(&mut self, factor: f64) -> Result<()> {
+        let fact = Fact::RopeFactor;
+        let key = self.rope_key().unwrap_or("rope_scaling");
+        let mut inner = self.object(key)?;
+        let (type_key, kind) = inner.rope_type()?;
+        if let Some(other) = kind.filter(|kind| *kind != "llama3") {
+            let found = format!("`{}` {other:?}", inner.path(type_key));
+            return Err(Error::Contradiction { fact, given: number_text(factor), file: self.file, found });
+        }
+        reconcile(fact, self.file, Some(factor), inner.number("factor")?)?;
+        let by = Llama3::by(factor);
+        let mut filled = vec![("factor", Value::from(by.factor))];
+        if kind.is_none() {
+            // One factor cannot be put into an object that has one entry for each kind of layer.
+            if inner.is_per_layer() {
+                return Err(inner.unknown("rope_type"));
+            }
+            filled.extend([
+                ("rope_type", "llama3".into()),
+                ("low_freq_factor", by.low.into()),
+                ("high_freq_factor", by.high.into()),
+                (OLD, by.old.into()),
+            ]);
+        }
+        for (name, value) in filled {
+            if inner.get(name).is_none() {
+                inner.map.insert(name.to_owned(), value);
+            }
+        }
+        self.map.insert(key.to_owned(), Value::Object(inner.map));
+        Ok(())
+    }
+
+    /// The key of the object that states how positions are scaled.
+    fn rope_key(&self) -> Option<&'static str> {
+        let filled = |key: &&str| self.get(key).is_some_and(|value| *value != serde_json::json!({}));
+        ["rope_scaling", "rope_parameters"].into_iter().find(filled)
+    }
+
+    pub(crate) fn rope_object(&self) -> Result<Option<Self>> {
+        self.rope_key().map(|key| self.object(key)).transpose()
+    }
+
+    /// Whether an object about positions has one for each kind of layer.
+    fn is_per_layer(&self) -> bool {
+        self.get("rope_type").is_none() && self.map.values().any(Value::is_object)
+    }
+
+    /// In the object about positions: the key of the kind of scaling, and that kind.
+    fn rope_type(&self) -> Result<(&'static str, Option<&str>)> {
+        let key = if self.get("rope_type").is_some() { "rope_type" } else { "type" };
+        Ok((key, self.text(key)?))
+    }
+
+    fn rope_scaling(&self, inner: &Self, class: &Class, is_alone: bool) -> Result<Option<Scaling>> {
+        let (key, name) = inner.rope_type()?;
+        let Some(name) = name else { return Ok(None) };
+        let Some((_, kind)) = class.scalings.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<String> = class.scalings.iter().map(|(known, _)| format!("{known:?}")).collect();
+            return Err(inner.wrong(key, &format!("{name:?}"), known.join(" or ")));
+        };
+        let number = |key: &'static str| {
+            inner.number(key)?.ok_or_else(|| Error::MissingKey { file: self.file, key: inner.path(key) })
+        };
+        let context = self.number("max_position_embeddings")?;
+        let old = self.number(OLD)?.or(class.old_context).or(inner.number(OLD)?).or(context);
+        let old = old.unwrap_or(class.context);
+        let context = context.unwrap_or(class.context);
+        Ok(Some(match kind {
+            Kind::Unscaled => return Ok(None),
+            Kind::Linear => Scaling::Linear { factor: number("factor")? },
+            Kind::Dynamic => Scaling::Dynamic { factor: number("factor")?, old: context },
+            Kind::Yarn => {
+                // `null` means the ratio, and a missing key is an error.
+                let factor =
+                    if inner.has("factor") { inner.number("factor")? } else { Some(number("factor")?) };
+                let factor = factor.unwrap_or(context / old);
+                let magnitude =
+                    |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+                let inferred =
+                    match (inner.number_or_zero("mscale")?, inner.number_or_zero("mscale_all_dim")?) {
+                        (Some(one), Some(all)) => magnitude(one) / magnitude(all),
+                        _ => magnitude(1.0),
+                    };
+                Scaling::Yarn(Yarn {
+                    factor,
+                    fast: inner.number("beta_fast")?.unwrap_or(32.0),
+                    slow: inner.number("beta_slow")?.unwrap_or(1.0),
+                    old,
+                    magnitude: inner.number("attention_factor")?.unwrap_or(inferred),
+                    // `transformers` looks for this key only next to an object for each kind of layer.
+                    truncate: !is_alone || inner.flag_or("truncate", true)?,
+                })
+            }
+            Kind::LongRope => {
+                let factor = inner.number("factor")?.unwrap_or(context / old);
+                let inferred = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / old.ln()).sqrt() };
+                Scaling::LongRope(LongRope {
+                    short: inner.numbers("short_factor")?,
+                    long: inner.numbers("long_factor")?,
+                    old,
+                    magnitude: inner.number("attention_factor")?.unwrap_or(inferred),
+                })
+            }
+            Kind::Llama3 => Scaling::Llama3(Llama3 {
+                factor: number("factor")?,
+                low: number("low_freq_factor")?,
+                high: number("high_freq_factor")?,
+                old,
+            }),
+        }))
+    }
+}

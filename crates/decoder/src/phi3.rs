@@ -1,0 +1,59 @@
+//! Phi-3 and Phi-4: LLaMA whose queries, keys and values are one matrix, and gate and up another. `LongRoPE` stretches
+//! wavelengths, and some rotate only a part of each head.
+//!
+//! Facts: `configuration_phi3.py` and `modeling_phi3.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::class::{CLASS, Class, Kind};
+use crate::documents::config::Config;
+use crate::facts::{Facts, Windowed, Windows};
+use crate::layout::{HUGGING_FACE, Layout};
+use crate::weight::Part;
+
+pub(crate) static PHI3: Architecture = Architecture {
+    name: "phi3",
+    class: "Phi3",
+    works_without_config: false,
+    layouts: &[&LAYOUT],
+    config: &Class {
+        own: OWN,
+        norm_eps: ("rms_norm_eps", 1e-5),
+        context: 4096.0,
+        old_context: Some(4096.0),
+        partial: Some(1.0),
+        // The last two are names that older files have for the second.
+        scalings: &[
+            ("default", Kind::Unscaled),
+            ("longrope", Kind::LongRope),
+            ("su", Kind::LongRope),
+            ("yarn", Kind::LongRope),
+        ],
+        ..CLASS
+    },
+    facts,
+};
+
+static LAYOUT: Layout = Layout {
+    packed: &[
+        ("self_attn.qkv_proj", &[Part::Wq, Part::Wk, Part::Wv]),
+        ("mlp.gate_up_proj", &[Part::W1, Part::W3]),
+    ],
+    ..HUGGING_FACE
+};
+
+/// The dropouts are for training, the biases are not read, and `auto_map` names the older code of the same model.
+const OWN: &[&str] =
+    &["attention_bias", "auto_map", "embd_pdrop", "lm_head_bias", "resid_pdrop", "sliding_window"];
+
+/// The sizes that shapes do not tell, because matrices are fused.
+const HIDDEN: u64 = 8192;
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    // The class has no biases, whatever these keys say, and a checkpoint with biases would have tensors without a use.
+    config.refuse("attention_bias")?;
+    config.refuse("lm_head_bias")?;
+    let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };
+    let (n_kv_heads, hidden) = (base.n_kv_heads.or(base.n_heads), base.hidden.or(Some(HIDDEN)));
+    Ok(Facts { n_kv_heads, hidden, windows, ..base })
+}

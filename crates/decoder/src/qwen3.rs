@@ -1,0 +1,31 @@
+//! Qwen3: LLaMA with a norm of queries and keys, whose upper layers may have a window.
+//!
+//! Facts: `configuration_qwen3.py` and `modeling_qwen3.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, HeadNorm};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts};
+use crate::layout::HUGGING_FACE;
+use crate::qwen2;
+
+pub(crate) static QWEN3: Architecture = Architecture {
+    name: "qwen3",
+    class: "Qwen3",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class { own: OWN, head_dim: Some(128), ..CLASS },
+    facts,
+};
+
+const OWN: &[&str] =
+    &["attention_bias", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let attention = config.flag("attention_bias")?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let block = Block { head_norm: Some(HeadNorm::Head), ..base.block };
+    Ok(Facts { windows: qwen2::windows(config)?, biases, block, ..base })
+}

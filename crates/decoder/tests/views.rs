@@ -1,0 +1,151 @@
+//! Weights that are parts of tensors, as views.
+
+use decoder::{Decoder, Detected, Documents, Options, Part, Weight, detect};
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
+
+type Tensors = Vec<(String, Tensor)>;
+
+fn tensor(shape: &[u64]) -> Tensor {
+    let len = shape.iter().product::<u64>().checked_mul(4).and_then(|len| usize::try_from(len).ok());
+    let storage = Storage::owned(vec![0; len.expect("small")]);
+    Tensor::new(Dtype::Float32, shape.to_vec(), contiguous_strides(shape), 0, storage)
+        .expect("it is as large")
+}
+
+fn options(config: &str) -> Options {
+    let documents = Documents { config: Some(config.to_owned()), ..Documents::default() };
+    Options { documents, ..Options::default() }
+}
+
+fn decoder(config: &str, tensors: &Tensors) -> Decoder {
+    match detect(tensors, &options(config)).expect("document and shapes agree") {
+        Detected::Model(decoder) => *decoder,
+        Detected::Weights { why, .. } => panic!("{why}"),
+    }
+}
+
+/// Of each weight: where it begins, its shape and its strides.
+fn view(decoder: &Decoder, tensors: &Tensors, weight: Weight) -> (u64, Vec<u64>, Vec<u64>) {
+    let assignment = decoder.assign(tensors, false).expect("all is there");
+    let assigned = assignment.weights.iter().find(|assigned| assigned.weight == weight).expect("it has one");
+    let tensor = assigned.tensor(tensors).expect("it has one");
+    (tensor.storage_offset(), tensor.shape().to_vec(), tensor.stride().to_vec())
+}
+
+const PHI3: &str = r#"{"model_type": "phi3", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 32, "tie_word_embeddings": true}"#;
+
+fn phi3() -> Tensors {
+    let layer = "model.layers.0.";
+    [
+        ("model.embed_tokens.weight".to_owned(), vec![32, 16]),
+        ("model.norm.weight".to_owned(), vec![16]),
+        (format!("{layer}self_attn.qkv_proj.weight"), vec![32, 16]),
+        (format!("{layer}self_attn.o_proj.weight"), vec![16, 16]),
+        (format!("{layer}mlp.gate_up_proj.weight"), vec![96, 16]),
+        (format!("{layer}mlp.down_proj.weight"), vec![16, 48]),
+        (format!("{layer}input_layernorm.weight"), vec![16]),
+        (format!("{layer}post_attention_layernorm.weight"), vec![16]),
+    ]
+    .into_iter()
+    .map(|(name, shape)| (name, tensor(&shape)))
+    .collect()
+}
+
+#[test]
+fn fused_matrices_are_views_of_their_rows() {
+    let tensors = phi3();
+    let decoder = decoder(PHI3, &tensors);
+    let view = |part| view(&decoder, &tensors, Weight::Layer { layer: 0, part });
+    assert_eq!(view(Part::Wq), (0, vec![16, 16], vec![16, 1]));
+    assert_eq!(view(Part::Wk), (16 * 16, vec![8, 16], vec![16, 1]));
+    assert_eq!(view(Part::Wv), (24 * 16, vec![8, 16], vec![16, 1]));
+    assert_eq!(view(Part::W1), (0, vec![48, 16], vec![16, 1]));
+    assert_eq!(view(Part::W3), (48 * 16, vec![48, 16], vec![16, 1]));
+}
+
+#[test]
+fn errors_about_fused_matrices_name_all_their_rows() {
+    let mut tensors = phi3();
+    tensors[2].1 = tensor(&[48, 16]);
+    let error = decoder(PHI3, &tensors).assign(&tensors, false).expect_err("too many rows").to_string();
+    assert_eq!(
+        error,
+        "tensor `model.layers.0.self_attn.qkv_proj.weight`: shape [48, 16], expected [32, 16] from num_attention_heads 4 \
+         (of 4 each) plus num_key_value_heads 2 (of 4 each) plus num_key_value_heads 2 (of 4 each) and hidden_size 16"
+    );
+}
+
+#[test]
+fn records_are_checked_like_documents() {
+    let tensors = phi3();
+    let text = decoder(PHI3, &tensors).record();
+    assert!(Decoder::from_record(&text, &tensors).is_ok());
+    for (from, to, expected) in [
+        ("\"phi3\"", "\"phi5\"", "unknown architecture `phi5`"),
+        (
+            "\"phi3\"",
+            "\"qwen3\"",
+            "this is not a qwen3 model: there is no tensor `model.layers.0.self_attn.q_proj.weight`",
+        ),
+        (
+            "\"n_layers\":1",
+            "\"n_layers\":2",
+            "the shapes: `num_hidden_layers` is 2, expected 1, the number of layers in the checkpoint",
+        ),
+        (
+            "\"n_heads\":4",
+            "\"n_heads\":3",
+            "the shapes: `num_key_value_heads` is 2, expected a divisor of num_attention_heads 3",
+        ),
+        (
+            "\"head_dim\":4",
+            "\"head_dim\":0",
+            "the shapes: `head_dim` is 0, expected an even number, because RoPE rotates pairs",
+        ),
+        (
+            "\"rotated\":4",
+            "\"rotated\":3",
+            "the shapes: `partial_rotary_factor` is 3 numbers of a head, expected a part that makes an even number of head_dim 4",
+        ),
+        (
+            "\"rotated\":4",
+            "\"rotated\":18446744073709551614",
+            "the shapes: `partial_rotary_factor` is 18446744073709551614 numbers of a head, expected a part that makes an even number of head_dim 4",
+        ),
+        (
+            "\"norm_eps\":0.00001",
+            "\"norm_eps\":-1",
+            "the shapes: `norm_eps` is -1, expected a number above 0",
+        ),
+        ("\"theta\":10000.0", "\"theta\":0", "the shapes: `rope_theta` is 0, expected a number above 0"),
+        ("[{\"theta\":10000.0,\"scaling\":null}]", "[]", "the record: `ropes` is missing"),
+        (
+            "\"rope_of_layer\":null",
+            "\"rope_of_layer\":[0,0]",
+            "the shapes: `rope_of_layer` is a list of 2, expected one entry for each of 1 layers",
+        ),
+        (
+            "\"rope_of_layer\":null",
+            "\"rope_of_layer\":[7]",
+            "the shapes: `rope_of_layer` is 7, expected less than 1",
+        ),
+        (
+            "\"layers\":\"All\"",
+            "\"layers\":{\"Listed\":[]}",
+            "the shapes: `layer_types` is a list of 0, expected one entry for each of 1 layers",
+        ),
+        ("\"experts\":null", "\"experts\":{}", "the record: missing field `count` at line 1 column"),
+        (
+            "\"experts\":null",
+            "\"experts\":{\"count\":18446744073709551615,\"per_token\":1,\"hidden\":8,\"softmax\":\"AfterChoice\",\"renormalised\":true,\"biases\":false,\"interleaved\":false,\"shared\":null,\"layers\":[true]}",
+            "the shapes: `num_experts` is 18446744073709551615, expected 1 to 4096",
+        ),
+        ("\"embedding\":1.0", "\"embedding\":1e999", "the record: number out of range at line 1 column"),
+        ("{\"architecture\"", "{\"other\":1,\"architecture\"", "the record: unknown field `other`"),
+    ] {
+        assert!(text.contains(from), "{from} is not in {text}");
+        let error = Decoder::from_record(&text.replacen(from, to, 1), &tensors).expect_err(to).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
