@@ -1,19 +1,26 @@
-"""At most 64 MiB of resident memory in addition to the pickle, at any model size. Memory is asserted; time is only printed."""
+"""At most 64 MiB of resident memory in addition to the pickle, at any model size; for a server, the weights and a fixed amount.
+Memory is asserted; time is only printed."""
 
 import hashlib
+import json
 import re
 import shutil
+import struct
 import subprocess
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from carton_file import Carton
-from program import measured
+from program import BINARY, measured, succeed
+from served import Server
 from sparse import needs_sparse, sparse
 
 LIMIT = 64 << 20
+# What a server needs besides the weights for the requests below; a fifth of the weights of a model of 0.5 GB.
+COMPUTED = 96 << 20
 # Printed for comparison with our time: hashing the file, and copying it to the disk.
 YARDSTICKS = {"openssl dgst -sha256": 'openssl dgst -sha256 "$0"', "cp && sync": 'cp --sparse=never "$0" "$1"; sync "$1"'}
 
@@ -114,3 +121,41 @@ def test_converting_a_large_deflated_storage(tmp_path, newest, table):
     measure(table, "convert the same, stored", plain)
     records = lambda p: {i.filename.split("/", 1)[1]: i.CRC for i in Carton(p).model().file.infolist()}
     assert records(tmp_path / "deflated.carton") == records(tmp_path / "plain.carton")
+
+
+@needs_sparse
+def test_a_server_needs_little_more_than_the_weights(tmp_path, table):
+    """Prompts that grow, with the logits of the last token and of all, and eight requests at a time: the weights are mapped,
+    so the peak is theirs and what is computed."""
+    path, carton, vocab = tmp_path / "model.pth", tmp_path / "model.carton", 4096
+    sparse(path, "--llama", "--size", "300M", "--layers", "12", "--dim", "1024", "--kv-dim", "256", "--ff", "2816", "--vocab", str(vocab))
+    succeed(path, "--n-heads", "16", "--rope-theta", "10000", "--norm-eps", "1e-5", "-q", "-o", carton)
+    weights = sum(json.loads(succeed("inspect", "--json", path).stdout)["bytes_by_dtype"].values())
+
+    def ask(length, last_only):
+        blobs = {"tokens": ([1, length], [(i * 7919) % vocab for i in range(length)]), "last_only": ([1], [last_only])}
+        inputs = [{"name": name, "shape": shape, "datatype": "INT64", "parameters": {"binary_data_size": 8 * len(values)}}
+                  for name, (shape, values) in blobs.items()]
+        header = json.dumps({"inputs": inputs, "outputs": [{"name": "logits", "parameters": {"binary_data": True}}]}).encode()
+        body = header + b"".join(struct.pack(f"<{len(values)}q", *values) for _, values in blobs.values())
+        response = server.request("POST", "/v2/models/model/infer", body, [("Inference-Header-Content-Length", len(header))])
+        assert response.status == 200, response
+        assert len(response.body) >= 4 * vocab * (1 if last_only else length)
+
+    def memory(key):
+        return 1024 * int(re.search(rf"{key}:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())[1])
+
+    server = Server(BINARY, "serve", "--port", "0", "-q", carton)
+    try:
+        before = memory("VmHWM")
+        for length in (1, 16, 256):
+            for last_only in (1, 0):
+                ask(length, last_only)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, [256] * 16, [0] * 16))
+        peak, anonymous = memory("VmHWM"), memory("RssAnon")
+    finally:
+        server.close()
+    table(f"serve: weights of {weights / 2**20:.0f} MiB, resident {before / 2**20:.0f} MiB at the start and at most {peak / 2**20:.0f} MiB, "
+          f"{peak / weights:.2f} × the weights, of which {anonymous / 2**20:.0f} MiB are not mapped")
+    assert before <= LIMIT and peak <= weights + COMPUTED
