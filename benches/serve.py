@@ -2,8 +2,8 @@
 """Asks a server as fast as it answers, with 1, 2, 8 and 64 clients, and prints requests per second, p50 and p99.
 
     serve.py [--model NAME] [--shape 1,16] [--output NAME] [--seconds 5] [--clients 1,2,8,64] COMMAND…
-    serve.py --shape 1,16 target/release/torch2carton serve --port 0 x.carton
-    serve.py --model identity_fp32 target/release/examples/identity --port 0
+    serve.py --shape 1,16 --output logits target/release/torch2carton serve -q --port 0 x.carton
+    serve.py --model identity_fp32 --shape 1,16 target/release/examples/identity --port 0
 
 COMMAND starts a server that prints its address as the first line of standard output. Each client has a connection of its own,
 on which it sends the next request when it has the answer to the last one. The tensor is sent as bytes and comes back as bytes.
