@@ -35,6 +35,11 @@ impl Architecture {
 }
 
 impl Architecture {
+    /// Whether its checkpoints can have the names of this maker.
+    pub(crate) fn has_layout(&self, wanted: &Layout) -> bool {
+        self.layouts.iter().any(|layout| layout.is(wanted))
+    }
+
     /// What a config.json of this architecture says.
     ///
     /// # Errors

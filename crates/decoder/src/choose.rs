@@ -5,21 +5,14 @@ use std::collections::HashMap;
 use tensor::Tensor;
 
 use crate::architecture::Architecture;
+use crate::architectures::{ARCHITECTURES, llama};
 use crate::documents::config::Config;
 use crate::documents::params::Params;
 use crate::facts::Facts;
 use crate::layout::{HUGGING_FACE, Layout, META};
-use crate::llama::LLAMA;
-use crate::mistral::MISTRAL;
-use crate::phi3::PHI3;
-use crate::qwen2::QWEN2;
-use crate::qwen3::QWEN3;
 use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::Part;
 use crate::{Error, Given, Note, Result, WhyWeights};
-
-/// All architectures that have a forward.
-static ARCHITECTURES: &[&Architecture] = &[&LLAMA, &MISTRAL, &QWEN2, &QWEN3, &PHI3];
 
 /// The texts of the documents next to a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +69,7 @@ pub fn named(name: &str, tensors: &[(String, Tensor)], options: &Options) -> Res
     let Some(architecture) = architecture(|known| known.name == name) else {
         return Err(Error::UnknownArchitecture { name: name.to_owned() });
     };
-    if architecture.name == LLAMA.name && META.missing_from(tensors).is_none() {
+    if architecture.has_layout(&META) && META.missing_from(tensors).is_none() {
         return from_meta(tensors, options);
     }
     from_hugging_face(architecture, tensors, options)
@@ -206,7 +199,7 @@ fn from_meta(tensors: &[(String, Tensor)], options: &Options) -> Result<Decoder>
         return Err(Error::Shard { count });
     }
     let facts = Facts { has_document: document.is_some(), heads_given, ..params.facts(&tensors) };
-    Decoder::new(&LLAMA, &META, facts, &tensors)
+    Decoder::new(&llama::ARCHITECTURE, &META, facts, &tensors)
 }
 
 /// An architecture with Hugging Face's names.

@@ -26,6 +26,8 @@ pub(crate) struct Class {
     pub(crate) activation: (&'static str, Activation),
     /// The kinds of scaled positions.
     pub(crate) scalings: &'static [(&'static str, Kind)],
+    /// Whether positions may differ between kinds of layers, so that the architecture reads them itself.
+    pub(crate) has_layer_ropes: bool,
 }
 
 /// How positions are scaled.
@@ -58,6 +60,7 @@ pub(crate) const CLASS: Class = Class {
         ("longrope", Kind::LongRope),
         ("llama3", Kind::Llama3),
     ],
+    has_layer_ropes: false,
 };
 
 /// The activations by their names in `transformers`.

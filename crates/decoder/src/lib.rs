@@ -20,6 +20,7 @@
 //! Hugging Face's `transformers` 5.23; each file names those it follows.
 
 mod architecture;
+mod architectures;
 mod assign;
 mod block;
 mod checked;
@@ -31,13 +32,8 @@ mod facts;
 mod frequencies;
 mod given;
 mod layout;
-mod llama;
-mod mistral;
 mod names;
 mod note;
-mod phi3;
-mod qwen2;
-mod qwen3;
 mod record;
 mod recorded;
 mod rope;

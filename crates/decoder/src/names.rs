@@ -52,7 +52,7 @@ pub fn translate(
     if decoder.layout().is(to) {
         return Ok(Translated { tensors, notes: vec![Note::SameLayout { owner: to.owner }], document: None });
     }
-    if !architecture.layouts.iter().any(|layout| layout.is(to)) {
+    if !architecture.has_layout(to) {
         return Err(Error::OtherLayout { architecture: architecture.name, owner: to.owner });
     }
     let assignment = decoder.assign(&tensors, false).map_err(|error| match error {

@@ -135,6 +135,11 @@ impl Config {
         self.read(key, |value| value.as_u64().filter(|size| *size > 0), "a whole number of at least 1")
     }
 
+    /// The number at `key`, at least 1, or what the class has if the key is missing. `null` means none.
+    pub(crate) fn size_or(&self, key: &str, default: Option<u64>) -> Result<Option<u64>> {
+        if self.has(key) { self.size(key) } else { Ok(default) }
+    }
+
     /// The number at `key`, at least 0.
     pub(crate) fn count(&self, key: &str) -> Result<Option<u64>> {
         self.read(key, Value::as_u64, "a whole number")
@@ -143,6 +148,11 @@ impl Config {
     /// The number at `key`, above 0.
     pub(crate) fn number(&self, key: &str) -> Result<Option<f64>> {
         self.read(key, |value| value.as_f64().filter(|number| *number > 0.0), "a number above 0")
+    }
+
+    /// The number at `key`, or what the class has if the key is missing. `null` means none.
+    pub(crate) fn number_or(&self, key: &str, default: Option<f64>) -> Result<Option<f64>> {
+        if self.has(key) { self.number(key) } else { Ok(default) }
     }
 
     /// The number at `key`, unless it is 0, which means the same as none.
@@ -157,6 +167,15 @@ impl Config {
         let list = |value: &Value| value.as_array()?.iter().map(number).collect();
         let missing = || Error::MissingKey { file: self.file, key: self.path(key) };
         self.read(key, list, expected)?.ok_or_else(missing)
+    }
+
+    /// The list of whole numbers at `key`.
+    pub(crate) fn counts(&self, key: &str) -> Result<Option<Vec<u64>>> {
+        self.read(
+            key,
+            |value| value.as_array()?.iter().map(Value::as_u64).collect(),
+            "a list of whole numbers",
+        )
     }
 
     /// The flag at `key`; `false` if it is missing.
@@ -208,10 +227,9 @@ impl Config {
 
     /// The windows of the layers: those that `layer_types` lists, or else those for which `default` holds.
     /// `size` is the class's.
-    #[expect(dead_code, reason = "the next architectures use it")]
     pub(crate) fn windows(&self, size: Option<u64>, default: impl Fn(u64) -> bool) -> Result<Windows> {
         let key = "sliding_window";
-        let size = if self.has(key) { self.size(key)? } else { size };
+        let size = self.size_or(key, size)?;
         let layers = self.windowed()?.unwrap_or_else(|| self.layers().map(default).collect());
         if size.is_none() && layers.contains(&true) {
             return Err(self.wrong(
@@ -303,9 +321,9 @@ impl Config {
             Some(-1) => None,
             _ => self.size("vocab_size")?,
         };
-        let unused = self.map.iter().filter(|(key, value)| {
-            !KNOWN.contains(&key.as_str()) && !class.own.contains(&key.as_str()) && !value.is_null()
-        });
+        let read = [class.activation.0, class.norm_eps.0];
+        let is_known = |key: &str| [KNOWN, class.own, &read].iter().any(|keys| keys.contains(&key));
+        let unused = self.map.iter().filter(|(key, value)| !is_known(key) && !value.is_null());
         let keys: Vec<String> = unused.map(|(key, _)| key.clone()).collect();
         let note = (!keys.is_empty()).then_some(Note::UnusedKeys { file: self.file, keys });
         Ok(Facts {

@@ -18,6 +18,9 @@ impl Config {
     /// The rotary positions of all layers: `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that object or
     /// next to it.
     pub(crate) fn rope(&self, class: &Class) -> Result<Rope> {
+        if class.has_layer_ropes {
+            return Ok(Rope { theta: class.theta, scaling: None });
+        }
         let inner = self.rope_object()?;
         if let Some(inner) = inner.as_ref().filter(|inner| inner.is_per_layer()) {
             return Err(inner.unknown("rope_type"));
@@ -27,7 +30,7 @@ impl Config {
     }
 
     /// The rotary positions that an object of this document describes. Without `rope_theta` in it or in the document, the
-    /// base is `theta`. `truncates` is whether `YaRN` rounds unless the object says otherwise.
+    /// base is `theta`. `is_alone` means that it is for all layers, so that keys next to it count too.
     pub(crate) fn rope_from(&self, inner: &Self, theta: f64, class: &Class, is_alone: bool) -> Result<Rope> {
         let outer = if is_alone { self.number("rope_theta")? } else { None };
         let theta = inner.number("rope_theta")?.or(outer).unwrap_or(theta);
@@ -54,10 +57,12 @@ impl Config {
 
     /// The base of the wavelengths, in the object about positions or next to it.
     pub(crate) fn rope_theta(&self) -> Result<Option<f64>> {
-        match self.rope_object()?.map(|inner| inner.number("rope_theta")).transpose()?.flatten() {
-            Some(theta) => Ok(Some(theta)),
-            None => self.number("rope_theta"),
-        }
+        let inner = match self.rope_object()? {
+            Some(inner) if inner.is_per_layer() => inner.object("full_attention")?,
+            Some(inner) => inner,
+            None => self.empty(),
+        };
+        Ok(inner.number("rope_theta")?.or(self.number("rope_theta")?))
     }
 
     /// Scales positions by a given factor, with Meta's constants for those that the document omits.
@@ -126,8 +131,8 @@ impl Config {
             inner.number(key)?.ok_or_else(|| Error::MissingKey { file: self.file, key: inner.path(key) })
         };
         let context = self.number("max_position_embeddings")?;
-        let old = self.number(OLD)?.or(class.old_context).or(inner.number(OLD)?).or(context);
-        let old = old.unwrap_or(class.context);
+        let (outer, inner_old) = (self.number(OLD)?.or(class.old_context), inner.number(OLD)?);
+        let old = outer.filter(|_| is_alone).or(inner_old).or(context).unwrap_or(class.context);
         let context = context.unwrap_or(class.context);
         Ok(Some(match kind {
             Kind::Unscaled => return Ok(None),

@@ -11,7 +11,7 @@ use crate::facts::{Facts, Windowed, Windows};
 use crate::layout::{HUGGING_FACE, Layout};
 use crate::weight::Part;
 
-pub(crate) static PHI3: Architecture = Architecture {
+pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "phi3",
     class: "Phi3",
     works_without_config: false,

@@ -9,7 +9,7 @@ use crate::documents::config::Config;
 use crate::facts::{Biases, Facts};
 use crate::layout::{HUGGING_FACE, META};
 
-pub(crate) static LLAMA: Architecture = Architecture {
+pub(crate) static ARCHITECTURE: Architecture = Architecture {
     name: "llama",
     class: "Llama",
     works_without_config: true,

@@ -9,9 +9,8 @@ use crate::class::{CLASS, Class};
 use crate::documents::config::Config;
 use crate::facts::{Biases, Facts};
 use crate::layout::HUGGING_FACE;
-use crate::qwen2;
 
-pub(crate) static QWEN3: Architecture = Architecture {
+pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "qwen3",
     class: "Qwen3",
     works_without_config: false,
@@ -27,5 +26,5 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let block = Block { head_norm: Some(HeadNorm::Head), ..base.block };
-    Ok(Facts { windows: qwen2::windows(config)?, biases, block, ..base })
+    Ok(Facts { windows: super::qwen2::windows(config)?, biases, block, ..base })
 }

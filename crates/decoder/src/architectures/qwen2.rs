@@ -9,7 +9,7 @@ use crate::documents::config::Config;
 use crate::facts::{Biases, Facts, Windowed, Windows};
 use crate::layout::HUGGING_FACE;
 
-pub(crate) static QWEN2: Architecture = Architecture {
+pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "qwen2",
     class: "Qwen2",
     works_without_config: false,
@@ -30,8 +30,8 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
 }
 
 /// The windows of models whose lower layers see all tokens.
-pub(crate) fn windows(config: &Config) -> Result<Windows> {
-    let window = if config.has("sliding_window") { config.size("sliding_window")? } else { Some(WINDOW) };
+pub(super) fn windows(config: &Config) -> Result<Windows> {
+    let window = config.size_or("sliding_window", Some(WINDOW))?;
     let on = config.flag("use_sliding_window")?;
     let first = config.count("max_window_layers")?.unwrap_or(FIRST_WINDOWED_LAYER);
     let listed = config.windowed()?;
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn there_is_no_window_unless_config_json_turns_it_on() {
         let windows =
-            |text: &str| QWEN2.facts(&Config::from_json(text).expect("valid")).expect("valid").windows;
+            |text: &str| ARCHITECTURE.facts(&Config::from_json(text).expect("valid")).expect("valid").windows;
         assert_eq!(windows(r#"{"sliding_window": 7}"#).size, None);
         assert_eq!(windows(r#"{"use_sliding_window": true}"#).size, Some(4096));
         let on = windows(r#"{"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0}"#);

@@ -9,7 +9,7 @@ use crate::documents::config::Config;
 use crate::facts::{Facts, Windowed, Windows};
 use crate::layout::HUGGING_FACE;
 
-pub(crate) static MISTRAL: Architecture = Architecture {
+pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "mistral",
     class: "Mistral",
     works_without_config: false,
@@ -24,7 +24,7 @@ const OWN: &[&str] = &["sliding_window", "layer_types"];
 const WINDOW: u64 = 4096;
 
 fn facts(config: &Config, base: Facts) -> Result<Facts> {
-    let size = if config.has("sliding_window") { config.size("sliding_window")? } else { Some(WINDOW) };
+    let size = config.size_or("sliding_window", Some(WINDOW))?;
     // `MistralForCausalLM` gives all layers the window, whatever `layer_types` says.
     if size.is_some() && config.windowed()?.is_some_and(|layers| layers.contains(&false)) {
         return Err(config.unknown("layer_types"));
@@ -39,14 +39,17 @@ mod tests {
 
     #[test]
     fn the_window_is_4096_unless_config_json_has_another() {
-        let size =
-            |text: &str| MISTRAL.facts(&Config::from_json(text).expect("valid")).expect("valid").windows.size;
+        let size = |text: &str| {
+            ARCHITECTURE.facts(&Config::from_json(text).expect("valid")).expect("valid").windows.size
+        };
         assert_eq!(size("{}"), Some(4096));
         assert_eq!(size(r#"{"sliding_window": 7}"#), Some(7));
         assert_eq!(size(r#"{"sliding_window": null}"#), None);
         let mixed = r#"{"layer_types": ["sliding_attention", "full_attention"]}"#;
-        let error =
-            MISTRAL.facts(&Config::from_json(mixed).expect("valid")).expect_err("not Mistral's").to_string();
+        let error = ARCHITECTURE
+            .facts(&Config::from_json(mixed).expect("valid"))
+            .expect_err("not Mistral's")
+            .to_string();
         assert_eq!(error, "config.json: `layer_types` changes the result and is not supported");
     }
 }

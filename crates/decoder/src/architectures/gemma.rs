@@ -1,0 +1,62 @@
+//! Gemma: LLaMA whose norms multiply by 1 + weight, with scaled embeddings and GELU.
+//!
+//! Facts: `configuration_gemma.py` and `modeling_gemma.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Activation, Block, NormKind, Scales};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts};
+use crate::layout::HUGGING_FACE;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "gemma",
+    class: "Gemma",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class {
+        own: &["attention_bias", "hidden_activation", "use_bidirectional_attention"],
+        activation: ("hidden_act", Activation::GeluTanh),
+        ..GEMMA
+    },
+    facts,
+};
+
+/// What all Gemmas have.
+pub(super) const GEMMA: Class = Class {
+    head_dim: Some(256),
+    tied: true,
+    activation: ("hidden_activation", Activation::GeluTanh),
+    context: 8192.0,
+    ..CLASS
+};
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let mut facts = scaled(config, base)?;
+    // Older files mean the approximation with tanh.
+    if facts.block.activation == Activation::Gelu {
+        facts.block.activation = Activation::GeluTanh;
+    }
+    Ok(facts)
+}
+
+/// What all Gemmas compute.
+pub(super) fn scaled(config: &Config, base: Facts) -> Result<Facts> {
+    config.refuse("use_bidirectional_attention")?;
+    let attention = config.flag("attention_bias")?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let scales = Scales { embedding: base.dim.map_or(1.0, root), ..Scales::default() };
+    let block = Block { norm: NormKind::RmsPlusOne, scales, ..base.block };
+    Ok(Facts { biases, block, ..base })
+}
+
+/// The square root of the width, as the float32 that `transformers` keeps.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "transformers rounds it too"
+)]
+fn root(dim: u64) -> f64 {
+    f64::from((dim as f64).sqrt() as f32)
+}

@@ -1,0 +1,68 @@
+//! Gemma 2: Gemma with norms before and after, caps of scores and logits, and windows in every other layer.
+//!
+//! Facts: `configuration_gemma2.py` and `modeling_gemma2.py` in `transformers` 5.23.
+
+use super::gemma::{GEMMA, scaled};
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, NormPlace, Scales, Scores};
+use crate::class::Class;
+use crate::documents::config::Config;
+use crate::facts::Facts;
+use crate::layout::{HUGGING_FACE, Layout};
+use crate::weight::Part;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "gemma2",
+    class: "Gemma2",
+    works_without_config: false,
+    layouts: &[&LAYOUT],
+    config: &Class { own: OWN, ..GEMMA },
+    facts,
+};
+
+/// Four norms, of which the second is the first one's partner after attention.
+pub(super) static LAYOUT: Layout = Layout {
+    part_path: |part| match part {
+        Part::FfnNorm => "pre_feedforward_layernorm",
+        part => (HUGGING_FACE.part_path)(part),
+    },
+    ..HUGGING_FACE
+};
+
+/// `cache_implementation` chooses between caches of the same results.
+const OWN: &[&str] = &[
+    "attention_bias",
+    "attn_logit_softcapping",
+    "cache_implementation",
+    "final_logit_softcapping",
+    "layer_types",
+    "query_pre_attn_scalar",
+    "sliding_window",
+    "use_bidirectional_attention",
+];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let windows = config.windows(Some(4096), |layer| layer.is_multiple_of(2))?;
+    Ok(Facts { windows, ..capped(config, base, Some(50.0), Some(30.0))? })
+}
+
+/// What Gemma 2 and 3 have in common; the caps are those of the class.
+pub(super) fn capped(
+    config: &Config,
+    base: Facts,
+    scores_cap: Option<f64>,
+    logits_cap: Option<f64>,
+) -> Result<Facts> {
+    let facts = scaled(config, base)?;
+    let scale = config.number("query_pre_attn_scalar")?.unwrap_or(256.0).powf(-0.5);
+    let soft_cap = config.number_or("attn_logit_softcapping", scores_cap)?;
+    let logits_soft_cap = config.number_or("final_logit_softcapping", logits_cap)?;
+    let block = Block {
+        norms: NormPlace::Both,
+        scores: Scores { scale: Some(scale), soft_cap, sinks: false },
+        scales: Scales { logits_soft_cap, ..facts.block.scales },
+        ..facts.block
+    };
+    Ok(Facts { block, ..facts })
+}

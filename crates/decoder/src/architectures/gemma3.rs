@@ -1,0 +1,85 @@
+//! Gemma 3's text model: Gemma 2 without caps and with norms of queries and keys, whose layers with a window have
+//! another RoPE base.
+//!
+//! Facts: `configuration_gemma3.py` and `modeling_gemma3.py` in `transformers` 5.23.
+
+use super::gemma::GEMMA;
+use super::gemma2::{LAYOUT, capped};
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, HeadNorm};
+use crate::class::Class;
+use crate::documents::config::Config;
+use crate::facts::{Facts, Windowed};
+use crate::rope::Rope;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "gemma3_text",
+    class: "Gemma3",
+    works_without_config: false,
+    layouts: &[&LAYOUT],
+    config: &CONFIG,
+    facts,
+};
+
+const CONFIG: Class =
+    Class { own: OWN, theta: 1_000_000.0, context: 131_072.0, has_layer_ropes: true, ..GEMMA };
+
+/// The RoPE base of layers with a window.
+const LOCAL_THETA: f64 = 10_000.0;
+
+/// Which layers see all tokens: every sixth.
+const PATTERN: u64 = 6;
+
+/// `cache_implementation` chooses between caches of the same results, and `_sliding_window_pattern` repeats what
+/// `layer_types` says.
+const OWN: &[&str] = &[
+    "_sliding_window_pattern",
+    "attention_bias",
+    "attn_logit_softcapping",
+    "cache_implementation",
+    "final_logit_softcapping",
+    "layer_types",
+    "query_pre_attn_scalar",
+    "rope_local_base_freq",
+    "sliding_window",
+    "sliding_window_pattern",
+    "use_bidirectional_attention",
+];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let pattern = config.size("sliding_window_pattern")?.unwrap_or(PATTERN);
+    let sees_all = |layer: u64| layer.saturating_add(1).is_multiple_of(pattern);
+    let windows = config.windows(Some(4096), |layer| !sees_all(layer))?;
+    let facts = capped(config, base, None, None)?;
+    let [rope, local] = ropes(config)?;
+    let rope_of_layer = match &windows.layers {
+        Windowed::Listed(layers) => {
+            Some(layers.iter().map(|windowed| Some(usize::from(*windowed))).collect())
+        }
+        _ => None,
+    };
+    let block = Block { head_norm: Some(HeadNorm::Head), ..facts.block };
+    Ok(Facts { block, rope, more_ropes: vec![local], rope_of_layer, windows, ..facts })
+}
+
+/// The positions of layers that see all tokens, and of those with a window. `rope_parameters` has an object for each;
+/// older files have `rope_scaling` for the first and one base next to it for each.
+fn ropes(config: &Config) -> Result<[Rope; 2]> {
+    let parameters = config.object("rope_parameters")?;
+    let [mut full, sliding] = [parameters.object("full_attention")?, parameters.object("sliding_attention")?];
+    if let Some(other) =
+        parameters.map.keys().find(|key| !["full_attention", "sliding_attention"].contains(&key.as_str()))
+    {
+        return Err(parameters.unknown(other));
+    }
+    full.map.extend(config.object("rope_scaling")?.map);
+    for object in [&full, &sliding] {
+        if object.number("partial_rotary_factor")?.is_some_and(|part| part < 1.0) {
+            return Err(object.unknown("partial_rotary_factor"));
+        }
+    }
+    let theta = config.number("rope_theta")?.unwrap_or(CONFIG.theta);
+    let local = config.number("rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
+    Ok([config.rope_from(&full, theta, &CONFIG, false)?, config.rope_from(&sliding, local, &CONFIG, false)?])
+}

@@ -1,0 +1,96 @@
+//! gpt-oss: experts with biases, attention with sinks, `YaRN`, and windows in every other layer.
+//!
+//! Facts: `configuration_gpt_oss.py` and `modeling_gpt_oss.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Activation, Block, Experts, Scores, Softmax};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts};
+use crate::layout::{HUGGING_FACE, Layout, Stack};
+use crate::rope::{Rope, Scaling, Yarn};
+use crate::weight::Part;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "gpt_oss",
+    class: "GptOss",
+    works_without_config: false,
+    layouts: &[&LAYOUT],
+    config: &Class {
+        own: OWN,
+        norm_eps: ("rms_norm_eps", 1e-5),
+        theta: 150_000.0,
+        context: 131_072.0,
+        head_dim: Some(64),
+        ..CLASS
+    },
+    facts,
+};
+
+static LAYOUT: Layout = Layout {
+    part_path: |part| match part {
+        Part::Router => "mlp.router",
+        part => (HUGGING_FACE.part_path)(part),
+    },
+    expert_path: |_| None,
+    stacks: &[
+        Stack { name: "mlp.experts.gate_up_proj", parts: &[Part::W13], transposed: true },
+        Stack { name: "mlp.experts.down_proj", parts: &[Part::W2], transposed: true },
+    ],
+    ..HUGGING_FACE
+};
+
+/// The router's loss is for training, and the class does not read `experts_per_token` and `initial_context_length`.
+const OWN: &[&str] = &[
+    "attention_bias",
+    "experts_per_token",
+    "initial_context_length",
+    "layer_types",
+    "num_experts_per_tok",
+    "num_local_experts",
+    "output_router_logits",
+    "router_aux_loss_coef",
+    "sliding_window",
+    "swiglu_alpha",
+    "swiglu_limit",
+];
+
+/// The scaling of a config.json that has neither `rope_scaling` nor `rope_parameters`. The magnitude is `YaRN`'s for
+/// the factor: 0.1 ln(32) + 1.
+const YARN: Yarn = Yarn {
+    factor: 32.0,
+    fast: 32.0,
+    slow: 1.0,
+    old: 4096.0,
+    magnitude: 1.346_573_590_279_972_7,
+    truncate: false,
+};
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let attention = config.flag_or("attention_bias", true)?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let experts = Experts {
+        count: config.size("num_local_experts")?.unwrap_or(128),
+        per_token: config.size("num_experts_per_tok")?.unwrap_or(4),
+        hidden: base.hidden.unwrap_or(2880),
+        softmax: Softmax::AfterChoice,
+        renormalised: false,
+        biases: true,
+        interleaved: true,
+        shared: None,
+        layers: config.layers().map(|_| true).collect(),
+    };
+    let activation = Activation::ClampedSwiglu {
+        alpha: config.number("swiglu_alpha")?.unwrap_or(1.702),
+        limit: config.number("swiglu_limit")?.unwrap_or(7.0),
+    };
+    let scores = Scores { sinks: true, ..Scores::default() };
+    let block = Block { activation, scores, experts: Some(experts), ..base.block };
+    let windows = config.windows(Some(128), |layer| layer.is_multiple_of(2))?;
+    let rope = match config.rope_object()? {
+        Some(_) => base.rope,
+        None => Rope { scaling: Some(Scaling::Yarn(YARN)), ..base.rope },
+    };
+    Ok(Facts { rope, windows, biases, block, ..base })
+}

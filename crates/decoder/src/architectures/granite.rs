@@ -1,0 +1,43 @@
+//! Granite 3: LLaMA with constants that embeddings, scores, residuals and logits are multiplied with.
+//!
+//! Facts: `configuration_granite.py` and `modeling_granite.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, Scales, Scores};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts};
+use crate::layout::HUGGING_FACE;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "granite",
+    class: "Granite",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class { own: OWN, ..CLASS },
+    facts,
+};
+
+const OWN: &[&str] = &[
+    "attention_bias",
+    "attention_multiplier",
+    "embedding_multiplier",
+    "logits_scaling",
+    "mlp_bias",
+    "residual_multiplier",
+];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let attention = config.flag("attention_bias")?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
+    let number = |key: &str| Ok::<_, crate::Error>(config.number(key)?.unwrap_or(1.0));
+    let scales = Scales {
+        embedding: number("embedding_multiplier")?,
+        residual: number("residual_multiplier")?,
+        logits: number("logits_scaling")?.recip(),
+        logits_soft_cap: None,
+    };
+    let scores = Scores { scale: Some(number("attention_multiplier")?), ..Scores::default() };
+    Ok(Facts { biases, block: Block { scores, scales, ..base.block }, ..base })
+}

@@ -1,0 +1,25 @@
+//! Ministral: Mistral in which only some layers have the window.
+//!
+//! Facts: `configuration_ministral.py` and `modeling_ministral.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::Facts;
+use crate::layout::HUGGING_FACE;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "ministral",
+    class: "Ministral",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class { own: &["layer_types", "sliding_window"], context: 131_072.0, ..CLASS },
+    facts,
+};
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    // All layers have the window unless `layer_types` says otherwise or there is none.
+    let has_window = config.get("sliding_window").is_some() || !config.has("sliding_window");
+    Ok(Facts { windows: config.windows(Some(4096), |_| has_window)?, ..base })
+}

@@ -1,0 +1,73 @@
+//! Mixtral: Mistral with experts in all layers.
+//!
+//! Facts: `configuration_mixtral.py`, `modeling_mixtral.py` and `conversion_mapping.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, Experts, Softmax};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Facts, Windowed, Windows};
+use crate::layout::{HUGGING_FACE, Layout};
+use crate::weight::Part;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "mixtral",
+    class: "Mixtral",
+    works_without_config: false,
+    layouts: &[&LAYOUT, &NEWER],
+    config: &Class {
+        own: OWN,
+        norm_eps: ("rms_norm_eps", 1e-5),
+        theta: 1_000_000.0,
+        context: 131_072.0,
+        ..CLASS
+    },
+    facts,
+};
+
+/// The names of the published files.
+static LAYOUT: Layout = Layout {
+    part_path: |part| match part {
+        Part::Router => "block_sparse_moe.gate",
+        part => (HUGGING_FACE.part_path)(part),
+    },
+    expert_path: |part| match part {
+        Part::W1 => Some(["block_sparse_moe.experts.", ".w1"]),
+        Part::W2 => Some(["block_sparse_moe.experts.", ".w2"]),
+        Part::W3 => Some(["block_sparse_moe.experts.", ".w3"]),
+        _ => None,
+    },
+    stacks: &[],
+    sign: Part::Router,
+    ..HUGGING_FACE
+};
+
+/// The names in the module of `transformers` 5.
+static NEWER: Layout = Layout { sign: Part::Router, ..HUGGING_FACE };
+
+/// The router's loss and jitter are for training.
+const OWN: &[&str] = &[
+    "num_experts_per_tok",
+    "num_local_experts",
+    "output_router_logits",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "sliding_window",
+];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };
+    let experts = Experts {
+        count: config.size("num_local_experts")?.unwrap_or(8),
+        per_token: config.size("num_experts_per_tok")?.unwrap_or(2),
+        hidden: base.hidden.unwrap_or(14_336),
+        softmax: Softmax::BeforeChoice,
+        renormalised: true,
+        biases: false,
+        interleaved: false,
+        shared: None,
+        layers: config.layers().map(|_| true).collect(),
+    };
+    Ok(Facts { windows, block: Block { experts: Some(experts), ..base.block }, ..base })
+}

@@ -1,0 +1,40 @@
+//! The architectures that have a forward: one file and one row each.
+
+mod gemma;
+mod gemma2;
+mod gemma3;
+mod gpt_oss;
+mod granite;
+pub(crate) mod llama;
+mod ministral;
+mod mistral;
+mod mixtral;
+mod olmo2;
+mod phi3;
+mod qwen2;
+mod qwen3;
+mod qwen3_moe;
+mod smollm3;
+mod stablelm;
+
+use crate::architecture::Architecture;
+
+/// All architectures that have a forward.
+pub(crate) static ARCHITECTURES: &[&Architecture] = &[
+    &llama::ARCHITECTURE,
+    &mistral::ARCHITECTURE,
+    &qwen2::ARCHITECTURE,
+    &qwen3::ARCHITECTURE,
+    &phi3::ARCHITECTURE,
+    &gemma::ARCHITECTURE,
+    &gemma2::ARCHITECTURE,
+    &gemma3::ARCHITECTURE,
+    &granite::ARCHITECTURE,
+    &smollm3::ARCHITECTURE,
+    &olmo2::ARCHITECTURE,
+    &stablelm::ARCHITECTURE,
+    &ministral::ARCHITECTURE,
+    &mixtral::ARCHITECTURE,
+    &qwen3_moe::ARCHITECTURE,
+    &gpt_oss::ARCHITECTURE,
+];

@@ -1,0 +1,27 @@
+//! `OLMo` 2: LLaMA with norms after attention and the feed-forward layer, and of whole queries and keys.
+//!
+//! Facts: `configuration_olmo2.py` and `modeling_olmo2.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, HeadNorm, NormPlace};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts};
+use crate::layout::HUGGING_FACE;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "olmo2",
+    class: "Olmo2",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class { own: &["attention_bias"], norm_eps: ("rms_norm_eps", 1e-5), ..CLASS },
+    facts,
+};
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let attention = config.flag("attention_bias")?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let block = Block { norms: NormPlace::After, head_norm: Some(HeadNorm::Projection), ..base.block };
+    Ok(Facts { biases, block, ..base })
+}

@@ -1,0 +1,67 @@
+//! Qwen3 with experts in most layers.
+//!
+//! Facts: `configuration_qwen3_moe.py`, `modeling_qwen3_moe.py` and `conversion_mapping.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, Experts, HeadNorm, Softmax};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts, Windowed, Windows};
+use crate::layout::HUGGING_FACE;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "qwen3_moe",
+    class: "Qwen3Moe",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class { own: OWN, context: 32_768.0, ..CLASS },
+    facts,
+};
+
+/// The router's loss is for training, and the class does not read `max_window_layers`.
+const OWN: &[&str] = &[
+    "attention_bias",
+    "decoder_sparse_step",
+    "max_window_layers",
+    "mlp_only_layers",
+    "moe_intermediate_size",
+    "norm_topk_prob",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_local_experts",
+    "output_router_logits",
+    "router_aux_loss_coef",
+    "sliding_window",
+    "use_sliding_window",
+];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let attention = config.flag("attention_bias")?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let size = config.size_or("sliding_window", Some(4096))?;
+    let on = config.flag("use_sliding_window")?;
+    let windows = Windows { size: size.filter(|_| on), layers: Windowed::All };
+    let count = config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(128);
+    let experts = experts(config, count, [8, 768])?;
+    let block = Block { head_norm: Some(HeadNorm::Head), experts: Some(experts), ..base.block };
+    Ok(Facts { windows, biases, block, ..base })
+}
+
+/// The experts of Qwen's models. The class has `per_token` and the width `hidden`.
+pub(super) fn experts(config: &Config, count: u64, [per_token, hidden]: [u64; 2]) -> Result<Experts> {
+    let step = config.size("decoder_sparse_step")?.unwrap_or(1);
+    let dense = config.counts("mlp_only_layers")?.unwrap_or_default();
+    let has_experts = |layer: u64| !dense.contains(&layer) && layer.saturating_add(1).is_multiple_of(step);
+    Ok(Experts {
+        count,
+        per_token: config.size("num_experts_per_tok")?.unwrap_or(per_token),
+        hidden: config.size("moe_intermediate_size")?.unwrap_or(hidden),
+        softmax: Softmax::BeforeChoice,
+        renormalised: config.flag("norm_topk_prob")?,
+        biases: false,
+        interleaved: false,
+        shared: None,
+        layers: config.layers().map(has_experts).collect(),
+    })
+}

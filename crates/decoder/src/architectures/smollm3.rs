@@ -1,0 +1,54 @@
+//! `SmolLM3`: LLaMA without positions in every fourth layer.
+//!
+//! Facts: `configuration_smollm3.py` and `modeling_smollm3.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts, Windows};
+use crate::layout::HUGGING_FACE;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "smollm3",
+    class: "SmolLM3",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class { own: OWN, theta: 2_000_000.0, context: 32_768.0, tied: true, ..CLASS },
+    facts,
+};
+
+/// The class does not read `max_window_layers`.
+const OWN: &[&str] = &[
+    "attention_bias",
+    "layer_types",
+    "max_window_layers",
+    "mlp_bias",
+    "no_rope_layer_interval",
+    "no_rope_layers",
+    "sliding_window",
+    "use_sliding_window",
+];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let attention = config.flag("attention_bias")?;
+    let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
+    let interval = config.size("no_rope_layer_interval")?.unwrap_or(4);
+    let by_interval =
+        || config.layers().map(|layer| !layer.saturating_add(1).is_multiple_of(interval)).collect();
+    let has_rope: Vec<bool> = match config.counts("no_rope_layers")? {
+        Some(listed) => listed.into_iter().map(|flag| flag != 0).collect(),
+        None => by_interval(),
+    };
+    // Layers without positions have the window.
+    let on = config.flag("use_sliding_window")? && config.get("sliding_window").is_some();
+    let without = |layer: u64| usize::try_from(layer).ok().and_then(|at| has_rope.get(at)) == Some(&false);
+    let windows = config.windows(None, |layer| on && without(layer))?;
+    if !on && config.windowed()?.is_some_and(|layers| layers.contains(&true)) {
+        let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
+        return Err(config.wrong("use_sliding_window", &on, expected));
+    }
+    let windows = if on { windows } else { Windows::default() };
+    let rope_of_layer = has_rope.into_iter().map(|has_rope| has_rope.then_some(0)).collect();
+    Ok(Facts { biases, rope_of_layer: Some(rope_of_layer), windows, ..base })
+}

@@ -1,0 +1,50 @@
+//! `StableLM` 2: LLaMA with layer norms that rotates a part of each head. Some norm each head of queries and keys, and
+//! some add attention and the feed-forward layer at once.
+//!
+//! Facts: `configuration_stablelm.py` and `modeling_stablelm.py` in `transformers` 5.23.
+
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, HeadNorm, NormKind};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts};
+use crate::layout::{HUGGING_FACE, Layout};
+use crate::weight::Part;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "stablelm",
+    class: "StableLm",
+    works_without_config: false,
+    layouts: &[&LAYOUT],
+    config: &Class {
+        own: &["hidden_dropout", "qk_layernorm", "use_parallel_residual", "use_qkv_bias"],
+        norm_eps: ("layer_norm_eps", 1e-5),
+        context: 4096.0,
+        partial: Some(0.25),
+        ..CLASS
+    },
+    facts,
+};
+
+static LAYOUT: Layout = Layout {
+    part_path: |part| match part {
+        Part::QNorm => "self_attn.q_layernorm.norms",
+        Part::KNorm => "self_attn.k_layernorm.norms",
+        part => (HUGGING_FACE.part_path)(part),
+    },
+    ..HUGGING_FACE
+};
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let biases = Biases { qkv: config.flag("use_qkv_bias")?, ..Biases::default() };
+    let block = Block {
+        norm: NormKind::Layer,
+        head_norm: config.flag("qk_layernorm")?.then_some(HeadNorm::EachHead),
+        parallel: config.flag("use_parallel_residual")?,
+        ..base.block
+    };
+    // The class does not read this key.
+    let head_dim = None;
+    Ok(Facts { head_dim, biases, block, ..base })
+}
