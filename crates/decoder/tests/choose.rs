@@ -67,8 +67,8 @@ fn weights_have_a_reason_why_they_are_not_a_model() {
     let shard = [zeros("layers.0.attention.wq.weight", &[1])];
     assert_eq!(why(&shard, &nothing), "no params.json or config.json next to it");
     assert_eq!(why(&[zeros("layer1.0.conv1.weight", &[1])], &nothing), "no known architecture");
-    let gemma = changed("\"llama\"", "\"gemma2\"");
-    assert_eq!(why(&hf, &gemma), "no forward for model_type \"gemma2\"");
+    let t5 = changed("\"llama\"", "\"t5\"");
+    assert_eq!(why(&hf, &t5), "no forward for model_type \"t5\"");
     assert_eq!(why(&hf, &config("{}")), "config.json has no model_type");
     let adapter = r#"{"base_model_name_or_path": "meta-llama/Llama-2-7b"}"#.to_owned();
     let mut both = config(CONFIG);
