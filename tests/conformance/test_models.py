@@ -155,6 +155,10 @@ REFUSED = {
     "the input tokens is missing": {"use_cache": ([], "int64", 1)},
     "there is no input input_ids; the inputs are tokens and, if wanted, last_only, use_cache, past_key and past_value":
         {"input_ids": TOKENS},
+    "last_only has the shape [2], expected one number: 0 turns it off, others turn it on":
+        {"tokens": TOKENS, "last_only": ([2], "int64", 1)},
+    "use_cache has the shape [1, 0], expected one number: 0 turns it off, others turn it on":
+        {"tokens": TOKENS, "use_cache": ([1, 0], "float32", 1)},
     "one of past_key and past_value is missing: they come together": {"tokens": TOKENS, "past_key": PAST},
     "past_key has the shape [2, 1, 3, 4, 16] and past_value [2, 1, 3, 2, 16], expected [2, 1, past, 2, 16] of both":
         {"tokens": TOKENS, "past_key": ([2, 1, 3, 4, 16], "float32", 0.5), "past_value": PAST},
@@ -166,12 +170,30 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_forward_refuses_with_an_explanation(words, torch, made):
-    assert words in (torch.ask("refusal", archive=str(made("meta gqa").archive), inputs=REFUSED[words]) or "no exception")
+def test_forward_returns_what_is_wrong(words, torch, made):
+    assert torch.ask("refusal", archive=str(made("meta gqa").archive), inputs=REFUSED[words]) == [words, True]
+
+
+@pytest.mark.parametrize("words", list(REFUSED)[:2])
+def test_forward_raises_what_is_wrong_if_asked_to(words, torch, made, tmp_path):
+    file = next(made("meta gqa").folder.glob("*.pth"))
+    archive = converted(tmp_path, file, "--errors", "raise").archive
+    message, is_returned = torch.ask("refusal", archive=str(archive), inputs=REFUSED[words])
+    assert words in message and not is_returned
 
 
 def test_forward_accepts_other_integer_dtypes(torch, made):
-    assert torch.ask("refusal", archive=str(made("meta gqa").archive), inputs={"tokens": ([2], "int32", 5)}) is None
+    assert torch.ask("refusal", archive=str(made("meta gqa").archive), inputs={"tokens": ([2], "int32", 5)}) == [None, True]
+
+
+def test_a_switch_that_is_0_is_off(torch, made, tokens):
+    assert torch.ask("switches", archive=str(made("meta gqa").archive), tokens=str(tokens)) == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["llama gqa", "llama tied", "qwen2 window"])
+def test_float16_is_widened_once(kind, torch, made, tokens):
+    copies, state, is_equal = torch.ask("widened", archive=str(made(kind, "float16").archive), tokens=str(tokens))
+    assert copies == [2 * 7 + 1, 0] and state == ["torch.float16"] and is_equal
 
 
 # --- which checkpoints become models -------------------------------------------------------------------------------------------
@@ -324,7 +346,7 @@ def test_extra_tensors_are_refused_or_kept(newest, checkpoint, tmp_path):
     ours = converted(tmp_path, path, "--keep-extra")
     assert "2 tensors that the model does not use are kept" in ours.words
     succeed("verify", ours.carton_path, "--against", path)
-    assert newest.ask("refusal", archive=str(ours.archive), inputs={"tokens": TOKENS}) is None
+    assert newest.ask("refusal", archive=str(ours.archive), inputs={"tokens": TOKENS}) == [None, True]
 
 
 # --- speed ----------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ fn all_facts_about_a_decoder_come_back() {
         all.iter().map(|(name, _)| name).collect::<Vec<_>>()
     );
 
-    let converted = auto(&tensors_of_meta(), &params(), Errors::Return).expect("documents and shapes agree");
+    let converted = auto(&tensors_of_meta(), &params(), Errors::Raise).expect("documents and shapes agree");
     let model = self::decoder(written(&converted));
     assert!(!model.decoder.layout().rotates_halves);
     assert_eq!(model.decoder.rope().scaling, Some(decoder::Scaling::Llama3(decoder::Llama3::by(8.0))));
@@ -165,7 +165,7 @@ fn swapped(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
 /// 16 with a window of 6 in the second of two layers.
 #[test]
 fn decoders_of_earlier_versions_are_recognised() {
-    for name in ["first.pt", "second.pt"] {
+    for name in ["first.pt", "second.pt", "third.pt"] {
         let path = earlier(name);
         let Model { decoder, assignment, tensors } = decoder(recognised(&path));
         assert_eq!(decoder.windows().layers, Windowed::Listed(vec![false, true]), "{name}");

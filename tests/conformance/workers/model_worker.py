@@ -3,9 +3,12 @@
 Only the environment with the newest torch has transformers.
 """
 
+import concurrent.futures
+import copy
 import io
 import json
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -394,13 +397,46 @@ def add_tensor(path, output, name):
 
 
 def refusal(archive, inputs):
-    """The text of the exception that `inputs` (shape, dtype, value) raise."""
+    """The message that `inputs` (shape, dtype, value) give, and whether it is returned."""
     tensors = {name: torch.full(shape, value, dtype=getattr(torch, dtype)) for name, (shape, dtype, value) in inputs.items()}
     try:
-        load(archive).forward(tensors)
+        answer = load(archive).forward(tensors)
     except Exception as error:
-        return str(error)
-    return None
+        return str(error), False
+    assert list(answer) == (["error"] if "error" in answer else ["logits"])
+    return answer.get("error"), True
+
+
+def switches(archive, tokens):
+    """Whether values of `last_only` and `use_cache` that are 0 change nothing, and others are on."""
+    module, batch = load(archive), torch.from_numpy(numpy.load(tokens)["2x7"])
+    whole, zero = module.forward({"tokens": batch})["logits"], torch.tensor(0)
+    off = [zero, zero.reshape(1), zero.float(), zero.bool(), zero.half().reshape(1, 1)]
+    on = [zero + 1, zero.reshape(1) - 2, zero + 0.5, ~zero.bool()]
+    answers = [module.forward({"tokens": batch, "last_only": value, "use_cache": value}) for value in off + on]
+    is_off = all(list(answer) == ["logits"] and torch.equal(answer["logits"], whole) for answer in answers[:len(off)])
+    return is_off, all(len(answer) == 3 and answer["logits"].shape[1] == 1 for answer in answers[len(off):])
+
+
+def widened(archive, tokens, modules=20, threads=6):
+    """What the first and the second call of a float16 model copy, what its state is then, and whether the first calls of threads
+    that call at once, of a copy and of a frozen copy have the logits of one call."""
+    module, batch = load(archive), {"tokens": torch.from_numpy(numpy.load(tokens)["3x60"])}
+    wanted, copies = None, []
+    for _ in range(2):
+        with torch.autograd.profiler.profile(record_shapes=True) as profile:
+            wanted = module.forward(batch)["logits"]
+        shapes = [event.input_shapes[0] for event in profile.function_events if event.name == "aten::_to_copy"]
+        copies.append(sum(len(shape) == 2 and min(shape) > 2 for shape in shapes))
+    state = sorted({str(tensor.dtype) for tensor in module.state_dict().values()})
+    others = [copy.deepcopy(module), copy.deepcopy(load(archive)), torch.jit.freeze(load(archive).eval())]
+    same = [torch.equal(other.forward(batch)["logits"], wanted) for other in others]
+    for _ in range(modules):
+        shared, together = load(archive), threading.Barrier(threads)
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            calls = [pool.submit(lambda: (together.wait(), shared.forward(batch)["logits"])[1]) for _ in range(threads)]
+            same += [torch.equal(call.result(), wanted) for call in calls]
+    return copies, state, all(same)
 
 
 def speed(archive):
@@ -429,5 +465,7 @@ serve({
     "positional": positional,
     "add_tensor": add_tensor,
     "refusal": refusal,
+    "switches": switches,
+    "widened": widened,
     "speed": speed,
 })

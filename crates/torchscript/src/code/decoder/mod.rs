@@ -1,6 +1,8 @@
 //! Decoders as TorchScript modules that run.
 
+mod lists;
 mod module;
+mod older;
 mod ports;
 mod recognise;
 #[cfg(test)]

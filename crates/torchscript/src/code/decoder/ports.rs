@@ -30,11 +30,12 @@ pub(super) fn ports(decoder: &Decoder) -> (Vec<Port>, Vec<Port>) {
         )
     };
     let present = |name: &str, of: &str| {
-        let description = format!("{of}s of all tokens so far; returned if use_cache or past_key is present");
+        let description =
+            format!("{of}s of all tokens so far; returned if use_cache is on or past_key is present");
         port(name, Dtype::Float32, cache("total"), description, true)
     };
     let flag = |name: &str, what: &str| {
-        port(name, Dtype::Int64, Vec::new(), format!("if present, {what}; its value is ignored"), true)
+        port(name, Dtype::Int64, Vec::new(), format!("if present and not 0, {what}"), true)
     };
     let inputs = vec![
         port(

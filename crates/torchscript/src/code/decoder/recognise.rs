@@ -5,8 +5,9 @@
 use decoder::{Assignment, Biases, Decoder, Llama3, Part, Recorded, Rope, Scaling, Windowed, Windows};
 use tensor::Tensor;
 
-use super::module::{Signature, archive, biases_list};
-use super::text::TEXTS;
+use super::lists::biases_list;
+use super::module::{Signature, archive};
+use super::older;
 use crate::Errors;
 use crate::code::recognise::{Attributes, DATA_PKL, Records};
 
@@ -21,10 +22,12 @@ pub(in crate::code) fn recognise(
     let recorded = recorded(root).ok_or_else(data_pkl)?;
     let decoder = Decoder::from_recorded(recorded, tensors).map_err(|_| data_pkl())?;
     let assignment = decoder.assign(tensors, true).map_err(|_| data_pkl())?;
+    let errors = [Errors::Return, Errors::Raise].into_iter();
+    let new = errors.map(|errors| archive(Signature::Dict(errors), &decoder, &assignment, tensors));
+    let old = older::TEXTS.into_iter().map(|text| older::archive(text, &decoder, &assignment, tensors));
     let mut closest = None;
-    for text in TEXTS {
-        let (archive, _) = archive(text, Signature::Dict(Errors::Return), &decoder, &assignment, tensors)
-            .map_err(|_| data_pkl())?;
+    for made in new.chain(old) {
+        let (archive, _) = made.map_err(|_| data_pkl())?;
         let Some(difference) = archive.first_difference(records) else { return Ok((decoder, assignment)) };
         closest = closest.max(Some(difference));
     }

@@ -58,7 +58,7 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
     for rest in ["Self", "{ns}", "{_}", "{linear", "{split}", "{dim}"] {
         assert!(!code.contains(rest), "{rest}: {code}");
     }
-    assert!(!code.contains("_bias") && code.matches("torch.linear(").count() == 8, "{code}");
+    assert!(!code.contains("\"bq\"") && code.matches("torch.linear(").count() == 8, "{code}");
 }
 
 #[test]
@@ -83,13 +83,23 @@ fn a_positional_forward_takes_tokens_and_returns_logits() {
     // The objects are the same, so that only the text decides how it is called.
     assert_eq!(positional.archive.data_pkl(), converted.archive.data_pkl());
     let (before, after) = (code(&converted), code(&positional));
-    let class = "__torch__.torch2carton.Llama";
-    let forward = format!(
-        "  def forward(self: {class},\n    tokens: Tensor) -> Tensor:\n    out = (self).infer(annotate(Dict[str, Tensor], \
-         {{\"tokens\": tokens}}), )\n    return out[\"logits\"]\n"
-    );
-    let renamed = before.replacen("  def forward(", &format!("{forward}  def infer("), 1);
-    assert_eq!(after, renamed);
+    let signature = "  def forward(self: __torch__.torch2carton.Llama,\n    tokens: Tensor) -> Tensor:\n";
+    assert!(after.contains(signature), "{after}");
+    // What it computes is the same.
+    let computed = |code: &str| {
+        let at = code.find("  def infer(").expect("it has one");
+        code[at..].to_owned()
+    };
+    assert_eq!(computed(&before), computed(&after));
+}
+
+#[test]
+fn wrong_inputs_are_returned_or_raised() {
+    let made = |errors| code(&auto(&meta_tensors(), &params(), errors).expect("params and shapes agree"));
+    let (returned, raised) = (made(Errors::Return), made(Errors::Raise));
+    let (statement, other) = ("torch._set_item(out, \"error\", wrong)", "ops.prim.RaiseException(wrong)");
+    assert_eq!((returned.matches(statement).count(), returned.matches("RaiseException").count()), (1, 0));
+    assert_eq!(returned.replace(statement, other), raised);
 }
 
 #[test]
@@ -102,7 +112,7 @@ fn biases_are_added_to_the_products() {
     }
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
     let code = code(&model("qwen2", &all, &options, Errors::Return).expect("all is there"));
-    assert_eq!(code.matches("(weights[\"bq\"])[i]").count(), 1, "{code}");
+    assert_eq!(code.matches(".weight(weights[\"bq\"], i, x)").count(), 1, "{code}");
     assert!(!code.contains("\"bo\""), "{code}");
 }
 

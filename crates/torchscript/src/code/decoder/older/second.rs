@@ -1,9 +1,9 @@
-//! The second text: as the newest, but it made both masks whether or not a layer uses them.
+//! The second text: as the third, but it made both masks whether or not a layer uses them.
 
-use super::{Text, linear_of_dict, newest, one_dict};
+use super::{Text, linear_of_dict, one_dict, third};
 
 pub(super) static TEXT: Text =
-    Text { forward: FORWARD, functions: newest::TEXT.functions, linear: linear_of_dict, weights: one_dict };
+    Text { forward: FORWARD, functions: third::TEXT.functions, linear: linear_of_dict, weights: one_dict };
 
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:

@@ -1,92 +1,65 @@
-//! The text that is written now.
-//!
-//! Facts: the text was loaded and run in PyTorch 2.0.1 and 2.15, and its logits were compared with those of
-//! Meta's `llama-models` 0.3.0 and Hugging Face's `transformers` 5.23.
-//!
-//! The weights of one kind are in one list, and a loop goes over the layers: the text, and the graph that
-//! PyTorch makes of it, are as large at 80 layers as at one.
-//!
-//! The fuser of 2.0.1 compiles chains of element-wise operations anew for each shape, in seconds, and lets
-//! bf16 results differ from call to call. It leaves alone what it does not know: in-place operations
-//! (`mul_`, `add_`, `rsqrt_`), `to` with a copy, and `cat` along a dimension that is not a constant.
-//! So operations are in place wherever nothing else uses their operand; keep them so.
-//!
-//! What is multiplied with weights has their dtype. All else is computed in f32, in f64 where the weights are: the sum
-//! that each layer adds to, norms, positions, attention. So bf16 logits are nearer to the exact ones than
-//! those of Meta's or Hugging Face's code, which round there too.
-//!
-//! Numbers as dtypes are `c10::ScalarType`s: 4 int64, 5 f16, 6 f32, 7 f64. There is no f16 matrix product on
-//! the CPU in 2.0.1, so f16 weights are widened there, one at a time.
+//! The first text: norms and attention gave their results in the dtype of the weights, and each list of weights was an
+//! attribute.
 
-use super::{Text, linear_of_dict, one_dict};
+use super::{Text, linear_of_lists, separate};
 
 pub(super) static TEXT: Text =
-    Text { forward: FORWARD, functions: FUNCTIONS, linear: linear_of_dict, weights: one_dict };
+    Text { forward: FORWARD, functions: FUNCTIONS, linear: linear_of_lists, weights: separate };
 
-/// Tokens to logits. `{linear PART X}` stands for [`Text::linear`] of this layer's PART and X.
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    weights = self.__tensors__{_}
-    outer = weights["outer"]
-    w = outer[0]
+    w = (self.outer{_})[0]
     dev = ops.prim.device(w)
     hd = self.head_dim{_}
     nkv = self.n_kv_heads{_}
     tokens = {ns}.tokens(inputs, self.vocab{_}, dev)
     b = torch.size(tokens, 0)
     s = torch.size(tokens, 1)
-    layers = torch.len(weights["wq"])
+    layers = torch.len(self.wq{_})
     past = {ns}.past(inputs, layers, b, nkv, hd)
     pk = w
     pv = w
     has_past = torch.__contains__(inputs, "past_key")
-    keep = torch.__or__(torch.__contains__(inputs, "use_cache"), has_past)
-    wide = 6
-    if torch.eq(ops.prim.dtype(w), 7):
-      wide = 7
-    narrow = ops.prim.dtype(w)
-    if torch.__and__(torch.eq(narrow, 5), torch.eq(ops.prim.type(dev), "cpu")):
-      narrow = 6
     if has_past:
-      pk = torch.to(inputs["past_key"], dev, wide)
-      pv = torch.to(inputs["past_value"], dev, wide)
-    h = torch.to(torch.embedding(w, tokens), wide)
-    pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), wide)
-    ang = torch.reshape(torch.outer(pos, (self).freqs(pos, )), [s, 1, -1])
+      pk = torch.to(inputs["past_key"], dev)
+      pv = torch.to(inputs["past_value"], dev)
+    keep = torch.__or__(torch.__contains__(inputs, "use_cache"), has_past)
+    h0 = torch.embedding(w, tokens)
+    if torch.__and__(torch.eq(ops.prim.dtype(w), 5), torch.eq(ops.prim.type(dev), "cpu")):
+      h = torch.to(h0, 6)
+    else:
+      h = h0
+    pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), 6)
+    ang = torch.reshape(torch.outer(pos, (self).freqs(w, )), [s, 1, -1])
     cos = torch.cos_(torch.clone(ang))
     sin = torch.sin_(ang)
-    all = annotate(Optional[Tensor], None)
-    if torch.__contains__(self.windowed{_}, 0):
-      all = {ns}.mask(s, past, 0, h)
-    near = annotate(Optional[Tensor], None)
-    if torch.__contains__(self.windowed{_}, 1):
-      near = {ns}.mask(s, past, self.window{_}, h)
+    all = {ns}.mask(s, past, 0, h)
+    near = {ns}.mask(s, past, self.window{_}, h)
     ks = annotate(List[Tensor], [])
     vs = annotate(List[Tensor], [])
     for i in range(layers):
-      x = torch.to({ns}.norm(h, (weights["attention_norm"])[i], self.norm_eps{_}), narrow)
-      q = {ns}.rotate(torch.view(torch.to({linear wq x}, wide), [b, s, -1, hd]), cos, sin)
-      k = {ns}.rotate(torch.view(torch.to({linear wk x}, wide), [b, s, nkv, hd]), cos, sin)
-      v = torch.view(torch.to({linear wv x}, wide), [b, s, nkv, hd])
+      x = {ns}.norm(h, (self.attention_norm{_})[i], self.norm_eps{_})
+      q = {ns}.rotate(torch.view({linear wq x}, [b, s, -1, hd]), cos, sin)
+      k = {ns}.rotate(torch.view({linear wk x}, [b, s, nkv, hd]), cos, sin)
+      v = torch.view({linear wv x}, [b, s, nkv, hd])
       if has_past:
-        k = torch.cat([torch.select(pk, 0, i), k], self.cat_dim{_})
-        v = torch.cat([torch.select(pv, 0, i), v], self.cat_dim{_})
+        k = torch.cat([torch.to(torch.select(pk, 0, i), ops.prim.dtype(k)), k], self.cat_dim{_})
+        v = torch.cat([torch.to(torch.select(pv, 0, i), ops.prim.dtype(v)), v], self.cat_dim{_})
       if keep:
         _ = torch.append(ks, k)
         _ = torch.append(vs, v)
       if torch.eq((self.windowed{_})[i], 1):
-        o0 = {ns}.attention(q, k, v, near)
+        o = {ns}.attention(q, k, v, near)
       else:
-        o0 = {ns}.attention(q, k, v, all)
-      o = torch.to(o0, narrow)
-      h = torch.add_(h, {linear wo o})
-      y = torch.to({ns}.norm(h, (weights["ffn_norm"])[i], self.norm_eps{_}), narrow)
+        o = {ns}.attention(q, k, v, all)
+      h = torch.add_({linear wo o}, h)
+      y = {ns}.norm(h, (self.ffn_norm{_})[i], self.norm_eps{_})
       g = torch.mul_(torch.silu({linear w1 y}), {linear w3 y})
-      h = torch.add_(h, {linear w2 g})
+      h = torch.add_({linear w2 g}, h)
     if torch.__contains__(inputs, "last_only"):
       h = torch.slice(h, 1, -1)
-    z = torch.to({ns}.norm(h, outer[1], self.norm_eps{_}), narrow)
-    logits = torch.linear(z, torch.to(outer[2], narrow))
+    z = {ns}.norm(h, (self.outer{_})[1], self.norm_eps{_})
+    logits = torch.linear(z, torch.to((self.outer{_})[2], ops.prim.dtype(z)))
     out = annotate(Dict[str, Tensor], {"logits": torch.to(logits, 6)})
     if keep:
       torch._set_item(out, "present_key", torch.to(torch.stack(ks), 6))
@@ -95,7 +68,7 @@ const FORWARD: &str = r#"  def forward(self: Self,
   def freqs(self: Self,
     like: Tensor) -> Tensor:
     hd = self.head_dim{_}
-    r = torch.to(torch.arange(0, hd, 2, dtype=4, device=ops.prim.device(like)), ops.prim.dtype(like))
+    r = torch.to(torch.arange(0, hd, 2, dtype=4, device=ops.prim.device(like)), 6)
     f = torch.reciprocal_(torch.pow(self.rope_theta{_}, torch.div_(r, hd)))
     if self.rope_scaled{_}:
       span = torch.sub(self.rope_high{_}, self.rope_low{_})
@@ -109,11 +82,6 @@ const FORWARD: &str = r#"  def forward(self: Self,
     return out
 "#;
 
-/// What `forward` calls.
-///
-/// `tokens` and `past` look at the inputs. `mask` hides what comes later and what is `window` or more tokens
-/// back; 0 is no window, and `None` hides nothing. `attention` lets each head of keys and values serve its
-/// group of queries. `rotate` turns the pairs of numbers that `{split}` lays into the dimension `{dim}`.
 const FUNCTIONS: &str = r#"def tokens(inputs: Dict[str, Tensor],
     vocab: int,
     device: Device) -> Tensor:
@@ -165,13 +133,14 @@ def mask(s: int,
     like: Tensor) -> Optional[Tensor]:
   t = torch.add(past, s)
   r = annotate(Optional[Tensor], None)
-  near = torch.__and__(torch.gt(window, 0), torch.gt(t, window))
-  if torch.__or__(near, torch.gt(s, 1)):
-    m = torch.full([s, t], -inf, dtype=ops.prim.dtype(like), device=ops.prim.device(like))
-    if near:
-      r = torch.add_(torch.triu(m, torch.add(past, 1)), torch.tril(m, torch.sub(past, window)))
-    else:
-      r = torch.triu(m, torch.add(past, 1))
+  if torch.__and__(torch.gt(window, 0), torch.gt(t, window)):
+    m = torch.full([s, t], -inf, dtype=6, device=ops.prim.device(like))
+    n = torch.add_(torch.triu(m, torch.add(past, 1)), torch.tril(m, torch.sub(past, window)))
+    r = torch.to(n, ops.prim.dtype(like))
+  else:
+    if torch.gt(s, 1):
+      m = torch.full([s, t], -inf, dtype=6, device=ops.prim.device(like))
+      r = torch.to(torch.triu(m, torch.add(past, 1)), ops.prim.dtype(like))
   return r
 def attention(q: Tensor,
     k: Tensor,
@@ -188,23 +157,24 @@ def attention(q: Tensor,
   if torch.__isnot__(mask, None):
     m = unchecked_cast(Tensor, mask)
     scores = torch.view(torch.add_(torch.view(scores, [b, nkv, -1, s, t]), m), [b, nkv, -1, t])
-  p = torch.softmax(scores, -1)
+  p = torch.to(torch.softmax(torch.to(scores, 6), -1), ops.prim.dtype(q))
   o = torch.view(torch.matmul(p, torch.transpose(v, 1, 2)), [b, nkv, -1, s, hd])
   return torch.reshape(torch.permute(o, [0, 3, 1, 2, 4]), [b, s, -1])
 def norm(x: Tensor,
     weight: Tensor,
     eps: float) -> Tensor:
   d = ops.prim.dtype(x)
-  y = torch.to(x, d, False, True)
+  y = torch.to(x, 6, False, True)
   v = torch.mean(torch.square(y), [-1], True)
-  return torch.mul_(torch.mul_(y, torch.rsqrt_(torch.add_(v, eps))), torch.to(weight, d))
+  z = torch.mul_(y, torch.rsqrt_(torch.add_(v, eps)))
+  return torch.mul_(torch.to(z, d), torch.to(weight, d))
 def rotate(x: Tensor,
     cos: Tensor,
     sin: Tensor) -> Tensor:
-  y = torch.reshape(x, [torch.size(x, 0), torch.size(x, 1), torch.size(x, 2), {split}])
+  y = torch.reshape(torch.to(x, 6), [torch.size(x, 0), torch.size(x, 1), torch.size(x, 2), {split}])
   a = torch.select(y, {dim}, 0)
   b = torch.select(y, {dim}, 1)
   re = torch.sub_(torch.mul(a, cos), torch.mul(b, sin))
   im = torch.add_(torch.mul(a, sin), torch.mul(b, cos))
-  return torch.flatten(torch.stack([re, im], {dim}), 3)
+  return torch.to(torch.flatten(torch.stack([re, im], {dim}), 3), ops.prim.dtype(x))
 "#;
