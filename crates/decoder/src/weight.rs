@@ -3,7 +3,7 @@
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0, for names and shapes.
 
 /// A weight of a decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weight {
     /// The token embeddings: `[vocab, dim]`.
     Embedding,
@@ -57,7 +57,7 @@ pub enum Weight {
 }
 
 /// The parts of a layer that have weights, in the order and with the names of Meta's code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// Queries: `[n_heads × head_dim, dim]`.
     Wq,

@@ -68,7 +68,7 @@ fn main() {
             let count = if m <= 32 { MATRICES } else { 1 };
             let time = timed(seconds, || {
                 for matrix in &matrices[..count] {
-                    kernel.linear(&pool, kernel::Product::new(matrix, &x, m, None, &mut y));
+                    kernel.linear(&pool, vec![kernel::Product::new(matrix, &x, m, None, &mut y)]);
                 }
             });
             let time = time.map(|time| time / u32::try_from(count).expect("at most MATRICES"));

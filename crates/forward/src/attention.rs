@@ -16,7 +16,7 @@
 use crate::Result;
 use crate::cache::{BLOCK, Head};
 use crate::kernel::{Loops, Pool, Simd};
-use crate::memory::{product, zeros};
+use crate::memory::product;
 use crate::number::Real;
 use crate::sharing::WORTH_SHARING;
 use crate::vector::Product;
@@ -56,12 +56,23 @@ impl Queries {
         self.tile().saturating_mul(self.group).saturating_mul(self.head_dim)
     }
 
-    /// Room for the results of all tiles.
+    /// The numbers in the results of all tiles.
     ///
     /// # Errors
-    /// When it does not fit in memory.
-    pub(crate) fn room<T: Real>(&self) -> Result<Vec<T>> {
-        zeros(product(&[self.batch, self.kv_heads, self.tiles(), self.unit()])?)
+    /// When they do not fit in memory.
+    pub(crate) fn room(&self) -> Result<usize> {
+        product(&[self.batch, self.kv_heads, self.tiles(), self.unit()])
+    }
+
+    /// New tokens of all sequences.
+    pub(crate) fn rows(&self) -> usize {
+        self.batch.saturating_mul(self.count)
+    }
+
+    /// Those of the last `count` tokens of each sequence.
+    pub(crate) fn last(&self, count: usize) -> Self {
+        let count = count.min(self.count);
+        Self { count, past: self.past + (self.count - count), ..*self }
     }
 
     /// Writes keys and values [batch, count, `kv_heads`, `head_dim`] to the heads of a layer [batch, `kv_heads`], which have
@@ -79,7 +90,7 @@ impl Queries {
         if keys.len() < WORTH_SHARING {
             heads.iter_mut().enumerate().for_each(|(number, head)| write(number, head));
         } else {
-            pool.for_each(heads.iter_mut().enumerate().collect(), |(number, head)| write(number, head));
+            pool.for_each(heads.iter_mut().enumerate(), |(number, head)| write(number, head));
         }
     }
 
@@ -95,12 +106,14 @@ impl Queries {
         out: &mut [T],
     ) {
         let unit = self.unit().max(1);
+        let used = (self.batch * self.kv_heads * self.tiles() * unit).min(room.len());
+        let (room, _) = room.split_at_mut(used);
         let work = |number: usize, o: &mut [T]| self.tile_of(heads, window, q, number, o);
         let seen = window.map_or(usize::MAX, |window| window + self.tile()).min(self.past + self.count);
         if room.len().saturating_mul(seen) < FEW {
             room.chunks_mut(unit).enumerate().for_each(|(number, o)| work(number, o));
         } else {
-            pool.for_each(room.chunks_mut(unit).enumerate().collect(), |(number, o)| work(number, o));
+            pool.for_each(room.chunks_mut(unit).enumerate(), |(number, o)| work(number, o));
         }
         self.collect(room, out);
     }

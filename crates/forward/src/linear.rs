@@ -1,6 +1,6 @@
 //! A matrix of weights with its bias.
 
-use crate::kernel::{Matrix, Pool};
+use crate::kernel::{Matrix, Pool, Product};
 use crate::number::Real;
 
 /// A matrix, and the bias that is added to its products.
@@ -11,8 +11,15 @@ pub(crate) struct Linear<T> {
 }
 
 impl<T: Real> Linear<T> {
-    /// The products of `rows` rows of `x`.
-    pub(crate) fn apply(&self, pool: &Pool, x: &[T], rows: usize, y: &mut [T]) {
-        T::linear(pool, &self.matrix, x, rows, self.bias.as_deref(), y);
+    /// The products of rows, as one piece of work for the threads: each matrix, rows of its width, and where their products go.
+    pub(crate) fn apply_all<'a>(
+        pool: &Pool,
+        all: impl IntoIterator<Item = (&'a Self, &'a [T], &'a mut [T])>,
+    ) {
+        let products = all.into_iter().map(|(linear, x, y)| {
+            let rows = y.len().checked_div(linear.matrix.rows()).unwrap_or(0);
+            Product::new(&linear.matrix, x, rows, linear.bias.as_deref(), y)
+        });
+        T::linear(pool, products.collect());
     }
 }

@@ -11,6 +11,7 @@ use crate::attention::Queries;
 use crate::block::Work;
 use crate::cache::{Cache, Inner, Sizes, Tokens};
 use crate::kernel::{self, Pool};
+use crate::linear::Linear;
 use crate::memory::{product, zeros};
 use crate::number::Real;
 use crate::positions::Frequencies;
@@ -222,8 +223,7 @@ impl Model {
         let seq = ids.len().checked_div(batch).unwrap_or(0);
         let at_once = ROWS.checked_div(batch).unwrap_or(0).clamp(1, seq);
         let returned = if rows == Rows::All { seq } else { 1 };
-        let mut logits =
-            Logits { batch, returned, out: zeros(product(&[batch, returned, self.dims.vocab])?)? };
+        let mut logits = Logits { returned, out: zeros(product(&[batch, returned, self.dims.vocab])?)? };
         let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
         cache.reserve(total)?;
         for first in (0..seq).step_by(at_once) {
@@ -269,15 +269,9 @@ impl Model {
             if check().is_break() {
                 return Err(Error::Cancelled);
             }
-            layer.attention.apply(number, &mut h, cache, &mut work);
-            if number.saturating_add(1) == net.weights.layers.len() && wanted < count {
-                // Of the other tokens, only the keys and values are needed.
-                let (whole, end) = (product(&[count, dim])?.max(1), product(&[wanted, dim])?);
-                let last = h.chunks_exact(whole).filter_map(|rows| rows.get(whole.saturating_sub(end)..));
-                h = last.flatten().copied().collect();
-                work = Work::new(&self.pool, Queries { count: wanted, ..queries }, work.angles, dim, hidden)?;
-            }
-            layer.feed_forward.apply(&mut h, &mut work);
+            // Of the last layer's other tokens, only the keys and values are needed.
+            let is_last = number.saturating_add(1) == net.weights.layers.len();
+            layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work);
         }
         Ok(h)
     }
@@ -294,16 +288,18 @@ impl Model {
         let mut normed = zeros(h.len())?;
         net.weights.norm.apply(&self.pool, h, &mut normed);
         let (dim, vocab) = (self.dims.dim, self.dims.vocab);
-        let (rows, output) = (product(&[logits.batch, count])?, &net.weights.output);
+        let output = &net.weights.output;
         if count == logits.returned {
-            return T::into_f32(&mut logits.out, |out| output.apply(&self.pool, &normed, rows, out));
+            return T::into_f32(&mut logits.out, |out| {
+                Linear::apply_all(&self.pool, [(output, &normed[..], out)]);
+            });
         }
         let (whole, part) = (product(&[logits.returned, vocab])?, product(&[count, vocab])?);
         let start = product(&[first, vocab])?;
         let sequences = logits.out.chunks_exact_mut(whole.max(1));
         for (out, normed) in sequences.zip(normed.chunks_exact(product(&[count, dim])?.max(1))) {
             if let Some(out) = out.get_mut(start..start.saturating_add(part)) {
-                T::into_f32(out, |out| output.apply(&self.pool, normed, count, out))?;
+                T::into_f32(out, |out| Linear::apply_all(&self.pool, [(output, normed, out)]))?;
             }
         }
         Ok(())
@@ -312,7 +308,6 @@ impl Model {
 
 /// The logits of a call.
 struct Logits {
-    batch: usize,
     /// The number of rows for each sequence.
     returned: usize,
     /// [batch, returned, vocab].

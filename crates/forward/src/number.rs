@@ -1,28 +1,23 @@
 //! The numbers that a decoder computes in: f32, or f64 where the weights are.
 
 use std::fmt::Debug;
-use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
+use std::ops::{AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 use crate::Result;
-use crate::kernel::{self, Loops, Matrix, Pool};
+use crate::kernel::{self, Loops, Number, Pool, Product};
 use crate::memory::zeros;
 
 /// A floating-point number with the functions of a forward pass.
 pub(crate) trait Real:
-    Copy
+    Number
     + Debug
-    + Default
-    + Send
-    + Sync
     + PartialOrd
-    + Add<Output = Self>
     + AddAssign
     + Div<Output = Self>
     + Mul<Output = Self>
     + MulAssign
     + Neg<Output = Self>
     + Sub<Output = Self>
-    + 'static
 {
     const ONE: Self;
     const NEG_INFINITY: Self;
@@ -36,8 +31,8 @@ pub(crate) trait Real:
     fn sqrt(self) -> Self;
     /// e to this power, within two units in the last place. Loops over it become vector instructions in f32.
     fn exp(self) -> Self;
-    /// `y[m, rows] = x[m, cols] · Wᵀ + bias`.
-    fn linear(pool: &Pool, w: &Matrix, x: &[Self], m: usize, bias: Option<&[Self]>, y: &mut [Self]);
+    /// Computes products as one piece of work for the threads.
+    fn linear(pool: &Pool, products: Vec<Product<'_, Self>>);
     /// Runs loops with the CPU's instructions.
     fn run(loops: impl Loops<Self>);
     /// Lets `write` fill `out`, rounded to f32.
@@ -81,8 +76,8 @@ impl Real for f32 {
         exp(self)
     }
 
-    fn linear(pool: &Pool, w: &Matrix, x: &[Self], m: usize, bias: Option<&[Self]>, y: &mut [Self]) {
-        kernel::linear(pool, w, x, m, bias, y);
+    fn linear(pool: &Pool, products: Vec<Product<'_, Self>>) {
+        kernel::linear(pool, products);
     }
 
     fn run(loops: impl Loops<Self>) {
@@ -126,8 +121,8 @@ impl Real for f64 {
         Self::exp(self)
     }
 
-    fn linear(pool: &Pool, w: &Matrix, x: &[Self], m: usize, bias: Option<&[Self]>, y: &mut [Self]) {
-        kernel::linear_f64(pool, w, x, m, bias, y);
+    fn linear(pool: &Pool, products: Vec<Product<'_, Self>>) {
+        kernel::linear_f64(pool, products);
     }
 
     fn run(loops: impl Loops<Self>) {

@@ -1,9 +1,9 @@
 //! The weights of a decoder, found and checked: matrices stay in the file, vectors are widened.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use decoder::{Assignment, Decoder, Part, Weight};
+use decoder::{Assigned, Assignment, Decoder, Part, Weight};
 use tensor::{Budget, Tensor};
 
 use crate::block::{Attention, FeedForward, Layer};
@@ -73,9 +73,7 @@ struct Source<'s> {
     decoder: &'s Decoder,
     dims: Dims,
     tensors: &'s [(String, Tensor)],
-    /// By layer and part, the index of the weight's tensor and of the bias's.
-    layers: Vec<[[Option<usize>; 2]; Part::ALL.len()]>,
-    outer: [Option<usize>; 3],
+    assigned: HashMap<Weight, &'s Assigned>,
     /// What may be copied of weights that are not in the file as they are.
     budget: RefCell<Budget>,
 }
@@ -92,65 +90,36 @@ impl<T: Real> Weights<T> {
         tensors: &[(String, Tensor)],
         assignment: &Assignment,
     ) -> Result<Self> {
-        let mut source = Source {
-            decoder,
-            dims,
-            tensors,
-            // Not more than the tensors, so that no number of layers is believed.
-            layers: vec![Default::default(); dims.n_layers.min(assignment.weights.len())],
-            outer: [None; 3],
-            budget: RefCell::new(Budget::new(REPEATED)),
-        };
-        for assigned in &assignment.weights {
-            if let Some(place) = source.place(assigned.weight) {
-                *place = Some(assigned.index);
-            }
-        }
-        let [embedding, norm, output] = source.outer;
+        let assigned = assignment.weights.iter().map(|assigned| (assigned.weight, assigned)).collect();
+        let budget = RefCell::new(Budget::new(REPEATED));
+        let source = Source { decoder, dims, tensors, assigned, budget };
         let vocab = [dims.vocab, dims.dim];
-        let layers = (0..dims.n_layers).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
-        let matrix = source.matrix(Weight::Embedding, embedding, vocab)?;
-        let output = match output {
-            tied if tied == embedding => matrix.clone(),
-            output => source.matrix(Weight::Output, output, vocab)?,
+        let layers = (0..decoder.n_layers()).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
+        let embedding = source.matrix(Weight::Embedding, vocab)?;
+        let of = |weight| source.tensor(weight).map(|(_, tensor)| tensor.view());
+        let output = if of(Weight::Embedding)? == of(Weight::Output)? {
+            embedding.clone()
+        } else {
+            source.matrix(Weight::Output, vocab)?
         };
         Ok(Self {
-            embedding: matrix,
+            embedding,
             layers,
-            norm: source.norm(Weight::Norm, norm)?,
+            norm: source.norm(Weight::Norm)?,
             output: Linear { matrix: output, bias: None },
         })
     }
 }
 
 impl Source<'_> {
-    fn place(&mut self, weight: Weight) -> Option<&mut Option<usize>> {
-        let [embedding, norm, output] = &mut self.outer;
-        let (layer, part, kind) = match weight {
-            Weight::Embedding => return Some(embedding),
-            Weight::Norm => return Some(norm),
-            Weight::Output => return Some(output),
-            Weight::Layer { layer, part } => (layer, part, 0),
-            Weight::Bias { layer, part } => (layer, part, 1),
-            _ => return None,
-        };
-        let of_part = Part::ALL.iter().position(|known| *known == part)?;
-        self.layers.get_mut(usize::try_from(layer).ok()?)?.get_mut(of_part)?.get_mut(kind)
-    }
-
-    fn layer<T: Real>(&self, number: usize) -> Result<Layer<T>> {
-        let layer = number as u64;
-        let index = |part: Part, kind: usize| {
-            let of_part = Part::ALL.iter().position(|known| *known == part)?;
-            self.layers.get(number)?.get(of_part)?.get(kind).copied().flatten()
-        };
-        let norm = |part| self.norm(Weight::Layer { layer, part }, index(part, 0));
+    fn layer<T: Real>(&self, layer: u64) -> Result<Layer<T>> {
+        let norm = |part| self.norm(Weight::Layer { layer, part });
         let linear = |part| {
             let [rows, cols] = self.dims.shape(part);
-            let matrix = self.matrix(Weight::Layer { layer, part }, index(part, 0), [rows, cols])?;
+            let matrix = self.matrix(Weight::Layer { layer, part }, [rows, cols])?;
             let bias = Weight::Bias { layer, part };
             let has_bias = self.decoder.biases().contains(part);
-            let bias = has_bias.then(|| self.vector(bias, index(part, 1), rows)).transpose()?;
+            let bias = has_bias.then(|| self.vector(bias, rows)).transpose()?;
             Ok::<_, Error>(Linear { matrix, bias })
         };
         // A window that does not fit is longer than any sequence.
@@ -174,13 +143,18 @@ impl Source<'_> {
         })
     }
 
-    fn norm<T: Real>(&self, weight: Weight, index: Option<usize>) -> Result<Norm<T>> {
+    fn norm<T: Real>(&self, weight: Weight) -> Result<Norm<T>> {
         let eps = T::from_f64(self.decoder.norm_eps());
-        Ok(Norm { weight: self.vector(weight, index, self.dims.dim)?, eps })
+        Ok(Norm { weight: self.vector(weight, self.dims.dim)?, eps })
     }
 
-    fn tensor(&self, weight: Weight, index: Option<usize>) -> Result<&(String, Tensor)> {
-        index.and_then(|index| self.tensors.get(index)).ok_or_else(|| Error::MissingWeight {
+    /// The numbers of a weight, and the name of the tensor that has them.
+    fn tensor(&self, weight: Weight) -> Result<(&str, &Tensor)> {
+        let assigned = self.assigned.get(&weight).and_then(|assigned| {
+            let (name, _) = self.tensors.get(assigned.index)?;
+            Some((name.as_str(), assigned.tensor(self.tensors)?))
+        });
+        assigned.ok_or_else(|| Error::MissingWeight {
             weight: self.decoder.layout().name(weight).unwrap_or_else(|| format!("{weight:?}")),
         })
     }
@@ -193,14 +167,14 @@ impl Source<'_> {
         Err(Error::TooLarge { shape: tensor.shape().to_vec() })
     }
 
-    fn matrix(&self, weight: Weight, index: Option<usize>, expected: [usize; 2]) -> Result<Matrix> {
-        let (name, tensor) = self.tensor(weight, index)?;
+    fn matrix(&self, weight: Weight, expected: [usize; 2]) -> Result<Matrix> {
+        let (name, tensor) = self.tensor(weight)?;
         self.spend(tensor)?;
         let matrix = Matrix::new(tensor)?;
         if [matrix.rows(), matrix.cols()] != expected {
             let expected = expected.to_vec();
             return Err(Error::WeightShape {
-                tensor: name.clone(),
+                tensor: name.to_owned(),
                 found: tensor.shape().to_vec(),
                 expected,
             });
@@ -208,11 +182,11 @@ impl Source<'_> {
         Ok(matrix)
     }
 
-    fn vector<T: Real>(&self, weight: Weight, index: Option<usize>, expected: usize) -> Result<Vec<T>> {
-        let (name, tensor) = self.tensor(weight, index)?;
+    fn vector<T: Real>(&self, weight: Weight, expected: usize) -> Result<Vec<T>> {
+        let (name, tensor) = self.tensor(weight)?;
         let shape = tensor.shape();
         if shape != [expected as u64] {
-            let (tensor, found, expected) = (name.clone(), shape.to_vec(), vec![expected]);
+            let (tensor, found, expected) = (name.to_owned(), shape.to_vec(), vec![expected]);
             return Err(Error::WeightShape { tensor, found, expected });
         }
         self.spend(tensor)?;

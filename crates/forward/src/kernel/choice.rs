@@ -70,105 +70,130 @@ impl Kernel {
         self == Self::Portable
     }
 
-    /// Computes a product in f32.
-    #[expect(clippy::cast_possible_truncation, reason = "sums in f64 are rounded to the nearest f32")]
-    pub(crate) fn linear(self, pool: &Pool, mut product: Product<'_, f32>) {
-        if product.is_empty() {
-            return;
-        }
-        if product.w.dtype() == Dtype::Float64 {
-            let Product { w, x, m, bias, y } = product;
-            let wide = |narrow: &[f32]| narrow.iter().copied().map(f64::from).collect::<Vec<_>>();
-            let (x, bias, mut wide_y) = (wide(x), bias.map(wide), vec![0.0; y.len()]);
-            self.linear_f64(pool, Product { w, x: &x, m, bias: bias.as_deref(), y: &mut wide_y });
-            return y.iter_mut().zip(wide_y).for_each(|(to, from)| *to = from as f32);
-        }
-        match self {
-            Self::Portable => portable(pool, product),
-            #[cfg(target_arch = "x86_64")]
-            _ => self.vectors(pool, product),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => portable(pool, product),
+    /// Computes products in f32, as one piece of work for the threads.
+    pub(crate) fn linear(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
+        for alike in groups(products) {
+            match (self, alike.first().map(|product| product.w.dtype())) {
+                (_, Some(Dtype::Float64)) => self.widened(pool, alike),
+                (Self::Portable, _) => portable(pool, alike),
+                #[cfg(target_arch = "x86_64")]
+                _ => self.vectors(pool, alike),
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => portable(pool, alike),
+            }
         }
     }
 
-    /// Computes a product in f32 with the CPU's vectors.
+    /// Computes products in f64, whose results are rounded.
+    #[expect(clippy::cast_possible_truncation, reason = "sums in f64 are rounded to the nearest f32")]
+    fn widened(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
+        for Product { w, x, m, bias, y } in products {
+            let wide = |narrow: &[f32]| narrow.iter().copied().map(f64::from).collect::<Vec<_>>();
+            let (x, bias, mut wide_y) = (wide(x), bias.map(wide), vec![0.0; y.len()]);
+            self.linear_f64(pool, vec![Product { w, x: &x, m, bias: bias.as_deref(), y: &mut wide_y }]);
+            y.iter_mut().zip(wide_y).for_each(|(to, from)| *to = from as f32);
+        }
+    }
+
+    /// Computes products that are alike in f32 with the CPU's vectors.
     #[cfg(target_arch = "x86_64")]
-    fn vectors(self, pool: &Pool, product: Product<'_, f32>) {
-        let is_many_bf16 = product.w.dtype() == Dtype::BFloat16 && product.m > small::MOST;
+    fn vectors(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
+        let most = products.iter().map(|product| product.m).max().unwrap_or(0);
+        let is_many_bf16 = products.first().is_some_and(|it| it.is_many() && it.w.dtype() == Dtype::BFloat16);
         let (avx2, avx512) = (Avx2::detect(), Avx512::detect());
         match (self, avx2, avx512, Avx512Bf16::detect(), AmxBf16::detect()) {
             (Self::AmxBf16, _, Some(avx512), _, Some(amx)) if is_many_bf16 => {
-                tiled::linear(bf16::Bf16Tile(bf16::Tiles { amx, avx512 }), pool, product);
+                tiled::linear(bf16::Bf16Tile(bf16::Tiles { amx, avx512 }), pool, products);
             }
             (Self::Avx512Bf16, _, _, Some(pairs), _) if is_many_bf16 => {
-                tiled::linear(bf16::Bf16Tile(bf16::Pairs(pairs)), pool, product);
+                tiled::linear(bf16::Bf16Tile(bf16::Pairs(pairs)), pool, products);
             }
-            (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd), ..) if product.m > 16 => {
-                any_dtype::<_, 2, 12>(simd, pool, product);
+            (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd), ..) if most > 16 => {
+                any_dtype::<_, 2, 12>(simd, pool, products);
             }
             (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd), ..) => {
-                any_dtype::<_, 1, 12>(simd, pool, product);
+                any_dtype::<_, 1, 12>(simd, pool, products);
             }
-            (Self::Avx2, Some(simd), ..) => any_dtype::<_, 1, 6>(simd, pool, product),
-            _ => portable(pool, product),
+            (Self::Avx2, Some(simd), ..) => any_dtype::<_, 1, 6>(simd, pool, products),
+            _ => portable(pool, products),
         }
     }
 
-    /// Computes a product in f64.
-    pub(crate) fn linear_f64(self, pool: &Pool, mut product: Product<'_, f64>) {
-        if product.is_empty() {
-            return;
-        }
-        match product.w.dtype() {
-            // Only a f64 model with some narrower weights has these products.
-            Dtype::BFloat16 => small::linear::<Bf16, _, _, 8, 16>(Portable, pool, product),
-            Dtype::Float16 => small::linear::<F16, _, _, 8, 16>(Portable, pool, product),
-            Dtype::Float32 => small::linear::<F32, _, _, 8, 32>(Portable, pool, product),
-            #[cfg(target_arch = "x86_64")]
-            _ => match (self, Avx2::detect(), Avx512::detect()) {
-                (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd)) => {
-                    by_size::<F64, _, _, 8, 2, 12, 64>(simd, pool, product);
-                }
-                (Self::Avx2, Some(simd), _) => by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, product),
-                _ => by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, product),
-            },
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, product),
+    /// Computes products in f64.
+    pub(crate) fn linear_f64(self, pool: &Pool, products: Vec<Product<'_, f64>>) {
+        for alike in groups(products) {
+            // Only a f64 model with some narrower weights has other products than of f64 weights.
+            match alike.first().map(|product| product.w.dtype()) {
+                Some(Dtype::BFloat16) => small::linear::<Bf16, _, _, 8, 16>(Portable, pool, few(alike)),
+                Some(Dtype::Float16) => small::linear::<F16, _, _, 8, 16>(Portable, pool, few(alike)),
+                Some(Dtype::Float32) => small::linear::<F32, _, _, 8, 32>(Portable, pool, few(alike)),
+                #[cfg(target_arch = "x86_64")]
+                _ => match (self, Avx2::detect(), Avx512::detect()) {
+                    (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd)) => {
+                        by_size::<F64, _, _, 8, 2, 12, 64>(simd, pool, alike);
+                    }
+                    (Self::Avx2, Some(simd), _) => by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike),
+                    _ => by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
+                },
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
+            }
         }
     }
 }
 
-/// Computes a product with what every CPU has.
-fn portable(pool: &Pool, product: Product<'_, f32>) {
-    any_dtype::<_, 1, 4>(Portable, pool, product);
+/// The products as some of few inputs.
+fn few<T: Number>(products: Vec<Product<'_, T>>) -> Vec<Product<'_, T>> {
+    products.into_iter().flat_map(|product| product.parts(small::MOST)).collect()
 }
 
-/// Computes a product with weights that are widened to f32, in tiles of `R` rows and `V` vectors.
-fn any_dtype<S, const V: usize, const R: usize>(simd: S, pool: &Pool, product: Product<'_, f32>)
+/// The products that are not empty, those together that are computed in the same way.
+fn groups<T: Number>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T>>> {
+    let mut groups: Vec<Vec<_>> = Vec::new();
+    products.retain_mut(|product| !product.is_empty());
+    for product in products {
+        let is_alike = |group: &&mut Vec<Product<'_, T>>| {
+            let other = group.first();
+            other.is_some_and(|it| it.w.dtype() == product.w.dtype() && it.is_many() == product.is_many())
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.push(product),
+            None => groups.push(vec![product]),
+        }
+    }
+    groups
+}
+
+/// Computes products with what every CPU has.
+fn portable(pool: &Pool, products: Vec<Product<'_, f32>>) {
+    any_dtype::<_, 1, 4>(Portable, pool, products);
+}
+
+/// Computes products with weights that are widened to f32, in tiles of `R` rows and `V` vectors.
+fn any_dtype<S, const V: usize, const R: usize>(simd: S, pool: &Pool, products: Vec<Product<'_, f32>>)
 where
     S: Load<F32, f32, 16, 64> + Load<Bf16, f32, 16, 32> + Load<F16, f32, 16, 32>,
 {
-    match product.w.dtype() {
-        Dtype::BFloat16 => by_size::<Bf16, _, _, 16, V, R, 32>(simd, pool, product),
-        Dtype::Float16 => by_size::<F16, _, _, 16, V, R, 32>(simd, pool, product),
-        _ => by_size::<F32, _, _, 16, V, R, 64>(simd, pool, product),
+    match products.first().map(|product| product.w.dtype()) {
+        Some(Dtype::BFloat16) => by_size::<Bf16, _, _, 16, V, R, 32>(simd, pool, products),
+        Some(Dtype::Float16) => by_size::<F16, _, _, 16, V, R, 32>(simd, pool, products),
+        _ => by_size::<F32, _, _, 16, V, R, 64>(simd, pool, products),
     }
 }
 
-/// Computes a product of few or of many inputs.
+/// Computes products that all have few or all have many inputs.
 fn by_size<D, T, S, const N: usize, const V: usize, const R: usize, const B: usize>(
     simd: S,
     pool: &Pool,
-    product: Product<'_, T>,
+    products: Vec<Product<'_, T>>,
 ) where
     D: Send + Sync,
     T: Number,
     S: Load<D, T, N, B>,
 {
-    if product.m <= small::MOST {
-        small::linear::<D, T, S, N, B>(simd, pool, product);
+    if products.iter().any(Product::is_many) {
+        tiled::linear::<T, _, N, V, R>(Widened::<D, S, B>::new(simd), pool, products);
     } else {
-        tiled::linear::<T, _, N, V, R>(Widened::<D, S, B>::new(simd), pool, product);
+        small::linear::<D, T, S, N, B>(simd, pool, products);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use choice::Kernel;
 pub(crate) use loops::{Loops, run_f32, run_f64};
 pub(crate) use matrix::Matrix;
 pub(crate) use pool::Pool;
-pub(crate) use product::Product;
+pub(crate) use product::{Number, Product};
 pub(crate) use simd::Simd;
 #[cfg(test)]
 pub(crate) use simd::to_bf16;
@@ -32,18 +32,12 @@ pub(crate) fn name() -> &'static str {
     Kernel::best().name()
 }
 
-/// `y[m, rows] = x[m, cols] · Wᵀ + bias`, all in C order.
-///
-/// # Panics
-/// When the length of `x`, `y` or `bias` is not the one that `m` and the matrix imply.
-pub(crate) fn linear(pool: &Pool, w: &Matrix, x: &[f32], m: usize, bias: Option<&[f32]>, y: &mut [f32]) {
-    Kernel::best().linear(pool, Product::new(w, x, m, bias, y));
+/// Computes products in f32 as one piece of work: threads take parts of any of them.
+pub(crate) fn linear(pool: &Pool, products: Vec<Product<'_, f32>>) {
+    Kernel::best().linear(pool, products);
 }
 
 /// The same in f64.
-///
-/// # Panics
-/// When the length of `x`, `y` or `bias` is not the one that `m` and the matrix imply.
-pub(crate) fn linear_f64(pool: &Pool, w: &Matrix, x: &[f64], m: usize, bias: Option<&[f64]>, y: &mut [f64]) {
-    Kernel::best().linear_f64(pool, Product::new(w, x, m, bias, y));
+pub(crate) fn linear_f64(pool: &Pool, products: Vec<Product<'_, f64>>) {
+    Kernel::best().linear_f64(pool, products);
 }

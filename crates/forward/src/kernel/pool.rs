@@ -1,9 +1,13 @@
 //! The threads that share a product.
+//!
+//! A pass has many short pieces of shared work. Waking a thread that sleeps takes as long as some of them, so during a pass
+//! the threads stay awake.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuilder, Yield};
 
 use crate::{Error, Result};
 
@@ -11,7 +15,14 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: ThreadPool,
+    /// For each thread, whether it runs what [`Pool::run`] was given.
+    leads: Arc<[AtomicBool]>,
+    /// Whether there is a processor for each thread.
+    fits: bool,
 }
+
+/// How often a thread without work looks for some before it lets others have its processor.
+const LOOKS: u32 = 64;
 
 impl Pool {
     /// A pool of this many threads, or of as many as the machine runs at once.
@@ -19,14 +30,15 @@ impl Pool {
     /// # Errors
     /// When the system does not start the threads.
     pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
-        let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        let count = threads.unwrap_or_else(available).max(1);
+        let available = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = threads.unwrap_or(available).max(1);
         let built = ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|number| format!("forward-{number}"))
             .build();
         let threads = built.map_err(|error| Error::Threads { threads: count, reason: error.to_string() })?;
-        Ok(Self { threads })
+        let leads = (0..threads.current_num_threads()).map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { threads, leads, fits: count <= available })
     }
 
     /// The number of threads.
@@ -34,27 +46,108 @@ impl Pool {
         self.threads.current_num_threads()
     }
 
-    /// Runs `work` on a thread of the pool. Work that uses the pool many times runs faster inside `run`, because handing
-    /// each part to the pool from outside wakes a thread.
+    /// Runs `work` on a thread of the pool, and keeps the others awake meanwhile. Work that uses the pool many times runs
+    /// faster inside of this, because handing each part to the pool from outside wakes a thread.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.threads.install(work)
+        self.threads.install(|| {
+            let _awake = Awake::new(self);
+            work()
+        })
     }
 
     /// Calls `work` with each job, on all threads. A thread that has finished one takes another.
-    pub(crate) fn for_each<J: Send>(&self, jobs: Vec<J>, work: impl Fn(J) + Send + Sync) {
-        if jobs.len() < 2 || self.threads() == 1 {
-            return jobs.into_iter().for_each(work);
+    pub(crate) fn for_each<I>(&self, jobs: I, work: impl Fn(I::Item) + Send + Sync)
+    where
+        I: IntoIterator<IntoIter: Send, Item: Send>,
+    {
+        let jobs = jobs.into_iter();
+        if self.threads() == 1 || jobs.size_hint().1.is_some_and(|most| most < 2) {
+            return jobs.for_each(work);
         }
-        let (count, jobs) = (jobs.len(), Mutex::new(jobs.into_iter()));
-        self.repeat(count, &|| {
-            let job = jobs.lock().ok().and_then(|mut jobs| jobs.next());
-            job.into_iter().for_each(&work);
+        let jobs = Mutex::new(jobs.fuse());
+        let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
+        self.share(&|| {
+            while let Some(job) = next() {
+                work(job);
+            }
         });
     }
 
-    /// Calls `work` `count` times, on all threads. It is not generic, so that rayon is not compiled again for each kind of work.
-    fn repeat(&self, count: usize, work: &(dyn Fn() + Sync)) {
-        self.run(|| (0..count).into_par_iter().with_max_len(1).for_each(|_| work()));
+    /// Calls `work` on all threads. It is not generic, so that rayon is not compiled again for each kind of work.
+    fn share(&self, work: &(dyn Fn() + Sync)) {
+        let busy = AtomicUsize::new(0);
+        let each = || {
+            busy.fetch_add(1, Ordering::Relaxed);
+            work();
+            busy.fetch_sub(1, Ordering::Release);
+            // The others have little left to do: less than falling asleep and waking up takes.
+            for _ in 0..LOOKS {
+                if busy.load(Ordering::Acquire) == 0 {
+                    break;
+                }
+                (0..LOOKS).for_each(|_| std::hint::spin_loop());
+            }
+        };
+        let threads = 0..self.threads();
+        self.threads.install(|| threads.into_par_iter().with_max_len(1).for_each(|_| each()));
+    }
+}
+
+/// Keeps the threads of a pool awake until it is dropped.
+struct Awake {
+    is_over: Arc<AtomicBool>,
+    leads: Arc<[AtomicBool]>,
+    /// The thread that this was made on, and whether it led before.
+    leader: Option<(usize, bool)>,
+}
+
+impl Awake {
+    /// From a thread of the pool.
+    fn new(pool: &Pool) -> Self {
+        let (is_over, leads) = (Arc::new(AtomicBool::new(false)), Arc::clone(&pool.leads));
+        let leader = pool.threads.current_thread_index().and_then(|number| {
+            let led = leads.get(number)?.swap(true, Ordering::Relaxed);
+            Some((number, led))
+        });
+        // Where threads wait for processors, one that is awake without work would only be in the way.
+        let count = if pool.fits { pool.threads() } else { 1 };
+        for _ in 1..count {
+            let (is_over, leads) = (Arc::clone(&is_over), Arc::clone(&leads));
+            pool.threads.spawn(move || stay_awake(&is_over, &leads));
+        }
+        Self { is_over, leads, leader }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some((number, led)) = self.leader
+            && let Some(leads) = self.leads.get(number)
+        {
+            leads.store(led, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Does the pool's work as it comes, until the pass is over. A thread that leads a pass does not, because that would have to
+/// wait for this one, and two passes would wait for each other.
+fn stay_awake(is_over: &AtomicBool, leads: &[AtomicBool]) {
+    let leads = rayon::current_thread_index().and_then(|number| leads.get(number));
+    if leads.is_none_or(|leads| leads.load(Ordering::Relaxed)) {
+        return;
+    }
+    let mut looks = 0_u32;
+    while !is_over.load(Ordering::Relaxed) {
+        looks = match rayon::yield_now() {
+            Some(Yield::Executed) => 0,
+            _ => looks.saturating_add(1),
+        };
+        if looks > LOOKS {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 }
 

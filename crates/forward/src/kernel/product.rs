@@ -23,6 +23,22 @@ impl<'a, T: Number> Product<'a, T> {
         Self { w, x, m, bias, y }
     }
 
+    /// Whether there are so many inputs that weights are widened into a buffer.
+    pub(super) fn is_many(&self) -> bool {
+        self.m > super::small::MOST
+    }
+
+    /// The product as several of at most `most` inputs.
+    pub(super) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
+        let Self { w, x, bias, y, .. } = self;
+        let x = x.chunks(w.cols().saturating_mul(most).max(1));
+        let y = y.chunks_mut(w.rows().saturating_mul(most).max(1));
+        x.zip(y).map(move |(x, y)| {
+            let m = x.len().checked_div(w.cols()).unwrap_or(0);
+            Self { w, x, m, bias, y }
+        })
+    }
+
     /// Whether nothing is multiplied, because a length is 0. Then the outputs are the bias.
     pub(super) fn is_empty(&mut self) -> bool {
         let is_empty = self.y.is_empty() || self.x.is_empty();

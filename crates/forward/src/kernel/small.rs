@@ -13,10 +13,11 @@
     reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
 )]
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::Matrix;
-use super::pool::{Pool, columns};
+use super::pool::Pool;
 use super::prefetch::prefetch;
 use super::product::{Number, Product};
 use super::simd::{Load, Work};
@@ -40,44 +41,121 @@ const LINE: usize = 64;
 /// How many bytes ahead of their use weights are read from memory.
 const AHEAD: usize = 4096;
 
-/// `y[m, rows] = x[m, cols] · Wᵀ + bias`, for weights of dtype `D`, of which `B` bytes are `N` numbers.
-pub(super) fn linear<D, T, S, const N: usize, const B: usize>(simd: S, pool: &Pool, product: Product<'_, T>)
-where
+/// `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product, for weights of dtype `D`, of which `B` bytes are `N` numbers.
+pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
+    simd: S,
+    pool: &Pool,
+    products: Vec<Product<'_, T>>,
+) where
     D: Send + Sync,
     T: Number,
     S: Load<D, T, N, B>,
 {
-    let Product { w, x, m, bias, y } = product;
-    let inputs: Vec<Vec<[T; N]>> = x.chunks(w.cols().max(1)).map(padded).collect();
-    let rows =
-        CHUNK.checked_div(w.row_bytes()).unwrap_or(CHUNK).clamp(1, w.rows().max(1)).next_multiple_of(ROWS);
-    let inputs = if w.cols() == 0 { vec![Vec::new(); m] } else { inputs };
-    pool.for_each(columns(y, w.rows(), rows), |(first, mut y)| {
-        simd.run(Few::<_, _, N, B> { w, inputs: &inputs, bias, first, y: &mut y, dtype: PhantomData::<D> });
+    let (mut shared, mut outputs) = (Vec::new(), Vec::new());
+    for Product { w, x, bias, y, .. } in products {
+        shared.push(Shared { w, inputs: Inputs::new(x, w.cols()), bias });
+        outputs.push(y);
+    }
+    let parts = shared.iter().zip(outputs).flat_map(|(shared, y)| Parts::new(shared, y));
+    pool.for_each(parts, |Part { shared, first, y }| {
+        simd.run(Few::<_, _, N, B> { shared, first, y, dtype: PhantomData::<D> });
     });
 }
 
-/// Numbers in whole vectors; zeros fill the last one.
-fn padded<T: Number, const N: usize>(x: &[T]) -> Vec<[T; N]> {
-    let (whole, rest) = x.as_chunks::<N>();
-    let mut vectors = whole.to_vec();
-    if !rest.is_empty() {
-        let mut last = [T::default(); N];
-        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        vectors.push(last);
+/// What all parts of a product have in common.
+struct Shared<'a, T: Number, const N: usize> {
+    w: &'a Matrix,
+    inputs: Inputs<'a, T, N>,
+    bias: Option<&'a [T]>,
+}
+
+/// Inputs in whole vectors; zeros fill the last one of each.
+struct Inputs<'a, T: Number, const N: usize> {
+    vectors: Cow<'a, [[T; N]]>,
+    /// Vectors of each input.
+    each: usize,
+}
+
+impl<'a, T: Number, const N: usize> Inputs<'a, T, N> {
+    fn new(x: &'a [T], cols: usize) -> Self {
+        let each = cols.div_ceil(N);
+        if let (vectors, []) = x.as_chunks::<N>()
+            && cols.is_multiple_of(N)
+        {
+            return Self { vectors: vectors.into(), each };
+        }
+        let mut vectors = Vec::with_capacity(x.len() / cols * each);
+        for x in x.chunks_exact(cols) {
+            let (whole, rest) = x.as_chunks::<N>();
+            vectors.extend_from_slice(whole);
+            if !rest.is_empty() {
+                let mut last = [T::default(); N];
+                last[..rest.len()].copy_from_slice(rest);
+                vectors.push(last);
+            }
+        }
+        Self { vectors: vectors.into(), each }
     }
-    vectors
+
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.vectors.len() / self.each
+    }
+
+    #[inline(always)]
+    fn input(&self, number: usize) -> &[[T; N]] {
+        &self.vectors[number * self.each..][..self.each]
+    }
 }
 
 /// The part of a product that one thread takes: some rows of weights, all inputs.
-struct Few<'a, 'y, D, T, const N: usize, const B: usize> {
-    w: &'a Matrix,
-    inputs: &'a [Vec<[T; N]>],
-    bias: Option<&'a [T]>,
+struct Part<'a, 'y, T: Number, const N: usize> {
+    shared: &'a Shared<'a, T, N>,
     /// The first row.
     first: usize,
-    /// The sums of each input with these rows.
-    y: &'a mut [&'y mut [T]],
+    /// The sums of each input with these rows; empty for inputs that there are not.
+    y: [&'y mut [T]; MOST],
+}
+
+/// The parts of a product, in the order of the rows.
+struct Parts<'a, 'y, T: Number, const N: usize> {
+    /// The rest of the product.
+    rest: Part<'a, 'y, T, N>,
+    /// Rows of a part.
+    rows: usize,
+}
+
+impl<'a, 'y, T: Number, const N: usize> Parts<'a, 'y, T, N> {
+    fn new(shared: &'a Shared<'a, T, N>, y: &'y mut [T]) -> Self {
+        let rows = CHUNK.checked_div(shared.w.row_bytes()).unwrap_or(CHUNK).max(1).next_multiple_of(ROWS);
+        let mut all = y.chunks_exact_mut(shared.w.rows());
+        let y = std::array::from_fn(|_| all.next().unwrap_or_default());
+        Self { rest: Part { shared, first: 0, y }, rows }
+    }
+}
+
+impl<'a, 'y, T: Number, const N: usize> Iterator for Parts<'a, 'y, T, N> {
+    type Item = Part<'a, 'y, T, N>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Part { shared, first, y } = &mut self.rest;
+        let (shared, start) = (*shared, *first);
+        *first += self.rows;
+        let y = y.each_mut().map(|rest| {
+            let count = self.rows.min(rest.len());
+            let (part, after) = std::mem::take(rest).split_at_mut(count);
+            *rest = after;
+            part
+        });
+        (!y[0].is_empty()).then_some(Part { shared, first: start, y })
+    }
+}
+
+/// A part with the dtype of its weights.
+struct Few<'a, 'y, D, T: Number, const N: usize, const B: usize> {
+    shared: &'a Shared<'a, T, N>,
+    first: usize,
+    y: [&'y mut [T]; MOST],
     dtype: PhantomData<D>,
 }
 
@@ -86,13 +164,13 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> 
 
     #[inline(always)]
     fn run(mut self, simd: S) {
-        let count = self.y.first().map_or(0, |y| y.len());
+        let (count, inputs) = (self.y[0].len(), self.shared.inputs.count());
         let mut at = 0;
         while at < count {
             let rows = if count - at >= ROWS { ROWS } else { 1 };
             let mut input = 0;
-            while input < self.inputs.len() {
-                if rows == ROWS && self.inputs.len() - input >= INPUTS {
+            while input < inputs {
+                if rows == ROWS && inputs - input >= INPUTS {
                     self.sums(simd, at, input);
                     input += INPUTS;
                 } else {
@@ -112,9 +190,10 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
     /// then than with several rows at once.
     #[inline(always)]
     fn sum<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
-        let (chunks, rest) = self.w.row(self.first + at).as_chunks::<B>();
+        let Shared { w, inputs, bias } = self.shared;
+        let (chunks, rest) = w.row(self.first + at).as_chunks::<B>();
         let (blocks, left) = chunks.as_chunks::<SUMS>();
-        let vectors = self.inputs[input].as_slice();
+        let vectors = inputs.input(input);
         let mut sums = [simd.splat(T::default()); SUMS];
         for (block, vectors) in blocks.iter().zip(vectors.as_chunks::<SUMS>().0) {
             for i in 0..SUMS {
@@ -130,7 +209,7 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
         for (chunk, vector) in left.zip(&vectors[blocks.len() * SUMS..]) {
             sums[0] = simd.mul_add(simd.load_weights(chunk), simd.load(vector), sums[0]);
         }
-        let mut sum = self.bias.map_or(T::default(), |bias| bias[self.first + at]);
+        let mut sum = bias.map_or(T::default(), |bias| bias[self.first + at]);
         for part in sums {
             sum = sum + total(simd.store(part));
         }
@@ -142,10 +221,11 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
     fn sums<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
         const R: usize = ROWS;
         const M: usize = INPUTS;
-        let rows: [&[u8]; R] = std::array::from_fn(|r| self.w.row(self.first + at + r));
-        let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| self.inputs[input + m].as_slice());
+        let Shared { w, inputs, bias } = self.shared;
+        let rows: [&[u8]; R] = std::array::from_fn(|r| w.row(self.first + at + r));
+        let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
         let mut sums = [[simd.splat(T::default()); M]; R];
-        let whole = self.w.cols() / N;
+        let whole = w.cols() / N;
         let chunks = rows.map(|row| &row.as_chunks::<B>().0[..whole]);
         let vectors = inputs.map(|input| &input[..whole]);
         for i in 0..whole {
@@ -157,7 +237,7 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
                 }
             }
         }
-        if self.w.cols() > whole * N {
+        if w.cols() > whole * N {
             for r in 0..R {
                 let rest = rows[r].as_chunks::<B>().1;
                 let mut last = [0; B];
@@ -169,7 +249,7 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
             }
         }
         for r in 0..R {
-            let bias = self.bias.map_or(T::default(), |bias| bias[self.first + at + r]);
+            let bias = bias.map_or(T::default(), |bias| bias[self.first + at + r]);
             for m in 0..M {
                 self.y[input + m][at + r] = total(simd.store(sums[r][m])) + bias;
             }

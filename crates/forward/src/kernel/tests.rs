@@ -90,8 +90,8 @@ fn compare(dtype: Dtype, rows: usize, cols: usize, m: usize, bias: bool, seed: u
     for kernel in available() {
         let mut y = vec![f32::NAN; m * rows];
         let mut wide_y = vec![f64::NAN; m * rows];
-        kernel.linear(&pool, Product::new(&w, &x, m, bias.as_deref(), &mut y));
-        kernel.linear_f64(&pool, Product::new(&w, &wide, m, wide_bias.as_deref(), &mut wide_y));
+        kernel.linear(&pool, vec![Product::new(&w, &x, m, bias.as_deref(), &mut y)]);
+        kernel.linear_f64(&pool, vec![Product::new(&w, &wide, m, wide_bias.as_deref(), &mut wide_y)]);
         let rounds = dtype == Dtype::BFloat16 && matches!(kernel, Kernel::AmxBf16 | Kernel::Avx512Bf16);
         let of_inputs = if rounds { 2_f64.powi(-8) } else { 0.0 };
         for (at, (y, wide_y)) in y.into_iter().zip(wide_y).enumerate() {
@@ -161,7 +161,7 @@ fn nothing_to_multiply() {
         for (rows, cols, m) in [(0, 3, 2), (3, 0, 2), (3, 2, 0)] {
             let (w, _) = matrix(Dtype::BFloat16, rows, cols, numbers(rows * cols, 1));
             let (x, bias, mut y) = (vec![1.0; m * cols], vec![7.0; rows], vec![f32::NAN; m * rows]);
-            kernel.linear(&pool, Product::new(&w, &x, m, Some(&bias), &mut y));
+            kernel.linear(&pool, vec![Product::new(&w, &x, m, Some(&bias), &mut y)]);
             assert!(y.iter().all(|y| y.to_bits() == 7_f32.to_bits()), "{y:?}");
         }
     }
@@ -176,7 +176,7 @@ fn threads_do_not_change_a_result() {
             let product = |threads| {
                 let mut y = vec![0.0; m * 500];
                 let pool = Pool::new(Some(threads)).expect("threads");
-                kernel.linear(&pool, Product::new(&w, &x, m, None, &mut y));
+                kernel.linear(&pool, vec![Product::new(&w, &x, m, None, &mut y)]);
                 y.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             };
             let one = product(1);
@@ -187,6 +187,27 @@ fn threads_do_not_change_a_result() {
             );
         }
     }
+}
+
+#[test]
+fn passes_at_the_same_time_share_the_threads() {
+    let pool = Pool::new(Some(2)).expect("two threads");
+    let passes = 2..6_u64;
+    std::thread::scope(|scope| {
+        for pass in passes {
+            let pool = &pool;
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    let sum = std::sync::atomic::AtomicU64::new(0);
+                    let add = |number| {
+                        sum.fetch_add(number, std::sync::atomic::Ordering::Relaxed);
+                    };
+                    pool.run(|| (0..10).for_each(|_| pool.for_each(1..=pass, add)));
+                    assert_eq!(sum.into_inner(), 10 * pass * (pass + 1) / 2);
+                }
+            });
+        }
+    });
 }
 
 #[test]
@@ -205,7 +226,7 @@ fn numbers_that_are_not_finite() {
             let mut x: Vec<f32> = numbers(m * cols, 6).map(|x| x + 2.0).collect();
             x[cols + 3] = f32::NAN;
             let mut y = vec![0.0; m * rows];
-            kernel.linear(&pool, Product::new(&w, &x, m, None, &mut y));
+            kernel.linear(&pool, vec![Product::new(&w, &x, m, None, &mut y)]);
             for (at, y) in y.into_iter().enumerate() {
                 let what = format!("{dtype}, {}, input {}, row {}: {y}", kernel.name(), at / rows, at % rows);
                 match (at / rows, at % rows) {
@@ -234,7 +255,7 @@ fn subnormal_weights() {
                 Tensor::new(dtype, vec![1, 1], vec![1, 1], 0, Storage::owned(bytes)).expect("it fits");
             let w = Matrix::new(&tensor).expect("a matrix");
             let (x, mut y) = (vec![2_f32.powi(127); m], vec![f32::NAN; m]);
-            kernel.linear(&pool, Product::new(&w, &x, m, None, &mut y));
+            kernel.linear(&pool, vec![Product::new(&w, &x, m, None, &mut y)]);
             // Products of bfloat16 numbers take a subnormal one for 0, as Intel documents.
             let flushes =
                 dtype == Dtype::BFloat16 && m > 8 && matches!(kernel, Kernel::AmxBf16 | Kernel::Avx512Bf16);
@@ -275,7 +296,7 @@ fn matrices_of_views() {
         Tensor::new(Dtype::Float32, vec![3, 2], vec![1, 3], 0, storage.clone()).expect("it fits");
     let w = Matrix::new(&transposed).expect("a matrix");
     let (pool, mut y) = (Pool::new(None).expect("threads"), [0.0; 3]);
-    kernel::linear(&pool, &w, &[1.0, 10.0], 1, None, &mut y);
+    kernel::linear(&pool, vec![Product::new(&w, &[1.0, 10.0], 1, None, &mut y)]);
     assert_eq!(y.map(f32::to_bits), [41_f32, 52.0, 63.0].map(f32::to_bits));
     assert!((w.rows(), w.cols(), w.dtype()) == (3, 2, Dtype::Float32));
 

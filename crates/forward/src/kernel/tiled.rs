@@ -109,47 +109,88 @@ const INPUTS: usize = 512;
 /// How many rows ahead of their use the first weights of a block are read from memory.
 const AHEAD: usize = 8;
 
-/// `y[m, rows] = x[m, cols] · Wᵀ + bias`.
+/// `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product.
 pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
     tile: K,
     pool: &Pool,
-    product: Product<'_, T>,
+    products: Vec<Product<'_, T>>,
 ) where
     T: Number,
     K: Tile<T, N, V, R>,
 {
-    let Product { w, x, m, bias, y } = product;
-    let steps = w.cols().div_ceil(K::STEP);
-    let mut inputs = vec![tile.no_inputs(); steps * m.div_ceil(V * N)];
-    let mut jobs = Vec::new();
-    let blocks = inputs.chunks_mut(steps * (INPUTS / (V * N))).zip(x.chunks(w.cols() * INPUTS));
-    for (block, x) in blocks {
-        let panels = block.len() / steps;
-        let parts = block.chunks_mut(K::STEPS * panels).zip((0..w.cols()).step_by(K::STEPS * K::STEP));
-        jobs.extend(parts.map(|(part, start)| (part, x, start..w.cols().min(start + K::STEPS * K::STEP))));
+    let mut all: Vec<Rearranged<'_, T, K::Inputs>> = Vec::new();
+    for Product { w, x, m, .. } in &products {
+        if !all.iter().any(|other| other.is_of(x, w.cols())) {
+            let count = w.cols().div_ceil(K::STEP) * m.div_ceil(V * N);
+            all.push(Rearranged { x, cols: w.cols(), inputs: vec![tile.no_inputs(); count] });
+        }
     }
-    pool.for_each(jobs, |(part, x, range)| {
+    let jobs = all.iter_mut().flat_map(|Rearranged { x, cols, inputs }| {
+        let (cols, steps) = (*cols, cols.div_ceil(K::STEP));
+        let blocks = inputs.chunks_mut(steps * (INPUTS / (V * N))).zip(x.chunks(cols * INPUTS));
+        blocks.flat_map(move |(block, x)| {
+            let panels = block.len() / steps;
+            let parts = block.chunks_mut(K::STEPS * panels).zip((0..cols).step_by(K::STEPS * K::STEP));
+            parts.map(move |(part, start)| (part, x, cols, start..cols.min(start + K::STEPS * K::STEP)))
+        })
+    });
+    pool.for_each(jobs, |(part, x, cols, range)| {
         let panels = part.chunks_exact_mut(range.len().div_ceil(K::STEP));
-        let x: Vec<&[T]> = x.chunks_exact(w.cols()).map(|x| &x[range.clone()]).collect();
+        let x: Vec<&[T]> = x.chunks_exact(cols).map(|x| &x[range.clone()]).collect();
         for (panel, x) in panels.zip(x.chunks(V * N)) {
             for (vector, x) in x.chunks(N).enumerate() {
                 tile.put_inputs(x, vector, panel);
             }
         }
     });
-    let rows = K::ROWS.next_multiple_of(R);
+    let rows = rows_at_once(&products, pool.threads(), R, K::ROWS.next_multiple_of(R));
     let mut jobs = Vec::new();
-    let blocks = inputs.chunks(steps * (INPUTS / (V * N))).zip(y.chunks_mut(w.rows() * INPUTS));
-    for (inputs, y) in blocks {
-        jobs.extend(columns(y, w.rows(), rows).into_iter().map(|(first, y)| Block {
-            w,
-            inputs,
-            bias,
-            first,
-            y,
-        }));
+    for Product { w, x, bias, y, .. } in products {
+        let inputs = all.iter().find(|other| other.is_of(x, w.cols()));
+        let inputs = inputs.map_or(&[][..], |other| other.inputs.as_slice());
+        let steps = w.cols().div_ceil(K::STEP);
+        let blocks = inputs.chunks(steps * (INPUTS / (V * N))).zip(y.chunks_mut(w.rows() * INPUTS));
+        for (inputs, y) in blocks {
+            let columns = columns(y, w.rows(), rows).into_iter();
+            jobs.extend(columns.map(|(first, y)| Block { w, inputs, bias, first, y }));
+        }
     }
     pool.for_each(jobs, |block| block.run(tile));
+}
+
+/// The inputs of a product, or of several, in panels.
+struct Rearranged<'a, T, X> {
+    x: &'a [T],
+    cols: usize,
+    inputs: Vec<X>,
+}
+
+impl<T, X> Rearranged<'_, T, X> {
+    fn is_of(&self, x: &[T], cols: usize) -> bool {
+        std::ptr::eq(self.x, x) && self.cols == cols
+    }
+}
+
+/// How many rows of weights a thread takes at a time: a multiple of `tile`, at most `most`, for which the threads are done at
+/// about the same time.
+fn rows_at_once<T: Number>(products: &[Product<'_, T>], threads: usize, tile: usize, most: usize) -> usize {
+    let longest = |rows: &usize| {
+        let mut threads = vec![0; threads];
+        for Product { w, m, .. } in products {
+            for block in (0..*m).step_by(INPUTS) {
+                for first in (0..w.rows()).step_by(*rows) {
+                    let work = w.cols() * (w.rows() - first).min(*rows) * (m - block).min(INPUTS);
+                    // Whichever thread is done first takes the next block.
+                    if let Some(first) = threads.iter_mut().min() {
+                        *first += work;
+                    }
+                }
+            }
+        }
+        threads.into_iter().max()
+    };
+    let fewest = (most / 2).next_multiple_of(tile);
+    (fewest..=most).rev().filter(|rows| rows.is_multiple_of(tile)).min_by_key(longest).unwrap_or(most)
 }
 
 /// The part of a product that one thread takes: some rows of weights, some inputs.
