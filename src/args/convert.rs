@@ -101,10 +101,11 @@ pub(crate) struct Convert {
     /// float4
     #[arg(long, value_name = "VERSION", default_value = "carton")]
     pub(crate) torch: Torch,
-    /// Convert a file whose pickle names globals that can run code, such as os.system; they are not executed
+    /// Convert a file whose pickle names globals that can run code, such as os.system, or whose TorchScript code calls
+    /// operators that read or write files; nothing is executed
     #[arg(long)]
     pub(crate) allow_dangerous: bool,
-    /// Reject a file whose pickle names a global that is not known
+    /// Reject a file whose pickle names a global, or whose TorchScript code names an operator, that is not known
     #[arg(long, conflicts_with = "allow_dangerous")]
     pub(crate) deny_unknown: bool,
     /// Fields for carton.toml; options override them

@@ -37,8 +37,8 @@ pub enum Error {
         /// What should be there.
         expected: &'static str,
     },
-    /// Types are nested too deep, or there are too many of them.
-    #[error("the types in {} have more than {limit} {what}", record.escape_debug())]
+    /// A signature has too many arguments or types, or types that are nested too deep.
+    #[error("a signature in {} has more than {limit} {what}", record.escape_debug())]
     TooLarge {
         /// The record.
         record: String,

@@ -4,6 +4,7 @@
 //! is a class in C++ (`torch/csrc/jit/serialization/import_source.cpp`). `operators.py` lists those of 2.0.1.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use crate::uses::{Call, Literal, Use, uses};
 
@@ -40,12 +41,11 @@ const NOTHING: &str = "()";
 
 /// What the names in `texts` mean that PyTorch 2.0.1 does not know, and which calls it does not accept.
 pub fn foreign<'t>(texts: impl Iterator<Item = &'t str>) -> Foreign {
-    let known = known();
     let mut found = Foreign::default();
     for text in texts {
         uses(text, |used| match used {
-            Use::Name(path) => found.judge(&known, path),
-            Use::Call(path, call) => found.judge_call(&known, path, call),
+            Use::Name(path) => found.judge(&KNOWN, path),
+            Use::Call(path, call) => found.judge_call(&KNOWN, path, call),
         });
     }
     found
@@ -53,6 +53,8 @@ pub fn foreign<'t>(texts: impl Iterator<Item = &'t str>) -> Foreign {
 
 /// The overloads of operators by namespace and name.
 type Known = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
+
+static KNOWN: LazyLock<Known> = LazyLock::new(known);
 
 impl Foreign {
     fn judge(&mut self, known: &Known, path: &[&str]) {

@@ -15,6 +15,8 @@ use crate::{Error, Result};
 /// The deepest nesting of a type, and the most types of a signature, that are read.
 const DEPTH_MAX: usize = 32;
 const TYPES_MAX: usize = 2000;
+/// The most arguments of a method.
+const ARGUMENTS_MAX: usize = 2000;
 /// The most values of an enumeration.
 const MEMBERS_MAX: usize = 1000;
 
@@ -225,6 +227,9 @@ impl<'t> Parser<'t> {
             if self.eat(b')') {
                 break;
             }
+            if arguments.len() > ARGUMENTS_MAX {
+                return Err(self.too_large("arguments", ARGUMENTS_MAX));
+            }
             let name = self.name("the name of an argument")?;
             let kind = if self.eat(b':') { self.annotation()? } else { self.types.add("Tensor", None) };
             let default = if self.eat(b'=') { Some(self.default()?) } else { None };
@@ -271,7 +276,7 @@ impl<'t> Parser<'t> {
             let last = self.tokens.next_if(is_value).ok_or_else(|| self.syntax("a number or a text"))?;
             let value = self.source.text.get(start..last.range.end).unwrap_or_default();
             if members.len() >= MEMBERS_MAX {
-                return Err(self.too_large("values", MEMBERS_MAX));
+                return Err(self.too_large("values of an enumeration", MEMBERS_MAX));
             }
             members.push(Member { name: name.to_owned(), value: value.to_owned() });
         }
@@ -285,7 +290,7 @@ impl<'t> Parser<'t> {
             let head = self.dotted()?;
             let mut done = if self.eat(b'[') {
                 if open.len() >= DEPTH_MAX {
-                    return Err(self.too_large("levels", DEPTH_MAX));
+                    return Err(self.too_large("levels of types", DEPTH_MAX));
                 }
                 open.push(Open { head, arguments: Vec::new() });
                 // `Tuple[()]` is a tuple of nothing.
@@ -432,6 +437,19 @@ def free(x: Tensor) -> Tensor:
     }
 
     #[test]
+    fn the_values_of_an_enumeration_are_read() {
+        let code = "class Net(Module):\n  def forward(self: T, c: Optional[__torch__.net.C]) -> Union[int, NoneType]:\n\
+            class C(Enum):\n  RED = -1\n  BLUE = 2\nclass D(Enum):\n  BAD = [1]\n";
+        let found = signature(code, "forward").expect("it is there");
+        let classes: Vec<&Type> = found.types.ids().map(|id| found.types.kind(id)).collect();
+        let member = |name: &str, value: &str| Member { name: name.to_owned(), value: value.to_owned() };
+        assert!(classes.contains(&&Type::Enum(vec![member("RED", "-1"), member("BLUE", "2")])));
+        assert!(matches!(found.types.kind(found.returns), Type::Union(members) if members.len() == 2));
+        let error = signature(&code.replace(".C]", ".D]"), "forward").expect_err("no value").to_string();
+        assert_eq!(error, "line 7 of code/__torch__/net.py: expected a number or a text");
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let error = |code: &str, method: &str| signature(code, method).expect_err("wrong").to_string();
         assert_eq!(error(NET, "free"), "the class __torch__.net.Net has no free");
@@ -442,10 +460,18 @@ def free(x: Tensor) -> Tensor:
         let cut = "class Net(Module):\n  def forward(self: T,\n    x: List[";
         assert_eq!(error(cut, "forward"), "line 3 of code/__torch__/net.py: expected a type");
         let deep = format!("class Net(Module):\n  def forward(self: T, x: {}\n", "List[".repeat(1000));
-        assert_eq!(error(&deep, "forward"), "the types in code/__torch__/net.py have more than 32 levels");
+        assert_eq!(
+            error(&deep, "forward"),
+            "a signature in code/__torch__/net.py has more than 32 levels of types"
+        );
         let many: String = (0..3000).map(|i| ["T", &i.to_string(), ", "].concat()).collect();
         let many = format!("class Net(Module):\n  def forward(self: T, x: Tuple[{many}T]):\n");
-        assert_eq!(error(&many, "forward"), "the types in code/__torch__/net.py have more than 2000 types");
+        assert_eq!(error(&many, "forward"), "a signature in code/__torch__/net.py has more than 2000 types");
+        let many = format!("class Net(Module):\n  def forward(self: T{}):\n", ", x: int".repeat(2001));
+        assert_eq!(
+            error(&many, "forward"),
+            "a signature in code/__torch__/net.py has more than 2000 arguments"
+        );
         let mut sources = Sources::default();
         let error = sources.add("code/__torch__.py", b"\xff").expect_err("not UTF-8").to_string();
         assert_eq!(error, "the code in code/__torch__.py is not text");

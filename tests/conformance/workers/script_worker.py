@@ -6,6 +6,7 @@ Like Carton's torchscript runner, it calls `forward(dict)`, leaves gradients on 
 import io
 import sys
 import warnings
+from enum import Enum
 from pathlib import Path
 
 import torch
@@ -48,6 +49,12 @@ def save_dangerous(path):
     torch.jit.save(torch.jit.script(Dangerous()), path)
 
 
+def save_lite(kind, path):
+    """For mobile devices: the source text and bytecode."""
+    module, _ = scripts.KINDS[kind]
+    module()._save_for_lite_interpreter(path)
+
+
 def returned(value, name="output", top=True):
     """What a wrapped module returns for what the original returns: names and values."""
     def join(part):
@@ -63,6 +70,10 @@ def returned(value, name="output", top=True):
         yield name, torch.tensor(value, dtype=torch.int64)
     elif isinstance(value, float):
         yield name, torch.tensor(value, dtype=torch.float64)
+    elif isinstance(value, complex):
+        yield name, torch.view_as_real(torch.tensor(value, dtype=torch.complex128))
+    elif isinstance(value, Enum):
+        yield from returned(value.value, name, False)
     elif isinstance(value, str):
         yield name, value
     elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
@@ -112,11 +123,12 @@ def bits(value):
 
 def compare(original, wrapped, kind):
     """How the outputs of the calls of a kind differ."""
+    original = scripts.IN_PYTHON[kind]() if kind in scripts.IN_PYTHON else load(original)
     return differences(original, wrapped, scripts.KINDS[kind][1]())
 
 
 def differences(original, wrapped, calls):
-    original, wrapped = load(original), load(wrapped)
+    wrapped = load(wrapped)
     found = []
     for number, (inputs, args, kwargs) in enumerate(calls):
         torch.manual_seed(number)
@@ -153,16 +165,21 @@ def compare_real(original, wrapped, arguments):
             return torch.randint(0, 2, value[1], generator=generator).to(dtype)
         return tuple(map(made, value)) if isinstance(value, list) else value
 
+    def made_of(value):
+        return list(value[1:]) if isinstance(value, list) and value[:1] == ["texts"] else made(value)
+
     def named(name, value):
-        if isinstance(value, tuple):
+        if isinstance(value, str):
+            return {name: torch.tensor(list(value.encode()), dtype=torch.uint8)}
+        if isinstance(value, (tuple, list)):
             return {k: v for number, item in enumerate(value) for k, v in named(f"{name}_{number}", item).items()}
         if value is None:
             return {}
         return {name: value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)}
 
-    values = [(name, made(value)) for name, value in arguments]
+    values = [(name, made_of(value)) for name, value in arguments]
     inputs = {k: v for name, value in values for k, v in named(name, value).items()}
-    return differences(original, wrapped, [(inputs, [value for _, value in values], {})] * 2)
+    return differences(load(original), wrapped, [(inputs, [value for _, value in values], {})] * 2)
 
 
 def same_state(original, wrapped):
@@ -189,4 +206,4 @@ def signature(path):
     return str(load(path).forward.schema)
 
 
-serve({f.__name__: f for f in [kinds, save, save_overload, save_dangerous, compare, can_run, compare_real, same_state, call, signature]})
+serve({f.__name__: f for f in [kinds, save, save_overload, save_dangerous, save_lite, compare, can_run, compare_real, same_state, call, signature]})

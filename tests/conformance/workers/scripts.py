@@ -4,12 +4,15 @@
 a list of `(inputs, args, kwargs)`: the dict that the wrapped module gets, and what the original gets.
 """
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from enum import Enum
+from typing import Dict, Final, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
 KINDS = {}
+# Kinds whose arguments cannot be made for the original: it has a class of its own for an enumeration. What Python computes is compared.
+IN_PYTHON = {"Enums": lambda: Enums()}
 
 
 def kind(*calls, module=None, name=None):
@@ -247,11 +250,84 @@ class NamedTupleArgument(nn.Module):
         return pair.left.sum() + pair.right
 
 
-@kind(lambda: ({"x": x(3)}, [x(3)], {}))
+@kind(lambda: ({"x": x(3)}, [x(3), None, None], {}))
 class FixedArguments(nn.Module):
-    def forward(self, x, mode: str = "mean", dtype: torch.dtype = torch.float64, names: Optional[List[str]] = None):
-        if mode == "mean":
-            return x.to(dtype).mean()
+    """Tensors cannot express these."""
+
+    def forward(self, x, device: Optional[torch.device], other: Union[int, str, None], dtype: torch.dtype = torch.float64,
+                last: torch.device = torch.device("cpu"), table: Optional[Dict[str, List[int]]] = None):
+        return x.to(dtype) if device is None else x.to(device)
+
+
+def text(value):
+    return torch.tensor(list(value.encode()), dtype=torch.uint8)
+
+
+@kind(lambda: ({"x": x(3), "mode": text("sum"), "name": text("aé漢\n{}")}, [x(3), "sum", "aé漢\n{}"], {}),
+      lambda: ({"x": x(3), "mode": text(""), "name": text("")}, [x(3), "", ""], {}))
+class Text(nn.Module):
+    def forward(self, x, mode: str, name: str) -> Tuple[Tensor, str, int]:
+        return x.sum() if mode == "sum" else x, name, len(name)
+
+
+@kind(lambda: ({"x": x(3)}, [x(3)], {}),
+      lambda: ({"x": x(3), "mode": text("m"), "name": text("n"), "many_0": text("a"), "many_1": text("")}, [x(3), "m", "n", ["a", ""]], {}))
+class TextDefaults(nn.Module):
+    def forward(self, x, mode: str = "quotes \" ' \\ { } \n é", name: Optional[str] = None, many: Optional[List[str]] = None):
+        return x, mode, name, many
+
+
+class Color(Enum):
+    RED = 1
+    BLUE = -2
+
+
+class Mode(Enum):
+    MEAN = "mean"
+    SUM = "{}_EMPTY_"
+
+
+class Rate(Enum):
+    LOW = 0.5
+    HIGH = 2e10
+
+
+@kind(lambda: ({"x": x(3), "color": n(1), "mode": text("mean")}, [x(3), Color.RED, Mode.MEAN], {}),
+      lambda: ({"x": x(3), "color": n(-2), "mode": text("{}_EMPTY_"), "rate": torch.tensor(2e10, dtype=torch.float64), "more": n([1])},
+               [x(3), Color.BLUE, Mode.SUM, Rate.HIGH, Color.RED], {}))
+class Enums(nn.Module):
+    def forward(self, x, color: Color, mode: Mode, rate: Rate = Rate.LOW, more: Optional[Color] = None) -> Tuple[Tensor, Color, Dict[str, List[Mode]], Rate]:
+        if mode == Mode.MEAN:
+            x = x.mean()
+        if color == Color.RED:
+            x = x * 2
+        if more is not None and more == Color.RED:
+            x = x + 1
+        return x, color, {"modes": [mode, Mode.MEAN]}, rate
+
+
+@kind(lambda: ({"x": x(3), "a": torch.tensor([0.1, 1e300], dtype=torch.float64)}, [x(3), 0.1 + 1e300j], {}), lambda: ({"x": x(3), "a": n([1, 0]), "b": n([0, 1])}, [x(3), 1 + 0j, 1j], {}))
+class Complex(nn.Module):
+    def forward(self, x, a: complex, b: complex = 1 + 2j) -> Tuple[Tensor, complex, List[complex]]:
+        return x.double() * a + b, a, [a, b]
+
+
+@kind(lambda: ({"x": x(3), "a": x(3)}, [x(3), x(3)], {}), lambda: ({"x": x(3), "a": x(3), "b": x(1), "c": x(1), "d": x(1)}, [x(3), x(3), x(1), x(1), x(1)], {}))
+class Unions(nn.Module):
+    def forward(self, x, a: Union[Tensor, int], b: Union[List[Tensor], Tensor, None] = None, c: Union[Tensor, int] = 3,
+                d: Union[Tensor, int, None] = 4, e: Union[int, str] = 5):
+        if isinstance(a, Tensor):
+            x = x * a
+        if isinstance(b, Tensor):
+            x = x + b
+        if isinstance(c, Tensor):
+            x = x - c
+        else:
+            x = x * c
+        if isinstance(d, Tensor):
+            x = x / d
+        elif isinstance(d, int):
+            x = x * d
         return x
 
 
@@ -377,6 +453,49 @@ class SameTensorTwice(nn.Module):
 class ListOfIntLists(nn.Module):
     def forward(self, x) -> List[List[int]]:
         return [[1, 2], [3]]
+
+
+def union_result(which):
+    return lambda: ({"which": n(which)}, [which], {})
+
+
+@kind(*map(union_result, range(7)))
+class UnionResult(nn.Module):
+    def forward(self, which: int) -> Union[Tensor, List[Tensor], Tuple[Tensor, int], Tuple[Dict[str, Tensor]], int, str, None]:
+        x = torch.arange(3)
+        if which == 0:
+            return x
+        if which == 1:
+            return [x, x[1:]]
+        if which == 2:
+            return (x, 7)
+        if which == 3:
+            return ({"a": x},)
+        if which == 4:
+            return 9
+        if which == 5:
+            return "text"
+        return None
+
+
+@kind(positional(x=x(3)))
+class EmptyResults(nn.Module):
+    def forward(self, x):
+        tensors: List[Tensor] = []
+        table: Dict[str, Tensor] = {}
+        return x[:0], tensors, table, x.new_zeros([2, 0, 3])
+
+
+@kind(positional(x=x(3)))
+class NestedListResult(nn.Module):
+    def forward(self, x) -> Tuple[List[Tuple[Pair, List[Tensor]]], Dict[str, Tuple[Tensor, Dict[int, Tensor]]], Tuple[Tuple[Tuple[Tensor]]]]:
+        return [(Pair(x, -x), [x]), (Pair(x, x), [x, x])], {"k": (x, {1: x})}, (((x,),),)
+
+
+@kind(positional(x=x(3)))
+class LargeNumbers(nn.Module):
+    def forward(self, x):
+        return 9223372036854775807, [-9223372036854775807, 9007199254740993], 1e308, float("nan"), float("-inf"), 0.1, [0.1, 1e308, 1e-50]
 
 
 # ---- modules
@@ -568,6 +687,204 @@ class Gradient(nn.Module):
         return loss, grad
 
 
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * x
+
+
+@torch.jit.interface
+class Step(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        pass
+
+
+class Plus(nn.Module):
+    def __init__(self, value: float):
+        super().__init__()
+        self.value = nn.Parameter(torch.tensor(value))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.value
+
+
+@kind(positional(x=x(3)))
+class ModuleInterface(nn.Module):
+    step: Step
+
+    def __init__(self):
+        super().__init__()
+        self.step = Plus(2.5)
+
+    def forward(self, x):
+        return self.step.forward(x)
+
+
+@kind(positional(x=x(3)))
+class ManyAttributes(nn.Module):
+    fixed: Final[int]
+    table: Dict[str, Tensor]
+    pairs: List[Tuple[int, Tensor]]
+    nothing: Optional[Tensor]
+    something: Optional[int]
+
+    def __init__(self):
+        super().__init__()
+        self.fixed, self.table, self.nothing, self.something = 3, {"a": x(3), "b": x(3, seed=1)}, None, 4
+        self.pairs = [(1, x(3)), (2, x(3, seed=2))]
+        self.number, self.flag, self.name, self.dtype = 0.1, True, "a\n\"{}\"", torch.float64
+        self.nested = ((1, 2.5), ("a", x(2)))
+        self.ratio = 1 + 2j
+
+    def forward(self, x):
+        x = x * self.fixed + self.table["a"] * self.table["b"] * self.number
+        for k, t in self.pairs:
+            x = x + k * t
+        something = self.something
+        if self.nothing is None and something is not None:
+            x = x * something
+        return x.to(self.dtype), self.name, self.nested[1][1], x * self.ratio
+
+
+@kind(positional(x=x(3)))
+class ScriptedContainers(nn.Module):
+    """Attributes that are lists and dicts of TorchScript."""
+
+    numbers: List[int]
+    table: Dict[str, int]
+
+    def __init__(self):
+        super().__init__()
+        self.numbers, self.table = torch.jit.script([1, 2, 3]), torch.jit.script({"a": 1, "b": 2})
+
+    def forward(self, x):
+        for number in self.numbers:
+            x = x * number
+        return x + self.table["b"]
+
+
+@kind(positional(x=x(3)))
+class ObjectAttribute(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.counter = Counter(5)
+
+    def forward(self, x):
+        return x * self.counter.add(2)
+
+
+@kind(positional(x=x(3)))
+class Views(nn.Module):
+    """Parameters and buffers that are parts of one storage, in other orders of the dimensions, and shared."""
+
+    def __init__(self):
+        super().__init__()
+        base = x(4, 6)
+        self.rows, self.columns = nn.Parameter(base[1:3]), nn.Parameter(base.t()[::2])
+        self.register_buffer("whole", base)
+        self.register_buffer("again", base)
+        self.register_buffer("wide", x(1).expand(3))
+        self.register_buffer("unsaved", x(3), persistent=False)
+
+    def forward(self, x):
+        return self.rows.sum() * x, self.columns @ self.whole, self.again, self.wide, self.unsaved
+
+
+@kind(positional(x=x(3)))
+class Unused(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner(2.0)
+
+    @torch.jit.unused
+    def python(self, x):
+        return open(x)
+
+    @torch.jit.export
+    def exported(self, x, k: int = 3):
+        return x * k
+
+    def forward(self, x):
+        if x.numel() > 1000:
+            return self.python(x)
+        return self.exported(self.inner.other(x), 2)
+
+
+@kind(positional(x=x(3)))
+class Fork(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Doubled()
+
+    def forward(self, x):
+        future = torch.jit.fork(self.inner, x)
+        return torch.jit.wait(future) + x
+
+
+@kind(positional(x=x(3)))
+class SetState(nn.Module):
+    """Its code runs when it is loaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = x(3)
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.w, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[Tensor, bool]):
+        self.w = state[0] * 2
+        self.training = state[1]
+
+    def forward(self, x):
+        return x + self.w
+
+
+@kind(positional(x=x(3)))
+class InnerState(nn.Module):
+    """Modules inside it whose code runs when they are loaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = SetState(), SetState()
+
+    def forward(self, x):
+        return self.two(self.one(x))
+
+
+@kind(positional(x=x(5)), lambda: ({"x": x(5) + 100}, [x(5) + 100], {}))
+class DataDependent(nn.Module):
+    def forward(self, x):
+        found = x[x > 0]
+        steps = 0
+        while bool(found.sum() > 1) and steps < 20:
+            found = found / 2
+            steps += 1
+        values: List[Tensor] = []
+        for i in range(int(x.numel())):
+            if bool(x[i] > 0):
+                values.append(x[i])
+        return found, torch.nonzero(x), values, steps
+
+
+@kind(positional(x=x(1, 3, 8, 8)))
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = nn.ConvTranspose2d(3, 4, 2, stride=2), nn.Conv2d(4, 4, 3, groups=2, padding_mode="reflect", padding=1)
+        self.norms = nn.ModuleList([nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True), nn.LayerNorm([4, 16, 16])])
+        self.gru, self.bag = nn.GRU(16, 4, 2, bidirectional=True, batch_first=True), nn.EmbeddingBag(9, 3, mode="max")
+
+    def forward(self, x):
+        x = self.down(torch.relu(self.up(x)))
+        for norm in self.norms:
+            x = norm(x)
+        y, h = self.gru(x[:, 0])
+        return x, y, h, self.bag(torch.tensor([[1, 2], [3, 4]]))
+
+
 # ---- ways to make a module
 
 def traced(example, **options):
@@ -613,6 +930,30 @@ class Frozen(nn.Module):
         return self.inner(x) * self.scale
 
 
+@kind(positional(x=x(4, 3)), module=lambda c: torch.jit.freeze(torch.jit.script(c().eval()), preserved_attrs=["scale", "other"]))
+class FrozenInPart(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
+        self.scale = 2.0
+
+    @torch.jit.export
+    def other(self, x):
+        return x * self.scale
+
+    def forward(self, x):
+        return self.other(self.norm(self.inner(x)))
+
+
+@kind(positional(a=x(3), b=x(3)), module=lambda c: torch.jit.trace_module(c(), {"forward": (x(3), x(3)), "other": (x(3),)}))
+class TracedMethods(nn.Module):
+    def other(self, x):
+        return x + 1
+
+    def forward(self, a, b):
+        return {"sum": a + b, "pair": (a, [b, b])}["pair"]
+
+
 def add_all(a, b: float = 2.0, c: Optional[Tensor] = None):
     return a * b if c is None else a * b + c
 
@@ -645,6 +986,24 @@ class QuantizedLstm(nn.Module):
         return self.lstm(x)
 
 
+@kind(positional(x=x(5, 2, 3)), module=lambda c: torch.jit.script(torch.ao.quantization.quantize_dynamic(c(), {nn.GRU, nn.LSTMCell, nn.Linear}, dtype=torch.qint8)))
+class QuantizedGru(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.gru, self.cell = nn.GRU(3, 4, 2), nn.LSTMCell(4, 3)
+
+    def forward(self, x):
+        y, h = self.gru(x)
+        return y, h, self.cell(y[0])
+
+
+@kind(positional(input=x(4, 8)), module=lambda c: torch.jit.script(torch.ao.quantization.quantize_dynamic(c(), {nn.Linear}, dtype=torch.float16)))
+def QuantizedHalf():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 3))
+
+
 def quantized_static(c):
     torch.backends.quantized.engine = "fbgemm"
     model = c()
@@ -673,25 +1032,21 @@ class QuantizedTraced(QuantizedStatic):
     pass
 
 
-@kind(positional(x=x(3)))
-class SetState(nn.Module):
-    """Its code runs when it is loaded."""
-
+@kind(positional(x=x(2, 3, 8, 8)), module=quantized_static)
+class QuantizedConvolutions(nn.Module):
     def __init__(self):
         super().__init__()
-        self.w = x(3)
-
-    @torch.jit.export
-    def __getstate__(self):
-        return self.w, self.training
-
-    @torch.jit.export
-    def __setstate__(self, state: Tuple[Tensor, bool]):
-        self.w = state[0] * 2
-        self.training = state[1]
+        torch.manual_seed(0)
+        self.quant, self.dequant = torch.ao.quantization.QuantStub(), torch.ao.quantization.DeQuantStub()
+        self.one, self.three, self.relu = nn.Conv1d(3, 4, 3), nn.Conv3d(1, 2, 2), nn.ReLU()
+        self.add = torch.ao.nn.quantized.FloatFunctional()
+        self.eval()
 
     def forward(self, x):
-        return x + self.w
+        x = self.quant(x)
+        y = self.relu(self.one(x[:, :, :, 0]))
+        z = self.three(self.add.cat([y, y], 0)[None, None].reshape(1, 1, 4, 4, -1))
+        return self.dequant(z), self.dequant(self.add.add(y, y))
 
 
 def with_hooks(c):
@@ -706,11 +1061,6 @@ def with_hooks(c):
     module.inner.register_forward_pre_hook(before)
     module.inner.register_forward_hook(after)
     return torch.jit.script(module)
-
-
-class Doubled(nn.Module):
-    def forward(self, x):
-        return x * x
 
 
 @kind(positional(x=x(3)), module=with_hooks)

@@ -4,7 +4,7 @@
 //! format version. In them, `{id}` is the number of a type, `{type}` its annotation, `{inner}` the number of the type in
 //! it, and `{ns}` the namespace.
 
-use super::support::Leaf;
+use super::support::{Leaf, Value};
 
 /// Functions that others call by name.
 pub(super) const SHARED: &str = r#"def join(name: str,
@@ -54,6 +54,32 @@ def kind(t: Tensor,
   if torch.__and__(whole, torch.is_floating_point(t)):
     wrong = torch.format("the input {} holds floating-point numbers, expected integers", name)
   return wrong
+def two(inputs: Dict[str, Tensor],
+    name: str) -> str:
+  wrong = {ns}.missing(inputs, name)
+  if torch.eq(wrong, ""):
+    t = inputs[name]
+    if torch.ne(torch.numel(t), 2):
+      wrong = torch.format("the input {} has the shape {}, expected two numbers", name, torch.size(t))
+    else:
+      wrong = {ns}.kind(t, name, False)
+  return wrong
+def complex(t: Tensor) -> complex:
+  flat = torch.reshape(t, [2])
+  return torch.Complex(float(torch.item(torch.select(flat, 0, 0))), float(torch.item(torch.select(flat, 0, 1))))
+def bytes(inputs: Dict[str, Tensor],
+    name: str) -> str:
+  wrong = {ns}.some(inputs, name, False)
+  if torch.eq(wrong, ""):
+    if torch.ne(ops.prim.dtype(inputs[name]), 0):
+      wrong = torch.format("the input {} has another dtype than uint8, expected the bytes of a text", name)
+  return wrong
+def text(t: Tensor) -> str:
+  flat = torch.reshape(t, [-1])
+  parts = annotate(List[str], [])
+  for i in range(torch.numel(flat)):
+    _ = torch.append(parts, torch.chr(int(torch.item(torch.select(flat, 0, i)))))
+  return torch.join("", parts)
 def fits(t: Tensor,
     name: str,
     dtypes: List[int],
@@ -140,7 +166,10 @@ pub(super) fn leaf(leaf: Leaf) -> (&'static str, &'static str) {
         Leaf::Ints => (INTEGERS, LIST_OF_INTS),
         Leaf::Floats => (SOME, LIST_OF_FLOATS),
         Leaf::Bools => (INTEGERS, LIST_OF_BOOLS),
-        Leaf::Tensor | Leaf::Str | Leaf::Strs | Leaf::None => ("  return \"\"\n", "  return inputs[name]\n"),
+        Leaf::Complex => ("  return {ns}.two(inputs, name)\n", "  return {ns}.complex(inputs[name])\n"),
+        Leaf::Str => ("  return {ns}.bytes(inputs, name)\n", "  return {ns}.text(inputs[name])\n"),
+        // These have functions of their own, or are not taken.
+        Leaf::Tensor | Leaf::Enum(_) | Leaf::Strs | Leaf::None => ("", ""),
     }
 }
 
@@ -175,6 +204,15 @@ pub(super) const TAKE_OPTIONAL: &str = r"  value = annotate({type}, None)
     value = {ns}.take_{inner}(inputs, name)
   return value
 ";
+
+/// A constant cannot be annotated as a union.
+pub(super) const TAKE_OPTIONAL_UNION: &str = r"  if {ns}.has_{inner}(inputs, name):
+    return {ns}.take_{inner}(inputs, name)
+  else:
+    return None
+";
+pub(super) const CHECK_UNION: &str = "  return {ns}.check_{inner}(inputs, name)\n";
+pub(super) const TAKE_UNION: &str = "  return {ns}.take_{inner}(inputs, name)\n";
 
 pub(super) const HAS_LIST: &str = "  return {ns}.has_{inner}(inputs, {ns}.item(name, 0))\n";
 pub(super) const NAMES_LIST: &str = r"  names = annotate(List[str], [])
@@ -229,12 +267,26 @@ pub(super) fn put_leaf(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Tensor => "  return {ns}.put(out, name, {ns}.export(value))\n",
         Leaf::Int | Leaf::Ints => "  return {ns}.put(out, name, torch.tensor(value, dtype=4))\n",
-        Leaf::Float | Leaf::Floats => "  return {ns}.put(out, name, torch.tensor(value, dtype=7))\n",
+        // `torch.tensor` rounds to the default dtype on the way.
+        Leaf::Float => "  return {ns}.put(out, name, torch.scalar_tensor(value, dtype=7))\n",
+        Leaf::Floats => PUT_FLOATS,
         Leaf::Bool | Leaf::Bools => "  return {ns}.put(out, name, torch.tensor(value, dtype=0))\n",
+        Leaf::Complex => "  return {ns}.put(out, name, {ns}.export(torch.scalar_tensor(value, dtype=10)))\n",
+        Leaf::Enum(Value::Int) => "  return {ns}.put(out, name, torch.tensor((value).value, dtype=4))\n",
+        Leaf::Enum(Value::Float) => {
+            "  return {ns}.put(out, name, torch.scalar_tensor((value).value, dtype=7))\n"
+        }
+        Leaf::Enum(Value::Str) => "  return {ns}.put(out, name, (value).value)\n",
         Leaf::Str | Leaf::Strs => "  return {ns}.put(out, name, value)\n",
         Leaf::None | Leaf::Number => "  return \"\"\n",
     }
 }
+
+const PUT_FLOATS: &str = r"  t = torch.zeros([torch.len(value)], dtype=7)
+  for i in range(torch.len(value)):
+    _ = torch.fill_(torch.select(t, 0, i), value[i])
+  return {ns}.put(out, name, t)
+";
 
 pub(super) const PUT_OPTIONAL: &str = r"  wrong = _EMPTY_
   if torch.__isnot__(value, None):

@@ -1,14 +1,17 @@
 //! The names of a module's inputs and outputs, and what is known about each.
 
+use std::collections::BTreeMap;
+
 use tensor::Dtype;
 use torchscript_source::{Signature, Type, TypeId, Types};
 
-use super::support::{Leaf, Support};
+use super::support::{Leaf, Support, Value, alternative};
 use super::{Declared, ScriptOptions, Uncallable};
 use crate::{Dim, Error, Note, Port, Result};
 
-/// The most inputs or outputs that are looked at for their names.
+/// The most inputs or outputs that are looked at for their names, of one argument and of all.
 const LISTED_MAX: usize = 1000;
+const ALL_LISTED_MAX: usize = 10_000;
 
 /// How the module is called.
 #[derive(Debug)]
@@ -77,7 +80,12 @@ impl Plan {
         let (mut passed, mut fixed) = (Vec::new(), Vec::new());
         for argument in &signature.arguments {
             let is_taken = support.takes(argument.kind);
-            let is_optional = matches!(types.kind(argument.kind), Type::Optional(_) | Type::None);
+            let is_none = |id: &TypeId| *types.kind(*id) == Type::None;
+            let is_optional = match types.kind(argument.kind) {
+                Type::Optional(_) | Type::None => true,
+                Type::Union(members) => members.iter().any(is_none),
+                _ => false,
+            };
             if !is_taken {
                 fixed.push(argument.name.clone());
                 if argument.default.is_some() {
@@ -102,9 +110,13 @@ impl Plan {
         {
             only.name.clear();
         }
-        let mut known = Vec::new();
+        let (mut known, mut ends) = (Vec::new(), Vec::new());
         for passed in passed.iter().filter(|passed| passed.is_taken) {
-            list(types, passed.kind, &passed.name, passed.default.is_some(), &mut known);
+            list(types, Leaf::taken, passed.kind, &passed.name, passed.default.is_some(), &mut known);
+            ends.push((known.len(), passed.argument.as_str()));
+        }
+        if let Some((first, second)) = same_names(&known, &ends) {
+            return Ok(Err(Uncallable::Names { first: first.to_owned(), second: second.to_owned() }));
         }
         for declared in &options.inputs {
             check_declared(declared, &known)?;
@@ -112,10 +124,10 @@ impl Plan {
         let naming = naming(types, signature.returns, &options.output_names)?;
         let mut outputs = Vec::new();
         match &naming {
-            Naming::Base(base) => list(types, signature.returns, base, false, &mut outputs),
+            Naming::Base(base) => list(types, Leaf::returned, signature.returns, base, false, &mut outputs),
             Naming::Items(names) => {
                 for (name, kind) in names.iter().zip(types.inner(signature.returns)) {
-                    list(types, kind, name, false, &mut outputs);
+                    list(types, Leaf::returned, kind, name, false, &mut outputs);
                 }
             }
             Naming::List(_) => {}
@@ -135,7 +147,7 @@ impl Plan {
 
     /// The inputs and outputs whose dtypes are known.
     pub(super) fn into_ports(self) -> (Vec<Port>, Vec<Port>) {
-        let port = |named: &Named| {
+        let port = |named: &Named, of_leaf: OfLeaf| {
             let (dtype, shape, description) = of_leaf(named.leaf, &named.name)?;
             let default = named.optional.then_some("the module has a default");
             let description = description.or(default).map(str::to_owned);
@@ -146,7 +158,7 @@ impl Plan {
             let declared = self.declared.iter().find(|declared| declared.name == named.name);
             match declared {
                 Some(declared) => inputs.push(declared_port(declared, named.optional)),
-                None if !named.several => inputs.extend(port(named)),
+                None if !named.several => inputs.extend(port(named, of_input)),
                 None => {}
             }
         }
@@ -154,7 +166,8 @@ impl Plan {
         let is_listed = |declared: &&Declared| self.known.iter().any(|named| named.name == declared.name);
         let items = self.declared.iter().filter(|declared| !is_listed(declared));
         inputs.extend(items.map(|declared| declared_port(declared, true)));
-        let outputs = self.outputs.iter().filter(|named| !named.several).filter_map(port).collect();
+        let single = self.outputs.iter().filter(|named| !named.several);
+        let outputs = single.filter_map(|named| port(named, of_leaf)).collect();
         (inputs, outputs)
     }
 }
@@ -173,17 +186,31 @@ pub(super) fn join(name: &str, part: &str) -> String {
 }
 
 /// The inputs or outputs that a value of a type is, in order.
-fn list(types: &Types, kind: TypeId, name: &str, optional: bool, found: &mut Vec<Named>) {
+fn list(
+    types: &Types,
+    leaf: fn(&Types, TypeId) -> Option<Leaf>,
+    kind: TypeId,
+    name: &str,
+    optional: bool,
+    found: &mut Vec<Named>,
+) {
     let mut open = vec![(kind, name.to_owned(), optional)];
     // Named tuples in each other can have any number of fields.
     for _ in 0..LISTED_MAX {
+        if found.len() >= ALL_LISTED_MAX {
+            return;
+        }
         let Some((kind, name, optional)) = open.pop() else { return };
-        if let Some(leaf) = Leaf::from_type(types, kind) {
+        if let Some(leaf) = leaf(types, kind) {
             found.push(Named { name, leaf, optional, several: false });
             continue;
         }
         match types.kind(kind) {
-            Type::Optional(inner) => open.push((*inner, name, true)),
+            Type::Optional(_) | Type::Union(_) => {
+                if let Some((inner, is_optional)) = alternative(types, kind) {
+                    open.push((inner, name, optional || is_optional));
+                }
+            }
             Type::List(_) | Type::Dict(..) => {
                 let start = if name.is_empty() { name } else { format!("{name}_") };
                 found.push(Named { name: start, leaf: Leaf::Tensor, optional, several: true });
@@ -199,6 +226,28 @@ fn list(types: &Types, kind: TypeId, name: &str, optional: bool, found: &mut Vec
             _ => {}
         }
     }
+}
+
+/// Two arguments that an input could belong to. `ends` has the ends of their inputs.
+fn same_names<'a>(known: &[Named], ends: &[(usize, &'a str)]) -> Option<(&'a str, &'a str)> {
+    let mut by_name: BTreeMap<&str, &'a str> = BTreeMap::new();
+    let mut several = Vec::new();
+    let mut start = 0;
+    for (end, argument) in ends {
+        for named in known.get(start..*end).unwrap_or_default() {
+            if let Some(other) = by_name.insert(&named.name, argument).filter(|other| other != argument) {
+                return Some((other, argument));
+            }
+            if named.several {
+                several.push((named.name.as_str(), *argument));
+            }
+        }
+        start = *end;
+    }
+    several.into_iter().find_map(|(start, argument)| {
+        let mut those = by_name.range(start..).take_while(|(name, _)| name.starts_with(start));
+        those.find(|(_, other)| **other != argument).map(|(_, other)| (argument, *other))
+    })
 }
 
 /// The names of what is returned.
@@ -226,7 +275,7 @@ fn naming(types: &Types, returns: TypeId, names: &[String]) -> Result<Naming> {
             let expected = types.inner(returns).len();
             if expected == names.len() { Ok(Naming::Items(names.to_vec())) } else { wrong(expected) }
         }
-        Type::List(_) if Leaf::from_type(types, returns).is_none() => Ok(Naming::List(names.to_vec())),
+        Type::List(_) if Leaf::returned(types, returns).is_none() => Ok(Naming::List(names.to_vec())),
         _ if has_names => wrong(0),
         _ => match names {
             [name] => Ok(Naming::Base(name.clone())),
@@ -286,15 +335,34 @@ fn declared_port(declared: &Declared, optional: bool) -> Port {
 }
 
 /// The dtype, the shape and the description of a leaf, if its type says so.
+type OfLeaf = fn(Leaf, &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)>;
+
+/// Those of an input.
+fn of_input(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
+    match leaf {
+        Leaf::Str | Leaf::Enum(Value::Str) => {
+            let len = Dim::Symbol(format!("{name}_len"));
+            Some((Dtype::UInt8, vec![len], Some("the bytes of a text in UTF-8")))
+        }
+        _ => of_leaf(leaf, name),
+    }
+}
+
+/// Those of an output, and of an input that is not a text.
 fn of_leaf(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
     let list = || vec![Dim::Symbol(format!("{name}_len"))];
     Some(match leaf {
         Leaf::Int => (Dtype::Int64, Vec::new(), None),
         Leaf::Float => (Dtype::Float64, Vec::new(), None),
         Leaf::Bool => (Dtype::UInt8, Vec::new(), Some("1 for true, 0 for false")),
+        Leaf::Complex => (Dtype::Float64, vec![Dim::Size(2)], Some("the real and the imaginary part")),
+        Leaf::Enum(Value::Int) => (Dtype::Int64, Vec::new(), Some("a value of an enumeration")),
+        Leaf::Enum(Value::Float) => (Dtype::Float64, Vec::new(), Some("a value of an enumeration")),
         Leaf::Ints => (Dtype::Int64, list(), None),
         Leaf::Floats => (Dtype::Float64, list(), None),
         Leaf::Bools => (Dtype::UInt8, list(), Some("1 for true, 0 for false")),
-        Leaf::Tensor | Leaf::Number | Leaf::Str | Leaf::Strs | Leaf::None => return None,
+        Leaf::Tensor | Leaf::Number | Leaf::Str | Leaf::Strs | Leaf::None | Leaf::Enum(Value::Str) => {
+            return None;
+        }
     })
 }

@@ -94,6 +94,13 @@ pub enum Uncallable {
         /// Its type.
         kind: String,
     },
+    /// An input could belong to two arguments.
+    Names {
+        /// The name of one.
+        first: String,
+        /// The name of the other.
+        second: String,
+    },
     /// What it returns does not become tensors or texts.
     Returns {
         /// The type.
@@ -112,7 +119,17 @@ impl std::fmt::Display for Uncallable {
             }
             Self::BigEndian => f.write_str("the numbers in the archive are big-endian"),
             Self::Argument { name, kind } => {
-                write!(f, "the argument `{name}` of its forward is a {}, not tensors", kind.escape_debug())
+                write!(
+                    f,
+                    "the argument `{name}` of its forward has the type {}, which tensors cannot express",
+                    kind.escape_debug()
+                )
+            }
+            Self::Names { first, second } => {
+                write!(
+                    f,
+                    "the arguments `{first}` and `{second}` of its forward would have inputs of the same name"
+                )
             }
             Self::Returns { kind } => {
                 write!(f, "its forward returns {}, which tensors cannot express", kind.escape_debug())

@@ -1,6 +1,6 @@
 //! Which types are made of tensors, and which become tensors.
 
-use torchscript_source::{Type, TypeId, Types};
+use torchscript_source::{Member, Type, TypeId, Types};
 
 /// A type that is one input or one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,6 +8,8 @@ pub(super) enum Leaf {
     Tensor,
     Int,
     Float,
+    /// Two numbers.
+    Complex,
     Bool,
     Number,
     Ints,
@@ -16,19 +18,31 @@ pub(super) enum Leaf {
     Str,
     Strs,
     None,
+    /// A value of an enumeration, which is of this type.
+    Enum(Value),
+}
+
+/// The type of the values of an enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Int,
+    Float,
+    Str,
 }
 
 impl Leaf {
-    /// The leaf that a type is.
-    pub(super) fn from_type(types: &Types, id: TypeId) -> Option<Self> {
+    /// The leaf that a result of a type is.
+    pub(super) fn returned(types: &Types, id: TypeId) -> Option<Self> {
         let scalar = |id: TypeId| match types.kind(id) {
             Type::Tensor => Some(Self::Tensor),
             Type::Int => Some(Self::Int),
             Type::Float => Some(Self::Float),
+            Type::Complex => Some(Self::Complex),
             Type::Bool => Some(Self::Bool),
             Type::Number => Some(Self::Number),
             Type::Str => Some(Self::Str),
             Type::None => Some(Self::None),
+            Type::Enum(members) => Value::of_all(members).map(Self::Enum),
             _ => None,
         };
         match types.kind(id) {
@@ -43,9 +57,55 @@ impl Leaf {
         }
     }
 
-    /// Whether it can be made of a tensor. Carton's runner does not pass texts.
-    fn is_taken(self) -> bool {
-        !matches!(self, Self::Str | Self::Strs | Self::None)
+    /// The leaf that an argument of a type is. Each text of a list is an input.
+    pub(super) fn taken(types: &Types, id: TypeId) -> Option<Self> {
+        Self::returned(types, id).filter(|leaf| *leaf != Self::Strs)
+    }
+}
+
+impl Value {
+    /// The type of all values, if they have one.
+    fn of_all(members: &[Member]) -> Option<Self> {
+        let of = |member: &Member| match member.value.as_bytes() {
+            [b'"' | b'\'', ..] => Self::Str,
+            value if value.iter().any(|byte| matches!(byte, b'.' | b'e' | b'n')) => Self::Float,
+            _ => Self::Int,
+        };
+        let first = of(members.first()?);
+        members.iter().all(|member| of(member) == first).then_some(first)
+    }
+}
+
+/// What an optional type or a union is made of: another type, and whether it can be `None`. A union can be a tensor only.
+pub(super) fn alternative(types: &Types, id: TypeId) -> Option<(TypeId, bool)> {
+    match types.kind(id) {
+        Type::Optional(inner) => Some((*inner, true)),
+        Type::Union(members) => {
+            let find = |kind: &Type| members.iter().find(|member| types.kind(**member) == kind);
+            find(&Type::Tensor).map(|tensor| (*tensor, find(&Type::None).is_some()))
+        }
+        _ => None,
+    }
+}
+
+/// The types whose functions make an argument of a type.
+pub(super) fn taken_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
+    match types.kind(id) {
+        _ if Leaf::taken(types, id).is_some() => Vec::new(),
+        Type::Dict(_, value) => vec![*value],
+        Type::Optional(_) | Type::Union(_) => {
+            alternative(types, id).map(|(inner, _)| inner).into_iter().collect()
+        }
+        _ => types.inner(id),
+    }
+}
+
+/// The types whose functions put a result of a type into the dict of outputs.
+pub(super) fn returned_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
+    match types.kind(id) {
+        _ if Leaf::returned(types, id).is_some() => Vec::new(),
+        Type::Dict(_, value) => vec![*value],
+        _ => types.inner(id),
     }
 }
 
@@ -86,15 +146,18 @@ impl Support {
     }
 
     fn can_take(&self, types: &Types, id: TypeId) -> bool {
-        if let Some(leaf) = Leaf::from_type(types, id) {
-            return leaf.is_taken();
+        if let Some(leaf) = Leaf::taken(types, id) {
+            return leaf != Leaf::None;
         }
         match types.kind(id) {
             // A list ends where the next input is absent.
             Type::List(inner) => {
-                !matches!(types.kind(*inner), Type::Optional(_) | Type::Dict(..)) && self.takes(*inner)
+                let is_optional = alternative(types, *inner).is_some_and(|(_, is_optional)| is_optional);
+                !is_optional && !matches!(types.kind(*inner), Type::Dict(..)) && self.takes(*inner)
             }
-            Type::Optional(inner) => self.takes(*inner),
+            Type::Optional(_) | Type::Union(_) => {
+                alternative(types, id).is_some_and(|(inner, _)| self.takes(inner))
+            }
             Type::Dict(key, value) => *types.kind(*key) == Type::Str && *types.kind(*value) == Type::Tensor,
             Type::Tuple(_) | Type::NamedTuple(_) => {
                 let inner = types.inner(id);
@@ -105,7 +168,7 @@ impl Support {
     }
 
     fn can_return(&self, types: &Types, id: TypeId) -> bool {
-        if Leaf::from_type(types, id).is_some_and(|leaf| leaf != Leaf::Number) {
+        if Leaf::returned(types, id).is_some_and(|leaf| leaf != Leaf::Number) {
             return true;
         }
         match types.kind(id) {
@@ -113,7 +176,9 @@ impl Support {
             Type::Dict(key, value) => {
                 matches!(types.kind(*key), Type::Str | Type::Int) && self.returns(*value)
             }
-            Type::Tuple(_) | Type::NamedTuple(_) => types.inner(id).into_iter().all(|id| self.returns(id)),
+            Type::Tuple(_) | Type::NamedTuple(_) | Type::Union(_) => {
+                types.inner(id).into_iter().all(|id| self.returns(id))
+            }
             _ => false,
         }
     }

@@ -84,19 +84,36 @@ fn records_for_mobile_devices_are_left_out() {
 fn what_tensors_cannot_express_is_named() {
     for (signature, why) in [
         (") -> Any", "its forward returns Any, which tensors cannot express"),
-        (", x: str) -> Tensor", "the argument `x` of its forward is a str, not tensors"),
+        (
+            ", x: Device) -> Tensor",
+            "the argument `x` of its forward has the type Device, which tensors cannot express",
+        ),
+        (
+            ", x: Union[int, float]) -> Tensor",
+            "the argument `x` of its forward has the type Union[int, float], which tensors cannot express",
+        ),
         (
             ", x: List[Optional[Tensor]]) -> Tensor",
-            "the argument `x` of its forward is a List[Optional[Tensor]], not tensors",
+            "the argument `x` of its forward has the type List[Optional[Tensor]], which tensors cannot express",
         ),
         (
             ", x: __torch__.net.Net) -> Tensor",
-            "the argument `x` of its forward is a __torch__.net.Net, not tensors",
+            "the argument `x` of its forward has the type __torch__.net.Net, which tensors cannot express",
         ),
         (") -> Dict[float, Tensor]", "its forward returns Dict[float, Tensor], which tensors cannot express"),
     ] {
         assert_eq!(uncallable(archive(&net(signature), &[])), why);
     }
+    for (arguments, pair) in [
+        ("x: Tuple[Tensor, Tensor], x_1: Tensor", "`x` and `x_1`"),
+        ("x_1: Tensor, x: List[Tensor]", "`x` and `x_1`"),
+        ("d: Dict[str, Tensor], d_a_b: int=1", "`d` and `d_a_b`"),
+    ] {
+        let code = net(&format!(", {arguments}) -> Tensor"));
+        let why = uncallable(archive(&code, &[]));
+        assert_eq!(why, format!("the arguments {pair} of its forward would have inputs of the same name"));
+    }
+    module(&net(", x: List[Tensor], x1: Tensor, xs: Tuple[List[int], List[Tensor]]) -> Tensor"), &[]);
     let hooked = net(", x: Tensor) -> Tensor") + "  __forward_hooks__ = [\"after\", ]\n";
     assert_eq!(uncallable(archive(&hooked, &[])), "its hooks `after` would not be called");
     let code = net(", x: Tensor) -> Tensor");
@@ -110,6 +127,26 @@ fn what_tensors_cannot_express_is_named() {
         net(") -> __torch__.net.Loop") + "class Loop(NamedTuple):\n  a : Tuple[__torch__.net.Loop]\n";
     let why = uncallable(archive(&itself, &[]));
     assert_eq!(why, "its forward returns __torch__.net.Loop, which tensors cannot express");
+}
+
+#[test]
+fn inputs_whose_types_say_their_dtypes_are_listed() {
+    let code = net(
+        ", t: Tensor, s: str, z: complex, c: __torch__.net.C, u: Union[Tensor, int, NoneType], m: List[str]) -> complex",
+    ) + "class C(Enum):\n  RED = 1.\n  BLUE = -2.\n";
+    let Converted { inputs, outputs, notes, .. } = module(&code, &[]);
+    let listed: Vec<String> =
+        inputs.iter().map(|port| format!("{} {} {}", port.name, port.dtype, port.shape.len())).collect();
+    assert_eq!(listed, ["s uint8 1", "z float64 1", "c float64 0"]);
+    assert_eq!(outputs.ports(&[]).map(|port| port.shape).collect::<Vec<_>>(), [[Dim::Size(2)]]);
+    assert!(matches!(notes.as_slice(), [Note::UnlistedInputs { names }] if names == &["t", "u"]));
+    // Values of several types are not an enumeration.
+    let mixed = net(", c: __torch__.net.C) -> Tensor") + "class C(Enum):\n  RED = 1\n  BLUE = \"b\"\n";
+    let why = uncallable(archive(&mixed, &[]));
+    assert_eq!(
+        why,
+        "the argument `c` of its forward has the type __torch__.net.C, which tensors cannot express"
+    );
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use torchscript_source::{Signature, Type, TypeId, Types};
+use torchscript_source::{Member, Signature, Type, TypeId, Types};
 
 use super::functions;
 use super::leaves::{Naming, Passed, Plan, carried};
 use super::object::{ATTRIBUTE, CLASS};
-use super::support::Leaf;
+use super::support::{Leaf, Value, alternative, returned_parts, taken_parts};
 use crate::source::quoted;
 use crate::{Declared, Dim, Errors};
 
@@ -28,11 +28,11 @@ pub(super) fn module(
     for (number, passed) in plan.passed.iter().enumerate() {
         argument(&mut out, types, number, passed).expect("memory takes any text");
     }
-    for id in within(types, taken.map(|passed| passed.kind)) {
+    for id in within(|id| taken_parts(types, id), taken.map(|passed| passed.kind)) {
         let text = take(types, id, &plan.declared).expect("memory takes any text");
         out.push_str(&fill(&text, types, id));
     }
-    for id in within(types, std::iter::once(signature.returns)) {
+    for id in within(|id| returned_parts(types, id), std::iter::once(signature.returns)) {
         let text = put(types, id).expect("memory takes any text");
         out.push_str(&fill(&text, types, id));
     }
@@ -45,16 +45,18 @@ fn literal(text: &str) -> String {
     quoted(text).replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }
 
-/// Types and all types in them.
-fn within(types: &Types, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
+/// A literal of the archive without what would be a placeholder.
+fn escaped(text: &str) -> String {
+    text.replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
+}
+
+/// Types and all types that they are made of.
+fn within(parts: impl Fn(TypeId) -> Vec<TypeId>, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
     let mut open: Vec<TypeId> = roots.collect();
     let mut found = BTreeSet::new();
     while let Some(id) = open.pop() {
-        if found.insert(id) && Leaf::from_type(types, id).is_none() {
-            match types.kind(id) {
-                Type::Dict(_, value) => open.push(*value),
-                _ => open.extend(types.inner(id)),
-            }
+        if found.insert(id) {
+            open.extend(parts(id));
         }
     }
     found
@@ -63,8 +65,8 @@ fn within(types: &Types, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId
 /// The text of a function for one type.
 fn fill(text: &str, types: &Types, id: TypeId) -> String {
     let inner = match types.kind(id) {
-        Type::Optional(inner) | Type::List(inner) | Type::Dict(_, inner) => Some(*inner),
-        _ => None,
+        Type::List(inner) | Type::Dict(_, inner) => Some(*inner),
+        _ => alternative(types, id).map(|(inner, _)| inner),
     };
     let mut text = text.replace("{id}", &id.number().to_string()).replace("{type}", types.text(id));
     if let Some(inner) = inner {
@@ -168,8 +170,13 @@ fn argument(out: &mut String, types: &Types, number: usize, passed: &Passed) -> 
     let (kind, name, text) = (passed.kind.number(), literal(&passed.name), types.text(passed.kind));
     writeln!(out, "def argument_{number}(inputs: Dict[str, Tensor]) -> {text}:")?;
     match &passed.default {
-        _ if !passed.is_taken => writeln!(out, "  return annotate({text}, None)"),
+        _ if !passed.is_taken => writeln!(out, "  return None"),
         None => writeln!(out, "  return {{ns}}.take_{kind}(inputs, {name})"),
+        Some(default) if matches!(types.kind(passed.kind), Type::Union(_)) => write!(
+            out,
+            "  if {{ns}}.has_{kind}(inputs, {name}):\n    return {{ns}}.take_{kind}(inputs, {name})\n  else:\n    \
+             return {default}\n"
+        ),
         Some(default) => write!(
             out,
             "  if {{ns}}.has_{kind}(inputs, {name}):\n    value = {{ns}}.take_{kind}(inputs, {name})\n  else:\n    \
@@ -190,7 +197,11 @@ fn take(types: &Types, id: TypeId, declared: &[Declared]) -> Result<String, std:
         ]
         .concat()
     };
-    Ok(match (Leaf::from_type(types, id), types.kind(id)) {
+    Ok(match (Leaf::taken(types, id), types.kind(id)) {
+        (Some(Leaf::Enum(value)), Type::Enum(members)) => {
+            let (check, take) = choice(members, value)?;
+            all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
+        }
         (Some(Leaf::Tensor), _) => {
             let (check, take) = tensor(declared)?;
             all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
@@ -199,8 +210,14 @@ fn take(types: &Types, id: TypeId, declared: &[Declared]) -> Result<String, std:
             let (check, take) = f::leaf(leaf);
             all(f::HAS_LEAF, f::NAMES_LEAF, check, take)
         }
-        (None, Type::Optional(_)) => {
-            all(f::HAS_OPTIONAL, f::NAMES_OPTIONAL, f::CHECK_OPTIONAL, f::TAKE_OPTIONAL)
+        (None, kind @ (Type::Optional(_) | Type::Union(_))) => {
+            let is_optional = alternative(types, id).is_none_or(|(_, is_optional)| is_optional);
+            let (check, take) = match (kind, is_optional) {
+                (Type::Union(_), true) => (f::CHECK_OPTIONAL, f::TAKE_OPTIONAL_UNION),
+                (Type::Union(_), false) => (f::CHECK_UNION, f::TAKE_UNION),
+                _ => (f::CHECK_OPTIONAL, f::TAKE_OPTIONAL),
+            };
+            all(f::HAS_OPTIONAL, f::NAMES_OPTIONAL, check, take)
         }
         (None, Type::List(_)) => all(f::HAS_LIST, f::NAMES_LIST, f::CHECK_LIST, f::TAKE_LIST),
         (None, Type::Dict(..)) => all(f::HAS_DICT, f::NAMES_DICT, f::CHECK_DICT, f::TAKE_DICT),
@@ -238,6 +255,34 @@ fn take_items(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error>
     Ok([has + "  return has\n", names + "  return names\n", check + "  return wrong\n", take])
 }
 
+/// How an input becomes a value of an enumeration.
+fn choice(members: &[Member], value: Value) -> Result<(String, String), std::fmt::Error> {
+    let (check, take) = functions::leaf(match value {
+        Value::Int => Leaf::Int,
+        Value::Float => Leaf::Float,
+        Value::Str => Leaf::Str,
+    });
+    let given = take.replace("  return ", "").replace('\n', "");
+    let shown: Vec<&str> = members.iter().map(|member| member.value.as_str()).collect();
+    let values: Vec<String> = members.iter().map(|member| escaped(&member.value)).collect();
+    let check = check.replace("  return ", "  wrong = ")
+        + &format!(
+            "  if torch.eq(wrong, \"\"):\n    given = {given}\n    if torch.__not__(torch.__contains__([{}], given)):\n      \
+             wrong = torch.format(\"the input {{}} is {{}}, expected one of {{}}\", name, given, {})\n  return wrong\n",
+            values.join(", "),
+            literal(&shown.join(", "))
+        );
+    let mut take = format!("  given = {given}\n");
+    for (number, member) in members.iter().enumerate() {
+        let chosen = format!("{{type}}.{}", member.name);
+        match number {
+            0 => writeln!(take, "  value = {chosen}")?,
+            _ => write!(take, "  if torch.eq(given, {}):\n    value = {chosen}\n", escaped(&member.value))?,
+        }
+    }
+    Ok((check, take + "  return value\n"))
+}
+
 /// What is checked of a tensor by its name, and to what it is cast.
 fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
     let mut check = "  wrong = {ns}.missing(inputs, name)\n".to_owned();
@@ -271,7 +316,20 @@ fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
 
 /// The function that puts a result of a type into the dict of outputs.
 fn put(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
-    let body = match (Leaf::from_type(types, id), types.kind(id)) {
+    let body = match (Leaf::returned(types, id), types.kind(id)) {
+        (None, Type::Union(members)) => {
+            let mut body = "  wrong = \"\"\n".to_owned();
+            // A condition that is the call itself would change the type of `value` in what follows.
+            for member in members {
+                let (number, text) = (member.number(), types.text(*member));
+                write!(
+                    body,
+                    "  is_{number} = isinstance(value, {text})\n  if is_{number}:\n    \
+                     wrong = {{ns}}.put_{number}(out, name, unchecked_cast({text}, value))\n"
+                )?;
+            }
+            body + "  return wrong\n"
+        }
         (Some(leaf), _) => functions::put_leaf(leaf).to_owned(),
         (None, Type::Optional(_)) => functions::PUT_OPTIONAL.to_owned(),
         (None, Type::List(_)) => functions::PUT_LIST.to_owned(),
