@@ -10,7 +10,7 @@ use tensor::Dtype;
 use torch_import::Container;
 use torch2carton_fuzz::archive;
 use torch2carton_fuzz::input::Memory;
-use torchscript::{Converted, Declared, Dim, ScriptOptions, Scripted};
+use torchscript::{Converted, Declared, Dim, Errors, ScriptOptions, Scripted};
 use torchscript_source::Sources;
 
 /// An object of `__torch__.net.Net` with an attribute that is a memoised text.
@@ -99,10 +99,10 @@ const DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::Bool, Dtype::C
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     if bytes.starts_with(b"PK") {
-        check(bytes, &ScriptOptions::default());
+        check(bytes, &ScriptOptions::default(), Errors::Return);
     } else if bytes.starts_with(b"class ") {
         // Text that was written by hand, or by PyTorch.
-        check(&net(bytes, PICKLE, &[]), &ScriptOptions::default());
+        check(&net(bytes, PICKLE, &[]), &ScriptOptions::default(), Errors::Return);
     } else if arbitrary(&mut Unstructured::new(bytes)).is_err() {
         return Corpus::Reject;
     }
@@ -120,8 +120,8 @@ fn net(code: &[u8], pickle: &[u8], more: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn arbitrary(u: &mut Unstructured<'_>) -> Result<()> {
-    let mut options =
-        ScriptOptions { raises: u.arbitrary()?, keep: u.ratio(1, 16)?, ..ScriptOptions::default() };
+    let errors = if u.arbitrary()? { Errors::Raise } else { Errors::Return };
+    let mut options = ScriptOptions { keep: u.ratio(1, 16)?, ..ScriptOptions::default() };
     for _ in 0..u.int_in_range(0..=2)? {
         let shape = vec![Dim::Size(u.arbitrary()?), Dim::Symbol("batch".to_owned())];
         options.inputs.push(Declared {
@@ -149,16 +149,16 @@ fn arbitrary(u: &mut Unstructured<'_>) -> Result<()> {
             number => code.extend(PIECES[usize::from(number) % PIECES.len()].as_bytes()),
         }
     }
-    check(&net(&code, &pickle, &more), &options);
+    check(&net(&code, &pickle, &more), &options, errors);
     Ok(())
 }
 
 /// Reads a file, makes the module of it, and reads that.
-fn check(bytes: &[u8], options: &ScriptOptions) {
+fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
     let memory = Memory::new(bytes);
     let Ok(container) = Container::from_map(memory.map()) else { return };
-    let Some(converted) = module(&container, options) else { return };
-    let again = module(&container, options).expect("it was one");
+    let Some(converted) = module(&container, options, errors) else { return };
+    let again = module(&container, options, errors).expect("it was one");
     let file = written(&converted);
     assert_eq!(file, written(&again));
     assert_eq!(converted.notes, again.notes);
@@ -176,12 +176,12 @@ fn check(bytes: &[u8], options: &ScriptOptions) {
 
     let memory = Memory::new(&file);
     let container = Container::from_map(memory.map()).expect("it was written");
-    let kept = module(&container, &ScriptOptions::default()).expect("it is a module");
+    let kept = module(&container, &ScriptOptions::default(), Errors::Return).expect("it is a module");
     assert_eq!(written(&kept), file);
 }
 
-fn module(container: &Container, options: &ScriptOptions) -> Option<Converted> {
-    match torchscript::script(container.script_records().ok()?, &container.whole(), options) {
+fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Option<Converted> {
+    match torchscript::script(container.script_records().ok()?, &container.whole(), options, errors) {
         Ok(Scripted::Module(converted)) => Some(converted),
         Ok(Scripted::Uncallable(why)) => {
             assert!(!why.to_string().contains('\n'));
