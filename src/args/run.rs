@@ -60,7 +60,7 @@ pub(crate) struct Run {
     /// Run the self tests that are stored in the carton
     #[arg(long)]
     pub(crate) self_test: bool,
-    /// Allow outputs of self tests to differ by TOL + TOL * |expected| [default: as numpy.allclose, and for a model at least 1e-5 of the largest expected number]
+    /// Allow outputs of self tests to differ by TOL + TOL * |expected| [default: as numpy.allclose, and for a model at least 1e-4 of the largest expected number]
     #[arg(long, value_name = "TOL", requires = "self_test")]
     pub(crate) tolerance: Option<f64>,
     /// The number of threads [default: what the carton says, or as many as the machine runs at once]

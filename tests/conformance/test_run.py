@@ -282,7 +282,7 @@ def test_stored_tests_are_run(made, reference, tested, tmp_path):
     succeed("verify", packed)
     report = json.loads(succeed("run", packed, "--self-test", "--json").stdout)
     assert report["ok"] and [test["outcome"] for test in report["tests"]] == ["passed", "ran", "passed"]
-    assert report["tolerance"] == {"relative": 1e-5, "absolute": 1e-8, "of_largest": 1e-5}
+    assert report["tolerance"] == {"relative": 1e-5, "absolute": 1e-8, "of_largest": 1e-4}
     assert all(output["largest_difference"] < 1e-4 for test in report["tests"][::2] for output in test["outputs"])
     assert [output["name"] for output in report["tests"][1]["outputs"]] == ["logits"]
     assert "2 self tests passed, 1 ran" in succeed("run", packed, "--self-test").stderr
@@ -294,7 +294,7 @@ def test_a_logit_near_zero_may_differ_by_a_part_of_the_largest(made, reference, 
     tokens = numpy.array([[1, 450, 99]])
     logits = expected(reference, carton, tokens, tmp_path)
     largest, at = numpy.abs(logits).max(), numpy.unravel_index(numpy.abs(logits).argmin(), logits.shape)
-    for part, status in [(5e-6, 0), (1e-4, 1)]:
+    for part, status in [(5e-5, 0), (1e-3, 1)]:
         other = logits.copy()
         other[at] += part * largest
         assert not numpy.allclose(logits, other)

@@ -35,11 +35,11 @@ impl Tolerance {
         Self { relative: number, absolute: number, of_largest: 0.0 }
     }
 
-    /// The tolerance of `numpy.allclose`, but at least 1e-5 of the largest number. Each output of a model is a sum of products, which
+    /// The tolerance of `numpy.allclose`, but at least 1e-4 of the largest number. Each output of a model is a sum of products, which
     /// other CPUs and other numbers of threads add in another order. The error of a sum depends on its terms, so it can be
-    /// larger than a sum that is near zero.
+    /// larger than a sum that is near zero. `docs/running.md` has a measurement.
     pub fn of_sums() -> Self {
-        Self { of_largest: 1e-5, ..Self::default() }
+        Self { of_largest: 1e-4, ..Self::default() }
     }
 
     /// The same tolerance for an output of these expected numbers, without `of_largest`.
@@ -173,12 +173,12 @@ mod tests {
         let expected = [20.0, 3e-6, -12.5, 0.0];
         let sums = Tolerance::of_sums();
         for (found, is_close) in [
-            ([20.000_01, 8e-6, -12.500_01, -1e-6], true),
-            // 1e-5 of the largest, and 1e-5 of itself.
-            ([20.000_39, 1.9e-4, -12.500_3, -1.9e-4], true),
-            ([20.000_41, 3e-6, -12.5, 0.0], false),
-            ([20.0, 3e-4, -12.5, 0.0], false),
-            ([20.0, 3e-6, -12.5, -2.1e-4], false),
+            ([20.000_1, 8e-6, -12.500_1, -1e-5], true),
+            // 1e-4 of the largest, and 1e-5 of itself.
+            ([20.002_1, 1.9e-3, -12.502_1, -1.9e-3], true),
+            ([20.002_3, 3e-6, -12.5, 0.0], false),
+            ([20.0, 2.1e-3, -12.5, 0.0], false),
+            ([20.0, 3e-6, -12.5, -2.1e-3], false),
             ([20.0, f64::NAN, -12.5, 0.0], false),
         ] {
             assert_eq!(compared(&found, &expected, sums).1.is_none(), is_close, "{found:?}");
@@ -187,7 +187,7 @@ mod tests {
         assert!(compared(&[20.0, 8e-6], &[20.0, 3e-6], Tolerance::default()).1.is_some());
         // It allows as much as numpy.allclose where all numbers are small, and an infinity does not count.
         assert_eq!(compared(&[9e-9, 0.0], &[0.0, 0.0], sums).1, None);
-        assert!(compared(&[2e-8, 0.0], &[0.0, 1e-4], sums).1.is_some());
+        assert!(compared(&[2e-8, 1e-4], &[0.0, 1e-4], sums).1.is_some());
         assert!(compared(&[f64::INFINITY, 1.0], &[f64::INFINITY, 2.0], sums).1.is_some());
         assert_eq!(compared(&[], &[], sums), (None, None));
     }
