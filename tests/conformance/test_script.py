@@ -137,6 +137,21 @@ def test_inputs_are_declared_checked_and_cast(made, loader):
     assert call(x=["int64", [[1, 2, 3]]]) == {"error": "the input x has another dtype than float16[batch, 3]"}
 
 
+def test_complex_tensors_are_passed_as_pairs(made, loader):
+    _, carton, archive, _ = made("AnyDtype", "--input", "t=complex64[batch, 3]")
+    assert [(i["name"], i["dtype"], i["shape"]) for i in Carton(carton).toml["input"]] == [("t", "float32", ["batch", 3, 2])]
+
+    def call(*shape):
+        return loader.ask("call", wrapped=str(archive), inputs={"t": ones(*shape)})
+
+    assert call(4, 3, 2) == {"output": ["float32", [4, 3, 2]]}
+    assert call(4, 3) == {"error": "the input t has the shape [4, 3], expected float32[batch, 3, 2]"}
+    values = [[0.1, -2.0], [3.0, 4.0]]
+    _, _, archive, _ = made("AnyDtype", "--input", "t=complex128[2]")
+    doubled = loader.ask("call", wrapped=str(archive), inputs={"t": ["float64", values]}, values=True)
+    assert doubled == {"output": [[2 * part for part in value] for value in values]}
+
+
 def test_known_inputs_and_outputs_are_listed(made):
     _, carton, _, outcome = made("IntWithDefault")
     config = Carton(carton).toml
@@ -169,7 +184,7 @@ def test_outputs_get_the_names_that_are_given(kind, names, found, made, loader):
     ("DictResult", ["--output-names", "a"], "1 names for 0 outputs"),
     ("TwoResults", ["--output-names", "a,a"], "two outputs are called `a`"),
     ("OneTensor", ["--input", "y=float32[3]"], "there is no input `y`; the inputs are x"),
-    ("OneTensor", ["--input", "x=complex64[3]"], "input `x`: complex64 cannot be made of what Carton passes"),
+    ("OneTensor", ["--input", "x=float8_e5m2[3]"], "input `x`: float8_e5m2 cannot be made of what Carton passes"),
     ("OneTensor", ["--no-wrap"], "does not take a Dict[str, Tensor] and return a dict"),
     ("OneTensor", ["--arch", "weights", "--output-names", "a"], "there is no TorchScript module whose code is kept"),
 ])

@@ -192,13 +192,15 @@ def same_state(original, wrapped):
     return facts(one, "") == facts(other, "module.") and len(one) == len(other)
 
 
-def call(wrapped, inputs):
-    """What a wrapped module returns for inputs as `[dtype, values]`: texts as they are, shapes of tensors."""
+def call(wrapped, inputs, values=False):
+    """What a wrapped module returns for inputs as `[dtype, values]`: texts as they are, shapes or values of tensors."""
     inputs = {name: torch.tensor(values, dtype=getattr(torch, dtype)) for name, (dtype, values) in inputs.items()}
     try:
         got = load(wrapped)(inputs)
     except Exception as error:
         return {"raised": str(error)}
+    if values:
+        return {name: value.tolist() for name, value in got.items()}
     return {name: value if isinstance(value, str) else [str(value.dtype)[6:], list(value.shape)] for name, value in got.items()}
 
 

@@ -324,14 +324,26 @@ pub(super) fn carried(dtype: Dtype) -> Option<(Dtype, u8, u8)> {
         Dtype::Float64 => (dtype, 7, 7),
         Dtype::Bool => (Dtype::UInt8, 0, 11),
         Dtype::BFloat16 => (Dtype::Float32, 6, 15),
+        Dtype::Complex64 => (Dtype::Float32, 6, 9),
+        Dtype::Complex128 => (Dtype::Float64, 7, 10),
         _ => return None,
     })
+}
+
+/// The shape of what Carton passes: complex numbers are two numbers each.
+pub(super) fn carried_shape(declared: &Declared) -> Vec<Dim> {
+    let two = is_complex(declared.dtype).then_some(Dim::Size(2));
+    declared.shape.iter().cloned().chain(two).collect()
+}
+
+pub(super) fn is_complex(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Complex64 | Dtype::Complex128)
 }
 
 fn declared_port(declared: &Declared, optional: bool) -> Port {
     let dtype = carried(declared.dtype).map_or(declared.dtype, |(carried, ..)| carried);
     let description = (dtype != declared.dtype).then(|| format!("{} in the module", declared.dtype));
-    Port { name: declared.name.clone(), dtype, shape: declared.shape.clone(), description, optional }
+    Port { name: declared.name.clone(), dtype, shape: carried_shape(declared), description, optional }
 }
 
 /// The dtype, the shape and the description of a leaf, if its type says so.

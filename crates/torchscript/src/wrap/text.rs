@@ -6,7 +6,7 @@ use std::fmt::Write;
 use torchscript_source::{Member, Signature, Type, TypeId, Types};
 
 use super::functions;
-use super::leaves::{Naming, Passed, Plan, carried};
+use super::leaves::{Naming, Passed, Plan, carried, carried_shape, is_complex};
 use super::object::{ATTRIBUTE, CLASS};
 use super::support::{Leaf, Value, alternative, returned_parts, taken_parts};
 use crate::source::quoted;
@@ -288,26 +288,32 @@ fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
     let mut check = "  wrong = {ns}.missing(inputs, name)\n".to_owned();
     let mut take = "  value = inputs[name]\n".to_owned();
     for declared in declared {
-        let Some((_, passed, expected)) = carried(declared.dtype) else { continue };
-        let name = literal(&declared.name);
-        let sizes = declared.shape.iter().map(|dim| match dim {
+        let Some((dtype, passed, expected)) = carried(declared.dtype) else { continue };
+        let (name, shape) = (literal(&declared.name), carried_shape(declared));
+        let sizes = shape.iter().map(|dim| match dim {
             Dim::Size(size) => size.to_string(),
             Dim::Symbol(_) => "-1".to_owned(),
         });
         let sizes: Vec<String> = sizes.collect();
-        let dims = declared.shape.iter().map(|dim| match dim {
+        let dims = shape.iter().map(|dim| match dim {
             Dim::Size(size) => size.to_string(),
             Dim::Symbol(symbol) => symbol.clone(),
         });
-        let text = format!("{}[{}]", declared.dtype, dims.collect::<Vec<_>>().join(", "));
+        let is_complex = is_complex(declared.dtype);
+        let shown = if is_complex { dtype } else { declared.dtype };
+        let text = format!("{shown}[{}]", dims.collect::<Vec<_>>().join(", "));
+        let allowed = if is_complex { passed } else { expected };
         write!(
             check,
             "  if torch.__and__(torch.eq(name, {name}), torch.eq(wrong, \"\")):\n    \
-             wrong = {{ns}}.fits(inputs[name], name, [{passed}, {expected}], annotate(List[int], [{}]), {})\n",
+             wrong = {{ns}}.fits(inputs[name], name, [{passed}, {allowed}], annotate(List[int], [{}]), {})\n",
             sizes.join(", "),
             literal(&text)
         )?;
-        if passed != expected {
+        if is_complex {
+            let pairs = "torch.view_as_complex(torch.contiguous(value))";
+            write!(take, "  if torch.eq(name, {name}):\n    value = {pairs}\n")?;
+        } else if passed != expected {
             write!(take, "  if torch.eq(name, {name}):\n    value = torch.to(value, {expected})\n")?;
         }
     }
