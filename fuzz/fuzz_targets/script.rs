@@ -159,8 +159,9 @@ fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
     let Ok(container) = Container::from_map(memory.map()) else { return };
     let Some(converted) = module(&container, options, errors) else { return };
     let again = module(&container, options, errors).expect("it was one");
-    let file = written(&converted);
-    assert_eq!(file, written(&again));
+    // A record whose checksum is wrong is found when it is copied.
+    let Some(file) = written(&converted) else { return };
+    assert_eq!(Some(&file), written(&again).as_ref());
     assert_eq!(converted.notes, again.notes);
     if options.keep || file == bytes {
         assert_eq!(file, bytes);
@@ -177,7 +178,7 @@ fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
     let memory = Memory::new(&file);
     let container = Container::from_map(memory.map()).expect("it was written");
     let kept = module(&container, &ScriptOptions::default(), Errors::Return).expect("it is a module");
-    assert_eq!(written(&kept), file);
+    assert_eq!(written(&kept), Some(file));
 }
 
 fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Option<Converted> {
@@ -194,9 +195,9 @@ fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Opt
     }
 }
 
-fn written(converted: &Converted) -> Vec<u8> {
+fn written(converted: &Converted) -> Option<Vec<u8>> {
     let mut file: Vec<u8> = Vec::new();
-    converted.archive.write_to(&mut file).expect("memory takes everything");
+    converted.archive.write_to(&mut file).ok()?;
     assert_eq!(file.len() as u64, converted.archive.len());
-    file
+    Some(file)
 }
