@@ -43,6 +43,55 @@ HUGGING_FACE = {
     "qwen2 layer_types": ("qwen2", {"use_sliding_window": True, "sliding_window": WINDOW,
                                     "layer_types": ["sliding_attention", "full_attention"]}),
 }
+# More of Hugging Face's, which transformers writes itself: its names, config.json and shards.
+ROPE = {"rope_theta": 10000.0}
+LONG_FACTORS = {"short_factor": [1.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 9.0]}
+MIXED = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+EXPERTS = {"num_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 2}
+SAVED = {
+    "llama linear": ("llama", {"rope_parameters": ROPE | {"rope_type": "linear", "factor": 4.0}}),
+    "llama dynamic": ("llama", {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": 32}),
+    "llama yarn": ("llama", {"rope_parameters": ROPE | {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}),
+    "llama yarn mscale": ("llama", {"rope_parameters": ROPE | {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 0.5,
+        "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False}}),
+    "llama longrope": ("llama", {"rope_parameters": ROPE | LONG_FACTORS | {
+        "rope_type": "longrope", "original_max_position_embeddings": 32}, "max_position_embeddings": 64}),
+    "llama gelu": ("llama", {"hidden_act": "gelu"}),
+    "qwen3": ("qwen3", {"head_dim": 24, "attention_bias": True}),
+    "qwen3 window": ("qwen3", {"head_dim": 16, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}),
+    "phi3": ("phi3", {"sliding_window": WINDOW, "pad_token_id": 0}),
+    "phi3 longrope": ("phi3", {
+        "partial_rotary_factor": 0.75, "original_max_position_embeddings": 32, "max_position_embeddings": 64, "pad_token_id": 0,
+        "rope_parameters": {"rope_type": "longrope", "partial_rotary_factor": 0.75} | ROPE
+        | {key: factors[:6] for key, factors in LONG_FACTORS.items()}, "tie_word_embeddings": True}),
+    "gemma": ("gemma", {"head_dim": 24}),
+    "gemma2": ("gemma2", {"head_dim": 24, "query_pre_attn_scalar": 20, "sliding_window": WINDOW, "attn_logit_softcapping": 5.0,
+                          "final_logit_softcapping": 60.0}),
+    "gemma2 no caps": ("gemma2", MIXED | {"head_dim": 16, "attn_logit_softcapping": None, "final_logit_softcapping": None}),
+    "gemma3": ("gemma3_text", MIXED | {"head_dim": 24, "query_pre_attn_scalar": 20, "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+    "gemma3 pattern": ("gemma3_text", {"head_dim": 16, "sliding_window": WINDOW, "sliding_window_pattern": 2}),
+    "granite": ("granite", {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625,
+                            "logits_scaling": 8.0, "attention_bias": True, "mlp_bias": True}),
+    "smollm3": ("smollm3", {"no_rope_layers": [1, 0], "pad_token_id": 0}),
+    "smollm3 window": ("smollm3", {"no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": WINDOW, "pad_token_id": 0}),
+    "olmo2": ("olmo2", {}),
+    "stablelm": ("stablelm", {"layer_norm_eps": 1e-3, "use_qkv_bias": True, "partial_rotary_factor": 0.25}),
+    "stablelm parallel": ("stablelm", {"qk_layernorm": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}),
+    "ministral": ("ministral", MIXED | {"head_dim": 24}),
+    "mixtral": ("mixtral", EXPERTS),
+    "qwen3_moe": ("qwen3_moe", EXPERTS | {"head_dim": 24, "moe_intermediate_size": 48, "norm_topk_prob": True}),
+    "qwen3_moe dense": ("qwen3_moe", EXPERTS | {"moe_intermediate_size": 48, "mlp_only_layers": [0]}),
+    "gpt_oss": ("gpt_oss", EXPERTS | MIXED | {"head_dim": 24, "rope_parameters": ROPE | {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}),
+}
+# The names of the modules of transformers 5, which some programs write.
+STACKED = {"mixtral stacked": SAVED["mixtral"], "qwen3_moe stacked": SAVED["qwen3_moe"]}
+HUGGING_FACE |= SAVED | STACKED
+# A token may go through other experts in a dtype of few digits, for the reference's code and for ours.
+CHOOSING = [kind for kind, (_, changes) in HUGGING_FACE.items() if "num_experts_per_tok" in changes]
 # RoPE frequencies that older checkpoints contain: no program reads them, and they are kept.
 FREQUENCIES = {
     "meta mha": ["rope.freqs"],
@@ -63,6 +112,14 @@ def tokens(folder, seed):
     chance = numpy.random.default_rng(seed)
     numpy.savez(path, **{key: chance.integers(0, VOCAB, shape) for key, shape in BATCHES.items()})
     return path
+
+
+def error(kind, dtype, logits, exact):
+    """How far logits are from exact ones: the largest difference, or the mean one where tokens may go through other experts."""
+    import numpy
+
+    apart = numpy.concatenate([numpy.abs(logits(key) - exact[key]).ravel() for key in exact])
+    return float(apart.mean() if kind in CHOOSING and dtype in ("bfloat16", "float16") else apart.max())
 
 
 def params(kind):

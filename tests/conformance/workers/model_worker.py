@@ -63,7 +63,8 @@ def hugging_face_config(values):
 def hugging_face_model(config):
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    # The other implementations of experts do not compute in float64.
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")
 
 
 def save(state, path):
@@ -86,10 +87,11 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None, frequencies=
         tied = "tied" in kind and "output.weight"
     else:
         config = models.config(kind) | ({"num_hidden_layers": layers} if layers else {})
+        settings = hugging_face_config(config)
         with torch.device("meta"):
-            shapes = {name: tuple(p.shape) for name, p in hugging_face_model(hugging_face_config(config)).named_parameters()}
+            shapes = {name: tuple(p.shape) for name, p in hugging_face_model(settings).named_parameters()}
         (folder / "config.json").write_text(json.dumps(config))
-        tied = "tied" in kind and "lm_head.weight"
+        tied = settings.tie_word_embeddings and "lm_head.weight"
     state = {n: random_like(n, s, i).to(dtype) for i, (n, s) in enumerate(shapes.items()) if n != tied}
     if not frequencies:
         known = models.FREQUENCIES.get(kind, []) if frequencies is None else []
@@ -102,6 +104,13 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None, frequencies=
         for number, shard in enumerate(meta_shards(state, files, params)):
             save(shard, folder / f"consolidated.{number:02}.pth")
         return "consolidated.00.pth"
+    if kind in models.SAVED:
+        model = hugging_face_model(settings).to(dtype)
+        left = model.load_state_dict(state, strict=False)
+        assert set(left.missing_keys) <= {tied} and not left.unexpected_keys, left
+        model.tie_weights()
+        model.save_pretrained(folder, max_shard_size=sum(t.nbytes for t in state.values()) // files + 1000)
+        return "model.safetensors" if files == 1 else "."
     extension = extension or "safetensors"
     stem = "model" if extension == "safetensors" else "pytorch_model"
     if files == 1:
@@ -162,7 +171,7 @@ def reference(kind, folder, tokens, outputs):
     if kind in models.META:
         state = torch.load(folder / "consolidated.00.pth", weights_only=True)
     else:
-        state = safetensors.torch.load_file(folder / "model.safetensors")
+        state = saved(folder) if kind in models.SAVED else safetensors.torch.load_file(folder / "model.safetensors")
     code = metas if kind in models.META and kind not in models.NOT_METAS else transformers_of
     for exact in (True, False):
         with Exact(exact), torch.no_grad():
@@ -173,6 +182,16 @@ def reference(kind, folder, tokens, outputs):
                 assert not exact or answer.dtype == torch.float64
                 logits[f"exact {key}" if exact else key] = answer.double().numpy()
     numpy.savez(outputs, **logits)
+
+
+def saved(folder):
+    """The tensors that transformers reads, by the names of its modules."""
+    from transformers import AutoModelForCausalLM
+
+    settings = {"attn_implementation": "eager", "local_files_only": True, "output_loading_info": True}
+    model, left = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", **settings)
+    assert not any(left[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), left
+    return model.state_dict()
 
 
 def metas(kind, state, dtype):
