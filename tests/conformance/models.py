@@ -86,6 +86,7 @@ SAVED = {
     "qwen3_moe dense": ("qwen3_moe", EXPERTS | {"moe_intermediate_size": 48, "mlp_only_layers": [0]}),
     "gpt_oss": ("gpt_oss", EXPERTS | MIXED | {"head_dim": 24, "rope_parameters": ROPE | {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}),
+    "qwen2_moe": ("qwen2_moe", EXPERTS | {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 80}),
 }
 # The names of the modules of transformers 5, which some programs write.
 STACKED = {"mixtral stacked": SAVED["mixtral"], "qwen3_moe stacked": SAVED["qwen3_moe"]}

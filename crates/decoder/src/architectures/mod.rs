@@ -12,6 +12,7 @@ mod mixtral;
 mod olmo2;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
 mod smollm3;
@@ -37,4 +38,5 @@ pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &mixtral::ARCHITECTURE,
     &qwen3_moe::ARCHITECTURE,
     &gpt_oss::ARCHITECTURE,
+    &qwen2_moe::ARCHITECTURE,
 ];

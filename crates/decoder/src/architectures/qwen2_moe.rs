@@ -1,0 +1,62 @@
+//! Qwen2 with experts in most layers, one of which all tokens go through.
+//!
+//! Facts: `configuration_qwen2_moe.py`, `modeling_qwen2_moe.py` and `conversion_mapping.py` in `transformers` 5.23.
+
+use super::qwen3_moe::experts;
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, Experts, Shared};
+use crate::class::{CLASS, Class};
+use crate::documents::config::Config;
+use crate::facts::{Biases, Facts, Windows};
+use crate::layout::HUGGING_FACE;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "qwen2_moe",
+    class: "Qwen2Moe",
+    works_without_config: false,
+    layouts: &[&HUGGING_FACE],
+    config: &Class { own: OWN, context: 32_768.0, ..CLASS },
+    facts,
+};
+
+/// The router's loss is for training.
+const OWN: &[&str] = &[
+    "decoder_sparse_step",
+    "layer_types",
+    "max_window_layers",
+    "mlp_only_layers",
+    "moe_intermediate_size",
+    "norm_topk_prob",
+    "num_experts",
+    "num_experts_per_tok",
+    "output_router_logits",
+    "qkv_bias",
+    "router_aux_loss_coef",
+    "shared_expert_intermediate_size",
+    "sliding_window",
+    "use_sliding_window",
+];
+
+fn facts(config: &Config, base: Facts) -> Result<Facts> {
+    let biases = Biases { qkv: config.flag_or("qkv_bias", true)?, ..Biases::default() };
+    let hidden = config.size("shared_expert_intermediate_size")?.unwrap_or(5632);
+    let count = config.size("num_experts")?.unwrap_or(60);
+    let experts =
+        Experts { shared: Some(Shared { hidden, gated: true }), ..experts(config, count, [4, 1408])? };
+    let block = Block { experts: Some(experts), ..base.block };
+    Ok(Facts { windows: windows(config)?, biases, block, ..base })
+}
+
+/// Every other one of the lower layers has the window, if it is on.
+fn windows(config: &Config) -> Result<Windows> {
+    let last = config.count("max_window_layers")?.unwrap_or(28);
+    if config.flag("use_sliding_window")? {
+        return config.windows(Some(4096), |layer| layer.is_multiple_of(2) && layer < last);
+    }
+    if config.windowed()?.is_some_and(|layers| layers.contains(&true)) {
+        let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
+        return Err(config.wrong("use_sliding_window", &false, expected));
+    }
+    Ok(Windows::default())
+}
