@@ -76,6 +76,67 @@ fn errors_about_fused_matrices_name_all_their_rows() {
     );
 }
 
+/// The tensors of a layer without its feed-forward layer, and those outside of it.
+fn attention(bias: bool) -> Tensors {
+    let layer = "model.layers.0.";
+    let mut shapes = vec![
+        ("model.embed_tokens.weight".to_owned(), vec![32, 16]),
+        ("model.norm.weight".to_owned(), vec![16]),
+        ("lm_head.weight".to_owned(), vec![32, 16]),
+        (format!("{layer}input_layernorm.weight"), vec![16]),
+        (format!("{layer}post_attention_layernorm.weight"), vec![16]),
+    ];
+    for (name, rows) in [("q", 16), ("k", 8), ("v", 8), ("o", 16)] {
+        shapes.push((format!("{layer}self_attn.{name}_proj.weight"), vec![rows, 16]));
+        if bias {
+            shapes.push((format!("{layer}self_attn.{name}_proj.bias"), vec![rows]));
+        }
+    }
+    shapes.into_iter().map(|(name, shape)| (name, tensor(&shape))).collect()
+}
+
+#[test]
+fn experts_in_one_tensor_are_views_of_it() {
+    let config = r#"{"model_type": "mixtral", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 24, "num_local_experts": 3}"#;
+    let mut tensors = attention(false);
+    let moe = |name: &str, shape: &[u64]| (format!("model.layers.0.mlp.{name}"), tensor(shape));
+    tensors.extend([
+        moe("gate.weight", &[3, 16]),
+        moe("experts.gate_up_proj", &[3, 48, 16]),
+        moe("experts.down_proj", &[3, 16, 24]),
+    ]);
+    let decoder = decoder(config, &tensors);
+    let view = |part, expert| view(&decoder, &tensors, Weight::Expert { layer: 0, part, expert });
+    assert_eq!(view(Part::W1, 2), (2 * 48 * 16, vec![24, 16], vec![16, 1]));
+    assert_eq!(view(Part::W3, 2), (2 * 48 * 16 + 24 * 16, vec![24, 16], vec![16, 1]));
+    assert_eq!(view(Part::W2, 1), (16 * 24, vec![16, 24], vec![24, 1]));
+}
+
+#[test]
+fn transposed_experts_are_views_with_their_strides() {
+    let config = r#"{"model_type": "gpt_oss", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 24, "num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 4}"#;
+    let mut tensors = attention(true);
+    let layer = |name: &str, shape: &[u64]| (format!("model.layers.0.{name}"), tensor(shape));
+    tensors.extend([
+        layer("self_attn.sinks", &[4]),
+        layer("mlp.router.weight", &[3, 16]),
+        layer("mlp.router.bias", &[3]),
+        layer("mlp.experts.gate_up_proj", &[3, 16, 48]),
+        layer("mlp.experts.gate_up_proj_bias", &[3, 48]),
+        layer("mlp.experts.down_proj", &[3, 24, 16]),
+        layer("mlp.experts.down_proj_bias", &[3, 16]),
+    ]);
+    let decoder = decoder(config, &tensors);
+    let matrix = |part| view(&decoder, &tensors, Weight::Expert { layer: 0, part, expert: 2 });
+    let bias = |part| view(&decoder, &tensors, Weight::ExpertBias { layer: 0, part, expert: 2 });
+    assert_eq!(matrix(Part::W13), (2 * 16 * 48, vec![48, 16], vec![1, 48]));
+    assert_eq!(bias(Part::W13), (2 * 48, vec![48], vec![1]));
+    assert_eq!(matrix(Part::W2), (2 * 24 * 16, vec![16, 24], vec![1, 16]));
+    assert_eq!(bias(Part::W2), (2 * 16, vec![16], vec![1]));
+}
+
 #[test]
 fn records_are_checked_like_documents() {
     let tensors = phi3();

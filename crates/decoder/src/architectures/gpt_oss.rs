@@ -47,6 +47,7 @@ const OWN: &[&str] = &[
     "experts_per_token",
     "initial_context_length",
     "layer_types",
+    "num_experts",
     "num_experts_per_tok",
     "num_local_experts",
     "output_router_logits",
@@ -71,7 +72,7 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let attention = config.flag_or("attention_bias", true)?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let experts = Experts {
-        count: config.size("num_local_experts")?.unwrap_or(128),
+        count: config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(128),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(4),
         hidden: base.hidden.unwrap_or(2880),
         softmax: Softmax::AfterChoice,

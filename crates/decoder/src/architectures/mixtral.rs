@@ -48,6 +48,7 @@ static NEWER: Layout = Layout { sign: Part::Router, ..HUGGING_FACE };
 
 /// The router's loss and jitter are for training.
 const OWN: &[&str] = &[
+    "num_experts",
     "num_experts_per_tok",
     "num_local_experts",
     "output_router_logits",
@@ -59,7 +60,7 @@ const OWN: &[&str] = &[
 fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };
     let experts = Experts {
-        count: config.size("num_local_experts")?.unwrap_or(8),
+        count: config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(8),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(2),
         hidden: base.hidden.unwrap_or(14_336),
         softmax: Softmax::BeforeChoice,
