@@ -31,6 +31,9 @@ type Wrong<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
 /// repeated as often as its shape says.
 const MOST_EXPERTS: u64 = 4096;
 
+/// The most numbers of a head: a hundred times those of any model. Each pair has a frequency.
+const MOST_ROTATED: u64 = 1 << 16;
+
 impl Checked<'_> {
     /// # Errors
     /// When a number is not one that the forward can compute with, or a list does not have an entry for each layer.
@@ -44,6 +47,9 @@ impl Checked<'_> {
                 &format!("{} numbers of a head", self.rotated),
                 expected,
             ));
+        }
+        if self.rotated > MOST_ROTATED {
+            return Err(wrong(self.keys.head_dim, &self.head_dim, format!("at most {MOST_ROTATED}")));
         }
         self.ropes.iter().try_for_each(|rope| self.rope(wrong, rope))?;
         if let Some(ropes) = self.rope_of_layer {

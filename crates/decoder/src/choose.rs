@@ -157,13 +157,11 @@ fn from_config(config: &Config, tensors: &[(String, Tensor)], is_transformer: bo
         config.reject_quantized()?;
     }
     if let Err(tensor) = layout(architecture, tensors) {
-        return Ok(Choice::Weights(
-            if has("embed_tokens.weight") && has("layers.0.self_attn.q_proj.weight") {
-                WhyWeights::BareModel { class: architecture.class }
-            } else {
-                WhyWeights::NotThisArchitecture { architecture: architecture.name, tensor }
-            },
-        ));
+        return Ok(Choice::Weights(if is_bare(architecture, has) {
+            WhyWeights::BareModel { class: architecture.class }
+        } else {
+            WhyWeights::NotThisArchitecture { architecture: architecture.name, tensor }
+        }));
     }
     let is_causal = class.is_none_or(|class| class.ends_with("ForCausalLM"));
     let output = format!("{}.weight", HUGGING_FACE.output);
@@ -172,6 +170,15 @@ fn from_config(config: &Config, tensors: &[(String, Tensor)], is_transformer: bo
         return Ok(Choice::Weights(WhyWeights::OtherHead { class }));
     }
     Ok(Choice::HuggingFace(architecture))
+}
+
+/// Whether these are the tensors of the architecture's module without its output matrix, whose names are shorter.
+fn is_bare(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
+    let has = |name: String| name.strip_prefix("model.").is_some_and(&has);
+    architecture
+        .layouts
+        .iter()
+        .any(|layout| has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.sign)))
 }
 
 /// The class that a config.json names first.

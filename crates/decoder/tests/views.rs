@@ -1,4 +1,6 @@
-//! Weights that are parts of tensors, as views.
+//! Weights that are parts of tensors, as views; and records of decoders.
+
+use proptest::prelude::*;
 
 use decoder::{Decoder, Detected, Documents, Options, Part, Weight, detect};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
@@ -209,4 +211,72 @@ fn records_are_checked_like_documents() {
         let error = Decoder::from_record(&text.replacen(from, to, 1), &tensors).expect_err(to).to_string();
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+/// Numbers that a hostile text may have.
+const NUMBERS: [&str; 14] = [
+    "0",
+    "-1",
+    "1",
+    "2",
+    "3",
+    "1e308",
+    "-1e308",
+    "5e-324",
+    "0.5",
+    "65536",
+    "4294967296",
+    "9007199254740993",
+    "18446744073709551614",
+    "18446744073709551615",
+];
+
+/// A record with everything that a record can have.
+fn rich(tensors: &Tensors) -> String {
+    let text = decoder(PHI3, tensors).record();
+    let longrope = r#"{"theta":10000.0,"scaling":{"LongRope":{"short":[1.0,2.0],"long":[3.0,4.0],"old":32.0,"magnitude":1.5}}}"#;
+    let yarn = r#"{"theta":10000.0,"scaling":{"Yarn":{"factor":4.0,"fast":32.0,"slow":1.0,"old":16.0,"magnitude":1.1,"truncate":true}}}"#;
+    let dynamic = r#"{"theta":10000.0,"scaling":{"Dynamic":{"factor":4.0,"old":16.0}}}"#;
+    let llama3 = r#"{"theta":10000.0,"scaling":{"Llama3":{"factor":4.0,"low":1.0,"high":4.0,"old":16.0}}}"#;
+    let text =
+        text.replace(r#"{"theta":10000.0,"scaling":null}"#, &[longrope, yarn, dynamic, llama3].join(","));
+    let text = text.replace(r#""rope_of_layer":null"#, r#""rope_of_layer":[3]"#);
+    text.replace(r#"{"size":null,"layers":"All"}"#, r#"{"size":7,"layers":{"From":1}}"#)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Whatever numbers a record has, it is refused or it makes a decoder that can be used.
+    #[test]
+    fn hostile_records_do_no_harm(changes in prop::collection::vec((any::<prop::sample::Index>(), 0..NUMBERS.len()), 1..4)) {
+        let tensors = phi3();
+        let mut text = rich(&tensors);
+        for (place, number) in changes {
+            let is_digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | 'e' | '+');
+            let starts: Vec<usize> = text
+                .char_indices()
+                .filter(|(at, c)| is_digit(*c) && c.is_ascii_digit() && text[..*at].ends_with([':', '[', ',', '-']))
+                .map(|(at, _)| at)
+                .collect();
+            let start = *place.get(&starts);
+            let (before, after) = text.split_at(start);
+            text = [before, NUMBERS[number], after.trim_start_matches(is_digit)].concat();
+        }
+        if let Ok(decoder) = Decoder::from_record(&text, &tensors) {
+            for rope in decoder.ropes() {
+                let frequencies = rope.frequencies(decoder.rotated(), 100);
+                prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);
+                prop_assert!(rope.magnitude() > 0.0);
+            }
+            prop_assert_eq!(decoder.record(), Decoder::from_record(&decoder.record(), &tensors).expect("its own").record());
+            let _ = decoder.assign(&tensors, true);
+        }
+    }
+}
+
+#[test]
+fn a_rich_record_is_right() {
+    let tensors = phi3();
+    assert_eq!(Decoder::from_record(&rich(&tensors), &tensors).expect("right").ropes().len(), 4);
 }

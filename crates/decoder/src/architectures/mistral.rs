@@ -14,7 +14,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Mistral",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, ..CLASS },
+    config: &Class { own: OWN, context: 131_072.0, ..CLASS },
     facts,
 };
 

@@ -14,7 +14,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen2",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, ..CLASS },
+    config: &Class { own: OWN, context: 32_768.0, ..CLASS },
     facts,
 };
 

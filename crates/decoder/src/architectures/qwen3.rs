@@ -15,7 +15,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen3",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, head_dim: Some(128), ..CLASS },
+    config: &Class { own: OWN, context: 32_768.0, head_dim: Some(128), ..CLASS },
     facts,
 };
 
