@@ -7,6 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
 use decoder::{Assignment, Decoder, Detected, Documents, Options, Weight, detect};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -137,5 +140,83 @@ fn a_record_makes_the_same_decoder() {
         };
         let again = again.assign(&tensors, false).expect("the same tensors");
         assert_eq!(places(&again), places(&assignment));
+    }
+}
+
+/// Values that a hostile document may have.
+const VALUES: [&str; 18] = [
+    "null",
+    "true",
+    "false",
+    "0",
+    "-1",
+    "1",
+    "2",
+    "7",
+    "1e308",
+    "-1e308",
+    "1e-308",
+    "4294967296",
+    "18446744073709551615",
+    "\"\"",
+    "\"gelu\"",
+    "[]",
+    "[1e308]",
+    "{}",
+];
+
+/// Keys that published documents do not have, or few of them.
+const KEYS: [&str; 10] = [
+    "rope_scaling.rope_type",
+    "rope_scaling.factor",
+    "rope_scaling.type",
+    "rope_parameters",
+    "rope_parameters.full_attention",
+    "partial_rotary_factor",
+    "head_dim",
+    "sliding_window_pattern",
+    "no_rope_layer_interval",
+    "decoder_sparse_step",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Whatever values a document has, it is refused or it makes a decoder whose record makes it again.
+    #[test]
+    fn hostile_documents_do_no_harm(
+        at in any::<Index>(),
+        changes in prop::collection::vec((any::<Index>(), select(&VALUES[..])), 1..4),
+        scaling in select(&["default", "linear", "dynamic", "yarn", "longrope", "llama3"][..]),
+    ) {
+        let mut models = models();
+        models.sort_by(|one, other| one.0.cmp(&other.0));
+        let (_, mut model) = models.swap_remove(at.index(models.len()));
+        let all = tensors(&model);
+        let scaled = json!({"rope_type": scaling, "factor": 2, "low_freq_factor": 1, "high_freq_factor": 4});
+        model.config.insert("rope_scaling".to_owned(), scaled);
+        let keys: Vec<String> = model.config.keys().cloned().chain(KEYS.map(str::to_owned)).collect();
+        for (key, value) in changes {
+            let value: Value = serde_json::from_str(value).expect("JSON");
+            match key.get(&keys).split_once('.') {
+                None => { model.config.insert(key.get(&keys).clone(), value); }
+                Some((outer, inner)) => {
+                    let object = model.config.entry(outer).or_insert_with(|| json!({}));
+                    if let Some(object) = object.as_object_mut() {
+                        object.insert(inner.to_owned(), value);
+                    }
+                }
+            }
+        }
+        let config = Some(Value::Object(model.config).to_string());
+        let options = Options { documents: Documents { config, ..Documents::default() }, ..Options::default() };
+        if let Ok(Detected::Model(decoder)) = detect(&all, &options) {
+            let text = decoder.record();
+            prop_assert_eq!(Decoder::from_record(&text, &all).expect("its own").record(), text);
+            for rope in decoder.ropes() {
+                let frequencies = rope.frequencies(decoder.rotated(), 1000);
+                prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);
+            }
+        }
     }
 }
