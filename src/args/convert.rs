@@ -32,7 +32,7 @@ Examples:
 A folder stands for the checkpoint at its top level, in one file or in several:
 safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
 A TorchScript module is called by name: its arguments are the inputs.
-A LLaMA in Meta's files with params.json, or a LLaMA, Mistral or Qwen2 in Hugging
+A LLaMA in Meta's files with params.json, or a decoder that --arch names in Hugging
 Face's files with config.json, becomes a model: tokens in, logits out. Any other
 checkpoint becomes a module that returns its tensors, and the summary says why.
 The carton keeps these files next to the checkpoint in misc/: params.json,
