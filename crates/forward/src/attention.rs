@@ -19,7 +19,7 @@ use crate::kernel::{Loops, Pool, Simd};
 use crate::memory::product;
 use crate::number::Real;
 use crate::sharing::WORTH_SHARING;
-use crate::vector::Product;
+use crate::vector::{Product, Scale};
 
 /// The most rows of queries that share the reading of a block.
 const ROWS: usize = 64;
@@ -95,12 +95,12 @@ impl Queries {
     }
 
     /// Attention of the queries `q` [batch, count, heads, `head_dim`] over the heads of a layer [batch, `kv_heads`], into `out`
-    /// of the shape of `q`. A token sees the last `window` ones, itself among them; `None` means all.
+    /// of the shape of `q`.
     pub(crate) fn attend<T: Real>(
         &self,
         pool: &Pool,
-        heads: &[Head<T>],
-        window: Option<usize>,
+        heads: Heads<'_, T>,
+        scores: &Scores<T>,
         q: &[T],
         room: &mut [T],
         out: &mut [T],
@@ -108,8 +108,9 @@ impl Queries {
         let unit = self.unit().max(1);
         let used = (self.batch * self.kv_heads * self.tiles() * unit).min(room.len());
         let (room, _) = room.split_at_mut(used);
-        let work = |number: usize, o: &mut [T]| self.tile_of(heads, window, q, number, o);
-        let seen = window.map_or(usize::MAX, |window| window + self.tile()).min(self.past + self.count);
+        let work = |number: usize, o: &mut [T]| self.tile_of(heads, scores, q, number, o);
+        let seen =
+            scores.window.map_or(usize::MAX, |window| window + self.tile()).min(self.past + self.count);
         if room.len().saturating_mul(seen) < FEW {
             room.chunks_mut(unit).enumerate().for_each(|(number, o)| work(number, o));
         } else {
@@ -144,16 +145,15 @@ impl Queries {
         }
     }
 
-    fn tile_of<T: Real>(
-        &self,
-        heads: &[Head<T>],
-        window: Option<usize>,
-        q: &[T],
-        number: usize,
-        o: &mut [T],
-    ) {
+    fn tile_of<T: Real>(&self, heads: Heads<'_, T>, rules: &Scores<T>, q: &[T], number: usize, o: &mut [T]) {
         let (sequence, head, first) = self.place(number);
-        let Some(keys) = heads.get(sequence * self.kv_heads + head) else { return };
+        let of_all = sequence * self.kv_heads + head;
+        let Some(cached) = heads.cached.get(of_all) else { return };
+        let block = self.head_dim * BLOCK;
+        let rotated = heads.rotated.map(|rotated| {
+            let size = cached.blocks().len() * block;
+            rotated.get(of_all * size..(of_all + 1) * size).unwrap_or_default()
+        });
         let last = (first + self.tile()).min(self.count);
         let mut queries = Vec::with_capacity(o.len());
         for token in first..last {
@@ -165,10 +165,34 @@ impl Queries {
         o.fill(T::default());
         let positions = self.past + first..self.past + last;
         let scores = vec![T::default(); rows * BLOCK];
-        let sums = vec![(T::NEG_INFINITY, T::default()); rows];
+        let mut sums = vec![(T::NEG_INFINITY, T::default()); rows];
+        if let Some(sinks) = &rules.sinks {
+            let sinks = sinks.iter().skip(head * self.group).take(self.group).cycle();
+            sums.iter_mut().zip(sinks).for_each(|(sum, sink)| *sum = (*sink, T::ONE));
+        }
         let (group, head_dim, q) = (self.group, self.head_dim, queries.as_slice());
-        T::run(Tile { group, head_dim, positions, window, head: keys, q, scores, sums, o });
+        T::run(Tile { group, head_dim, positions, rules, cached, rotated, q, scores, sums, o });
     }
+}
+
+/// The keys and values of a layer.
+#[derive(Clone, Copy)]
+pub(crate) struct Heads<'h, T> {
+    /// By sequence, then head.
+    pub(crate) cached: &'h [Head<T>],
+    /// The keys of all heads, block by block, if they are not those in the cache.
+    pub(crate) rotated: Option<&'h [T]>,
+}
+
+/// What happens to the scores of a layer.
+#[derive(Debug)]
+pub(crate) struct Scores<T> {
+    /// The number of tokens that a token sees, itself among them; `None` means all.
+    pub(crate) window: Option<usize>,
+    pub(crate) factor: T,
+    pub(crate) soft_cap: Option<T>,
+    /// For each head of queries, a score that belongs to no token.
+    pub(crate) sinks: Option<Vec<T>>,
 }
 
 /// Attention of some tokens in one group of heads. Rows are tokens, then heads of the group.
@@ -176,9 +200,10 @@ struct Tile<'t, T> {
     group: usize,
     head_dim: usize,
     positions: std::ops::Range<usize>,
-    window: Option<usize>,
-    /// Keys and values.
-    head: &'t Head<T>,
+    rules: &'t Scores<T>,
+    cached: &'t Head<T>,
+    /// The keys, block by block, if they are not those in the cache.
+    rotated: Option<&'t [T]>,
     q: &'t [T],
     /// For each row, room for the scores of a block.
     scores: Vec<T>,
@@ -198,24 +223,32 @@ impl<T: Real> Tile<'_, T> {
 impl<T: Real> Loops<T> for Tile<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
-        let Self { group, head_dim, positions, window, head, q, mut scores, mut sums, o } = self;
-        #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
-        let factor = T::ONE / T::from_f64((head_dim as f64).sqrt());
+        let Self { group, head_dim, positions, rules, cached, rotated, q, mut scores, mut sums, o } = self;
+        let (window, factor, size) = (rules.window, rules.factor, head_dim * BLOCK);
         let (first, end) = (Self::first_seen(window, positions.start), positions.end);
-        let blocks = head.blocks().iter().enumerate().take(end.div_ceil(BLOCK)).skip(first / BLOCK);
+        let blocks = cached.blocks().iter().enumerate().take(end.div_ceil(BLOCK)).skip(first / BLOCK);
         for (number, block) in blocks {
             let start = number * BLOCK;
+            let rotated = rotated.and_then(|keys| keys.get(number * size..(number + 1) * size));
             scores.fill(T::default());
             let products = Product {
                 a: q,
                 a_step: head_dim,
-                b: &block.keys,
+                b: rotated.unwrap_or(&block.keys),
                 b_step: BLOCK,
                 inner: head_dim,
                 columns: BLOCK,
                 c_step: BLOCK,
             };
             products.add_to(simd, &mut scores);
+            // A cap is applied to what is multiplied by the factor.
+            let factor = match rules.soft_cap {
+                Some(cap) => {
+                    Scale { x: &mut scores, factor, cap: Some(cap) }.run(simd);
+                    T::ONE
+                }
+                None => factor,
+            };
             let all = scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(head_dim.max(1)));
             for (row, ((scores, (maximum, sum)), o)) in all.enumerate() {
                 let position = positions.start + row / group.max(1);

@@ -1,11 +1,15 @@
-//! A layer: attention and the feed-forward part, each after a norm and added to what came in.
+//! A layer: attention and the feed-forward part, with their norms, added to what came in.
 //!
-//! Facts: the loop over layers in `forward` of the TorchScript text. What differs from model to model is decided here, from
-//! the facts in [`Decoder`](decoder::Decoder).
+//! Facts: [`decoder::Block`], whose flags say what differs from model to model; the loop over layers in `forward` of the
+//! TorchScript text.
+
+use decoder::Activation;
 
 use crate::Result;
-use crate::attention::Queries;
-use crate::cache::Tokens;
+use crate::attention::{Heads, Queries, Scores};
+use crate::cache::{BLOCK, Tokens};
+use crate::experts::Experts;
+use crate::feed_forward::{FeedForward, Rows};
 use crate::kernel::Pool;
 use crate::linear::Linear;
 use crate::memory::{product, zeros};
@@ -13,34 +17,48 @@ use crate::norm::Norm;
 use crate::number::Real;
 use crate::positions::Angles;
 use crate::sharing::{WORTH_SHARING, share_rows};
-use crate::vector::{Add, Gate};
+use crate::vector::Add;
 
 /// The weights of a layer.
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
     pub(crate) attention: Attention<T>,
-    pub(crate) feed_forward: FeedForward<T>,
+    pub(crate) attention_norms: Norms<T>,
+    pub(crate) part: Part<T>,
+    pub(crate) part_norms: Norms<T>,
+    /// Whether the second part reads what attention reads.
+    pub(crate) is_parallel: bool,
+    pub(crate) activation: Activation,
+    /// What is multiplied with what a part adds to the rows.
+    pub(crate) residual: T,
 }
 
-/// Attention and its norm.
+/// The norms of a part of a layer.
+#[derive(Debug)]
+pub(crate) struct Norms<T> {
+    pub(crate) before: Option<Norm<T>>,
+    pub(crate) after: Option<Norm<T>>,
+}
+
+/// Attention.
 #[derive(Debug)]
 pub(crate) struct Attention<T> {
-    pub(crate) norm: Norm<T>,
     pub(crate) queries: Linear<T>,
     pub(crate) keys: Linear<T>,
     pub(crate) values: Linear<T>,
     pub(crate) output: Linear<T>,
-    /// The number of tokens that a token sees; `None` means all.
-    pub(crate) window: Option<usize>,
+    pub(crate) query_norm: Option<Norm<T>>,
+    pub(crate) key_norm: Option<Norm<T>>,
+    /// Which of the rotations it has; `None` means no positions.
+    pub(crate) rope: Option<usize>,
+    pub(crate) scores: Scores<T>,
 }
 
-/// The feed-forward part and its norm.
+/// What comes after attention.
 #[derive(Debug)]
-pub(crate) struct FeedForward<T> {
-    pub(crate) norm: Norm<T>,
-    pub(crate) gate: Linear<T>,
-    pub(crate) up: Linear<T>,
-    pub(crate) down: Linear<T>,
+pub(crate) enum Part<T> {
+    FeedForward(Box<FeedForward<T>>),
+    Experts(Box<Experts<T>>),
 }
 
 /// What all layers of one call use: sizes, threads and room for results.
@@ -50,8 +68,9 @@ pub(crate) struct Work<'w, T> {
     dim: usize,
     /// Those of all new tokens.
     queries: Queries,
-    angles: Angles<T>,
-    /// Rows of the model's width: a norm's result, then what is added to the rows.
+    /// Of each rotation.
+    angles: Vec<Angles<T>>,
+    /// Rows of the model's width: what a part reads, then what is added to the rows.
     normed: Vec<T>,
     added: Vec<T>,
     q: Vec<T>,
@@ -59,8 +78,9 @@ pub(crate) struct Work<'w, T> {
     v: Vec<T>,
     heads: Vec<T>,
     tiles: Vec<T>,
-    gate: Vec<T>,
-    up: Vec<T>,
+    hidden: Vec<T>,
+    /// All keys of a layer, rotated, if they are not rotated in the cache.
+    keys: Vec<T>,
 }
 
 impl<'w, T: Real> Work<'w, T> {
@@ -71,14 +91,14 @@ impl<'w, T: Real> Work<'w, T> {
     pub(crate) fn new(
         pool: &'w Pool,
         queries: Queries,
-        angles: Angles<T>,
+        angles: Vec<Angles<T>>,
         dim: usize,
         hidden: usize,
     ) -> Result<Self> {
         let rows = queries.rows();
         let keys = product(&[rows, queries.kv_heads, queries.head_dim])?;
         let heads = product(&[keys, queries.group])?;
-        let (numbers, hidden) = (product(&[rows, dim])?, product(&[rows, hidden])?);
+        let numbers = product(&[rows, dim])?;
         Ok(Self {
             pool,
             dim,
@@ -91,8 +111,8 @@ impl<'w, T: Real> Work<'w, T> {
             v: zeros(keys)?,
             heads: zeros(heads)?,
             tiles: zeros(queries.room()?)?,
-            gate: zeros(hidden)?,
-            up: zeros(hidden)?,
+            hidden: zeros(product(&[rows, hidden, 2])?)?,
+            keys: Vec::new(),
         })
     }
 }
@@ -101,6 +121,9 @@ impl<T: Real> Layer<T> {
     /// Adds to the rows `h` [batch, count, dim] what the layer with this number computes from them, and to the cache their
     /// keys and values, for which there is room. Only the last `wanted` rows of each sequence are computed, and the others
     /// removed.
+    ///
+    /// # Errors
+    /// When what is computed in between does not fit in memory.
     pub(crate) fn apply(
         &self,
         number: usize,
@@ -108,75 +131,120 @@ impl<T: Real> Layer<T> {
         h: &mut Vec<T>,
         cache: &mut Tokens<T>,
         work: &mut Work<'_, T>,
-    ) {
-        self.attention.apply(number, wanted, h, cache, work);
-        self.feed_forward.apply(h, work);
+    ) -> Result<()> {
+        let (pool, dim, all) = (work.pool, work.dim, work.queries);
+        self.attention_norms.read(pool, h, &mut work.normed);
+        self.attention.apply(number, wanted, cache, work)?;
+        if wanted < all.count {
+            keep_last(h, all.count.saturating_mul(dim), wanted.saturating_mul(dim));
+        }
+        let rows = h.len().checked_div(dim).unwrap_or(0);
+        if rows == 0 {
+            return Ok(());
+        }
+        self.attention_norms.add(pool, h, first(&mut work.added, rows, dim), self.residual);
+        let Work { normed, added, hidden, .. } = work;
+        let (normed, out) = (first(normed, rows, dim), first(added, rows, dim));
+        if !self.is_parallel {
+            self.part_norms.read(pool, h, normed);
+        }
+        match &self.part {
+            Part::FeedForward(layer) => {
+                let hidden = first(hidden, rows, layer.hidden().saturating_mul(2));
+                let rows = Rows { layer, x: normed, hidden, out: &mut *out };
+                FeedForward::apply_all(pool, self.activation, &mut [rows]);
+            }
+            Part::Experts(experts) => experts.apply(pool, self.activation, dim, normed, out)?,
+        }
+        self.part_norms.add(pool, h, out, self.residual);
+        Ok(())
+    }
+}
+
+impl<T: Real> Norms<T> {
+    /// What a part reads.
+    fn read(&self, pool: &Pool, h: &[T], normed: &mut [T]) {
+        match &self.before {
+            Some(norm) => norm.apply_into(pool, h, normed),
+            None => normed.iter_mut().zip(h).for_each(|(to, from)| *to = *from),
+        }
+    }
+
+    /// Adds the result of a part.
+    fn add(&self, pool: &Pool, h: &mut [T], added: &mut [T], factor: T) {
+        if let Some(norm) = &self.after {
+            norm.apply(pool, norm.part, added);
+        }
+        let parts = h.chunks_mut(WORTH_SHARING).zip(added.chunks(WORTH_SHARING));
+        pool.for_each(parts, |(x, y)| T::run(Add { x, y, factor }));
     }
 }
 
 impl<T: Real> Attention<T> {
+    /// Attention of the last `wanted` rows of each sequence, into `work.added`; if these are not all, they are the first of
+    /// `work.normed` afterwards.
     fn apply(
         &self,
         number: usize,
         wanted: usize,
-        h: &mut Vec<T>,
         cache: &mut Tokens<T>,
         work: &mut Work<'_, T>,
-    ) {
-        let Work { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, .. } = work;
+    ) -> Result<()> {
+        let Work { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, keys, .. } = work;
         let (pool, all, some) = (*pool, *all, all.last(wanted));
-        self.norm.apply(pool, h, normed);
         let kv_width = all.kv_heads.saturating_mul(all.head_dim);
         let width = kv_width.saturating_mul(all.group);
-        let keys = [(&self.keys, &normed[..], &mut k[..]), (&self.values, &normed[..], &mut v[..])];
         let (q, heads) = (first(q, some.rows(), width), first(heads, some.rows(), width));
-        let of_queries = if some.count == all.count {
+        let last = if some.count == all.count {
             &normed[..]
         } else {
-            keep_last(h, all, some, *dim);
-            let last = first(added, some.rows(), *dim);
-            let sequences = normed.chunks_exact(all.count.saturating_mul(*dim).max(1));
-            let kept = last.chunks_exact_mut(some.count.saturating_mul(*dim).max(1));
-            kept.zip(sequences).for_each(|(kept, all)| {
-                let start = all.len().saturating_sub(kept.len());
-                kept.copy_from_slice(all.get(start..).unwrap_or_default());
-            });
-            last
+            added.copy_from_slice(normed);
+            keep_last(added, all.count.saturating_mul(*dim), some.count.saturating_mul(*dim));
+            &added[..]
         };
-        let queries = [(&self.queries, of_queries, &mut *q)];
-        Linear::apply_all(pool, queries.into_iter().chain(keys));
-        let (count, first_row) = (all.count, all.count.saturating_sub(some.count));
-        share_rows(pool, k, kv_width, |row, heads| {
-            angles.rotate(row.checked_rem(count).unwrap_or(0), heads);
-        });
-        share_rows(pool, q, width, |row, heads| {
-            angles.rotate(first_row.saturating_add(row.checked_rem(some.count).unwrap_or(0)), heads);
-        });
+        let products = [(&self.queries, last, &mut *q), (&self.keys, normed, k), (&self.values, normed, v)];
+        Linear::apply_all(pool, products);
+        if some.count < all.count {
+            normed.iter_mut().zip(&*added).for_each(|(to, from)| *to = *from);
+            added.resize(normed.len(), T::default());
+        }
+        for (norm, width, rows) in [(&self.query_norm, width, &mut *q), (&self.key_norm, kv_width, &mut *k)] {
+            if let Some(norm) = norm {
+                norm.apply(pool, width, rows);
+            }
+        }
+        let angles = self.rope.and_then(|rope| angles.get(rope));
+        let rotate = |rows: &mut [T], width, of: Queries| {
+            let Some(angles) = angles else { return };
+            share_rows(pool, rows, width, |row, heads| {
+                let position = of.past.saturating_add(row.checked_rem(of.count).unwrap_or(0));
+                angles.rotate(position, of.head_dim, heads);
+            });
+        };
+        rotate(q, width, some);
+        let changing = angles.filter(|angles| angles.are_of_all());
+        if changing.is_none() {
+            rotate(k, kv_width, all);
+        }
         all.remember(pool, k, v, cache.layer_mut(number));
         if some.count == 0 {
-            return;
+            return Ok(());
         }
-        some.attend(pool, cache.layer(number), self.window, q, tiles, heads);
-        let added = first(added, some.rows(), *dim);
-        Linear::apply_all(pool, [(&self.output, &*heads, &mut *added)]);
-        share_add(pool, h, added);
-    }
-}
-
-impl<T: Real> FeedForward<T> {
-    /// Adds to the rows `h` what is computed from them.
-    fn apply(&self, h: &mut [T], work: &mut Work<'_, T>) {
-        let Work { pool, dim, normed, added, gate, up, .. } = work;
-        let rows = h.len().checked_div(*dim).unwrap_or(0);
-        let hidden = self.down.matrix.cols();
-        let (normed, added) = (first(normed, rows, *dim), first(added, rows, *dim));
-        let (gate, up) = (first(gate, rows, hidden), first(up, rows, hidden));
-        self.norm.apply(pool, h, normed);
-        Linear::apply_all(pool, [(&self.gate, &*normed, &mut *gate), (&self.up, &*normed, &mut *up)]);
-        let parts = gate.chunks_mut(WORTH_SHARING).zip(up.chunks(WORTH_SHARING));
-        pool.for_each(parts, |(gate, up)| T::run(Gate { gate, up }));
-        Linear::apply_all(pool, [(&self.down, &*gate, &mut *added)]);
-        share_add(pool, h, added);
+        let cached = cache.layer(number);
+        if let Some(angles) = changing {
+            let total = all.past.saturating_add(all.count);
+            let blocks = cached.first().map_or(0, |head| head.blocks().len());
+            let size = product(&[blocks, BLOCK, all.head_dim])?;
+            if keys.is_empty() {
+                *keys = zeros(product(&[cached.len(), size])?)?;
+            }
+            let heads = cached.iter().zip(keys.chunks_exact_mut(size.max(1)));
+            pool.for_each(heads, |(head, to)| angles.rotate_keys(head, total, to));
+        }
+        let cached = Heads { cached, rotated: changing.map(|_| &keys[..]) };
+        some.attend(pool, cached, &self.scores, q, tiles, heads);
+        Linear::apply_all(pool, [(&self.output, &*heads, first(added, some.rows(), *dim))]);
+        Ok(())
     }
 }
 
@@ -187,19 +255,12 @@ fn first<T>(room: &mut [T], rows: usize, width: usize) -> &mut [T] {
     first
 }
 
-/// Keeps the last rows of each sequence.
-fn keep_last<T: Copy>(h: &mut Vec<T>, all: Queries, some: Queries, dim: usize) {
-    let (whole, kept) = (all.count.saturating_mul(dim).max(1), some.count.saturating_mul(dim));
+/// Keeps the last `kept` of each `whole` numbers.
+fn keep_last<T: Copy>(h: &mut Vec<T>, whole: usize, kept: usize) {
     let sequences = h.len().checked_div(whole).unwrap_or(0);
     for sequence in 0..sequences {
         let end = sequence.saturating_add(1).saturating_mul(whole);
         h.copy_within(end.saturating_sub(kept)..end, sequence.saturating_mul(kept));
     }
     h.truncate(sequences.saturating_mul(kept));
-}
-
-/// `x += y`.
-fn share_add<T: Real>(pool: &Pool, x: &mut [T], y: &[T]) {
-    let parts = x.chunks_mut(WORTH_SHARING).zip(y.chunks(WORTH_SHARING));
-    pool.for_each(parts, |(x, y)| T::run(Add { x, y }));
 }

@@ -54,7 +54,7 @@ pub enum Error {
         /// Its shape, in elements.
         found: Vec<u64>,
         /// What the shape should be.
-        expected: Vec<usize>,
+        expected: Vec<u64>,
     },
     /// There are no tokens, or they are not whole rows.
     #[error(

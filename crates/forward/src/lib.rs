@@ -7,12 +7,16 @@
 //! f32, or f64 if the embeddings are. A weight is not rounded to the dtype of what it is multiplied with, as it is in
 //! PyTorch, so logits of bfloat16 models are nearer to the exact ones. No result depends on the number of threads.
 //!
-//! `kernel/` has the matrix products, `block.rs` a layer, and `attention.rs` the attention over a `cache.rs`.
+//! `kernel/` has the matrix products, `block.rs` a layer, `attention.rs` the attention over a `cache.rs`, and `experts.rs` a
+//! mixture of experts.
 
+mod activation;
 mod attention;
 mod block;
 mod cache;
 mod error;
+mod experts;
+mod feed_forward;
 mod kernel;
 mod linear;
 mod memory;

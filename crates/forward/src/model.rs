@@ -15,6 +15,8 @@ use crate::linear::Linear;
 use crate::memory::{product, zeros};
 use crate::number::Real;
 use crate::positions::Frequencies;
+use crate::sharing::share_rows;
+use crate::vector::Scale;
 use crate::weights::{Dims, Weights, nbytes};
 use crate::{Error, Result};
 
@@ -58,7 +60,12 @@ enum Network {
 #[derive(Debug)]
 struct Net<T> {
     weights: Weights<T>,
-    frequencies: Frequencies<T>,
+    /// Of each rotation.
+    frequencies: Vec<Frequencies<T>>,
+    /// What embeddings and logits are multiplied with, and the cap of logits.
+    embedding: T,
+    logits: T,
+    logits_soft_cap: Option<T>,
 }
 
 /// The most rows that go through the layers at once. More would not make products faster, only their results larger.
@@ -230,7 +237,7 @@ impl Model {
             let count = at_once.min(seq.saturating_sub(first));
             let is_last = first.saturating_add(count) == seq;
             let (wanted, row) = if rows == Rows::All { (count, first) } else { (usize::from(is_last), 0) };
-            let h = self.layers(net, ids, [batch, seq, first, count], wanted, cache, check)?;
+            let h = self.layers(net, ids, [batch, seq, first, count, total], wanted, cache, check)?;
             cache.advance(count);
             if wanted > 0 {
                 self.logits(net, &h, wanted, row, &mut logits)?;
@@ -240,12 +247,12 @@ impl Model {
     }
 
     /// Sends `count` tokens of each sequence, from the token number `first` on, through all layers. Returns the rows of the last
-    /// `wanted` of them.
+    /// `wanted` of them. The call ends with `total` tokens in the cache.
     fn layers<T: Real>(
         &self,
         net: &Net<T>,
         ids: &[usize],
-        [batch, seq, first, count]: [usize; 4],
+        [batch, seq, first, count, total]: [usize; 5],
         wanted: usize,
         cache: &mut Tokens<T>,
         check: Check<'_>,
@@ -254,14 +261,16 @@ impl Model {
         let past = cache.len();
         let group = n_heads.checked_div(n_kv_heads).unwrap_or(1);
         let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
-        let angles = net.frequencies.angles(past, count);
+        let angles = net.frequencies.iter().map(|each| each.angles(past, count, total)).collect();
         let mut h = Vec::new();
         let numbers = product(&[batch, count, dim])?;
         h.try_reserve_exact(numbers)
             .map_err(|_| Error::Memory { nbytes: crate::memory::bytes::<T>(numbers) })?;
         for ids in ids.chunks_exact(seq.max(1)) {
             for id in ids.iter().skip(first).take(count) {
-                net.weights.embedding.each_of_row(*id, |number| h.push(T::from_f64(number)));
+                #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
+                let embedding = |number| h.push(T::from_f64(number) * net.embedding);
+                net.weights.embedding.each_of_row(*id, embedding);
             }
         }
         let mut work = Work::new(&self.pool, queries, angles, dim, hidden)?;
@@ -271,7 +280,7 @@ impl Model {
             }
             // Of the last layer's other tokens, only the keys and values are needed.
             let is_last = number.saturating_add(1) == net.weights.layers.len();
-            layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work);
+            layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work)?;
         }
         Ok(h)
     }
@@ -286,20 +295,25 @@ impl Model {
         logits: &mut Logits,
     ) -> Result<()> {
         let mut normed = zeros(h.len())?;
-        net.weights.norm.apply(&self.pool, h, &mut normed);
+        net.weights.norm.apply_into(&self.pool, h, &mut normed);
         let (dim, vocab) = (self.dims.dim, self.dims.vocab);
-        let output = &net.weights.output;
+        let write = |rows: &[T], out: &mut [T]| {
+            Linear::apply_all(&self.pool, [(&net.weights.output, rows, &mut *out)]);
+            if net.logits != T::ONE || net.logits_soft_cap.is_some() {
+                share_rows(&self.pool, out, vocab, |_, x| {
+                    T::run(Scale { x, factor: net.logits, cap: net.logits_soft_cap });
+                });
+            }
+        };
         if count == logits.returned {
-            return T::into_f32(&mut logits.out, |out| {
-                Linear::apply_all(&self.pool, [(output, &normed[..], out)]);
-            });
+            return T::into_f32(&mut logits.out, |out| write(&normed, out));
         }
         let (whole, part) = (product(&[logits.returned, vocab])?, product(&[count, vocab])?);
         let start = product(&[first, vocab])?;
         let sequences = logits.out.chunks_exact_mut(whole.max(1));
         for (out, normed) in sequences.zip(normed.chunks_exact(product(&[count, dim])?.max(1))) {
             if let Some(out) = out.get_mut(start..start.saturating_add(part)) {
-                T::into_f32(out, |out| Linear::apply_all(&self.pool, [(output, normed, out)]))?;
+                T::into_f32(out, |out| write(normed, out))?;
             }
         }
         Ok(())
@@ -322,8 +336,15 @@ impl<T: Real> Net<T> {
         assignment: &Assignment,
     ) -> Result<Self> {
         let rotates_halves = decoder.layout().rotates_halves;
-        let frequencies = Frequencies::new(decoder.rope(), dims.head_dim, rotates_halves);
-        Ok(Self { weights: Weights::new(decoder, dims, tensors, assignment)?, frequencies })
+        let frequencies = |rope| Frequencies::new(rope, decoder.rotated(), rotates_halves);
+        let scales = &decoder.block().scales;
+        Ok(Self {
+            weights: Weights::new(decoder, dims, tensors, assignment)?,
+            frequencies: decoder.ropes().iter().map(frequencies).collect(),
+            embedding: T::from_f64(scales.embedding),
+            logits: T::from_f64(scales.logits),
+            logits_soft_cap: scales.logits_soft_cap.map(T::from_f64),
+        })
     }
 }
 

@@ -1,29 +1,48 @@
-//! The norms before the parts of a layer, and before the output.
+//! The norms before and after the parts of a layer, of queries and keys, and before the output.
 //!
-//! Facts: `norm` of the TorchScript text, which follows Meta's `llama-models` 0.3.0.
+//! Facts: [`NormKind`](decoder::NormKind) and [`HeadNorm`](decoder::HeadNorm).
 
 use crate::kernel::Pool;
 use crate::number::Real;
 use crate::sharing::share_rows;
 use crate::vector::Normalize;
 
-/// A norm over the last dimension.
+/// A norm over the last dimension, or over each part of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Norm<T> {
-    /// The weight: [dim].
+    /// The weights of all parts that do not have the same, one after the other.
     pub(crate) weight: Vec<T>,
+    pub(crate) bias: Option<Vec<T>>,
     pub(crate) eps: T,
+    /// Whether the mean is subtracted.
+    pub(crate) is_centred: bool,
+    /// The numbers that have one norm.
+    pub(crate) part: usize,
 }
 
 impl<T: Real> Norm<T> {
-    /// The norm of each row of `x` into the same row of `y`.
-    pub(crate) fn apply(&self, pool: &Pool, x: &[T], y: &mut [T]) {
-        let dim = self.weight.len();
-        share_rows(pool, y, dim, |row, y| {
-            let start = row.saturating_mul(dim);
-            if let Some(x) = x.get(start..start.saturating_add(dim)) {
-                T::run(Normalize { x, weight: &self.weight, eps: self.eps, y });
+    /// Replaces each row of `width` numbers by its norm, part by part.
+    pub(crate) fn apply(&self, pool: &Pool, width: usize, rows: &mut [T]) {
+        share_rows(pool, rows, width, |_, row| self.row(row));
+    }
+
+    /// The norm of each row of `x` into the same row of `y`, whose rows are one part.
+    pub(crate) fn apply_into(&self, pool: &Pool, x: &[T], y: &mut [T]) {
+        share_rows(pool, y, self.part, |row, y| {
+            let start = row.saturating_mul(self.part);
+            if let Some(x) = x.get(start..start.saturating_add(self.part)) {
+                y.copy_from_slice(x);
+                self.row(y);
             }
         });
+    }
+
+    fn row(&self, row: &mut [T]) {
+        let part = self.part.max(1);
+        let weights = self.weight.chunks_exact(part).cycle();
+        for (row, weight) in row.chunks_exact_mut(part).zip(weights) {
+            let bias = self.bias.as_deref();
+            T::run(Normalize { row, weight, bias, eps: self.eps, is_centred: self.is_centred });
+        }
     }
 }

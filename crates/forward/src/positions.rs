@@ -6,14 +6,25 @@
 
 use decoder::{Llama3, Rope, Scaling};
 
+use crate::cache::{BLOCK, Head};
 use crate::number::Real;
 
-/// The frequencies of a head, one for each pair of numbers.
+/// The frequencies of a head, one for each pair of numbers that is rotated.
 #[derive(Clone, Debug)]
 pub(crate) struct Frequencies<T> {
-    each: Vec<T>,
+    kind: Kind<T>,
+    /// What cosines and sines are multiplied with.
+    magnitude: T,
     /// Whether a pair is a number of the first half and one of the second, not two neighbours.
     rotates_halves: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Kind<T> {
+    /// The same for texts of any length.
+    Fixed(Vec<T>),
+    /// Others for long texts, of heads of which so many numbers are rotated.
+    ByLength(Rope, u64),
 }
 
 /// The cosines and sines of some positions: [positions, pairs].
@@ -22,40 +33,66 @@ pub(crate) struct Angles<T> {
     cos: Vec<T>,
     sin: Vec<T>,
     pairs: usize,
+    /// The first position.
+    first: usize,
+    /// Whether they are those of all tokens, which change as the text grows.
+    of_all: bool,
     rotates_halves: bool,
 }
 
 #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
 impl<T: Real> Frequencies<T> {
-    /// Those of a head of `head_dim` numbers.
-    pub(crate) fn new(rope: &Rope, head_dim: usize, rotates_halves: bool) -> Self {
-        let rounded = |number: f64| T::from_f64(number);
-        #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
-        let exponent = |pair: usize| rounded(pair.saturating_mul(2) as f64) / rounded(head_dim as f64);
-        let power = |pair| rounded(rounded(rope.theta).to_f64().powf(exponent(pair).to_f64()));
-        let plain = (0..head_dim / 2).map(|pair| T::ONE / power(pair));
-        let scaling = match rope.scaling {
-            Some(Scaling::Llama3(scaling)) => Some(scaling),
-            _ => None,
+    /// Those of heads of which `rotated` numbers are rotated.
+    pub(crate) fn new(rope: &Rope, rotated: u64, rotates_halves: bool) -> Self {
+        let kind = match rope.scaling {
+            None => Kind::Fixed(plain(rope.theta, rotated).collect()),
+            Some(Scaling::Llama3(scaling)) => {
+                Kind::Fixed(plain(rope.theta, rotated).map(|f| scaled(f, scaling)).collect())
+            }
+            _ if rope.depends_on_length() => Kind::ByLength(rope.clone(), rotated),
+            _ => Kind::Fixed(rope.frequencies(rotated, 0).into_iter().map(T::from_f64).collect()),
         };
-        let each = plain.map(|f| scaling.map_or(f, |scaling| scaled(f, scaling))).collect();
-        Self { each, rotates_halves }
+        Self { kind, magnitude: T::from_f64(rope.magnitude()), rotates_halves }
     }
 
-    /// The angles of `count` positions from `first` on.
-    pub(crate) fn angles(&self, first: usize, count: usize) -> Angles<T> {
-        let positions = first..first.saturating_add(count);
+    /// The angles of `count` positions after the first `past`, in a text of `total` tokens; and of those before them, if they
+    /// depend on its length.
+    pub(crate) fn angles(&self, past: usize, count: usize, total: usize) -> Angles<T> {
+        let by_length: Vec<T>;
+        let (first, each) = match &self.kind {
+            Kind::Fixed(each) => (past, each),
+            Kind::ByLength(rope, rotated) => {
+                let each = rope.frequencies(*rotated, total as u64);
+                by_length = each.into_iter().map(T::from_f64).collect();
+                (0, &by_length)
+            }
+        };
+        let positions = first..past.saturating_add(count);
         #[expect(clippy::cast_precision_loss, reason = "PyTorch rounds positions, too")]
         let angles =
-            positions.flat_map(|position| self.each.iter().map(move |f| T::from_f64(position as f64) * *f));
+            positions.flat_map(|position| each.iter().map(move |f| T::from_f64(position as f64) * *f));
         let (cos, sin) = angles
             .map(|angle| {
                 let (sin, cos) = angle.to_f64().sin_cos();
-                (T::from_f64(cos), T::from_f64(sin))
+                (T::from_f64(cos) * self.magnitude, T::from_f64(sin) * self.magnitude)
             })
             .unzip();
-        Angles { cos, sin, pairs: self.each.len(), rotates_halves: self.rotates_halves }
+        let of_all = matches!(self.kind, Kind::ByLength(..));
+        Angles { cos, sin, pairs: each.len(), first, of_all, rotates_halves: self.rotates_halves }
     }
+}
+
+/// Frequencies that are not scaled, rounded at each step as PyTorch does.
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::cast_precision_loss,
+    reason = "floating-point numbers do not overflow; the size of a head is small"
+)]
+fn plain<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
+    let rounded = |number: f64| T::from_f64(number);
+    let exponent = move |pair: u64| rounded(pair.saturating_mul(2) as f64) / rounded(rotated as f64);
+    let power = move |pair| rounded(rounded(theta).to_f64().powf(exponent(pair).to_f64()));
+    (0..rotated / 2).map(move |pair| T::ONE / power(pair))
 }
 
 /// A frequency whose wavelength is stretched if it is long.
@@ -70,17 +107,17 @@ fn scaled<T: Real>(f: T, scaling: Llama3) -> T {
     (T::ONE - ramp) * f / number(scaling.factor) + ramp * f
 }
 
-#[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
 impl<T: Real> Angles<T> {
-    /// Rotates all heads of a token at the position number `index`.
-    pub(crate) fn rotate(&self, index: usize, heads: &mut [T]) {
-        let start = index.saturating_mul(self.pairs);
-        let range = start..start.saturating_add(self.pairs);
-        let (Some(cos), Some(sin)) = (self.cos.get(range.clone()), self.sin.get(range)) else { return };
-        let turn = |a: &mut T, b: &mut T, cos: T, sin: T| {
-            (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
-        };
-        for head in heads.chunks_exact_mut(self.pairs.saturating_mul(2).max(1)) {
+    /// Whether they are those of all tokens, which change as the text grows: keys are then not rotated in the cache.
+    pub(crate) fn are_of_all(&self) -> bool {
+        self.of_all
+    }
+
+    /// Rotates the first numbers of all heads, of `head_dim` numbers each, of a token at `position`.
+    pub(crate) fn rotate(&self, position: usize, head_dim: usize, heads: &mut [T]) {
+        let Some((cos, sin)) = self.at(position) else { return };
+        for head in heads.chunks_exact_mut(head_dim.max(1)) {
+            let Some(head) = head.get_mut(..self.pairs.saturating_mul(2)) else { return };
             let angles = cos.iter().zip(sin);
             if self.rotates_halves {
                 let (first, second) = head.split_at_mut(self.pairs);
@@ -94,4 +131,41 @@ impl<T: Real> Angles<T> {
             }
         }
     }
+
+    /// Copies the keys of a head, block by block, and rotates those of its first `count` tokens.
+    pub(crate) fn rotate_keys(&self, head: &Head<T>, count: usize, to: &mut [T]) {
+        let Some(size) = head.blocks().first().map(|block| block.keys.len().max(1)) else { return };
+        let blocks = head.blocks().iter().zip(to.chunks_exact_mut(size));
+        for (start, (block, to)) in (0..count).step_by(BLOCK).zip(blocks) {
+            to.copy_from_slice(&block.keys);
+            // Numbers of all tokens of the block are one row.
+            let (rows, _) = to.as_chunks_mut::<BLOCK>();
+            let Some(rows) = rows.get_mut(..self.pairs.saturating_mul(2)) else { return };
+            for pair in 0..self.pairs {
+                let row = if self.rotates_halves { pair } else { pair.saturating_mul(2) };
+                let after = if self.rotates_halves { self.pairs } else { 1 };
+                let Some((a, rest)) = rows.get_mut(row..).and_then(<[_]>::split_first_mut) else { return };
+                let Some(b) = rest.get_mut(after.saturating_sub(1)) else { return };
+                for (position, (a, b)) in (start..count).zip(a.iter_mut().zip(b)) {
+                    let Some((cos, sin)) = self.at(position) else { return };
+                    if let (Some(cos), Some(sin)) = (cos.get(pair), sin.get(pair)) {
+                        turn(a, b, *cos, *sin);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The cosines and sines of a position.
+    fn at(&self, position: usize) -> Option<(&[T], &[T])> {
+        let start = position.checked_sub(self.first)?.checked_mul(self.pairs)?;
+        let range = start..start.checked_add(self.pairs)?;
+        Some((self.cos.get(range.clone())?, self.sin.get(range)?))
+    }
+}
+
+/// Rotates a pair.
+#[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
+fn turn<T: Real>(a: &mut T, b: &mut T, cos: T, sin: T) {
+    (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
 }

@@ -17,35 +17,52 @@ use crate::number::Real;
 /// Partial sums, so that an addition need not wait for the one before it.
 const LANES: usize = 32;
 
-/// `y = x · scale · weight`, where `scale` makes the mean square of `x` 1.
+/// Multiplies a row by what makes its mean square 1, and by the weight; then adds the bias. If it is centred, the mean is
+/// subtracted first.
 pub(crate) struct Normalize<'v, T> {
-    pub(crate) x: &'v [T],
+    pub(crate) row: &'v mut [T],
     pub(crate) weight: &'v [T],
+    pub(crate) bias: Option<&'v [T]>,
     pub(crate) eps: T,
-    pub(crate) y: &'v mut [T],
+    pub(crate) is_centred: bool,
 }
 
 impl<T: Real> Loops<T> for Normalize<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
-        let mut sums = [T::default(); LANES];
-        let (chunks, rest) = self.x.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (sum, x) in sums.iter_mut().zip(chunk) {
-                *sum += *x * *x;
+        let Self { row, weight, bias, eps, is_centred } = self;
+        #[expect(clippy::cast_precision_loss, reason = "the width of a model is small")]
+        let count = T::from_f64(row.len() as f64);
+        if is_centred {
+            let mean = sum(row, |x| x) / count;
+            for x in row.iter_mut() {
+                *x = *x - mean;
             }
         }
-        for (sum, x) in sums.iter_mut().zip(rest) {
-            *sum += *x * *x;
+        let scale = T::ONE / (sum(row, |x| x * x) / count + eps).sqrt();
+        for (x, weight) in row.iter_mut().zip(weight) {
+            *x = *x * scale * *weight;
         }
-        #[expect(clippy::cast_precision_loss, reason = "the width of a model is small")]
-        let count = T::from_f64(self.x.len() as f64);
-        let mean = total(sums) / count;
-        let scale = T::ONE / (mean + self.eps).sqrt();
-        for ((y, x), weight) in self.y.iter_mut().zip(self.x).zip(self.weight) {
-            *y = *x * scale * *weight;
+        for (x, bias) in row.iter_mut().zip(bias.into_iter().flatten()) {
+            *x += *bias;
         }
     }
+}
+
+/// The sum of what `of` makes of the numbers.
+#[inline(always)]
+fn sum<T: Real>(numbers: &[T], of: impl Fn(T) -> T) -> T {
+    let mut sums = [T::default(); LANES];
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (sum, x) in sums.iter_mut().zip(chunk) {
+            *sum += of(*x);
+        }
+    }
+    for (sum, x) in sums.iter_mut().zip(rest) {
+        *sum += of(*x);
+    }
+    total(sums)
 }
 
 /// The sum, added in pairs.
@@ -63,32 +80,39 @@ fn total<T: Real>(mut sums: [T; LANES]) -> T {
     sum
 }
 
-/// `x += y`.
+/// `x += y · factor`.
 pub(crate) struct Add<'v, T> {
     pub(crate) x: &'v mut [T],
     pub(crate) y: &'v [T],
+    pub(crate) factor: T,
 }
 
 impl<T: Real> Loops<T> for Add<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
         for (x, y) in self.x.iter_mut().zip(self.y) {
-            *x += *y;
+            *x += *y * self.factor;
         }
     }
 }
 
-/// `gate = silu(gate) · up`.
-pub(crate) struct Gate<'v, T> {
-    pub(crate) gate: &'v mut [T],
-    pub(crate) up: &'v [T],
+/// `x = x · factor`, then `x = cap · tanh(x / cap)` if there is a cap.
+pub(crate) struct Scale<'v, T> {
+    pub(crate) x: &'v mut [T],
+    pub(crate) factor: T,
+    pub(crate) cap: Option<T>,
 }
 
-impl<T: Real> Loops<T> for Gate<'_, T> {
+impl<T: Real> Loops<T> for Scale<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
-        for (gate, up) in self.gate.iter_mut().zip(self.up) {
-            *gate = *gate / (T::ONE + (-*gate).exp()) * *up;
+        for x in self.x.iter_mut() {
+            *x *= self.factor;
+        }
+        if let Some(cap) = self.cap {
+            for x in self.x {
+                *x = cap * (*x / cap).tanh();
+            }
         }
     }
 }

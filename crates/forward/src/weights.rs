@@ -3,10 +3,13 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use decoder::{Assigned, Assignment, Decoder, Part, Weight};
+use decoder::{Assigned, Assignment, Decoder, HeadNorm, NormKind, Part, Weight};
 use tensor::{Budget, Tensor};
 
-use crate::block::{Attention, FeedForward, Layer};
+use crate::attention::Scores;
+use crate::block::{self, Attention, Layer, Norms};
+use crate::experts::{Experts, Shared};
+use crate::feed_forward::{FeedForward, GateAndUp};
 use crate::kernel::Matrix;
 use crate::linear::Linear;
 use crate::norm::Norm;
@@ -38,7 +41,6 @@ pub(crate) struct Dims {
 
 impl Dims {
     pub(crate) fn new(decoder: &Decoder) -> Result<Self> {
-        let size = |n: u64| usize::try_from(n).map_err(|_| Error::Memory { nbytes: n });
         Ok(Self {
             dim: size(decoder.dim())?,
             hidden: size(decoder.hidden())?,
@@ -49,20 +51,11 @@ impl Dims {
             head_dim: size(decoder.head_dim())?,
         })
     }
+}
 
-    /// The shape of a layer's weight.
-    fn shape(&self, part: Part) -> [usize; 2] {
-        let queries = self.n_heads.saturating_mul(self.head_dim);
-        let keys = self.n_kv_heads.saturating_mul(self.head_dim);
-        match part {
-            Part::Wq => [queries, self.dim],
-            Part::Wk | Part::Wv => [keys, self.dim],
-            Part::Wo => [self.dim, queries],
-            Part::W1 | Part::W3 => [self.hidden, self.dim],
-            Part::W2 => [self.dim, self.hidden],
-            _ => [1, self.dim],
-        }
-    }
+/// A size in memory.
+fn size(n: u64) -> Result<usize> {
+    usize::try_from(n).map_err(|_| Error::Memory { nbytes: n })
 }
 
 /// Bytes that copies of weights may have more than their storages: four bytes can be expanded to terabytes.
@@ -93,59 +86,153 @@ impl<T: Real> Weights<T> {
         let assigned = assignment.weights.iter().map(|assigned| (assigned.weight, assigned)).collect();
         let budget = RefCell::new(Budget::new(REPEATED));
         let source = Source { decoder, dims, tensors, assigned, budget };
-        let vocab = [dims.vocab, dims.dim];
         let layers = (0..decoder.n_layers()).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
-        let embedding = source.matrix(Weight::Embedding, vocab)?;
-        let of = |weight| source.tensor(weight).map(|(_, tensor)| tensor.view());
-        let output = if of(Weight::Embedding)? == of(Weight::Output)? {
+        let embedding = source.matrix(Weight::Embedding)?;
+        let view = |weight| source.tensor(weight).map(|(_, tensor)| tensor.view());
+        let output = if view(Weight::Embedding)? == view(Weight::Output)? {
             embedding.clone()
         } else {
-            source.matrix(Weight::Output, vocab)?
+            source.matrix(Weight::Output)?
         };
-        Ok(Self {
-            embedding,
-            layers,
-            norm: source.norm(Weight::Norm)?,
-            output: Linear { matrix: output, bias: None },
-        })
+        let bias = (decoder.block().norm == NormKind::Layer).then_some(Weight::NormBias);
+        let norm = source.norm(&[Weight::Norm], bias, dims.dim)?;
+        Ok(Self { embedding, layers, norm, output: Linear { matrix: output, bias: None } })
     }
 }
 
 impl Source<'_> {
     fn layer<T: Real>(&self, layer: u64) -> Result<Layer<T>> {
-        let norm = |part| self.norm(Weight::Layer { layer, part });
-        let linear = |part| {
-            let [rows, cols] = self.dims.shape(part);
-            let matrix = self.matrix(Weight::Layer { layer, part }, [rows, cols])?;
-            let bias = Weight::Bias { layer, part };
-            let has_bias = self.decoder.biases().contains(part);
-            let bias = has_bias.then(|| self.vector(bias, rows)).transpose()?;
-            Ok::<_, Error>(Linear { matrix, bias })
+        let block = self.decoder.block();
+        let norm = |part| {
+            let weight = Weight::Layer { layer, part };
+            // Which norms a layer has follows from its flags, which the assignment followed.
+            if !self.assigned.contains_key(&weight) {
+                return Ok(None);
+            }
+            let bias = self.decoder.has_bias(part).then_some(Weight::Bias { layer, part });
+            self.norm(&[weight], bias, self.dims.dim).map(Some)
         };
-        // A window that does not fit is longer than any sequence.
-        let window =
-            self.decoder.windows().at(layer).map(|window| usize::try_from(window).unwrap_or(usize::MAX / 2));
+        let norms = |before, after| Ok::<_, Error>(Norms { before: norm(before)?, after: norm(after)? });
+        let part = if block.has_experts(layer) {
+            block::Part::Experts(Box::new(self.experts(layer)?))
+        } else {
+            let parts = [Part::W1, Part::W3, Part::W2].map(|part| self.part(layer, part));
+            block::Part::FeedForward(Box::new(feed_forward(parts)?))
+        };
         Ok(Layer {
-            attention: Attention {
-                norm: norm(Part::AttentionNorm)?,
-                queries: linear(Part::Wq)?,
-                keys: linear(Part::Wk)?,
-                values: linear(Part::Wv)?,
-                output: linear(Part::Wo)?,
-                window: window.map(|window| window.min(usize::MAX / 2)),
-            },
-            feed_forward: FeedForward {
-                norm: norm(Part::FfnNorm)?,
-                gate: linear(Part::W1)?,
-                up: linear(Part::W3)?,
-                down: linear(Part::W2)?,
+            attention: self.attention(layer)?,
+            attention_norms: norms(Part::AttentionNorm, Part::AttentionPostNorm)?,
+            part,
+            part_norms: norms(Part::FfnNorm, Part::FfnPostNorm)?,
+            is_parallel: block.parallel,
+            activation: block.activation,
+            residual: T::from_f64(block.scales.residual),
+        })
+    }
+
+    fn attention<T: Real>(&self, layer: u64) -> Result<Attention<T>> {
+        let scores = &self.decoder.block().scores;
+        // A window that does not fit is longer than any sequence.
+        let window = self.decoder.windows().at(layer).map(usize::try_from);
+        #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
+        #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
+        let usual = T::ONE / T::from_f64((self.dims.head_dim as f64).sqrt());
+        let sinks = scores.sinks.then(|| self.vector(Weight::Layer { layer, part: Part::Sinks }));
+        Ok(Attention {
+            queries: self.part(layer, Part::Wq)?,
+            keys: self.part(layer, Part::Wk)?,
+            values: self.part(layer, Part::Wv)?,
+            output: self.part(layer, Part::Wo)?,
+            query_norm: self.head_norm(layer, Part::QNorm, self.decoder.n_heads())?,
+            key_norm: self.head_norm(layer, Part::KNorm, self.decoder.n_kv_heads())?,
+            rope: self.decoder.rope_of(layer),
+            scores: Scores {
+                window: window.map(|window| window.unwrap_or(usize::MAX).min(usize::MAX / 2)),
+                factor: scores.scale.map_or(usual, T::from_f64),
+                soft_cap: scores.soft_cap.map(T::from_f64),
+                sinks: sinks.transpose()?,
             },
         })
     }
 
-    fn norm<T: Real>(&self, weight: Weight) -> Result<Norm<T>> {
-        let eps = T::from_f64(self.decoder.norm_eps());
-        Ok(Norm { weight: self.vector(weight, self.dims.dim)?, eps })
+    fn head_norm<T: Real>(&self, layer: u64, part: Part, heads: u64) -> Result<Option<Norm<T>>> {
+        let head_dim = self.dims.head_dim;
+        let whole = Weight::Layer { layer, part };
+        let norm = match self.decoder.block().head_norm {
+            None => return Ok(None),
+            Some(HeadNorm::Head) => self.norm(&[whole], None, head_dim)?,
+            Some(HeadNorm::Projection) => self.norm(&[whole], None, size(heads)?.saturating_mul(head_dim))?,
+            Some(HeadNorm::EachHead) => {
+                // More heads than weights are refused at the first that is missing.
+                let heads = heads.min((self.assigned.len() as u64).saturating_add(1));
+                let each: Vec<_> = (0..heads).map(|head| Weight::Head { layer, part, head }).collect();
+                self.norm(&each, None, head_dim)?
+            }
+        };
+        Ok(Some(norm))
+    }
+
+    fn experts<T: Real>(&self, layer: u64) -> Result<Experts<T>> {
+        let Some(experts) = &self.decoder.block().experts else {
+            return Err(self.missing(Weight::Layer { layer, part: Part::Router }));
+        };
+        let each = (0..experts.count).map(|expert| {
+            let linear = |part| {
+                let bias = experts.biases.then_some(Weight::ExpertBias { layer, part, expert });
+                self.linear(Weight::Expert { layer, part, expert }, bias)
+            };
+            if experts.interleaved {
+                let gate = GateAndUp::Interleaved(linear(Part::W13)?);
+                return Ok(FeedForward { gate, down: linear(Part::W2)? });
+            }
+            feed_forward([Part::W1, Part::W3, Part::W2].map(linear))
+        });
+        let shared = experts.shared.map(|shared| {
+            let parts = [Part::SharedW1, Part::SharedW3, Part::SharedW2].map(|part| self.part(layer, part));
+            let gate = shared.gated.then(|| self.part(layer, Part::SharedGate));
+            Ok::<_, Error>(Shared { layer: feed_forward(parts)?, gate: gate.transpose()? })
+        });
+        Ok(Experts {
+            router: self.part(layer, Part::Router)?,
+            each: each.collect::<Result<_>>()?,
+            shared: shared.transpose()?,
+            per_token: size(experts.per_token)?,
+            softmax: experts.softmax,
+            is_renormalised: experts.renormalised,
+        })
+    }
+
+    /// A matrix of a layer.
+    fn part<T: Real>(&self, layer: u64, part: Part) -> Result<Linear<T>> {
+        let bias = self.decoder.has_bias(part).then_some(Weight::Bias { layer, part });
+        self.linear(Weight::Layer { layer, part }, bias)
+    }
+
+    fn linear<T: Real>(&self, weight: Weight, bias: Option<Weight>) -> Result<Linear<T>> {
+        let matrix = self.matrix(weight)?;
+        Ok(Linear { matrix, bias: bias.map(|bias| self.vector(bias)).transpose()? })
+    }
+
+    /// A norm over `part` numbers, whose weights are these, one after the other.
+    #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
+    fn norm<T: Real>(&self, weights: &[Weight], bias: Option<Weight>, part: usize) -> Result<Norm<T>> {
+        let kind = self.decoder.block().norm;
+        let mut weight = Vec::new();
+        for each in weights {
+            weight.extend(self.vector::<T>(*each)?);
+        }
+        if kind == NormKind::RmsPlusOne {
+            for weight in &mut weight {
+                *weight += T::ONE;
+            }
+        }
+        Ok(Norm {
+            weight,
+            bias: bias.map(|bias| self.vector(bias)).transpose()?,
+            eps: T::from_f64(self.decoder.norm_eps()),
+            is_centred: kind == NormKind::Layer,
+            part,
+        })
     }
 
     /// The numbers of a weight, and the name of the tensor that has them.
@@ -154,47 +241,58 @@ impl Source<'_> {
             let (name, _) = self.tensors.get(assigned.index)?;
             Some((name.as_str(), assigned.tensor(self.tensors)?))
         });
-        assigned.ok_or_else(|| Error::MissingWeight {
-            weight: self.decoder.layout().name(weight).unwrap_or_else(|| format!("{weight:?}")),
-        })
+        assigned.ok_or_else(|| self.missing(weight))
     }
 
-    /// Looks at a tensor before it may be copied.
+    fn missing(&self, weight: Weight) -> Error {
+        let name = self.decoder.layout().name(weight);
+        Error::MissingWeight { weight: name.unwrap_or_else(|| format!("{weight:?}")) }
+    }
+
+    /// The tensor of a weight that has the decoder's shape.
+    fn checked(&self, weight: Weight) -> Result<&Tensor> {
+        let (name, tensor) = self.tensor(weight)?;
+        let expected = self.decoder.shape(weight);
+        if tensor.shape() == expected {
+            return Ok(tensor);
+        }
+        Err(Error::WeightShape { tensor: name.to_owned(), found: tensor.shape().to_vec(), expected })
+    }
+
+    /// Looks at a tensor before it is copied.
     fn spend(&self, tensor: &Tensor) -> Result<()> {
-        if tensor.mapped_bytes().is_some() || self.budget.borrow_mut().spend(tensor) {
+        if self.budget.borrow_mut().spend(tensor) {
             return Ok(());
         }
         Err(Error::TooLarge { shape: tensor.shape().to_vec() })
     }
 
-    fn matrix(&self, weight: Weight, expected: [usize; 2]) -> Result<Matrix> {
-        let (name, tensor) = self.tensor(weight)?;
-        self.spend(tensor)?;
-        let matrix = Matrix::new(tensor)?;
-        if [matrix.rows(), matrix.cols()] != expected {
-            let expected = expected.to_vec();
-            return Err(Error::WeightShape {
-                tensor: name.to_owned(),
-                found: tensor.shape().to_vec(),
-                expected,
-            });
+    fn matrix(&self, weight: Weight) -> Result<Matrix> {
+        let (_, tensor) = self.tensor(weight)?;
+        // Rows of embeddings are looked up, which needs them to be rows in the file.
+        let turned = Some(tensor).filter(|_| weight != Weight::Embedding).and_then(Matrix::turned);
+        if turned.is_none() && tensor.mapped_bytes().is_none() {
+            self.spend(tensor)?;
         }
-        Ok(matrix)
+        let tensor = self.checked(weight)?;
+        turned.map_or_else(|| Matrix::new(tensor), Ok)
     }
 
-    fn vector<T: Real>(&self, weight: Weight, expected: usize) -> Result<Vec<T>> {
-        let (name, tensor) = self.tensor(weight)?;
-        let shape = tensor.shape();
-        if shape != [expected as u64] {
-            let (tensor, found, expected) = (name.to_owned(), shape.to_vec(), vec![expected]);
-            return Err(Error::WeightShape { tensor, found, expected });
+    fn vector<T: Real>(&self, weight: Weight) -> Result<Vec<T>> {
+        let tensor = self.checked(weight)?;
+        if tensor.mapped_bytes().is_none() {
+            self.spend(tensor)?;
         }
-        self.spend(tensor)?;
-        let row = tensor.reshaped(&[1, expected as u64])?;
+        let row = tensor.reshaped(&[1, tensor.numel()])?;
         let mut numbers = Vec::new();
         Matrix::new(&row)?.each_of_row(0, |number| numbers.push(T::from_f64(number)));
         Ok(numbers)
     }
+}
+
+/// Gate, up and down.
+fn feed_forward<T: Real>([gate, up, down]: [Result<Linear<T>>; 3]) -> Result<FeedForward<T>> {
+    Ok(FeedForward { gate: GateAndUp::Two([gate?, up?]), down: down? })
 }
 
 /// The bytes of all weights, those that are used twice counted once.

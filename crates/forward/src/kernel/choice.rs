@@ -11,7 +11,7 @@ use super::simd::{Bf16, F16, F32, F64, Load, Portable};
 use super::tiled::Widened;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{AmxBf16, Avx2, Avx512, Avx512Bf16};
-use super::{Pool, small, tiled};
+use super::{Pool, small, tiled, turned};
 
 /// The instructions that products use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,9 @@ impl Kernel {
     #[cfg(target_arch = "x86_64")]
     fn vectors(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         let most = products.iter().map(|product| product.m).max().unwrap_or(0);
-        let is_many_bf16 = products.first().is_some_and(|it| it.is_many() && it.w.dtype() == Dtype::BFloat16);
+        let is_many_bf16 = products
+            .first()
+            .is_some_and(|it| it.is_many() && !it.w.is_turned() && it.w.dtype() == Dtype::BFloat16);
         let (avx2, avx512) = (Avx2::detect(), Avx512::detect());
         match (self, avx2, avx512, Avx512Bf16::detect(), AmxBf16::detect()) {
             (Self::AmxBf16, _, Some(avx512), _, Some(amx)) if is_many_bf16 => {
@@ -124,9 +126,9 @@ impl Kernel {
         for alike in groups(products) {
             // Only a f64 model with some narrower weights has other products than of f64 weights.
             match alike.first().map(|product| product.w.dtype()) {
-                Some(Dtype::BFloat16) => small::linear::<Bf16, _, _, 8, 16>(Portable, pool, few(alike)),
-                Some(Dtype::Float16) => small::linear::<F16, _, _, 8, 16>(Portable, pool, few(alike)),
-                Some(Dtype::Float32) => small::linear::<F32, _, _, 8, 32>(Portable, pool, few(alike)),
+                Some(Dtype::BFloat16) => few::<Bf16, 16>(pool, alike),
+                Some(Dtype::Float16) => few::<F16, 16>(pool, alike),
+                Some(Dtype::Float32) => few::<F32, 32>(pool, alike),
                 #[cfg(target_arch = "x86_64")]
                 _ => match (self, Avx2::detect(), Avx512::detect()) {
                     (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd)) => {
@@ -142,9 +144,16 @@ impl Kernel {
     }
 }
 
-/// The products as some of few inputs.
-fn few<T: Number>(products: Vec<Product<'_, T>>) -> Vec<Product<'_, T>> {
-    products.into_iter().flat_map(|product| product.parts(small::MOST)).collect()
+/// Computes products in f64 as some of few inputs.
+fn few<D: Send + Sync, const B: usize>(pool: &Pool, products: Vec<Product<'_, f64>>)
+where
+    Portable: Load<D, f64, 8, B>,
+{
+    if products.iter().any(|product| product.w.is_turned()) {
+        return turned::linear::<D, _, _, 8, B>(Portable, pool, products);
+    }
+    let parts = products.into_iter().flat_map(|product| product.parts(small::MOST));
+    small::linear::<D, _, _, 8, B>(Portable, pool, parts.collect());
 }
 
 /// The products that are not empty, those together that are computed in the same way.
@@ -153,8 +162,8 @@ fn groups<T: Number>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T
     products.retain_mut(|product| !product.is_empty());
     for product in products {
         let is_alike = |group: &&mut Vec<Product<'_, T>>| {
-            let other = group.first();
-            other.is_some_and(|it| it.w.dtype() == product.w.dtype() && it.is_many() == product.is_many())
+            let way = |it: &Product<'_, T>| (it.w.dtype(), it.w.is_turned(), it.is_many());
+            group.first().is_some_and(|other| way(other) == way(&product))
         };
         match groups.iter_mut().find(is_alike) {
             Some(group) => group.push(product),
@@ -191,7 +200,9 @@ fn by_size<D, T, S, const N: usize, const V: usize, const R: usize, const B: usi
     T: Number,
     S: Load<D, T, N, B>,
 {
-    if products.iter().any(Product::is_many) {
+    if products.iter().any(|product| product.w.is_turned()) {
+        turned::linear::<D, T, S, N, B>(simd, pool, products);
+    } else if products.iter().any(Product::is_many) {
         tiled::linear::<T, _, N, V, R>(Widened::<D, S, B>::new(simd), pool, products);
     } else {
         small::linear::<D, T, S, N, B>(simd, pool, products);

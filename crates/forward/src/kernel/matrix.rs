@@ -7,14 +7,16 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::{Error, Result};
 
-/// A matrix of weights [rows, cols] in C order, little-endian, at any alignment.
+/// A matrix of weights [rows, cols], little-endian, at any alignment.
 ///
-/// The bytes are those of the file where it has them in C order. Others are copied once.
+/// The bytes are those of the file where it has them in C order, or by columns. Others are copied once.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     rows: usize,
     cols: usize,
-    row_bytes: usize,
+    /// Whether it is stored by columns, so that a line of the file is a column.
+    is_turned: bool,
+    line_bytes: usize,
     dtype: Dtype,
     bytes: Bytes,
 }
@@ -53,8 +55,23 @@ impl Matrix {
             }
             Bytes::Copied(copy.into())
         };
-        let row_bytes = nbytes.checked_div(rows).unwrap_or(0);
-        Ok(Self { rows, cols, row_bytes, dtype, bytes })
+        let line_bytes = nbytes.checked_div(rows).unwrap_or(0);
+        Ok(Self { rows, cols, is_turned: false, line_bytes, dtype, bytes })
+    }
+
+    /// The matrix of a tensor that its file has by columns, which products alone can read in place.
+    pub(crate) fn turned(tensor: &Tensor) -> Option<Self> {
+        let (&[rows, cols], &[between_rows, between_cols]) = (tensor.shape(), tensor.stride()) else {
+            return None;
+        };
+        let (shape, stride) = (vec![cols, rows], vec![between_cols, between_rows]);
+        let storage = tensor.storage().clone();
+        let turned = Tensor::new(tensor.dtype(), shape, stride, tensor.storage_offset(), storage).ok()?;
+        if tensor.is_contiguous() || turned.mapped_bytes().is_none() {
+            return None;
+        }
+        let stored = Self::new(&turned).ok()?;
+        Some(Self { rows: stored.cols, cols: stored.rows, is_turned: true, ..stored })
     }
 
     /// The number of rows, which is the number of outputs of the product.
@@ -77,31 +94,36 @@ impl Matrix {
         usize::try_from(self.dtype.size()).unwrap_or(1)
     }
 
-    /// Bytes of a row.
-    pub(super) fn row_bytes(&self) -> usize {
-        self.row_bytes
+    /// Whether it is stored by columns, so that a line is a column and not a row.
+    pub(super) fn is_turned(&self) -> bool {
+        self.is_turned
     }
 
-    /// The bytes of row `number`.
+    /// Bytes of a line.
+    pub(super) fn line_bytes(&self) -> usize {
+        self.line_bytes
+    }
+
+    /// The bytes of line `number`.
     ///
     /// # Panics
-    /// When `number` is not below [`rows`](Self::rows).
-    pub(super) fn row(&self, number: usize) -> &[u8] {
-        let (row, _) = self.rows_from(number).split_at(self.row_bytes);
-        row
+    /// When there is no such line.
+    pub(super) fn line(&self, number: usize) -> &[u8] {
+        let (line, _) = self.lines_from(number).split_at(self.line_bytes);
+        line
     }
 
-    /// The bytes of row `number` and of all rows after it.
+    /// The bytes of line `number` and of all lines after it.
     ///
     /// # Panics
-    /// When `number` is not below [`rows`](Self::rows).
-    pub(super) fn rows_from(&self, number: usize) -> &[u8] {
-        assert!(number < self.rows, "a row of the matrix");
-        let (_, rows) = self.bytes().split_at(number.saturating_mul(self.row_bytes));
-        rows
+    /// When there is no such line.
+    pub(super) fn lines_from(&self, number: usize) -> &[u8] {
+        assert!(number < if self.is_turned { self.cols } else { self.rows }, "a line of the matrix");
+        let (_, lines) = self.bytes().split_at(number.saturating_mul(self.line_bytes));
+        lines
     }
 
-    /// The elements in C order, little-endian: rows × cols × the dtype's size in bytes.
+    /// The elements line by line, little-endian: rows × cols × the dtype's size in bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(storage, range) => {

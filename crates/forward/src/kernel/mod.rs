@@ -15,6 +15,7 @@ mod row;
 mod simd;
 mod small;
 mod tiled;
+mod turned;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

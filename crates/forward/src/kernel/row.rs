@@ -8,10 +8,10 @@ use super::simd::{from_bf16, from_f16};
 impl Matrix {
     /// Passes the elements of row `number` to `take`. Does nothing if `number` is out of range.
     pub(crate) fn each_of_row(&self, number: usize, mut take: impl FnMut(f64)) {
-        if number >= self.rows() {
+        if number >= self.rows() || self.is_turned() {
             return;
         }
-        let bytes = self.row(number);
+        let bytes = self.line(number);
         match self.dtype() {
             Dtype::Float64 => bytes.as_chunks().0.iter().for_each(|e| take(f64::from_le_bytes(*e))),
             Dtype::Float32 => bytes.as_chunks().0.iter().for_each(|e| take(f32::from_le_bytes(*e).into())),

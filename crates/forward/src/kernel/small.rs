@@ -127,7 +127,7 @@ struct Parts<'a, 'y, T: Number, const N: usize> {
 
 impl<'a, 'y, T: Number, const N: usize> Parts<'a, 'y, T, N> {
     fn new(shared: &'a Shared<'a, T, N>, y: &'y mut [T]) -> Self {
-        let rows = CHUNK.checked_div(shared.w.row_bytes()).unwrap_or(CHUNK).max(1).next_multiple_of(ROWS);
+        let rows = CHUNK.checked_div(shared.w.line_bytes()).unwrap_or(CHUNK).max(1).next_multiple_of(ROWS);
         let mut all = y.chunks_exact_mut(shared.w.rows());
         let y = std::array::from_fn(|_| all.next().unwrap_or_default());
         Self { rest: Part { shared, first: 0, y }, rows }
@@ -191,7 +191,7 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
     #[inline(always)]
     fn sum<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
         let Shared { w, inputs, bias } = self.shared;
-        let (chunks, rest) = w.row(self.first + at).as_chunks::<B>();
+        let (chunks, rest) = w.line(self.first + at).as_chunks::<B>();
         let (blocks, left) = chunks.as_chunks::<SUMS>();
         let vectors = inputs.input(input);
         let mut sums = [simd.splat(T::default()); SUMS];
@@ -222,7 +222,7 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
         const R: usize = ROWS;
         const M: usize = INPUTS;
         let Shared { w, inputs, bias } = self.shared;
-        let rows: [&[u8]; R] = std::array::from_fn(|r| w.row(self.first + at + r));
+        let rows: [&[u8]; R] = std::array::from_fn(|r| w.line(self.first + at + r));
         let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
         let mut sums = [[simd.splat(T::default()); M]; R];
         let whole = w.cols() / N;

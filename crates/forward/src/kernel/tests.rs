@@ -67,6 +67,11 @@ fn decoded(dtype: Dtype, bytes: &[u8]) -> f64 {
 
 /// A matrix of these numbers, and the numbers as the dtype has them. The first byte is at an odd address.
 fn matrix(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f32>) -> (Matrix, Vec<f64>) {
+    let (tensor, numbers) = tensor(dtype, rows, cols, values);
+    (Matrix::new(&tensor).expect("a matrix"), numbers)
+}
+
+fn tensor(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f32>) -> (Tensor, Vec<f64>) {
     let bytes: Vec<u8> = values.flat_map(|value| encoded(dtype, value)).collect();
     let size = usize::try_from(dtype.size()).expect("small");
     let numbers = bytes.chunks(size).map(|bytes| decoded(dtype, bytes)).collect();
@@ -76,12 +81,18 @@ fn matrix(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f
     let storage = Storage::mapped(&file, 1..bytes.len() + 1, None).expect("it is in the file");
     let shape = vec![rows as u64, cols as u64];
     let tensor = Tensor::new(dtype, shape.clone(), contiguous_strides(&shape), 0, storage).expect("it fits");
-    (Matrix::new(&tensor).expect("a matrix"), numbers)
+    (tensor, numbers)
 }
 
 /// Compares each kernel with sums in f64.
 fn compare(dtype: Dtype, rows: usize, cols: usize, m: usize, bias: bool, seed: u32) {
     let (w, weights) = matrix(dtype, rows, cols, numbers(rows * cols, seed));
+    compare_of(&w, &weights, m, bias, seed);
+}
+
+/// Compares the products of a matrix of these numbers.
+fn compare_of(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32) {
+    let (dtype, rows, cols) = (w.dtype(), w.rows(), w.cols());
     let x: Vec<f32> = numbers(m * cols, seed + 1).collect();
     let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
     let bias: Option<Vec<f32>> = bias.then(|| numbers(rows, seed + 2).collect());
@@ -90,8 +101,8 @@ fn compare(dtype: Dtype, rows: usize, cols: usize, m: usize, bias: bool, seed: u
     for kernel in available() {
         let mut y = vec![f32::NAN; m * rows];
         let mut wide_y = vec![f64::NAN; m * rows];
-        kernel.linear(&pool, vec![Product::new(&w, &x, m, bias.as_deref(), &mut y)]);
-        kernel.linear_f64(&pool, vec![Product::new(&w, &wide, m, wide_bias.as_deref(), &mut wide_y)]);
+        kernel.linear(&pool, vec![Product::new(w, &x, m, bias.as_deref(), &mut y)]);
+        kernel.linear_f64(&pool, vec![Product::new(w, &wide, m, wide_bias.as_deref(), &mut wide_y)]);
         let rounds = dtype == Dtype::BFloat16 && matches!(kernel, Kernel::AmxBf16 | Kernel::Avx512Bf16);
         let of_inputs = if rounds { 2_f64.powi(-8) } else { 0.0 };
         for (at, (y, wide_y)) in y.into_iter().zip(wide_y).enumerate() {
@@ -151,6 +162,53 @@ proptest! {
     #[test]
     fn any_shape(dtype in 0..4_usize, rows in 1..90_usize, cols in 1..600_usize, m in 1..70_usize, bias: bool, seed: u32) {
         compare(DTYPES[dtype], rows, cols, m, bias, seed >> 1);
+    }
+}
+
+#[test]
+fn matrices_by_columns() {
+    for dtype in DTYPES {
+        for (rows, cols, m) in [(1, 2, 1), (3, 15, 2), (31, 33, 9), (70, 6, 20), (1030, 30, 3), (2100, 5, 1)]
+        {
+            let (stored, columns) = tensor(dtype, cols, rows, numbers(rows * cols, 7));
+            let (shape, stride) = (vec![rows as u64, cols as u64], vec![1, rows as u64]);
+            let turned = Tensor::new(dtype, shape, stride, 0, stored.storage().clone()).expect("it fits");
+            let weights: Vec<f64> =
+                (0..rows * cols).map(|at| columns[at % cols * rows + at / cols]).collect();
+            let w = Matrix::turned(&turned).unwrap_or_else(|| {
+                // One row is in C order, too.
+                assert_eq!(rows, 1);
+                Matrix::new(&turned).expect("a matrix")
+            });
+            compare_of(&w, &weights, m, rows % 2 == 1, 8);
+        }
+    }
+}
+
+#[test]
+fn products_of_several_matrices_are_those_of_each() {
+    let pool = Pool::new(Some(3)).expect("three threads");
+    let matrices: Vec<Matrix> = [(DTYPES[1], 300), (DTYPES[2], 7), (DTYPES[1], 20), (DTYPES[3], 64)]
+        .into_iter()
+        .map(|(dtype, rows)| matrix(dtype, rows, 90, numbers(rows * 90, 9)).0)
+        .collect();
+    for kernel in available() {
+        for m in [1, 5, 40] {
+            let (x, other): (Vec<f32>, Vec<f32>) =
+                (numbers(m * 90, 10).collect(), numbers(3 * 90, 11).collect());
+            let inputs = [(&x, m), (&x, m), (&other, 3), (&x, m)];
+            let run = |at: &[usize]| {
+                let mut all: Vec<_> =
+                    at.iter().map(|at| vec![f32::NAN; inputs[*at].1 * matrices[*at].rows()]).collect();
+                let products = at.iter().zip(&mut all);
+                let products = products
+                    .map(|(at, y)| Product::new(&matrices[*at], inputs[*at].0, inputs[*at].1, None, y));
+                kernel.linear(&pool, products.collect());
+                all
+            };
+            let alone: Vec<_> = (0..4).flat_map(|at| run(&[at])).collect();
+            assert_eq!(run(&[0, 1, 2, 3]), alone, "{}, {m}", kernel.name());
+        }
     }
 }
 

@@ -210,9 +210,9 @@ impl<T: Number, X> Block<'_, '_, T, X> {
     where
         K: Tile<T, N, V, R, Inputs = X>,
     {
-        let (row_bytes, step_bytes) = (self.w.row_bytes(), K::STEP * self.w.element_bytes());
+        let (row_bytes, step_bytes) = (self.w.line_bytes(), K::STEP * self.w.element_bytes());
         let count = self.y.first().map_or(0, |y| y.len());
-        let rows = &self.w.rows_from(self.first)[..count * row_bytes];
+        let rows = &self.w.lines_from(self.first)[..count * row_bytes];
         let (tiles, panels) = (count.div_ceil(R), self.y.len().div_ceil(V * N));
         let steps = self.inputs.len() / panels;
         let mut weights = vec![tile.no_weights(); tiles * steps.min(K::STEPS)];

@@ -8,10 +8,11 @@
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_possible_wrap,
-    clippy::many_single_char_names,
     reason = "a reference is written the plain way"
 )]
 
+mod flags;
+mod formulas;
 mod reference;
 
 use std::ops::ControlFlow;

@@ -1,0 +1,56 @@
+//! What the gate goes through between the matrices of a feed-forward layer.
+//!
+//! Facts: the formulas of [`Activation`].
+
+#![expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
+#![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
+
+use decoder::Activation;
+
+use crate::kernel::{Loops, Simd};
+use crate::number::Real;
+
+/// `x = activation(x) · up`.
+pub(crate) struct Gate<'v, T> {
+    pub(crate) x: &'v mut [T],
+    pub(crate) up: &'v [T],
+    pub(crate) activation: Activation,
+}
+
+impl<T: Real> Loops<T> for Gate<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
+        let (gate, up) = (self.x, self.up);
+        let (half, number) = (T::from_f64(0.5), T::from_f64);
+        match self.activation {
+            Activation::Silu => each(gate, up, |gate, up| gate / (T::ONE + (-gate).exp()) * up),
+            Activation::Gelu => {
+                let root = number(std::f64::consts::FRAC_1_SQRT_2);
+                each(gate, up, |gate, up| half * gate * (T::ONE + (gate * root).erf()) * up);
+            }
+            Activation::GeluTanh => {
+                let (root, cubic) = (number((2.0 / std::f64::consts::PI).sqrt()), number(0.044_715));
+                each(gate, up, |gate, up| {
+                    let inner = root * (gate + cubic * gate * gate * gate);
+                    half * gate * (T::ONE + inner.tanh()) * up
+                });
+            }
+            Activation::ClampedSwiglu { alpha, limit } => {
+                let (alpha, limit) = (number(alpha), number(limit));
+                each(gate, up, |gate, up| {
+                    let gate = if gate > limit { limit } else { gate };
+                    let up = if up > limit { limit } else { up };
+                    let up = if up < -limit { -limit } else { up };
+                    gate / (T::ONE + (-(gate * alpha)).exp()) * (up + T::ONE)
+                });
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn each<T: Real>(gate: &mut [T], up: &[T], work: impl Fn(T, T) -> T) {
+    for (gate, up) in gate.iter_mut().zip(up) {
+        *gate = work(*gate, *up);
+    }
+}

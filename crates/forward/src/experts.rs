@@ -1,0 +1,164 @@
+//! A mixture of experts: a router chooses a few feed-forward layers for each token. Only the weights of those are read.
+//!
+//! Facts: the formulas of [`decoder::Experts`].
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "floating-point numbers do not overflow; sizes are of arrays"
+)]
+
+use decoder::{Activation, Softmax};
+
+use crate::Result;
+use crate::feed_forward::{FeedForward, Rows};
+use crate::kernel::Pool;
+use crate::linear::Linear;
+use crate::memory::{product, zeros};
+use crate::number::Real;
+use crate::vector::Add;
+
+/// The experts of a layer.
+#[derive(Debug)]
+pub(crate) struct Experts<T> {
+    /// [experts, dim].
+    pub(crate) router: Linear<T>,
+    pub(crate) each: Vec<FeedForward<T>>,
+    pub(crate) shared: Option<Shared<T>>,
+    /// How many each token goes through.
+    pub(crate) per_token: usize,
+    pub(crate) softmax: Softmax,
+    pub(crate) is_renormalised: bool,
+}
+
+/// The expert that all tokens go through.
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    pub(crate) layer: FeedForward<T>,
+    /// [1, dim].
+    pub(crate) gate: Option<Linear<T>>,
+}
+
+/// That a row goes through an expert.
+#[derive(Clone, Copy, Debug)]
+struct Choice<T> {
+    expert: usize,
+    row: usize,
+    /// What the expert's result is multiplied with.
+    weight: T,
+}
+
+impl<T: Real> Experts<T> {
+    /// What the experts make of the rows `x` [rows, dim], into `out` of the same shape.
+    ///
+    /// # Errors
+    /// When what is computed in between does not fit in memory.
+    pub(crate) fn apply(
+        &self,
+        pool: &Pool,
+        activation: Activation,
+        dim: usize,
+        x: &[T],
+        out: &mut [T],
+    ) -> Result<()> {
+        let dim = dim.max(1);
+        let rows = x.len() / dim;
+        let choices = self.choices(pool, rows, x)?;
+        let hidden = self.each.first().map_or(0, FeedForward::hidden);
+        let mut chosen = Vec::new();
+        let mut results = zeros(product(&[choices.len(), dim])?)?;
+        let mut room = zeros(product(&[choices.len(), hidden, 2])?)?;
+        for Choice { row, .. } in &choices {
+            chosen.extend_from_slice(x.get(row * dim..(row + 1) * dim).unwrap_or_default());
+        }
+        let mut shared_results = zeros(if self.shared.is_some() { x.len() } else { 0 })?;
+        let shared_hidden = self.shared.as_ref().map_or(0, |shared| shared.layer.hidden());
+        let mut shared_room = zeros(product(&[rows, shared_hidden, 2])?)?;
+
+        let (mut chosen, mut left, mut room) = (&chosen[..], &mut results[..], &mut room[..]);
+        let mut all = Vec::new();
+        for of_one in choices.chunk_by(|a, b| a.expert == b.expert) {
+            let layer = of_one.first().and_then(|choice| self.each.get(choice.expert));
+            let (x, more_x) = chosen.split_at(of_one.len() * dim);
+            let (out, more_left) = left.split_at_mut(of_one.len() * dim);
+            let (hidden, more_room) = room.split_at_mut(of_one.len() * hidden * 2);
+            (chosen, left, room) = (more_x, more_left, more_room);
+            all.extend(layer.map(|layer| Rows { layer, x, hidden, out }));
+        }
+        if let Some(Shared { layer, .. }) = &self.shared {
+            all.push(Rows { layer, x, hidden: &mut shared_room, out: &mut shared_results });
+        }
+        FeedForward::apply_all(pool, activation, &mut all);
+
+        out.fill(T::default());
+        for (Choice { row, weight, .. }, y) in choices.iter().zip(results.chunks_exact(dim)) {
+            if let Some(x) = out.get_mut(row * dim..(row + 1) * dim) {
+                T::run(Add { x, y, factor: *weight });
+            }
+        }
+        if let Some(Shared { gate, .. }) = &self.shared {
+            let mut factors: Vec<T> = zeros(rows)?;
+            match gate {
+                Some(gate) => {
+                    Linear::apply_all(pool, [(gate, x, &mut factors[..])]);
+                    for x in &mut factors {
+                        *x = T::ONE / (T::ONE + (-*x).exp());
+                    }
+                }
+                None => factors.fill(T::ONE),
+            }
+            let rows = out.chunks_exact_mut(dim).zip(shared_results.chunks_exact(dim));
+            for ((x, y), factor) in rows.zip(factors) {
+                T::run(Add { x, y, factor });
+            }
+        }
+        Ok(())
+    }
+
+    /// The experts of all rows, by expert, then row.
+    fn choices(&self, pool: &Pool, rows: usize, x: &[T]) -> Result<Vec<Choice<T>>> {
+        let count = self.each.len();
+        let mut scores: Vec<T> = zeros(product(&[rows, count])?)?;
+        Linear::apply_all(pool, [(&self.router, x, &mut scores[..])]);
+        let mut choices = Vec::new();
+        for (row, scores) in scores.chunks_exact(count.max(1)).enumerate() {
+            let first = choices.len();
+            self.choose(scores, |expert, weight| choices.push(Choice { expert, row, weight }));
+            let chosen = choices.get_mut(first..).unwrap_or_default();
+            let sum = chosen.iter().fold(T::default(), |sum, choice| sum + choice.weight);
+            if self.is_renormalised || self.softmax == Softmax::AfterChoice {
+                for choice in chosen {
+                    choice.weight = choice.weight / sum;
+                }
+            }
+        }
+        choices.sort_by_key(|choice| (choice.expert, choice.row));
+        Ok(choices)
+    }
+
+    /// Passes the experts with the highest scores to `take`, with their powers of e; relative to the sum of all if the softmax
+    /// comes before the choice.
+    fn choose(&self, scores: &[T], mut take: impl FnMut(usize, T)) {
+        let most = scores.iter().copied().fold(T::NEG_INFINITY, |a, b| if b > a { b } else { a });
+        let power = |score: T| (score - most).exp();
+        let sum = match self.softmax {
+            Softmax::BeforeChoice => scores.iter().fold(T::default(), |sum, score| sum + power(*score)),
+            Softmax::AfterChoice => T::ONE,
+        };
+        let mut left: Vec<Option<T>> = scores.iter().copied().map(Some).collect();
+        for _ in 0..self.per_token {
+            let mut best: Option<(usize, T)> = None;
+            for (expert, score) in left.iter().enumerate() {
+                if let Some(score) = score
+                    && best.is_none_or(|(_, best)| *score > best)
+                {
+                    best = Some((expert, *score));
+                }
+            }
+            let Some((expert, score)) = best else { return };
+            if let Some(left) = left.get_mut(expert) {
+                *left = None;
+            }
+            take(expert, power(score) / sum);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The feed-forward part of a layer: a gate, what is next to it, and the matrix after both.
+//!
+//! Facts: the formulas of [`decoder::Block`].
+
+use decoder::Activation;
+
+use crate::activation::Gate;
+use crate::kernel::Pool;
+use crate::linear::Linear;
+use crate::number::Real;
+use crate::sharing::WORTH_SHARING;
+
+/// The matrices of a feed-forward layer or of an expert.
+#[derive(Debug)]
+pub(crate) struct FeedForward<T> {
+    pub(crate) gate: GateAndUp<T>,
+    pub(crate) down: Linear<T>,
+}
+
+/// The gate, and the matrix next to it.
+#[derive(Debug)]
+pub(crate) enum GateAndUp<T> {
+    Two([Linear<T>; 2]),
+    /// One matrix whose rows alternate, the first of the gate.
+    Interleaved(Linear<T>),
+}
+
+/// Rows for a feed-forward layer.
+pub(crate) struct Rows<'r, T> {
+    pub(crate) layer: &'r FeedForward<T>,
+    /// [rows, dim].
+    pub(crate) x: &'r [T],
+    /// [rows, 2, hidden], for what is computed in between.
+    pub(crate) hidden: &'r mut [T],
+    /// [rows, dim], for the results.
+    pub(crate) out: &'r mut [T],
+}
+
+impl<T: Real> FeedForward<T> {
+    /// The numbers between the matrices, for each row.
+    pub(crate) fn hidden(&self) -> usize {
+        self.down.matrix.cols()
+    }
+
+    /// Computes all rows of all layers, as few pieces of work for the threads.
+    pub(crate) fn apply_all(pool: &Pool, activation: Activation, all: &mut [Rows<'_, T>]) {
+        let products = all.iter_mut().flat_map(|Rows { layer, x, hidden, .. }| match &layer.gate {
+            GateAndUp::Two([first, second]) => {
+                let (gate, up) = hidden.split_at_mut(hidden.len() / 2);
+                [Some((first, *x, gate)), Some((second, *x, up))]
+            }
+            GateAndUp::Interleaved(both) => [Some((both, *x, &mut **hidden)), None],
+        });
+        Linear::apply_all(pool, products.flatten());
+        let numbers = all.iter().map(|rows| rows.hidden.len()).fold(0, usize::saturating_add);
+        let gates = all.iter_mut().flat_map(|Rows { layer, hidden, .. }| {
+            if matches!(layer.gate, GateAndUp::Interleaved(_)) {
+                separate(hidden);
+            }
+            let (gate, up) = hidden.split_at_mut(hidden.len() / 2);
+            gate.chunks_mut(WORTH_SHARING).zip(up.chunks(WORTH_SHARING))
+        });
+        let work = |(x, up)| T::run(Gate { x, up, activation });
+        if numbers < WORTH_SHARING {
+            gates.for_each(work);
+        } else {
+            pool.for_each(gates, work);
+        }
+        let products = all.iter_mut().map(|Rows { layer, hidden, out, .. }| {
+            let (gate, _) = hidden.split_at_mut(hidden.len() / 2);
+            (&layer.down, &*gate, &mut **out)
+        });
+        Linear::apply_all(pool, products);
+    }
+}
+
+/// Turns alternate numbers, [rows, hidden, 2], into [2, rows, hidden].
+fn separate<T: Real>(numbers: &mut [T]) {
+    let both = numbers.to_vec();
+    let (gate, up) = numbers.split_at_mut(numbers.len() / 2);
+    for ((gate, up), [first, second]) in gate.iter_mut().zip(up).zip(both.as_chunks::<2>().0) {
+        (*gate, *up) = (*first, *second);
+    }
+}

@@ -1,0 +1,125 @@
+//! Products with matrices that are stored by columns: each column is read once, in the order of the file, and added to all
+//! outputs as often as the inputs say.
+
+#![expect(
+    clippy::inline_always,
+    reason = "a method becomes instructions only as a part of the function that is compiled for them"
+)]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
+)]
+
+use std::marker::PhantomData;
+
+use super::Matrix;
+use super::pool::{Pool, columns};
+use super::prefetch::prefetch;
+use super::product::{Number, Product};
+use super::simd::{Load, Work};
+
+/// Outputs that a thread takes at a time. Their sums for a few inputs stay in the first cache.
+const OUTPUTS: usize = 1024;
+
+/// Columns that are read together, so that sums are loaded and stored less often.
+const COLUMNS: usize = 4;
+
+/// How many columns ahead of their use weights are read from memory.
+const AHEAD: usize = 8;
+
+/// `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product, for weights of dtype `D`, of which `B` bytes are `N` numbers.
+pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
+    simd: S,
+    pool: &Pool,
+    products: Vec<Product<'_, T>>,
+) where
+    D: Send + Sync,
+    T: Number,
+    S: Load<D, T, N, B>,
+{
+    let mut jobs = Vec::new();
+    for Product { w, x, bias, y, .. } in products {
+        let parts = columns(y, w.rows(), OUTPUTS).into_iter();
+        jobs.extend(parts.map(|(first, y)| Outputs { w, x, bias, first, y, dtype: PhantomData::<D> }));
+    }
+    pool.for_each(jobs, |job| simd.run(job));
+}
+
+/// The part of a product that one thread takes: some outputs, all inputs.
+struct Outputs<'a, 'y, D, T, const N: usize, const B: usize> {
+    w: &'a Matrix,
+    x: &'a [T],
+    bias: Option<&'a [T]>,
+    /// The first output.
+    first: usize,
+    /// The sums of each input.
+    y: Vec<&'y mut [T]>,
+    dtype: PhantomData<D>,
+}
+
+impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S>
+    for Outputs<'_, '_, D, T, N, B>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        let (count, cols) = (self.y.first().map_or(0, |y| y.len()), self.w.cols());
+        let mut sums = vec![[T::default(); N]; count.div_ceil(N) * self.y.len()];
+        let mut column = 0;
+        while column + COLUMNS <= cols {
+            self.add::<S, COLUMNS>(simd, column, count, &mut sums);
+            column += COLUMNS;
+        }
+        while column < cols {
+            self.add::<S, 1>(simd, column, count, &mut sums);
+            column += 1;
+        }
+        for (y, sums) in self.y.into_iter().zip(sums.chunks_exact(count.div_ceil(N))) {
+            for (at, (y, sum)) in y.iter_mut().zip(sums.as_flattened()).enumerate() {
+                *y = self.bias.map_or(*sum, |bias| *sum + bias[self.first + at]);
+            }
+        }
+    }
+}
+
+impl<D, T: Number, const N: usize, const B: usize> Outputs<'_, '_, D, T, N, B> {
+    /// Adds the products of `K` columns to the sums.
+    #[inline(always)]
+    fn add<S: Load<D, T, N, B>, const K: usize>(
+        &self,
+        simd: S,
+        column: usize,
+        count: usize,
+        sums: &mut [[T; N]],
+    ) {
+        let (size, vectors) = (self.w.element_bytes(), count.div_ceil(N));
+        let range = self.first * size..(self.first + count) * size;
+        let weights: [&[u8]; K] = std::array::from_fn(|k| &self.w.line(column + k)[range.clone()]);
+        for weights in weights {
+            weights.chunks(64).for_each(|line| prefetch(line, AHEAD * self.w.line_bytes()));
+        }
+        let whole = weights.map(|weights| weights.as_chunks::<B>().0);
+        let last: [[u8; B]; K] = weights.map(|weights| {
+            let rest = weights.as_chunks::<B>().1;
+            let mut last = [0; B];
+            last[..rest.len()].copy_from_slice(rest);
+            last
+        });
+        for (x, sums) in self.x.chunks_exact(self.w.cols()).zip(sums.chunks_exact_mut(vectors)) {
+            let mut factors = [simd.splat(T::default()); K];
+            for k in 0..K {
+                factors[k] = simd.splat(x[column + k]);
+            }
+            for (vector, sum) in sums.iter_mut().enumerate() {
+                let mut total = simd.load(sum);
+                for k in 0..K {
+                    let weights = simd.load_weights(whole[k].get(vector).unwrap_or(&last[k]));
+                    total = simd.mul_add(weights, factors[k], total);
+                }
+                *sum = simd.store(total);
+            }
+        }
+    }
+}
