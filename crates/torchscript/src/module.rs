@@ -25,6 +25,7 @@ const TENSORS: &str = "Dict[str, Tensor]";
 const LIST: &str = "List[Tensor]";
 const LISTS: &str = "Dict[str, List[Tensor]]";
 const INTS: &str = "List[int]";
+const FLOATS: &str = "List[float]";
 
 /// A module that was added to a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,10 +48,20 @@ pub(crate) enum Value {
     /// All tensors of the list by name, not in the `state_dict`.
     Tensors,
     /// A list of tensors, not in the `state_dict`.
-    List(Box<Vec<TensorId>>),
+    List(Box<Vec<Item>>),
     /// Lists of tensors by name, not in the `state_dict`.
-    Lists(Box<Vec<(String, Vec<TensorId>)>>),
+    Lists(Box<Vec<(String, Vec<Item>)>>),
     Ints(Box<Vec<i64>>),
+    Floats(Box<Vec<f64>>),
+    Text(Box<String>),
+}
+
+/// A tensor of a list.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    Whole(TensorId),
+    /// A part of a tensor, which has the same storage.
+    View(TensorId, Tensor),
 }
 
 /// What a class declares of an attribute.
@@ -65,6 +76,8 @@ enum Type {
     List,
     Lists,
     Ints,
+    Floats,
+    Text,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +160,8 @@ impl<'n> Tree<'n> {
             Value::List(_) => Type::List,
             Value::Lists(_) => Type::Lists,
             Value::Ints(_) => Type::Ints,
+            Value::Floats(_) => Type::Floats,
+            Value::Text(_) => Type::Text,
             Value::Module(id) => Type::Module(self.module(*id).class),
         }
     }
@@ -201,6 +216,8 @@ impl<'n> Tree<'n> {
                 Type::List => writeln!(out, "{LIST}"),
                 Type::Lists => writeln!(out, "{LISTS}"),
                 Type::Ints => writeln!(out, "{INTS}"),
+                Type::Floats => writeln!(out, "{FLOATS}"),
+                Type::Text => writeln!(out, "str"),
                 Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
             }?;
         }
@@ -221,6 +238,7 @@ impl<'n> Tree<'n> {
             tensors,
             records,
             written: vec![None; tensors.len()],
+            views: HashMap::default(),
             storages: vec![None; records.records.len()],
         };
         // The modules that are being written, outermost first, each with the number of its next attribute.
@@ -257,9 +275,13 @@ struct Objects<'t> {
     records: &'t Records,
     /// By tensor.
     written: Vec<Option<MemoId>>,
+    views: HashMap<ViewOf, MemoId>,
     /// By record. A persistent id that is written twice becomes two storages.
     storages: Vec<Option<MemoId>>,
 }
+
+/// A part of a tensor: its offset, shape and stride.
+type ViewOf = (TensorId, u64, Vec<u64>, Vec<u64>);
 
 impl Objects<'_> {
     fn begin(&mut self, class: &str) -> Result<()> {
@@ -297,9 +319,9 @@ impl Objects<'_> {
             Value::Lists(lists) => self.tagged(LISTS, |objects| {
                 objects.pickler.empty_dict();
                 objects.pickler.mark();
-                for (name, ids) in lists.iter() {
+                for (name, items) in lists.iter() {
                     objects.pickler.text(name)?;
-                    objects.list(ids)?;
+                    objects.list(items)?;
                 }
                 objects.pickler.setitems();
                 Ok(())
@@ -313,15 +335,28 @@ impl Objects<'_> {
                 objects.pickler.appends();
                 Ok(())
             })?,
+            Value::Floats(numbers) => self.tagged(FLOATS, |objects| {
+                objects.pickler.empty_list();
+                objects.pickler.mark();
+                for number in numbers.iter() {
+                    objects.pickler.float(*number);
+                }
+                objects.pickler.appends();
+                Ok(())
+            })?,
+            Value::Text(text) => self.pickler.text(text)?,
         }
         Ok(())
     }
 
-    fn list(&mut self, ids: &[TensorId]) -> Result<()> {
+    fn list(&mut self, items: &[Item]) -> Result<()> {
         self.tagged(LIST, |objects| {
             objects.pickler.empty_list();
             objects.pickler.mark();
-            ids.iter().try_for_each(|id| objects.tensor(*id))?;
+            items.iter().try_for_each(|item| match item {
+                Item::Whole(id) => objects.tensor(*id),
+                Item::View(id, view) => objects.view(*id, view),
+            })?;
             objects.pickler.appends();
             Ok(())
         })
@@ -342,7 +377,27 @@ impl Objects<'_> {
             self.pickler.get(*memo);
             return Ok(());
         }
-        let (name, tensor) = self.tensors.get(id.0).expect("ids count the same list");
+        let (_, tensor) = self.tensors.get(id.0).expect("ids count the same list");
+        let memo = self.rebuilt(id, tensor)?;
+        remember(&mut self.written, id.0, memo);
+        Ok(())
+    }
+
+    /// A view is one object in all lists that hold it, as a whole tensor is.
+    fn view(&mut self, id: TensorId, view: &Tensor) -> Result<()> {
+        let key = (id, view.storage_offset(), view.shape().to_vec(), view.stride().to_vec());
+        if let Some(memo) = self.views.get(&key) {
+            self.pickler.get(*memo);
+            return Ok(());
+        }
+        let memo = self.rebuilt(id, view)?;
+        self.views.insert(key, memo);
+        Ok(())
+    }
+
+    /// Writes a tensor over the storage of the tensor `id`.
+    fn rebuilt(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId> {
+        let (name, _) = self.tensors.get(id.0).expect("ids count the same list");
         let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
         self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
         self.pickler.mark();
@@ -360,8 +415,7 @@ impl Objects<'_> {
         self.pickler.reduce();
         self.pickler.tuple();
         self.pickler.reduce();
-        remember(&mut self.written, id.0, self.pickler.put()?);
-        Ok(())
+        Ok(self.pickler.put()?)
     }
 
     fn storage(&mut self, record: u32, name: &str, tensor: &Tensor) -> Result<()> {
@@ -454,6 +508,27 @@ mod tests {
         let bytes = tree.data_pkl(root, &tensors, &records).expect("short names");
         assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);
         assert_eq!(tree.into_code().matches("class ").count(), 2);
+    }
+
+    #[test]
+    fn a_part_of_a_tensor_has_its_storage_and_is_one_object_in_all_lists() {
+        let whole = bf16([3, 2]);
+        let part = Tensor::new(Dtype::BFloat16, vec![1, 2], vec![2, 1], 4, whole.storage().clone());
+        let part = || Item::View(TensorId(0), part.clone().expect("inside"));
+        let tensors = [("w".to_owned(), whole)];
+        let pickle = |lists: Vec<(&'static str, Vec<Item>)>| {
+            let mut tree = Tree::default();
+            let lists = lists.into_iter().map(|(name, items)| attribute(name, Value::List(Box::new(items))));
+            let root = tree.add(None, "", lists.collect());
+            let records = Records::new(&tensors).expect("one tensor");
+            tree.data_pkl(root, &tensors, &records).expect("short names")
+        };
+        let count =
+            |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
+        let both = pickle(vec![("a", vec![Item::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
+        assert_eq!((count(&both, b"storage"), count(&both, b"_rebuild_tensor_v2")), (1, 2));
+        // The offset, the shape and the stride of the part.
+        assert_eq!(count(&both, b"K\x04(K\x01K\x02t(K\x02K\x01t"), 1);
     }
 
     #[test]

@@ -94,8 +94,7 @@ fn all_facts_about_a_decoder_come_back() {
     assert_eq!((decoder.dim(), decoder.n_layers(), decoder.n_heads(), decoder.n_kv_heads()), (16, 2, 4, 2));
     assert_eq!((decoder.head_dim(), decoder.hidden(), decoder.vocab()), (4, 48, 32));
     assert_eq!((decoder.norm_eps().to_bits(), &decoder.rope().scaling), (0.001_f64.to_bits(), &None));
-    assert_eq!(decoder.windows().size, Some(7));
-    assert_eq!(decoder.windows().layers, Windowed::Listed(vec![false, true]));
+    assert_eq!([0, 1].map(|layer| decoder.windows().at(layer)), [None, Some(7)]);
     assert!(decoder.biases().qkv && !decoder.biases().output && !decoder.biases().feed_forward);
     assert!(decoder.layout().rotates_halves);
     let detected = decoder::detect(&tensors, &options).expect("the same tensors");
@@ -228,7 +227,10 @@ fn a_changed_archive_is_not_recognised() {
     // A number that is not a fact about the model, then the lists of keys and values, which have equal shapes.
     assert_eq!(other("data.pkl", "cat_dimK\x01", "cat_dimK\x02"), "data.pkl");
     assert_eq!(other("data.pkl", "\x02\0\0\0wk", "\x02\0\0\0wv"), "data.pkl");
-    assert_eq!(other("data.pkl", "Qwen2", "Llama"), CODE);
+    assert_eq!(other("data.pkl", "Qwen2", "Llama"), "data.pkl");
+    // What the module records about the decoder.
+    assert_eq!(other("data.pkl", "Silu", "Gelu"), CODE);
+    assert_eq!(other("data.pkl", "\"parallel\"", "\"parallax\""), "data.pkl");
     assert_eq!(other("version", "10", "11"), "version");
     assert_eq!(other("constants.pkl", ")", "N"), "constants.pkl");
     let returned = weights(&all, Errors::Return).expect("plain names");

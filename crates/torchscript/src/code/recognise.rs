@@ -114,6 +114,10 @@ impl<'p> Attributes<'p> {
         self.heap.int(self.find(name)?)
     }
 
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        Some(self.heap.text(self.find(name)?)?.into_owned())
+    }
+
     pub(super) fn float(&self, name: &str) -> Option<f64> {
         self.heap.float(self.find(name)?)
     }

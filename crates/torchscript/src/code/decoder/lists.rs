@@ -2,29 +2,43 @@
 
 use decoder::{Assigned, Part, Weight};
 
-use crate::module::TensorId;
+use crate::module::{Item, TensorId};
+
+/// Lists of weights, each with its name.
+pub(super) type Lists = Vec<(String, Vec<Item>)>;
 
 /// The weights as the text finds them, in the order of layers.
-pub(super) fn lists(weights: &[Assigned]) -> Vec<(String, Vec<TensorId>)> {
-    let mut lists: Vec<(String, Vec<TensorId>)> = Vec::new();
-    for Assigned { weight, index, .. } in weights {
+pub(super) fn lists(weights: &[Assigned]) -> Lists {
+    let mut lists: Lists = Vec::new();
+    for Assigned { weight, index, view } in weights {
         let list = match *weight {
-            Weight::Embedding | Weight::Norm | Weight::NormBias | Weight::Output => "outer".to_owned(),
-            Weight::Layer { part, .. } | Weight::Head { part, .. } | Weight::Expert { part, .. } => {
-                weights_list(part).to_owned()
-            }
-            Weight::Bias { part, .. } | Weight::ExpertBias { part, .. } => biases_list(part),
+            Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
+            Weight::NormBias => "norm_bias".to_owned(),
+            Weight::Layer { part, .. } | Weight::Head { part, .. } => weights_of(part).to_owned(),
+            Weight::Bias { part, .. } => biases_of(weights_of(part)),
+            Weight::Expert { part, .. } => format!("expert_{}", weights_of(part)),
+            Weight::ExpertBias { part, .. } => biases_of(&format!("expert_{}", weights_of(part))),
+        };
+        let tensor = TensorId(*index);
+        let item = match view {
+            Some(view) => Item::View(tensor, view.clone()),
+            None => Item::Whole(tensor),
         };
         match lists.iter_mut().find(|(known, _)| *known == list) {
-            Some((_, ids)) => ids.push(TensorId(*index)),
-            None => lists.push((list, vec![TensorId(*index)])),
+            Some((_, items)) => items.push(item),
+            None => lists.push((list, vec![item])),
         }
     }
     lists
 }
 
+/// Whether there is a list of this name.
+pub(super) fn has_list(lists: &Lists, name: &str) -> bool {
+    lists.iter().any(|(known, _)| known == name)
+}
+
 /// The list in the text that holds this part's weights of all layers.
-pub(super) fn weights_list(part: Part) -> &'static str {
+pub(super) fn weights_of(part: Part) -> &'static str {
     match part {
         Part::Wq => "wq",
         Part::Wk => "wk",
@@ -49,7 +63,10 @@ pub(super) fn weights_list(part: Part) -> &'static str {
     }
 }
 
-/// The list in the text that holds this part's biases of all layers.
-pub(super) fn biases_list(part: Part) -> String {
-    weights_list(part).replacen('w', "b", 1)
+/// The list of the biases that belong to a list of weights: `bq` to `wq`, `router_bias` to `router`.
+pub(super) fn biases_of(list: &str) -> String {
+    match list.strip_prefix('w') {
+        Some(rest) => format!("b{rest}"),
+        None => format!("{list}_bias"),
+    }
 }

@@ -4,6 +4,7 @@ mod lists;
 mod module;
 mod older;
 mod ports;
+mod positions;
 mod recognise;
 #[cfg(test)]
 mod tests;

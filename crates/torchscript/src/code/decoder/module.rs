@@ -1,13 +1,15 @@
 //! The module that runs a decoder: its attributes and its text.
 
-use decoder::{Assignment, Decoder, Llama3, Scaling};
-use tensor::Tensor;
+use decoder::{Activation, Assignment, Decoder};
+use tensor::{Dtype, Tensor};
 
-use super::lists::lists;
-use super::{ports, text};
+use super::lists::{Lists, lists};
+use super::ports;
+use super::positions::Positions;
+use super::text::Text;
 use crate::archive::Archive;
 use crate::code::state;
-use crate::module::Value;
+use crate::module::{Item, Value};
 use crate::{Converted, Error, Errors, Kind, Note, Outputs, Result, Returns};
 
 /// How `forward` is called.
@@ -59,34 +61,133 @@ pub(super) fn archive(
     assignment: &Assignment,
     tensors: &[(String, Tensor)],
 ) -> Result<(Archive, Vec<Note>)> {
-    let rope = decoder.rope();
-    let scaling = match rope.scaling {
-        Some(Scaling::Llama3(scaling)) => Some(scaling),
-        _ => None,
-    };
-    let scaled = scaling.unwrap_or(Llama3::by(1.0));
-    let windows = decoder.windows();
-    let windowed = |layer| i64::from(windows.at(layer).is_some());
-    let number = |name: &str, value| (name.to_owned(), Value::Float(value));
-    let own = vec![
-        ("__tensors__".to_owned(), Value::Lists(Box::new(lists(&assignment.weights)))),
+    let lists = lists(&assignment.weights);
+    let positions = Positions::new(decoder);
+    let text = Text { decoder, positions: &positions, lists: &lists };
+    let (methods, functions) = (text.methods(signature), text.functions());
+    let mut own = constants(decoder)?;
+    own.extend(rotations(decoder, &positions)?);
+    own.extend(layers(decoder)?);
+    if let Some(views) = half_views(&lists) {
+        own.push(("views".to_owned(), Value::List(Box::new(views))));
+    }
+    own.insert(0, ("__tensors__".to_owned(), Value::Lists(Box::new(lists))));
+    state::archive(tensors, decoder.architecture().class(), &methods, &functions, own)
+}
+
+/// Attributes, each with its name.
+type Attributes = Vec<(String, Value)>;
+
+/// The numbers that all layers share.
+fn constants(decoder: &Decoder) -> Result<Attributes> {
+    let block = decoder.block();
+    let mut own = vec![
+        ("record".to_owned(), Value::Text(Box::new(decoder.record()))),
         size("vocab", decoder.vocab())?,
         size("head_dim", decoder.head_dim())?,
         size("n_kv_heads", decoder.n_kv_heads())?,
         number("norm_eps", decoder.norm_eps()),
-        number("rope_theta", rope.theta),
-        ("rope_scaled".to_owned(), Value::Bool(scaling.is_some())),
-        number("rope_factor", scaled.factor),
-        number("rope_low", scaled.low),
-        number("rope_high", scaled.high),
-        number("rope_old", scaled.old),
-        size("window", windows.size.unwrap_or(0))?,
-        ("windowed".to_owned(), Value::Ints(Box::new((0..decoder.n_layers()).map(windowed).collect()))),
         // An attribute, because the fuser of 2.0.1 would take over a concatenation along a constant.
         size("cat_dim", 1)?,
     ];
-    let methods = text::methods(decoder, signature);
-    state::archive(tensors, decoder.architecture().class(), &methods, &text::functions(decoder), own)
+    let scales = &block.scales;
+    for (name, factor) in [
+        ("embedding_scale", scales.embedding),
+        ("residual_scale", scales.residual),
+        ("logits_scale", scales.logits),
+    ] {
+        if factor.to_bits() != 1.0_f64.to_bits() {
+            own.push(number(name, factor));
+        }
+    }
+    let optional = [
+        ("logits_cap", scales.logits_soft_cap),
+        ("score_scale", block.scores.scale),
+        ("score_cap", block.scores.soft_cap),
+    ];
+    own.extend(optional.into_iter().filter_map(|(name, value)| Some(number(name, value?))));
+    if let Activation::ClampedSwiglu { alpha, limit } = block.activation {
+        own.extend([number("alpha", alpha), number("limit", limit)]);
+    }
+    if let Some(experts) = &block.experts {
+        own.extend([size("n_experts", experts.count)?, size("per_token", experts.per_token)?]);
+    }
+    Ok(own)
+}
+
+/// The rotations, and which layer has which.
+fn rotations(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
+    let floats = |name: &str, numbers| (name.to_owned(), Value::Floats(Box::new(numbers)));
+    let mut own = match positions.theta() {
+        Some(theta) => vec![size("rotated", decoder.rotated())?, number("rope_theta", theta)],
+        None => vec![floats("frequencies", positions.frequencies(0))],
+    };
+    if let Some(scaling) = positions.llama3() {
+        own.extend([
+            number("rope_factor", scaling.factor),
+            number("rope_low", scaling.low),
+            number("rope_high", scaling.high),
+            number("rope_old", scaling.old),
+        ]);
+    }
+    own.extend(positions.old().map(|old| number("rope_old", old)));
+    if let Some(factor) = positions.factor() {
+        own.extend([number("rope_factor", factor), floats("exponents", positions.exponents())]);
+    }
+    if positions.has_long() {
+        own.push(floats("long_frequencies", positions.frequencies(u64::MAX)));
+    }
+    if positions.have_magnitudes() {
+        own.push(floats("magnitudes", positions.magnitudes()));
+    }
+    if positions.rows() > 1 {
+        own.extend([size("ropes", positions.rows() as u64)?, ints("rope_of", positions.of_layers())]);
+    }
+    Ok(own)
+}
+
+/// What differs between layers, besides rotations.
+fn layers(decoder: &Decoder) -> Result<Attributes> {
+    let (windows, block) = (decoder.windows(), decoder.block());
+    let all = || 0..decoder.n_layers();
+    let mut own = Vec::new();
+    let windowed: Vec<i64> = all().map(|layer| i64::from(windows.at(layer).is_some())).collect();
+    if let Some(window) = windows.size.filter(|_| windowed.contains(&1)) {
+        own.push(size("window", window)?);
+        if windowed.contains(&0) {
+            own.push(ints("windowed", windowed));
+        }
+    }
+    let has_experts: Vec<i64> = all().map(|layer| i64::from(block.has_experts(layer))).collect();
+    if has_experts.contains(&0) && has_experts.contains(&1) {
+        // The number of the layer among those of its kind.
+        let mut next = [0_i64; 2];
+        let place = |has: &i64| {
+            let next = if *has == 1 { &mut next[1] } else { &mut next[0] };
+            let place = *next;
+            *next = place.saturating_add(1);
+            place
+        };
+        let places = has_experts.iter().map(place).collect();
+        own.extend([ints("has_experts", has_experts), ints("place", places)]);
+    }
+    Ok(own)
+}
+
+/// The parts of float16 tensors. When the list of weights holds a wider tensor, a call at the same time may still read the part.
+fn half_views(lists: &Lists) -> Option<Vec<Item>> {
+    let items = lists.iter().flat_map(|(_, items)| items);
+    let is_half = |item: &&Item| matches!(item, Item::View(_, view) if view.dtype() == Dtype::Float16);
+    let views: Vec<Item> = items.filter(is_half).cloned().collect();
+    (!views.is_empty()).then_some(views)
+}
+
+fn number(name: &str, value: f64) -> (String, Value) {
+    (name.to_owned(), Value::Float(value))
+}
+
+fn ints(name: &str, numbers: Vec<i64>) -> (String, Value) {
+    (name.to_owned(), Value::Ints(Box::new(numbers)))
 }
 
 /// An attribute that is a size.

@@ -5,7 +5,7 @@
 use decoder::{Assignment, Biases, Decoder, Llama3, Part, Recorded, Rope, Scaling, Windowed, Windows};
 use tensor::Tensor;
 
-use super::lists::biases_list;
+use super::lists::{biases_of, weights_of};
 use super::module::{Signature, archive};
 use super::older;
 use crate::Errors;
@@ -19,14 +19,22 @@ pub(in crate::code) fn recognise(
     tensors: &[(String, Tensor)],
 ) -> Result<(Decoder, Assignment), String> {
     let data_pkl = || DATA_PKL.to_owned();
-    let recorded = recorded(root).ok_or_else(data_pkl)?;
-    let decoder = Decoder::from_recorded(recorded, tensors).map_err(|_| data_pkl())?;
+    let end = root.end_of("cat_dim").ok_or_else(data_pkl)?;
+    let record = root.text(&format!("record{end}"));
+    let decoder = match &record {
+        Some(record) => Decoder::from_record(record, tensors).ok(),
+        None => recorded(root, &end).and_then(|recorded| Decoder::from_recorded(recorded, tensors).ok()),
+    };
+    let decoder = decoder.ok_or_else(data_pkl)?;
     let assignment = decoder.assign(tensors, true).map_err(|_| data_pkl())?;
-    let errors = [Errors::Return, Errors::Raise].into_iter();
-    let new = errors.map(|errors| archive(Signature::Dict(errors), &decoder, &assignment, tensors));
-    let old = older::TEXTS.into_iter().map(|text| older::archive(text, &decoder, &assignment, tensors));
+    let new = |errors| archive(Signature::Dict(errors), &decoder, &assignment, tensors);
+    let old = |text| older::archive(text, &decoder, &assignment, tensors);
+    let made = match record {
+        Some(_) => [Errors::Return, Errors::Raise].map(new).into_iter().collect::<Vec<_>>(),
+        None => older::TEXTS.map(old).into_iter().collect::<Vec<_>>(),
+    };
     let mut closest = None;
-    for made in new.chain(old) {
+    for made in made {
         let (archive, _) = made.map_err(|_| data_pkl())?;
         let Some(difference) = archive.first_difference(records) else { return Ok((decoder, assignment)) };
         closest = closest.max(Some(difference));
@@ -34,8 +42,8 @@ pub(in crate::code) fn recognise(
     Err(closest.map_or_else(data_pkl, |difference| difference.record))
 }
 
-fn recorded(root: &Attributes<'_>) -> Option<Recorded> {
-    let end = root.end_of("cat_dim")?;
+/// What archives of earlier versions record: separate numbers.
+fn recorded(root: &Attributes<'_>, end: &str) -> Option<Recorded> {
     let named = |name: &str| format!("{name}{end}");
     let size = |name: &str| u64::try_from(root.int(&named(name))?).ok();
     let number = |name: &str| root.float(&named(name));
@@ -47,7 +55,7 @@ fn recorded(root: &Attributes<'_>) -> Option<Recorded> {
     };
     let windowed = root.ints(&named("windowed"))?;
     let window = size("window")?;
-    let has_biases = |part| root.has_list(&biases_list(part), &end);
+    let has_biases = |part| root.has_list(&biases_of(weights_of(part)), end);
     Some(Recorded {
         class: root.class.clone(),
         n_layers: windowed.len() as u64,

@@ -1,7 +1,7 @@
 //! Decoders as modules: their ports, their text, and how tensors are held.
 
 #[path = "../../../../decoder/tests/fixtures/mod.rs"]
-mod fixtures;
+pub(super) mod fixtures;
 
 use decoder::{Documents, HUGGING_FACE, META, Options, Part};
 use tensor::Tensor;
@@ -136,8 +136,8 @@ fn weights_without_documents_have_a_reason_and_a_note() {
 #[test]
 fn names_of_tensors_do_not_collide_with_the_modules_own() {
     let mut all = meta_tensors();
-    all.extend(["__tensors__", "window", "window_"].map(|name| zeros(name, &[1])));
+    all.extend(["__tensors__", "vocab", "vocab_"].map(|name| zeros(name, &[1])));
     let code =
         code(&auto(&all, &Options { keep_extra: true, ..params() }, Errors::Return).expect("they are kept"));
-    assert!(code.contains("  window__ : int\n") && code.contains("self.__tensors____\n"), "{code}");
+    assert!(code.contains("  vocab__ : int\n") && code.contains("self.__tensors____\n"), "{code}");
 }

@@ -10,11 +10,11 @@ mod third;
 use decoder::{Assignment, Biases, Decoder, Llama3, Part, Scaling};
 use tensor::Tensor;
 
-use super::lists::{biases_list, lists, weights_list};
+use super::lists::{Lists, biases_of, lists, weights_of};
 use super::module::size;
 use crate::archive::Archive;
 use crate::code::state;
-use crate::module::{TensorId, Value};
+use crate::module::Value;
 use crate::{Note, Result};
 
 /// A text, and how it finds the weights.
@@ -28,9 +28,6 @@ pub(super) struct Text {
     /// The attributes that hold the lists of weights.
     weights: fn(Lists) -> Vec<(String, Value)>,
 }
-
-/// Lists of tensors, each with its name.
-type Lists = Vec<(String, Vec<TensorId>)>;
 
 /// All texts, the newest of them first.
 pub(super) static TEXTS: [&Text; 3] = [&third::TEXT, &second::TEXT, &first::TEXT];
@@ -75,9 +72,9 @@ pub(super) fn archive(
 fn forward(text: &Text, biases: Biases) -> String {
     let mut out = text.forward.to_owned();
     for part in Part::ALL {
-        let list = weights_list(part);
+        let list = weights_of(part);
         for x in ["x", "y", "o", "g"] {
-            let call = (text.linear)(list, biases.contains(part).then(|| biases_list(part)).as_deref(), x);
+            let call = (text.linear)(list, biases.contains(part).then(|| biases_of(list)).as_deref(), x);
             out = out.replace(&format!("{{linear {list} {x}}}"), &call);
         }
     }

@@ -1,12 +1,11 @@
-//! What `infer` calls.
+//! What the methods call. Flags in brackets are as in `forward.rs`.
 
 /// `weight` is a matrix of a list in the dtype of what it is multiplied with. If it is float16 that has to be widened, or on
-/// another device, the list then holds the result. The tensor that it held is still a parameter of the module, so another
+/// another device, the list then holds the result. The tensor that it held is still an attribute of the module, so another
 /// call at the same time reads one or the other, and both are equal.
 ///
-/// `mask` hides what comes later and what is `window` or more tokens
-/// back; 0 is no window, and `None` hides nothing. `attention` lets each head of keys and values serve its
-/// group of queries. `rotate` turns the pairs of numbers that `{split}` lays into the dimension `{dim}`.
+/// `mask` hides what comes later and what is `window` or more tokens back; 0 is no window, and `None` hides nothing. `norm`
+/// is of the last dimension. `rotate` turns the pairs of numbers that `{split}` lays into the dimension `{dim}`.
 pub(super) const FUNCTIONS: &str = r"def weight(list: List[Tensor],
     i: int,
     like: Tensor) -> Tensor:
@@ -31,38 +30,35 @@ def mask(s: int,
     else:
       r = torch.triu(m, torch.add(past, 1))
   return r
-def attention(q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Optional[Tensor]) -> Tensor:
-  b = torch.size(q, 0)
-  s = torch.size(q, 1)
-  hd = torch.size(q, 3)
-  t = torch.size(k, 1)
-  nkv = torch.size(k, 2)
-  g = torch.permute(torch.view(q, [b, s, nkv, -1, hd]), [0, 2, 3, 1, 4])
-  q1 = torch.reshape(g, [b, nkv, -1, hd])
-  scores = torch.div_(torch.matmul(q1, torch.permute(k, [0, 2, 3, 1])), torch.sqrt(hd))
-  if torch.__isnot__(mask, None):
-    m = unchecked_cast(Tensor, mask)
-    scores = torch.view(torch.add_(torch.view(scores, [b, nkv, -1, s, t]), m), [b, nkv, -1, t])
-  p = torch.softmax(scores, -1)
-  o = torch.view(torch.matmul(p, torch.transpose(v, 1, 2)), [b, nkv, -1, s, hd])
-  return torch.reshape(torch.permute(o, [0, 3, 1, 2, 4]), [b, s, -1])
 def norm(x: Tensor,
     weight: Tensor,
+    [layer norm] bias: Tensor,
     eps: float) -> Tensor:
   d = ops.prim.dtype(x)
-  y = torch.to(x, d, False, True)
-  v = torch.mean(torch.square(y), [-1], True)
-  return torch.mul_(torch.mul_(y, torch.rsqrt_(torch.add_(v, eps))), torch.to(weight, d))
+  [not layer norm] y = torch.to(x, d, False, True)
+  [not layer norm] v = torch.mean(torch.square(y), [-1], True)
+  [not layer norm] y = torch.mul_(y, torch.rsqrt_(torch.add_(v, eps)))
+  [rms] y = torch.mul_(y, torch.to(weight, d))
+  [plus one] y = torch.mul_(y, torch.add_(torch.to(weight, d, False, True), 1))
+  [layer norm] y = torch.layer_norm(x, [torch.size(x, -1)], torch.to(weight, d), torch.to(bias, d), eps)
+  return y
+[layer head norm] def head_norm(x: Tensor,
+[layer head norm]     weight: Tensor,
+[layer head norm]     eps: float) -> Tensor:
+[layer head norm]   y = torch.layer_norm(x, [torch.size(x, -1)], None, None, eps)
+[layer head norm]   return torch.mul_(y, torch.to(weight, ops.prim.dtype(x)))
 def rotate(x: Tensor,
     cos: Tensor,
     sin: Tensor) -> Tensor:
+  [part] out = torch.to(x, ops.prim.dtype(x), False, True)
+  [part] x = torch.slice(x, 3, 0, torch.mul(torch.size(cos, -1), 2))
   y = torch.reshape(x, [torch.size(x, 0), torch.size(x, 1), torch.size(x, 2), {split}])
   a = torch.select(y, {dim}, 0)
   b = torch.select(y, {dim}, 1)
   re = torch.sub_(torch.mul(a, cos), torch.mul(b, sin))
   im = torch.add_(torch.mul(a, sin), torch.mul(b, cos))
-  return torch.flatten(torch.stack([re, im], {dim}), 3)
+  [not part] return torch.flatten(torch.stack([re, im], {dim}), 3)
+  [part] rotated = torch.flatten(torch.stack([re, im], {dim}), 3)
+  [part] _ = torch.copy_(torch.slice(out, 3, 0, torch.size(rotated, 3)), rotated)
+  [part] return out
 ";
