@@ -64,7 +64,7 @@ SAVED = {
     "phi3 longrope": ("phi3", {
         "partial_rotary_factor": 0.75, "original_max_position_embeddings": 32, "max_position_embeddings": 64, "pad_token_id": 0,
         "rope_parameters": {"rope_type": "longrope", "partial_rotary_factor": 0.75} | ROPE
-        | {key: factors[:6] for key, factors in LONG_FACTORS.items()}, "tie_word_embeddings": True}),
+        | {key: factors[:6] for key, factors in LONG_FACTORS.items()}}),
     "gemma": ("gemma", {"head_dim": 24}),
     "gemma2": ("gemma2", {"head_dim": 24, "query_pre_attn_scalar": 20, "sliding_window": WINDOW, "attn_logit_softcapping": 5.0,
                           "final_logit_softcapping": 60.0}),
@@ -75,10 +75,11 @@ SAVED = {
     "gemma3 pattern": ("gemma3_text", {"head_dim": 16, "sliding_window": WINDOW, "sliding_window_pattern": 2}),
     "granite": ("granite", {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625,
                             "logits_scaling": 8.0, "attention_bias": True, "mlp_bias": True}),
-    "smollm3": ("smollm3", {"no_rope_layers": [1, 0], "pad_token_id": 0}),
-    "smollm3 window": ("smollm3", {"no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": WINDOW, "pad_token_id": 0}),
+    "smollm3": ("smollm3", {"no_rope_layers": [1, 0], "pad_token_id": 0, "tie_word_embeddings": False}),
+    "smollm3 window": ("smollm3", {"no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": WINDOW, "pad_token_id": 0,
+                                   "tie_word_embeddings": False}),
     "olmo2": ("olmo2", {}),
-    "stablelm": ("stablelm", {"layer_norm_eps": 1e-3, "use_qkv_bias": True, "partial_rotary_factor": 0.25}),
+    "stablelm": ("stablelm", {"layer_norm_eps": 1e-3, "use_qkv_bias": True, "num_key_value_heads": 4}),
     "stablelm parallel": ("stablelm", {"qk_layernorm": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}),
     "ministral": ("ministral", MIXED | {"head_dim": 24}),
     "mixtral": ("mixtral", EXPERTS),
@@ -93,6 +94,9 @@ STACKED = {"mixtral stacked": SAVED["mixtral"], "qwen3_moe stacked": SAVED["qwen
 HUGGING_FACE |= SAVED | STACKED
 # A token may go through other experts in a dtype of few digits, for the reference's code and for ours.
 CHOOSING = [kind for kind, (_, changes) in HUGGING_FACE.items() if "num_experts_per_tok" in changes]
+# Their frequencies depend on the number of tokens. Those of the first grow with each token, so that one pass gives earlier
+# tokens other logits than decoding.
+GROWING = ["llama dynamic", "llama longrope", "phi3 longrope"]
 # RoPE frequencies that older checkpoints contain: no program reads them, and they are kept.
 FREQUENCIES = {
     "meta mha": ["rope.freqs"],

@@ -100,7 +100,16 @@ def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, torch, made,
         assert all((logits[f"{key} 2"].argmax(-1) == exact[key].argmax(-1)).all() for key in exact)
 
 
-@pytest.mark.parametrize("kind", models.KINDS)
+@pytest.mark.parametrize("kind", models.GROWING)
+def test_all_keys_are_rotated_as_the_text_grows(kind, torch, newest, tokens, tmp_path):
+    """In one layer, keys do not depend on frequencies before they are rotated: the last token's logits are those of one pass."""
+    file = newest.ask("make", kind=kind, dtype="float32", folder=str(tmp_path), layers=1)
+    archive = converted(tmp_path, tmp_path / file).archive
+    answer = torch.ask("decode", archive=str(archive), tokens=str(tokens), key="3x60", prefill=20)
+    assert answer["final"] <= 1e-3 and answer["fused"] == 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in models.KINDS if kind != "llama dynamic"])
 def test_decoding_token_by_token_equals_one_pass(kind, torch, made, tokens):
     answer = torch.ask("decode", archive=str(made(kind).archive), tokens=str(tokens), key="3x60", prefill=models.PREFILL)
     assert answer["argmax"] and answer["fused"] == 0

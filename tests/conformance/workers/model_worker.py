@@ -31,11 +31,12 @@ torch.set_num_threads(1)
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
-def random_like(name, shape, seed):
+def random_like(name, shape, seed, centre=1):
+    """Norms are near `centre`."""
     generator = torch.Generator().manual_seed(seed)
     tensor = torch.randn(shape, generator=generator, dtype=torch.float64)
     if len(shape) == 1:
-        return tensor * 0.1 + (0 if name.endswith("bias") else 1)
+        return tensor * 0.1 + (0 if name.endswith("bias") else centre)
     return tensor if "embed" in name else tensor * 2 / shape[1] ** 0.5
 
 
@@ -81,7 +82,7 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None, frequencies=
     """
     folder, dtype = Path(folder), getattr(torch, dtype)
     if kind in models.META:
-        params = models.params(kind) | ({"n_layers": layers} if layers else {})
+        params, centre = models.params(kind) | ({"n_layers": layers} if layers else {}), 1
         shapes = dict(meta_shapes(params))
         (folder / "params.json").write_text(json.dumps(params))
         tied = "tied" in kind and "output.weight"
@@ -92,7 +93,8 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None, frequencies=
             shapes = {name: tuple(p.shape) for name, p in hugging_face_model(settings).named_parameters()}
         (folder / "config.json").write_text(json.dumps(config))
         tied = settings.tie_word_embeddings and "lm_head.weight"
-    state = {n: random_like(n, s, i).to(dtype) for i, (n, s) in enumerate(shapes.items()) if n != tied}
+        centre = 0 if settings.model_type.startswith("gemma") else 1  # these multiply by 1 + weight
+    state = {n: random_like(n, s, i, centre).to(dtype) for i, (n, s) in enumerate(shapes.items()) if n != tied}
     if not frequencies:
         known = models.FREQUENCIES.get(kind, []) if frequencies is None else []
         state |= {name: torch.linspace(1, 0, 8).to(dtype) for name in known}
@@ -380,6 +382,7 @@ def decode(archive, tokens, key, prefill):
     one = module.forward({"tokens": batch[0]})["logits"]
     return {
         "step": float((stepwise - whole).abs().max()),
+        "final": float((stepwise[:, -1] - whole[:, -1]).abs().max()),
         "argmax": bool((stepwise.argmax(-1) == whole.argmax(-1)).all()),
         "rest": float((rest["logits"] - whole[:, prefill:]).abs().max()),
         "last": float((last - whole[:, -1:]).abs().max()),
