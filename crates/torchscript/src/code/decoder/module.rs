@@ -68,9 +68,7 @@ pub(super) fn archive(
     let mut own = constants(decoder)?;
     own.extend(rotations(decoder, &positions)?);
     own.extend(layers(decoder)?);
-    if let Some(views) = half_views(&lists) {
-        own.push(("views".to_owned(), Value::List(Box::new(views))));
-    }
+    let lists = with_half_views(lists);
     own.insert(0, ("__tensors__".to_owned(), Value::Lists(Box::new(lists))));
     state::archive(tensors, decoder.architecture().class(), &methods, &functions, own)
 }
@@ -174,12 +172,16 @@ fn layers(decoder: &Decoder) -> Result<Attributes> {
     Ok(own)
 }
 
-/// The parts of float16 tensors. When the list of weights holds a wider tensor, a call at the same time may still read the part.
-fn half_views(lists: &Lists) -> Option<Vec<Item>> {
+/// The lists, with one more for the parts of float16 tensors: while a list gets a wider tensor, another call may still read the
+/// part that it held, which must not be freed.
+fn with_half_views(mut lists: Lists) -> Lists {
     let items = lists.iter().flat_map(|(_, items)| items);
     let is_half = |item: &&Item| matches!(item, Item::View(_, view) if view.dtype() == Dtype::Float16);
     let views: Vec<Item> = items.filter(is_half).cloned().collect();
-    (!views.is_empty()).then_some(views)
+    if !views.is_empty() {
+        lists.push(("views".to_owned(), views));
+    }
+    lists
 }
 
 fn number(name: &str, value: f64) -> (String, Value) {
