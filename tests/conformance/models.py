@@ -119,12 +119,12 @@ def tokens(folder, seed):
     return path
 
 
-def error(kind, dtype, logits, exact):
+def error(kind, logits, exact):
     """How far logits are from exact ones: the largest difference, or the mean one where tokens may go through other experts."""
     import numpy
 
     apart = numpy.concatenate([numpy.abs(logits(key) - exact[key]).ravel() for key in exact])
-    return float(apart.mean() if kind in CHOOSING and dtype in ("bfloat16", "float16") else apart.max())
+    return float(apart.mean() if kind in CHOOSING else apart.max())
 
 
 def params(kind):

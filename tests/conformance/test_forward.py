@@ -47,7 +47,7 @@ def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, newest, made
     answers = dict(zip(batches, forward(made(kind, dtype).carton_path, [call(batch) for batch in batches.values()])))
     wanted = reference(kind, dtype)
     exact = {key: wanted[f"exact {key}"] for key in batches}
-    ours, theirs = (models.error(kind, dtype, of.__getitem__, exact) for of in (answers, wanted))
+    ours, theirs = (models.error(kind, of.__getitem__, exact) for of in (answers, wanted))
     newest.ask("run", archive=str(made(kind, dtype).archive), tokens=str(tokens), outputs=str(tmp_path / "module.npz"), times=1)
     module = numpy.load(tmp_path / "module.npz")
     apart = max(float(numpy.abs(answers[key] - module[f"{key} 0"]).max()) for key in batches)

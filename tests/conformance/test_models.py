@@ -90,7 +90,7 @@ def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, torch, made,
     assert fused == 0
     logits, wanted = numpy.load(tmp_path / "ours.npz"), reference(kind, dtype)
     exact = {key: wanted[f"exact {key}"] for key in models.BATCHES}
-    worst = lambda of: models.error(kind, dtype, of, exact)
+    worst = lambda of: models.error(kind, of, exact)
     theirs, calls = worst(wanted.__getitem__), [worst(lambda key: logits[f"{key} {call}"]) for call in range(TIMES)]
     size = max(float(numpy.abs(batch).max()) for batch in exact.values())
     table(f"| {kind} | {dtype} | {torch.ask('version').split('+')[0]} | {size:.1f} | {max(calls):.2g} | {theirs:.2g} | "

@@ -62,16 +62,47 @@ fn in_dict(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
     (own.len() == copies.len()).then_some(copies)
 }
 
-/// The names below `index`, if they are those of numbered lists, and all of their tensors have other names too.
+/// The names below `index`, if they are those of numbered lists, and all of their tensors are others or parts of others.
 fn in_lists(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
     let (copies, own): (Vec<_>, Vec<_>) = tensors.iter().partition(|(name, _)| name.starts_with(index));
-    let own: HashSet<View<'_>> = own.iter().map(|(_, tensor)| tensor.view()).collect();
+    let own = Spans::of(own.iter().map(|(_, tensor)| *tensor));
     let is_copy = |(name, tensor): &&(Cow<'_, str>, &Tensor)| {
         let member = name.strip_prefix(index).and_then(|rest| rest.split_once('.'));
-        member.is_some_and(|(_, number)| number.parse::<u64>().is_ok()) && own.contains(&tensor.view())
+        member.is_some_and(|(_, number)| number.parse::<u64>().is_ok()) && own.contain(tensor)
     };
     (!copies.is_empty() && copies.iter().all(is_copy))
         .then(|| copies.iter().map(|(name, _)| name.clone().into_owned()).collect())
+}
+
+/// Where tensors are in their storages: by storage and in order, the first byte of each, and the end of those up to it that
+/// reach farthest.
+struct Spans(HashMap<StorageId, Vec<(u64, u64)>>);
+
+impl Spans {
+    fn of<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
+        let mut spans: HashMap<StorageId, Vec<(u64, u64)>> = HashMap::new();
+        for tensor in tensors {
+            let span = tensor.span();
+            spans.entry(tensor.view().0).or_default().push((span.start, span.end));
+        }
+        for spans in spans.values_mut() {
+            spans.sort_unstable();
+            let mut farthest = 0;
+            for (_, end) in spans {
+                farthest = farthest.max(*end);
+                *end = farthest;
+            }
+        }
+        Self(spans)
+    }
+
+    /// Whether a tensor is one of them or a part of one.
+    fn contain(&self, tensor: &Tensor) -> bool {
+        let span = tensor.span();
+        let Some(spans) = self.0.get(&tensor.view().0) else { return false };
+        let before = spans.partition_point(|(start, _)| *start <= span.start);
+        before.checked_sub(1).and_then(|last| spans.get(last)).is_some_and(|(_, end)| span.end <= *end)
+    }
 }
 
 #[cfg(test)]
@@ -119,5 +150,24 @@ mod tests {
         assert_eq!(own(&model), ["l.0.w", "l.1.w"]);
         let foreign = [("l.0.w", 0), ("__tensors__.wq.0", 0), ("__tensors__.wq.1", 1)];
         assert_eq!(own(&foreign).len(), 3);
+    }
+
+    #[test]
+    fn lists_may_hold_parts() {
+        let storage = Storage::owned(vec![0; 8]);
+        let part = |offset, len| {
+            Tensor::new(Dtype::UInt8, vec![len], vec![1], offset, storage.clone()).expect("8 bytes")
+        };
+        let own = |items: [(u64, u64); 2]| {
+            let held = [part(0, 4), part(4, 3), part(items[0].0, items[0].1), part(items[1].0, items[1].1)];
+            let names = ["a", "b", "__tensors__.wq.0", "__tensors__.wk.0"];
+            let tensors = names.into_iter().map(Cow::Borrowed).zip(&held).collect();
+            without_copies(tensors).len()
+        };
+        assert_eq!(own([(0, 2), (2, 2)]), 2);
+        assert_eq!(own([(5, 2), (0, 4)]), 2);
+        // Parts of two tensors, and of none.
+        assert_eq!(own([(0, 2), (3, 2)]), 4);
+        assert_eq!(own([(4, 3), (6, 2)]), 4);
     }
 }

@@ -25,7 +25,6 @@ const TENSORS: &str = "Dict[str, Tensor]";
 const LIST: &str = "List[Tensor]";
 const LISTS: &str = "Dict[str, List[Tensor]]";
 const INTS: &str = "List[int]";
-const FLOATS: &str = "List[float]";
 
 /// A module that was added to a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +51,6 @@ pub(crate) enum Value {
     /// Lists of tensors by name, not in the `state_dict`.
     Lists(Box<Vec<(String, Vec<Item>)>>),
     Ints(Box<Vec<i64>>),
-    Floats(Box<Vec<f64>>),
     Text(Box<String>),
 }
 
@@ -76,7 +74,6 @@ enum Type {
     List,
     Lists,
     Ints,
-    Floats,
     Text,
 }
 
@@ -160,7 +157,6 @@ impl<'n> Tree<'n> {
             Value::List(_) => Type::List,
             Value::Lists(_) => Type::Lists,
             Value::Ints(_) => Type::Ints,
-            Value::Floats(_) => Type::Floats,
             Value::Text(_) => Type::Text,
             Value::Module(id) => Type::Module(self.module(*id).class),
         }
@@ -216,7 +212,6 @@ impl<'n> Tree<'n> {
                 Type::List => writeln!(out, "{LIST}"),
                 Type::Lists => writeln!(out, "{LISTS}"),
                 Type::Ints => writeln!(out, "{INTS}"),
-                Type::Floats => writeln!(out, "{FLOATS}"),
                 Type::Text => writeln!(out, "str"),
                 Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
             }?;
@@ -331,15 +326,6 @@ impl Objects<'_> {
                 objects.pickler.mark();
                 for number in numbers.iter() {
                     objects.pickler.int(*number);
-                }
-                objects.pickler.appends();
-                Ok(())
-            })?,
-            Value::Floats(numbers) => self.tagged(FLOATS, |objects| {
-                objects.pickler.empty_list();
-                objects.pickler.mark();
-                for number in numbers.iter() {
-                    objects.pickler.float(*number);
                 }
                 objects.pickler.appends();
                 Ok(())

@@ -115,7 +115,9 @@ fn constants(decoder: &Decoder) -> Result<Attributes> {
 
 /// The rotations, and which layer has which.
 fn rotations(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
-    let floats = |name: &str, numbers| (name.to_owned(), Value::Floats(Box::new(numbers)));
+    let floats = |name, numbers: Vec<f64>| {
+        ints(name, numbers.into_iter().map(|number| number.to_bits().cast_signed()).collect())
+    };
     let mut own = match positions.theta() {
         Some(theta) => vec![size("rotated", decoder.rotated())?, number("rope_theta", theta)],
         None => vec![floats("frequencies", positions.frequencies(0))],

@@ -38,15 +38,18 @@ pub(super) const INFER: &str = r#"  def infer(self: Self,
       past = torch.size(pk, 2)
     h = torch.to(torch.embedding(w, tokens), wide)
     [embedding scale] h = torch.mul_(h, self.embedding_scale{_})
-    [not length] pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), wide)
-    [length] pos = torch.to(torch.arange(0, torch.add(past, s), dtype=4, device=dev), wide)
+    [not listed] pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), wide)
+    [listed, not length] pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), 7)
+    [length] pos = torch.to(torch.arange(0, torch.add(past, s), dtype=4, device=dev), 7)
     [not ropes] ang = torch.reshape(torch.outer(pos, (self).freqs(pos, )), [torch.numel(pos), 1, -1])
     [ropes] ang = torch.reshape(torch.outer(pos, (self).freqs(pos, )), [torch.numel(pos), 1, self.ropes{_}, -1])
     cos = torch.cos_(torch.clone(ang))
     sin = torch.sin_(ang)
-    [magnitudes] size = torch.unsqueeze(torch.tensor(self.magnitudes{_}, dtype=wide, device=dev), -1)
+    [magnitudes] size = torch.unsqueeze({ns}.numbers(self.magnitudes{_}, dev), -1)
     [magnitudes] cos = torch.mul_(cos, size)
     [magnitudes] sin = torch.mul_(sin, size)
+    [listed] cos = torch.to(cos, wide)
+    [listed] sin = torch.to(sin, wide)
     [ropes] cosines = cos
     [ropes] sines = sin
     [not every window] all = {ns}.mask(s, past, 0, h)
@@ -118,7 +121,7 @@ pub(super) const INFER: &str = r#"  def infer(self: Self,
 "#;
 
 /// How far each pair of numbers turns from one token to the next, of all rotations, one after the other. Those of one rotation
-/// that is plain or of the kind llama3 are computed as Meta's code computes them.
+/// that is plain or of the kind llama3 are computed as Meta's code computes them, others are listed, and used in f64.
 pub(super) const FREQUENCIES: &str = r"  def freqs(self: Self,
     like: Tensor) -> Tensor:
     [not listed] r = torch.to(torch.arange(0, self.rotated{_}, 2, dtype=4, device=ops.prim.device(like)), ops.prim.dtype(like))
@@ -129,13 +132,13 @@ pub(super) const FREQUENCIES: &str = r"  def freqs(self: Self,
     [llama3] s1 = torch.clamp_(torch.div_(torch.sub_(s, self.rope_low{_}), span), 0., 1.)
     [llama3] u = torch.div_(torch.mul_(torch.add_(torch.neg(s1), 1), f), self.rope_factor{_})
     [llama3] f = torch.add_(u, torch.mul_(s1, f))
-    [listed] f = torch.tensor(self.frequencies{_}, dtype=ops.prim.dtype(like), device=ops.prim.device(like))
+    [listed] f = {ns}.numbers(self.frequencies{_}, ops.prim.device(like))
     [length] t = torch.size(like, 0)
     [longrope] if torch.gt(t, self.rope_old{_}):
-    [longrope]   f = torch.tensor(self.long_frequencies{_}, dtype=ops.prim.dtype(like), device=ops.prim.device(like))
+    [longrope]   f = {ns}.numbers(self.long_frequencies{_}, ops.prim.device(like))
     [dynamic] if torch.gt(t, self.rope_old{_}):
     [dynamic]   g = torch.sub(torch.div(torch.mul(self.rope_factor{_}, t), self.rope_old{_}), torch.sub(self.rope_factor{_}, 1.))
-    [dynamic]   e = torch.tensor(self.exponents{_}, dtype=ops.prim.dtype(like), device=ops.prim.device(like))
+    [dynamic]   e = {ns}.numbers(self.exponents{_}, ops.prim.device(like))
     [dynamic]   f = torch.mul_(torch.pow(g, e), f)
     return f
 ";

@@ -4,6 +4,8 @@
 /// another device, the list then holds the result. The tensor that it held is still an attribute of the module, so another
 /// call at the same time reads one or the other, and both are equal.
 ///
+/// `numbers` are in f64, given by their bits: of a list of floats, TorchScript makes float32.
+///
 /// `mask` hides what comes later and what is `window` or more tokens back; 0 is no window, and `None` hides nothing. `norm`
 /// is of the last dimension. `rotate` turns the pairs of numbers that `{split}` lays into the dimension `{dim}`.
 pub(super) const FUNCTIONS: &str = r"def weight(list: List[Tensor],
@@ -16,6 +18,9 @@ pub(super) const FUNCTIONS: &str = r"def weight(list: List[Tensor],
     w = torch.to(w, ops.prim.device(like), d)
     _ = torch._set_item(list, i, w)
   return torch.to(w, d)
+[listed] def numbers(bits: List[int],
+[listed]     device: Device) -> Tensor:
+[listed]   return torch.view_copy(torch.tensor(bits, dtype=4, device=device), dtype=7)
 def mask(s: int,
     past: int,
     window: int,

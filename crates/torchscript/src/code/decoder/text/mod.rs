@@ -13,7 +13,7 @@
 //!
 //! What is multiplied with weights has their dtype. All else is computed in f32, in f64 where the weights are: the sum
 //! that each layer adds to, norms, positions, attention. So bf16 logits are nearer to the exact ones than
-//! those of Meta's or Hugging Face's code, which round there too.
+//! those of Meta's or Hugging Face's code, which round there too. Angles whose frequencies are listed are computed in f64.
 //!
 //! Numbers as dtypes are `c10::ScalarType`s: 4 int64, 5 f16, 6 f32, 7 f64. There is no f16 matrix product on
 //! the CPU in 2.0.1, so f16 weights are widened there, once, in the lists that hold them.

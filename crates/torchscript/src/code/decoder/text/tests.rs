@@ -93,7 +93,7 @@ fn each_flag_adds_its_lines() {
         ),
         (&[("\"rotated\":4", "\"rotated\":2")], "torch.copy_(torch.slice(out, 3, 0"),
         (&[(plain, yarn)], "cos = torch.mul_(cos, size)"),
-        (&[(plain, yarn)], "f = torch.tensor(self.frequencies{_}"),
+        (&[(plain, yarn)], "f = {ns}.numbers(self.frequencies{_}"),
         (&[(plain, dynamic)], "pos = torch.to(torch.arange(0, "),
         (&[("\"rope_of_layer\":null", "\"rope_of_layer\":[0,null]")], "cos = torch.select(cosines, 2, r)"),
         (&[("\"soft_cap\":null,\"sinks\"", "\"soft_cap\":5.0,\"sinks\"")], "self.score_cap{_}"),
