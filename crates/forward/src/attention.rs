@@ -99,7 +99,7 @@ impl Queries {
     pub(crate) fn attend<T: Real>(
         &self,
         pool: &Pool,
-        heads: Heads<'_, T>,
+        heads: &[Head<T>],
         scores: &Scores<T>,
         q: &[T],
         room: &mut [T],
@@ -145,15 +145,9 @@ impl Queries {
         }
     }
 
-    fn tile_of<T: Real>(&self, heads: Heads<'_, T>, rules: &Scores<T>, q: &[T], number: usize, o: &mut [T]) {
+    fn tile_of<T: Real>(&self, heads: &[Head<T>], rules: &Scores<T>, q: &[T], number: usize, o: &mut [T]) {
         let (sequence, head, first) = self.place(number);
-        let of_all = sequence * self.kv_heads + head;
-        let Some(cached) = heads.cached.get(of_all) else { return };
-        let block = self.head_dim * BLOCK;
-        let rotated = heads.rotated.map(|rotated| {
-            let size = cached.blocks().len() * block;
-            rotated.get(of_all * size..(of_all + 1) * size).unwrap_or_default()
-        });
+        let Some(cached) = heads.get(sequence * self.kv_heads + head) else { return };
         let last = (first + self.tile()).min(self.count);
         let mut queries = Vec::with_capacity(o.len());
         for token in first..last {
@@ -171,17 +165,8 @@ impl Queries {
             sums.iter_mut().zip(sinks).for_each(|(sum, sink)| *sum = (*sink, T::ONE));
         }
         let (group, head_dim, q) = (self.group, self.head_dim, queries.as_slice());
-        T::run(Tile { group, head_dim, positions, rules, cached, rotated, q, scores, sums, o });
+        T::run(Tile { group, head_dim, positions, rules, head: cached, q, scores, sums, o });
     }
-}
-
-/// The keys and values of a layer.
-#[derive(Clone, Copy)]
-pub(crate) struct Heads<'h, T> {
-    /// By sequence, then head.
-    pub(crate) cached: &'h [Head<T>],
-    /// The keys of all heads, block by block, if they are not those in the cache.
-    pub(crate) rotated: Option<&'h [T]>,
 }
 
 /// What happens to the scores of a layer.
@@ -201,9 +186,8 @@ struct Tile<'t, T> {
     head_dim: usize,
     positions: std::ops::Range<usize>,
     rules: &'t Scores<T>,
-    cached: &'t Head<T>,
-    /// The keys, block by block, if they are not those in the cache.
-    rotated: Option<&'t [T]>,
+    /// Keys and values.
+    head: &'t Head<T>,
     q: &'t [T],
     /// For each row, room for the scores of a block.
     scores: Vec<T>,
@@ -223,18 +207,17 @@ impl<T: Real> Tile<'_, T> {
 impl<T: Real> Loops<T> for Tile<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
-        let Self { group, head_dim, positions, rules, cached, rotated, q, mut scores, mut sums, o } = self;
-        let (window, factor, size) = (rules.window, rules.factor, head_dim * BLOCK);
+        let Self { group, head_dim, positions, rules, head, q, mut scores, mut sums, o } = self;
+        let (window, factor) = (rules.window, rules.factor);
         let (first, end) = (Self::first_seen(window, positions.start), positions.end);
-        let blocks = cached.blocks().iter().enumerate().take(end.div_ceil(BLOCK)).skip(first / BLOCK);
+        let blocks = head.blocks().iter().enumerate().take(end.div_ceil(BLOCK)).skip(first / BLOCK);
         for (number, block) in blocks {
             let start = number * BLOCK;
-            let rotated = rotated.and_then(|keys| keys.get(number * size..(number + 1) * size));
             scores.fill(T::default());
             let products = Product {
                 a: q,
                 a_step: head_dim,
-                b: rotated.unwrap_or(&block.keys),
+                b: if block.rotated.is_empty() { &block.keys } else { &block.rotated },
                 b_step: BLOCK,
                 inner: head_dim,
                 columns: BLOCK,

@@ -6,8 +6,8 @@
 use decoder::Activation;
 
 use crate::Result;
-use crate::attention::{Heads, Queries, Scores};
-use crate::cache::{BLOCK, Tokens};
+use crate::attention::{Queries, Scores};
+use crate::cache::{Head, Tokens};
 use crate::experts::Experts;
 use crate::feed_forward::{FeedForward, Rows};
 use crate::kernel::Pool;
@@ -79,8 +79,6 @@ pub(crate) struct Work<'w, T> {
     heads: Vec<T>,
     tiles: Vec<T>,
     hidden: Vec<T>,
-    /// All keys of a layer, rotated, if they are not rotated in the cache.
-    keys: Vec<T>,
 }
 
 impl<'w, T: Real> Work<'w, T> {
@@ -112,7 +110,6 @@ impl<'w, T: Real> Work<'w, T> {
             heads: zeros(heads)?,
             tiles: zeros(queries.room()?)?,
             hidden: zeros(product(&[rows, hidden, 2])?)?,
-            keys: Vec::new(),
         })
     }
 }
@@ -190,7 +187,7 @@ impl<T: Real> Attention<T> {
         cache: &mut Tokens<T>,
         work: &mut Work<'_, T>,
     ) -> Result<()> {
-        let Work { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, keys, .. } = work;
+        let Work { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, .. } = work;
         let (pool, all, some) = (*pool, *all, all.last(wanted));
         let kv_width = all.kv_heads.saturating_mul(all.head_dim);
         let width = kv_width.saturating_mul(all.group);
@@ -222,27 +219,21 @@ impl<T: Real> Attention<T> {
             });
         };
         rotate(q, width, some);
-        let changing = angles.filter(|angles| angles.are_of_all());
+        let changing = angles.filter(|angles| angles.depend_on_length());
         if changing.is_none() {
             rotate(k, kv_width, all);
         }
         all.remember(pool, k, v, cache.layer_mut(number));
+        if let Some(angles) = changing {
+            let total = all.past.saturating_add(all.count);
+            let heads = cache.layer_mut(number);
+            heads.iter_mut().try_for_each(Head::reserve_rotated)?;
+            pool.for_each(heads, |head| angles.rotate_keys(head, total));
+        }
         if some.count == 0 {
             return Ok(());
         }
-        let cached = cache.layer(number);
-        if let Some(angles) = changing {
-            let total = all.past.saturating_add(all.count);
-            let blocks = cached.first().map_or(0, |head| head.blocks().len());
-            let size = product(&[blocks, BLOCK, all.head_dim])?;
-            if keys.is_empty() {
-                *keys = zeros(product(&[cached.len(), size])?)?;
-            }
-            let heads = cached.iter().zip(keys.chunks_exact_mut(size.max(1)));
-            pool.for_each(heads, |(head, to)| angles.rotate_keys(head, total, to));
-        }
-        let cached = Heads { cached, rotated: changing.map(|_| &keys[..]) };
-        some.attend(pool, cached, &self.scores, q, tiles, heads);
+        some.attend(pool, cache.layer(number), &self.scores, q, tiles, heads);
         Linear::apply_all(pool, [(&self.output, &*heads, first(added, some.rows(), *dim))]);
         Ok(())
     }

@@ -43,6 +43,9 @@ pub(crate) struct Tokens<T> {
     len: usize,
     /// By layer, then sequence of the batch, then head.
     heads: Vec<Head<T>>,
+    /// Of each rotation that depends on the length of a text, the frequencies that keys were last rotated with, and how many
+    /// tokens' keys.
+    rotated: Vec<(Vec<T>, usize)>,
 }
 
 /// The keys and values of one head.
@@ -58,6 +61,8 @@ pub(crate) struct Block<T> {
     pub(crate) keys: Vec<T>,
     /// `[BLOCK, head_dim]`.
     pub(crate) values: Vec<T>,
+    /// The keys as the last call rotated them, if `keys` are not rotated because that depends on the length of the text.
+    pub(crate) rotated: Vec<T>,
 }
 
 impl Cache {
@@ -110,7 +115,7 @@ impl<T: Real> Tokens<T> {
         let mut heads: Vec<Head<T>> = Vec::new();
         heads.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: bytes::<Head<T>>(count) })?;
         heads.resize_with(count, Head::default);
-        Ok(Self { sizes, len: 0, heads })
+        Ok(Self { sizes, len: 0, heads, rotated: Vec::new() })
     }
 
     /// The tokens of two f32 tensors of the ports.
@@ -159,7 +164,7 @@ impl<T: Real> Tokens<T> {
         product(&[self.heads.len(), blocks, block, 2, size_of::<T>()])?;
         for head in &mut self.heads {
             while head.blocks.len() < blocks {
-                head.blocks.push(Block { keys: zeros(block)?, values: zeros(block)? });
+                head.blocks.push(Block { keys: zeros(block)?, values: zeros(block)?, rotated: Vec::new() });
             }
         }
         Ok(())
@@ -173,6 +178,24 @@ impl<T: Real> Tokens<T> {
     /// Forgets the tokens after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+    }
+
+    /// How many tokens' keys are rotated by these frequencies, which belong to the rotation with this number. They no longer
+    /// count until [`set_rotated`](Self::set_rotated) says that all layers have them.
+    pub(crate) fn take_rotated(&mut self, rope: usize, frequencies: &[T]) -> usize {
+        let Some((last, count)) = self.rotated.get_mut(rope) else { return 0 };
+        let count = std::mem::take(count);
+        if last == frequencies { count.min(self.len) } else { 0 }
+    }
+
+    /// Says that the keys of this many tokens are rotated by these frequencies in all layers.
+    pub(crate) fn set_rotated(&mut self, rope: usize, frequencies: &[T], count: usize) {
+        if self.rotated.len() <= rope {
+            self.rotated.resize(rope.saturating_add(1), (Vec::new(), 0));
+        }
+        if let Some(rotated) = self.rotated.get_mut(rope) {
+            *rotated = (frequencies.to_vec(), count);
+        }
     }
 
     /// The heads of a layer: by sequence, then head.
@@ -227,6 +250,24 @@ impl<T: Real> Head<T> {
     /// The keys and values, [`BLOCK`] tokens at a time.
     pub(crate) fn blocks(&self) -> &[Block<T>] {
         &self.blocks
+    }
+
+    /// Makes room for rotated keys.
+    ///
+    /// # Errors
+    /// When they do not fit in memory.
+    pub(crate) fn reserve_rotated(&mut self) -> Result<()> {
+        for block in &mut self.blocks {
+            if block.rotated.is_empty() {
+                block.rotated = zeros(block.keys.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys, [`BLOCK`] tokens at a time, and where they are rotated.
+    pub(crate) fn keys_mut(&mut self) -> impl Iterator<Item = (&[T], &mut [T])> {
+        self.blocks.iter_mut().map(|block| (&block.keys[..], &mut block.rotated[..]))
     }
 
     /// Writes those of a token, for which there is room.

@@ -261,7 +261,14 @@ impl Model {
         let past = cache.len();
         let group = n_heads.checked_div(n_kv_heads).unwrap_or(1);
         let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
-        let angles = net.frequencies.iter().map(|each| each.angles(past, count, total)).collect();
+        let end = past.saturating_add(count);
+        let of_length: Vec<Option<Vec<T>>> =
+            net.frequencies.iter().map(|each| each.of_length(total)).collect();
+        let angles = net.frequencies.iter().zip(&of_length).enumerate().map(|(rope, (each, of_length))| {
+            let rotated = of_length.as_ref().map(|of_length| cache.take_rotated(rope, of_length));
+            each.angles(rotated.map_or(past, |rotated| rotated.min(past))..end, of_length.as_deref())
+        });
+        let angles = angles.collect();
         let mut h = Vec::new();
         let numbers = product(&[batch, count, dim])?;
         h.try_reserve_exact(numbers)
@@ -281,6 +288,11 @@ impl Model {
             // Of the last layer's other tokens, only the keys and values are needed.
             let is_last = number.saturating_add(1) == net.weights.layers.len();
             layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work)?;
+        }
+        for (rope, of_length) in of_length.iter().enumerate() {
+            if let Some(of_length) = of_length {
+                cache.set_rotated(rope, of_length, end);
+            }
         }
         Ok(h)
     }

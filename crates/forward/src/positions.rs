@@ -4,6 +4,8 @@
 //! `transformers` 5.23. Angles are products of rounded numbers, in f32 and f64 alike, so that long contexts have the
 //! angles that models were trained with.
 
+use std::ops::Range;
+
 use decoder::{Llama3, Rope, Scaling};
 
 use crate::cache::{BLOCK, Head};
@@ -35,8 +37,7 @@ pub(crate) struct Angles<T> {
     pairs: usize,
     /// The first position.
     first: usize,
-    /// Whether they are those of all tokens, which change as the text grows.
-    of_all: bool,
+    depend_on_length: bool,
     rotates_halves: bool,
 }
 
@@ -55,19 +56,23 @@ impl<T: Real> Frequencies<T> {
         Self { kind, magnitude: T::from_f64(rope.magnitude()), rotates_halves }
     }
 
-    /// The angles of `count` positions after the first `past`, in a text of `total` tokens; and of those before them, if they
-    /// depend on its length.
-    pub(crate) fn angles(&self, past: usize, count: usize, total: usize) -> Angles<T> {
-        let by_length: Vec<T>;
-        let (first, each) = match &self.kind {
-            Kind::Fixed(each) => (past, each),
+    /// The frequencies in a text of this many tokens, if they depend on its length.
+    pub(crate) fn of_length(&self, tokens: usize) -> Option<Vec<T>> {
+        match &self.kind {
+            Kind::Fixed(_) => None,
             Kind::ByLength(rope, rotated) => {
-                let each = rope.frequencies(*rotated, total as u64);
-                by_length = each.into_iter().map(T::from_f64).collect();
-                (0, &by_length)
+                Some(rope.frequencies(*rotated, tokens as u64).into_iter().map(T::from_f64).collect())
             }
+        }
+    }
+
+    /// The angles of these positions; `of_length` are the frequencies if they depend on the length of the text.
+    pub(crate) fn angles(&self, positions: Range<usize>, of_length: Option<&[T]>) -> Angles<T> {
+        let (first, depend_on_length) = (positions.start, of_length.is_some());
+        let each = match &self.kind {
+            Kind::Fixed(each) => each,
+            Kind::ByLength(..) => of_length.unwrap_or_default(),
         };
-        let positions = first..past.saturating_add(count);
         #[expect(clippy::cast_precision_loss, reason = "PyTorch rounds positions, too")]
         let angles =
             positions.flat_map(|position| each.iter().map(move |f| T::from_f64(position as f64) * *f));
@@ -77,8 +82,7 @@ impl<T: Real> Frequencies<T> {
                 (T::from_f64(cos) * self.magnitude, T::from_f64(sin) * self.magnitude)
             })
             .unzip();
-        let of_all = matches!(self.kind, Kind::ByLength(..));
-        Angles { cos, sin, pairs: each.len(), first, of_all, rotates_halves: self.rotates_halves }
+        Angles { cos, sin, pairs: each.len(), first, depend_on_length, rotates_halves: self.rotates_halves }
     }
 }
 
@@ -108,9 +112,9 @@ fn scaled<T: Real>(f: T, scaling: Llama3) -> T {
 }
 
 impl<T: Real> Angles<T> {
-    /// Whether they are those of all tokens, which change as the text grows: keys are then not rotated in the cache.
-    pub(crate) fn are_of_all(&self) -> bool {
-        self.of_all
+    /// Whether they change as the text grows: then the cache also has keys that are not rotated.
+    pub(crate) fn depend_on_length(&self) -> bool {
+        self.depend_on_length
     }
 
     /// Rotates the first numbers of all heads, of `head_dim` numbers each, of a token at `position`.
@@ -132,21 +136,26 @@ impl<T: Real> Angles<T> {
         }
     }
 
-    /// Copies the keys of a head, block by block, and rotates those of its first `count` tokens.
-    pub(crate) fn rotate_keys(&self, head: &Head<T>, count: usize, to: &mut [T]) {
-        let Some(size) = head.blocks().first().map(|block| block.keys.len().max(1)) else { return };
-        let blocks = head.blocks().iter().zip(to.chunks_exact_mut(size));
-        for (start, (block, to)) in (0..count).step_by(BLOCK).zip(blocks) {
-            to.copy_from_slice(&block.keys);
-            // Numbers of all tokens of the block are one row.
-            let (rows, _) = to.as_chunks_mut::<BLOCK>();
-            let Some(rows) = rows.get_mut(..self.pairs.saturating_mul(2)) else { return };
+    /// Rotates the keys of a head, from the first position on that these angles are of, to the one before `end`.
+    pub(crate) fn rotate_keys(&self, head: &mut Head<T>, end: usize) {
+        for (start, (keys, rotated)) in (0..end).step_by(BLOCK).zip(head.keys_mut()) {
+            let positions = start.max(self.first)..end.min(start.saturating_add(BLOCK));
+            let columns = positions.start.saturating_sub(start)..positions.end.saturating_sub(start);
+            if positions.is_empty() {
+                continue;
+            }
+            // The same number of all tokens of the block is a row.
+            let (keys, rows) = (keys.as_chunks::<BLOCK>().0, rotated.as_chunks_mut::<BLOCK>().0);
+            for (row, key) in rows.iter_mut().zip(keys) {
+                let (to, from) = (row.get_mut(columns.clone()), key.get(columns.clone()));
+                to.unwrap_or_default().copy_from_slice(from.unwrap_or_default());
+            }
             for pair in 0..self.pairs {
                 let row = if self.rotates_halves { pair } else { pair.saturating_mul(2) };
                 let after = if self.rotates_halves { self.pairs } else { 1 };
-                let Some((a, rest)) = rows.get_mut(row..).and_then(<[_]>::split_first_mut) else { return };
-                let Some(b) = rest.get_mut(after.saturating_sub(1)) else { return };
-                for (position, (a, b)) in (start..count).zip(a.iter_mut().zip(b)) {
+                let Ok([a, b]) = rows.get_disjoint_mut([row, row.saturating_add(after)]) else { return };
+                let pairs = a.iter_mut().zip(b).skip(columns.start);
+                for (position, (a, b)) in positions.clone().zip(pairs) {
                     let Some((cos, sin)) = self.at(position) else { return };
                     if let (Some(cos), Some(sin)) = (cos.get(pair), sin.get(pair)) {
                         turn(a, b, *cos, *sin);

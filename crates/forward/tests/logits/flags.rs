@@ -1,7 +1,10 @@
 //! Each flag of a block, against the formulas in f64.
 
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use decoder::{HUGGING_FACE, META};
-use forward::Rows;
+use forward::{Error, Rows};
 use serde_json::{Value, json};
 use tensor::Dtype;
 
@@ -143,7 +146,7 @@ fn each_flag_changes_the_logits() {
 
 #[test]
 fn calls_with_a_cache_are_what_the_formulas_say() {
-    let parts = [25, 1, 9, 1, 70, 1, 1];
+    let parts = [25, 1, 1, 9, 1, 1, 68, 1, 1];
     for (name, kind) in kinds() {
         let random = Random::of_record(&kind, Dtype::Float32, 12);
         let model = model(&random, 2);
@@ -151,7 +154,7 @@ fn calls_with_a_cache_are_what_the_formulas_say() {
         let mut cache = model.cache(2).expect("a few bytes");
         let expected = sequences.each_ref().map(|tokens| random.logits_of_parts(tokens, &parts));
         let mut first = 0;
-        for part in parts {
+        for (number, part) in parts.into_iter().enumerate() {
             let ids: Vec<i64> = sequences.iter().flat_map(|it| &it[first..first + part]).copied().collect();
             let found = model.forward(&ids, 2, &mut cache, Rows::All, ON).expect("known ids");
             for (found, expected) in found.chunks(part * VOCAB).zip(&expected) {
@@ -159,8 +162,11 @@ fn calls_with_a_cache_are_what_the_formulas_say() {
                 assert!(error < 3e-5, "{name}, {part} tokens after {first}: {error}");
             }
             first += part;
-            let [key, value] = cache.tensors().expect("a few bytes");
-            cache = model.cache_from_tensors(2, &key, &value).expect("its own");
+            if number % 4 == 3 {
+                // As a client that sends the outputs back.
+                let [key, value] = cache.tensors().expect("a few bytes");
+                cache = model.cache_from_tensors(2, &key, &value).expect("its own");
+            }
         }
     }
 }
@@ -192,5 +198,26 @@ fn the_last_rows_and_other_numbers_of_threads_are_the_same() {
         for (all, last) in all.chunks(45 * VOCAB).zip(run(2, Rows::Last).chunks(VOCAB)) {
             assert!(largest_difference(&all[44 * VOCAB..], last) < 2e-5, "{name}");
         }
+    }
+}
+
+#[test]
+fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
+    for (name, kind) in kinds() {
+        let random = Random::of_record(&kind, Dtype::Float64, 15);
+        let (model, tokens) = (model(&random, 2), tokens(35, 7));
+        let mut cache = model.cache(1).expect("a few bytes");
+        model.forward(&tokens[..25], 1, &mut cache, Rows::Last, ON).expect("known ids");
+        let layers = AtomicUsize::new(0);
+        let stop: forward::Check<'_> = &|| match layers.fetch_add(1, Ordering::Relaxed) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
+        let stopped = model.forward(&tokens[20..], 1, &mut cache, Rows::All, stop);
+        assert!(matches!(stopped, Err(Error::Cancelled)) && cache.len() == 25, "{name}");
+        let found = model.forward(&tokens[25..], 1, &mut cache, Rows::All, ON).expect("known ids");
+        let expected = random.logits_of_parts(&tokens, &[25, 10]);
+        let error = error(&found, &expected[25..]);
+        assert!(error < 2e-7, "{name}: {error}");
     }
 }
