@@ -15,6 +15,7 @@
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
 use super::Matrix;
 use super::pool::Pool;
@@ -25,8 +26,9 @@ use super::simd::{Load, Work};
 /// The most inputs that are few.
 pub(super) const MOST: usize = 8;
 
-/// About how many bytes of rows a thread takes at a time.
-const CHUNK: usize = 1 << 17;
+/// About how many bytes of rows a thread takes at a time, at least and at most. Where it starts anew, the memory is slow at
+/// first.
+const CHUNK: RangeInclusive<usize> = 1 << 16..=1 << 22;
 
 /// Rows and inputs whose sums are computed together, so that they share what is loaded.
 const ROWS: usize = 4;
@@ -56,9 +58,12 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
         shared.push(Shared { w, inputs: Inputs::new(x, w.cols()), bias });
         outputs.push(y);
     }
-    let parts = shared.iter().zip(outputs).flat_map(|(shared, y)| Parts::new(shared, y));
+    let left = shared.iter().map(|shared| shared.w.bytes().len()).sum();
+    let wholes = shared.iter().zip(outputs).map(|(shared, y)| Part::whole(shared, y));
+    let parts = Parts { wholes, current: None, left, threads: pool.threads() };
     pool.for_each(parts, |Part { shared, first, y }| {
-        simd.run(Few::<_, _, N, B> { shared, first, y, dtype: PhantomData::<D> });
+        let lines = shared.w.lines_from(first);
+        simd.run(Few::<_, _, N, B> { shared, lines, first, y, dtype: PhantomData::<D> });
     });
 }
 
@@ -117,43 +122,64 @@ struct Part<'a, 'y, T: Number, const N: usize> {
     y: [&'y mut [T]; MOST],
 }
 
-/// The parts of a product, in the order of the rows.
-struct Parts<'a, 'y, T: Number, const N: usize> {
-    /// The rest of the product.
-    rest: Part<'a, 'y, T, N>,
-    /// Rows of a part.
-    rows: usize,
-}
-
-impl<'a, 'y, T: Number, const N: usize> Parts<'a, 'y, T, N> {
-    fn new(shared: &'a Shared<'a, T, N>, y: &'y mut [T]) -> Self {
-        let rows = CHUNK.checked_div(shared.w.line_bytes()).unwrap_or(CHUNK).max(1).next_multiple_of(ROWS);
+impl<'a, 'y, T: Number, const N: usize> Part<'a, 'y, T, N> {
+    /// A whole product.
+    fn whole(shared: &'a Shared<'a, T, N>, y: &'y mut [T]) -> Self {
         let mut all = y.chunks_exact_mut(shared.w.rows());
-        let y = std::array::from_fn(|_| all.next().unwrap_or_default());
-        Self { rest: Part { shared, first: 0, y }, rows }
+        Self { shared, first: 0, y: std::array::from_fn(|_| all.next().unwrap_or_default()) }
     }
-}
 
-impl<'a, 'y, T: Number, const N: usize> Iterator for Parts<'a, 'y, T, N> {
-    type Item = Part<'a, 'y, T, N>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let Part { shared, first, y } = &mut self.rest;
-        let (shared, start) = (*shared, *first);
-        *first += self.rows;
-        let y = y.each_mut().map(|rest| {
-            let count = self.rows.min(rest.len());
+    /// Cuts off the first rows.
+    fn cut(&mut self, rows: usize) -> Self {
+        let rows = rows.min(self.y[0].len());
+        let y = self.y.each_mut().map(|rest| {
+            let count = rows.min(rest.len());
             let (part, after) = std::mem::take(rest).split_at_mut(count);
             *rest = after;
             part
         });
-        (!y[0].is_empty()).then_some(Part { shared, first: start, y })
+        let part = Self { shared: self.shared, first: self.first, y };
+        self.first += rows;
+        part
+    }
+}
+
+/// The parts of products, in the order of the rows: large ones first, so that threads start anew seldom, then smaller and
+/// smaller ones, so that they finish together.
+struct Parts<'a, 'y, T: Number, I, const N: usize> {
+    wholes: I,
+    /// The rest of the product that parts are cut off.
+    current: Option<Part<'a, 'y, T, N>>,
+    /// Bytes of all rows that are left.
+    left: usize,
+    threads: usize,
+}
+
+impl<'a, 'y, T, I, const N: usize> Iterator for Parts<'a, 'y, T, I, N>
+where
+    T: Number,
+    I: Iterator<Item = Part<'a, 'y, T, N>>,
+{
+    type Item = Part<'a, 'y, T, N>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.current.as_ref().is_none_or(|current| current.y[0].is_empty()) {
+            self.current = Some(self.wholes.next()?);
+        }
+        let current = self.current.as_mut()?;
+        let line = current.shared.w.line_bytes().max(1);
+        let bytes = (self.left / self.threads / 2).clamp(*CHUNK.start(), *CHUNK.end());
+        let part = current.cut((bytes / line).max(1).next_multiple_of(ROWS));
+        self.left = self.left.saturating_sub(part.y[0].len() * line);
+        Some(part)
     }
 }
 
 /// A part with the dtype of its weights.
 struct Few<'a, 'y, D, T: Number, const N: usize, const B: usize> {
     shared: &'a Shared<'a, T, N>,
+    /// The weights from the first row on.
+    lines: &'a [u8],
     first: usize,
     y: [&'y mut [T]; MOST],
     dtype: PhantomData<D>,
@@ -185,13 +211,20 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> 
     }
 }
 
-impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
+impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
+    /// The bytes of row `at` of these.
+    #[inline(always)]
+    fn line(&self, at: usize) -> &'a [u8] {
+        let size = self.shared.w.line_bytes();
+        &self.lines[at * size..][..size]
+    }
+
     /// Computes the sum of row `at` of these with an input. The bytes of the row are read in their order: the memory is faster
     /// then than with several rows at once.
     #[inline(always)]
     fn sum<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
-        let Shared { w, inputs, bias } = self.shared;
-        let (chunks, rest) = w.line(self.first + at).as_chunks::<B>();
+        let Shared { inputs, bias, .. } = self.shared;
+        let (chunks, rest) = self.line(at).as_chunks::<B>();
         let (blocks, left) = chunks.as_chunks::<SUMS>();
         let vectors = inputs.input(input);
         let mut sums = [simd.splat(T::default()); SUMS];
@@ -222,7 +255,7 @@ impl<D, T: Number, const N: usize, const B: usize> Few<'_, '_, D, T, N, B> {
         const R: usize = ROWS;
         const M: usize = INPUTS;
         let Shared { w, inputs, bias } = self.shared;
-        let rows: [&[u8]; R] = std::array::from_fn(|r| w.line(self.first + at + r));
+        let rows: [&[u8]; R] = std::array::from_fn(|r| self.line(at + r));
         let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
         let mut sums = [[simd.splat(T::default()); M]; R];
         let whole = w.cols() / N;
