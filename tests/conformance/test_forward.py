@@ -40,6 +40,11 @@ def call(tokens, **options):
     return {"tokens": tokens, **options}
 
 
+def close(logits):
+    """How far float32 logits may be apart: 1e-4, and more where logits are far larger than those of trained models."""
+    return 1e-4 * max(1, float(numpy.abs(logits).max()) / 10)
+
+
 @pytest.mark.parametrize("dtype", models.DTYPES)
 @pytest.mark.parametrize("kind", models.KINDS)
 def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, newest, made, reference, tokens, forward, tmp_path, table):
@@ -52,24 +57,27 @@ def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, newest, made
     module = numpy.load(tmp_path / "module.npz")
     apart = max(float(numpy.abs(answers[key] - module[f"{key} 0"]).max()) for key in batches)
     table(f"| {kind} | {dtype} | CPU forward | {ours:.2g} | {theirs:.2g} | {ours / theirs:.2f} | {apart:.2g} from the module |")
-    assert ours <= ALLOWED * theirs
-    if dtype == "float32":
-        assert apart <= 1e-4
+    if dtype != "float32":
+        assert ours <= ALLOWED * theirs
+    else:
+        # Both have the same kind of rounding errors. Which has the largest one is chance, so the mean ones are compared, too.
+        mean = lambda of: sum(float(numpy.abs(of[key] - exact[key]).mean()) for key in exact)
+        assert ours <= 2 * theirs and mean(answers) <= 1.2 * mean(wanted)
+        assert apart <= close(exact["3x60"])
         assert all((answers[key].argmax(-1) == wanted[f"exact {key}"].argmax(-1)).all() for key in batches)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in models.KINDS if kind != "llama dynamic"])
 def test_decoding_token_by_token_equals_one_pass(kind, made, tokens, forward):
-    batch = numpy.load(tokens)["3x60"]
+    batch, ours = numpy.load(tokens)["3x60"], made(kind)
     parts = [batch[:, :models.PREFILL], *(batch[:, place:place + 1] for place in range(models.PREFILL, batch.shape[1]))]
     steps = [call(part, cache="keep" if number % 2 else "tensors") if number else call(part) for number, part in enumerate(parts)]
-    whole, last, *stepped = forward(made(kind).carton_path, [call(batch), call(batch, last_only=True), *steps])
-    assert numpy.abs(numpy.concatenate(stepped, 1) - whole).max() <= 1e-4
-    assert numpy.abs(last - whole[:, -1:]).max() <= 1e-4
-    layers, _, _, heads, head_dim = next(
-        output["shape"] for output in made(kind).carton.toml["output"] if output["name"] == "present_key")
+    whole, last, *stepped = forward(ours.carton_path, [call(batch), call(batch, last_only=True), *steps])
+    layers, _, _, heads, head_dim = next(output["shape"] for output in ours.carton.toml["output"] if output["name"] == "present_key")
     caches = [numpy.fromfile(forward.folder / f"{name}.f32", "<f4") for name in ("key", "value")]
     assert all(cache.size == layers * batch.size * heads * head_dim for cache in caches)
+    assert numpy.abs(numpy.concatenate(stepped, 1) - whole).max() <= close(whole)
+    assert numpy.abs(last - whole[:, -1:]).max() <= close(whole)
 
 
 @pytest.mark.parametrize("kind", models.GROWING)

@@ -122,7 +122,8 @@ impl Model {
         self.pool.threads()
     }
 
-    /// The bytes of the weights, which each pass reads once.
+    /// The bytes of the weights. Each pass reads them once; of the embeddings it reads only the rows of its tokens, and of
+    /// experts only those that it chooses.
     pub fn weights_nbytes(&self) -> u64 {
         self.weights_nbytes
     }
