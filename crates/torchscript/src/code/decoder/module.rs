@@ -130,12 +130,17 @@ fn rotations(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
             number("rope_old", scaling.old),
         ]);
     }
-    own.extend(positions.old().map(|old| number("rope_old", old)));
-    if let Some(factor) = positions.factor() {
-        own.extend([number("rope_factor", factor), floats("exponents", positions.exponents())]);
+    if positions.has_dynamic() {
+        let (growth, start) = positions.growth();
+        own.extend([
+            floats("growth", growth),
+            floats("start", start),
+            floats("exponents", positions.exponents()),
+        ]);
     }
     if positions.has_long() {
-        own.push(floats("long_frequencies", positions.frequencies(u64::MAX)));
+        let long = positions.frequencies(u64::MAX);
+        own.extend([floats("limits", positions.limits()), floats("long_frequencies", long)]);
     }
     if positions.have_magnitudes() {
         own.push(floats("magnitudes", positions.magnitudes()));

@@ -73,21 +73,25 @@ impl Positions {
         self.scalings().any(|scaling| matches!(scaling, Scaling::Dynamic { .. }))
     }
 
-    /// The number of tokens above which frequencies change.
-    pub(super) fn old(&self) -> Option<f64> {
-        self.scalings().find_map(|scaling| match scaling {
-            Scaling::Dynamic { old, .. } => Some(*old),
-            Scaling::LongRope(long) => Some(long.old),
-            _ => None,
+    /// For each frequency, the number of tokens above which it is another one.
+    pub(super) fn limits(&self) -> Vec<f64> {
+        self.each(|rope| match scaling(rope) {
+            Some(Scaling::LongRope(long)) => self.all(long.old),
+            _ => self.all(f64::INFINITY),
         })
     }
 
-    /// The factor of a base that grows with the number of tokens.
-    pub(super) fn factor(&self) -> Option<f64> {
-        self.scalings().find_map(|scaling| match scaling {
-            Scaling::Dynamic { factor, .. } => Some(*factor),
-            _ => None,
-        })
+    /// For each frequency, how a base grows: by the first number for each token, from the second.
+    pub(super) fn growth(&self) -> (Vec<f64>, Vec<f64>) {
+        let growth = self.each(|rope| match scaling(rope) {
+            Some(Scaling::Dynamic { factor, old }) => self.all(factor / old),
+            _ => self.all(0.0),
+        });
+        let start = self.each(|rope| match scaling(rope) {
+            Some(Scaling::Dynamic { factor, .. }) => self.all(1.0 - factor),
+            _ => self.all(1.0),
+        });
+        (growth, start)
     }
 
     /// The frequencies of all rotations for a text of so many tokens, without what makes a base grow.
@@ -97,7 +101,7 @@ impl Positions {
                 Rope { theta: *theta, scaling: None }.frequencies(self.rotated, tokens)
             }
             Some(rope) => rope.frequencies(self.rotated, tokens),
-            None => self.zeros(),
+            None => self.all(0.0),
         })
     }
 
@@ -110,7 +114,7 @@ impl Positions {
                 let pairs = 0..self.rotated.checked_div(2).unwrap_or(0);
                 pairs.map(|pair| -2.0 * pair as f64 / (dim - 2.0)).collect()
             }
-            _ => self.zeros(),
+            _ => self.all(0.0),
         })
     }
 
@@ -125,14 +129,19 @@ impl Positions {
     }
 
     fn scalings(&self) -> impl Iterator<Item = &Scaling> {
-        self.ropes.iter().filter_map(|rope| rope.as_ref()?.scaling.as_ref())
+        self.ropes.iter().filter_map(|rope| scaling(rope.as_ref()))
     }
 
-    fn each(&self, numbers: impl Fn(&Option<Rope>) -> Vec<f64>) -> Vec<f64> {
-        self.ropes.iter().flat_map(numbers).collect()
+    fn each(&self, numbers: impl Fn(Option<&Rope>) -> Vec<f64>) -> Vec<f64> {
+        self.ropes.iter().flat_map(|rope| numbers(rope.as_ref())).collect()
     }
 
-    fn zeros(&self) -> Vec<f64> {
-        (0..self.rotated.checked_div(2).unwrap_or(0)).map(|_| 0.0).collect()
+    /// One number for each frequency of a rotation.
+    fn all(&self, number: f64) -> Vec<f64> {
+        (0..self.rotated.checked_div(2).unwrap_or(0)).map(|_| number).collect()
     }
+}
+
+fn scaling(rope: Option<&Rope>) -> Option<&Scaling> {
+    rope?.scaling.as_ref()
 }

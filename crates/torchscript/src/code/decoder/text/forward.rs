@@ -134,12 +134,11 @@ pub(super) const FREQUENCIES: &str = r"  def freqs(self: Self,
     [llama3] f = torch.add_(u, torch.mul_(s1, f))
     [listed] f = {ns}.numbers(self.frequencies{_}, ops.prim.device(like))
     [length] t = torch.size(like, 0)
-    [longrope] if torch.gt(t, self.rope_old{_}):
-    [longrope]   f = {ns}.numbers(self.long_frequencies{_}, ops.prim.device(like))
-    [dynamic] if torch.gt(t, self.rope_old{_}):
-    [dynamic]   g = torch.sub(torch.div(torch.mul(self.rope_factor{_}, t), self.rope_old{_}), torch.sub(self.rope_factor{_}, 1.))
-    [dynamic]   e = {ns}.numbers(self.exponents{_}, ops.prim.device(like))
-    [dynamic]   f = torch.mul_(torch.pow(g, e), f)
+    [longrope] is_long = torch.logical_not_(torch.ge({ns}.numbers(self.limits{_}, ops.prim.device(like)), t))
+    [longrope] f = torch.where(is_long, {ns}.numbers(self.long_frequencies{_}, ops.prim.device(like)), f)
+    [dynamic] g = torch.mul_({ns}.numbers(self.growth{_}, ops.prim.device(like)), t)
+    [dynamic] g = torch.clamp_min_(torch.add_(g, {ns}.numbers(self.start{_}, ops.prim.device(like))), 1)
+    [dynamic] f = torch.mul_(torch.pow(g, {ns}.numbers(self.exponents{_}, ops.prim.device(like))), f)
     return f
 ";
 
