@@ -45,7 +45,7 @@ pub(crate) struct Tokens<T> {
     heads: Vec<Head<T>>,
     /// Of each rotation that depends on the length of a text, the frequencies that keys were last rotated with, and how many
     /// tokens' keys.
-    rotated: Vec<(Vec<T>, usize)>,
+    rotated: Vec<(Vec<f64>, usize)>,
 }
 
 /// The keys and values of one head.
@@ -182,14 +182,14 @@ impl<T: Real> Tokens<T> {
 
     /// How many tokens' keys are rotated by these frequencies, which belong to the rotation with this number. They no longer
     /// count until [`set_rotated`](Self::set_rotated) says that all layers have them.
-    pub(crate) fn take_rotated(&mut self, rope: usize, frequencies: &[T]) -> usize {
+    pub(crate) fn take_rotated(&mut self, rope: usize, frequencies: &[f64]) -> usize {
         let Some((last, count)) = self.rotated.get_mut(rope) else { return 0 };
         let count = std::mem::take(count);
         if last == frequencies { count.min(self.len) } else { 0 }
     }
 
     /// Says that the keys of this many tokens are rotated by these frequencies in all layers.
-    pub(crate) fn set_rotated(&mut self, rope: usize, frequencies: &[T], count: usize) {
+    pub(crate) fn set_rotated(&mut self, rope: usize, frequencies: &[f64], count: usize) {
         if self.rotated.len() <= rope {
             self.rotated.resize(rope.saturating_add(1), (Vec::new(), 0));
         }

@@ -263,7 +263,7 @@ impl Model {
         let group = n_heads.checked_div(n_kv_heads).unwrap_or(1);
         let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
         let end = past.saturating_add(count);
-        let of_length: Vec<Option<Vec<T>>> =
+        let of_length: Vec<Option<Vec<f64>>> =
             net.frequencies.iter().map(|each| each.of_length(total)).collect();
         let angles = net.frequencies.iter().zip(&of_length).enumerate().map(|(rope, (each, of_length))| {
             let rotated = of_length.as_ref().map(|of_length| cache.take_rotated(rope, of_length));

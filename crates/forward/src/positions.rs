@@ -1,8 +1,8 @@
 //! Rotary positions: the angles of each position, and the rotation of queries and keys by them.
 //!
 //! Facts: `freqs` and `rotate` of the TorchScript text, which follow Meta's `llama-models` 0.3.0 and Hugging Face's
-//! `transformers` 5.23. Angles are products of rounded numbers, in f32 and f64 alike, so that long contexts have the
-//! angles that models were trained with.
+//! `transformers` 5.23. Where frequencies are not scaled, or as Llama 3.1's, angles are products of rounded numbers, in f32
+//! and f64 alike, so that long contexts have the angles that models were trained with. Others are computed in f64.
 
 use std::ops::Range;
 
@@ -16,15 +16,17 @@ use crate::number::Real;
 pub(crate) struct Frequencies<T> {
     kind: Kind<T>,
     /// What cosines and sines are multiplied with.
-    magnitude: T,
+    magnitude: f64,
     /// Whether a pair is a number of the first half and one of the second, not two neighbours.
     rotates_halves: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Kind<T> {
-    /// The same for texts of any length.
-    Fixed(Vec<T>),
+    /// The same for texts of any length, rounded.
+    Rounded(Vec<T>),
+    /// The same for texts of any length, in f64.
+    Exact(Vec<f64>),
     /// Others for long texts, of heads of which so many numbers are rotated.
     ByLength(Rope, u64),
 }
@@ -46,43 +48,49 @@ impl<T: Real> Frequencies<T> {
     /// Those of heads of which `rotated` numbers are rotated.
     pub(crate) fn new(rope: &Rope, rotated: u64, rotates_halves: bool) -> Self {
         let kind = match rope.scaling {
-            None => Kind::Fixed(plain(rope.theta, rotated).collect()),
+            None => Kind::Rounded(plain(rope.theta, rotated).collect()),
             Some(Scaling::Llama3(scaling)) => {
-                Kind::Fixed(plain(rope.theta, rotated).map(|f| scaled(f, scaling)).collect())
+                Kind::Rounded(plain(rope.theta, rotated).map(|f| scaled(f, scaling)).collect())
             }
             _ if rope.depends_on_length() => Kind::ByLength(rope.clone(), rotated),
-            _ => Kind::Fixed(rope.frequencies(rotated, 0).into_iter().map(T::from_f64).collect()),
+            _ => Kind::Exact(rope.frequencies(rotated, 0)),
         };
-        Self { kind, magnitude: T::from_f64(rope.magnitude()), rotates_halves }
+        Self { kind, magnitude: rope.magnitude(), rotates_halves }
     }
 
     /// The frequencies in a text of this many tokens, if they depend on its length.
-    pub(crate) fn of_length(&self, tokens: usize) -> Option<Vec<T>> {
+    pub(crate) fn of_length(&self, tokens: usize) -> Option<Vec<f64>> {
         match &self.kind {
-            Kind::Fixed(_) => None,
-            Kind::ByLength(rope, rotated) => {
-                Some(rope.frequencies(*rotated, tokens as u64).into_iter().map(T::from_f64).collect())
-            }
+            Kind::ByLength(rope, rotated) => Some(rope.frequencies(*rotated, tokens as u64)),
+            _ => None,
         }
     }
 
     /// The angles of these positions; `of_length` are the frequencies if they depend on the length of the text.
-    pub(crate) fn angles(&self, positions: Range<usize>, of_length: Option<&[T]>) -> Angles<T> {
-        let (first, depend_on_length) = (positions.start, of_length.is_some());
-        let each = match &self.kind {
-            Kind::Fixed(each) => each,
-            Kind::ByLength(..) => of_length.unwrap_or_default(),
+    #[expect(clippy::cast_precision_loss, reason = "PyTorch rounds positions, too")]
+    pub(crate) fn angles(&self, positions: Range<usize>, of_length: Option<&[f64]>) -> Angles<T> {
+        let (first, depend_on_length, rotates_halves) =
+            (positions.start, of_length.is_some(), self.rotates_halves);
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        let mut add = |angle: f64| {
+            cos.push(T::from_f64(angle.cos() * self.magnitude));
+            sin.push(T::from_f64(angle.sin() * self.magnitude));
         };
-        #[expect(clippy::cast_precision_loss, reason = "PyTorch rounds positions, too")]
-        let angles =
-            positions.flat_map(|position| each.iter().map(move |f| T::from_f64(position as f64) * *f));
-        let (cos, sin) = angles
-            .map(|angle| {
-                let (sin, cos) = angle.to_f64().sin_cos();
-                (T::from_f64(cos) * self.magnitude, T::from_f64(sin) * self.magnitude)
-            })
-            .unzip();
-        Angles { cos, sin, pairs: each.len(), first, depend_on_length, rotates_halves: self.rotates_halves }
+        let pairs = match &self.kind {
+            Kind::Rounded(each) => {
+                let angle = |position: usize, f: &T| (T::from_f64(position as f64) * *f).to_f64();
+                positions.for_each(|position| each.iter().for_each(|f| add(angle(position, f))));
+                each.len()
+            }
+            Kind::Exact(_) | Kind::ByLength(..) => {
+                let listed =
+                    if let Kind::Exact(each) = &self.kind { Some(each.as_slice()) } else { of_length };
+                let each = listed.unwrap_or_default();
+                positions.for_each(|position| each.iter().for_each(|f| add(position as f64 * f)));
+                each.len()
+            }
+        };
+        Angles { cos, sin, pairs, first, depend_on_length, rotates_halves }
     }
 }
 
