@@ -85,7 +85,7 @@ SAVED = {
     "mixtral": ("mixtral", EXPERTS),
     "qwen3_moe": ("qwen3_moe", EXPERTS | {"head_dim": 24, "moe_intermediate_size": 48, "norm_topk_prob": True}),
     "qwen3_moe dense": ("qwen3_moe", EXPERTS | {"moe_intermediate_size": 48, "mlp_only_layers": [0]}),
-    "gpt_oss": ("gpt_oss", EXPERTS | MIXED | {"head_dim": 16, "rope_parameters": ROPE | {
+    "gpt_oss": ("gpt_oss", EXPERTS | MIXED | {"head_dim": 24, "rope_parameters": ROPE | {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}),
     "qwen2_moe": ("qwen2_moe", EXPERTS | {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 80}),
 }
