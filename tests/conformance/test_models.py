@@ -203,7 +203,7 @@ def test_a_switch_that_is_0_is_off(torch, made, tokens):
 @pytest.mark.parametrize("kind", ["llama gqa", "llama tied", "qwen2 window"])
 def test_float16_is_widened_once(kind, torch, made, tokens):
     copies, state, is_equal = torch.ask("widened", archive=str(made(kind, "float16").archive), tokens=str(tokens))
-    assert copies == [2 * 7 + 1, 0] and state == ["torch.float16"] and is_equal
+    assert copies[0] > copies[1] == 0 and state == ["torch.float16"] and is_equal
 
 
 # --- which checkpoints become models -------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ impl Code {
             Self::Equal | Self::Other => None,
             Self::RunsWhenLoaded => Some(
                 "the code has a `__setstate__`, which runs when the model is loaded and may change the tensors; no \
-                 conversion writes one",
+                 conversion of these tensors writes this one",
             ),
             Self::Unreadable => {
                 Some("the code cannot be read, so it may change the tensors when the model is loaded")
@@ -88,12 +88,11 @@ pub(crate) fn compared(
     observer: &dyn Observer,
 ) -> Result<(Code, Option<Note>)> {
     // The code of the original may run when it is loaded, as it does there.
-    match model.runs_code_when_loaded() {
-        _ if original.is_some() => {}
-        Some(false) => {}
-        Some(true) => return Ok((Code::RunsWhenLoaded, None)),
+    let runs = match model.runs_code_when_loaded() {
+        _ if original.is_some() => false,
+        Some(runs) => runs,
         None => return Ok((Code::Unreadable, None)),
-    }
+    };
     let found = model.records_besides_storages();
     let scripts = original.into_iter().flat_map(usual_scripts);
     // The more records are equal, the more likely is it that the module was meant.
@@ -104,6 +103,10 @@ pub(crate) fn compared(
             return Ok((Code::Equal, None));
         };
         closest = closest.max(Some(difference));
+    }
+    // That of a model with float16 weights runs too, but only if it is what a conversion writes.
+    if runs {
+        return Ok((Code::RunsWhenLoaded, None));
     }
     let record = closest.map_or_else(|| "data.pkl".to_owned(), |difference| difference.record);
     Ok((Code::Other, Some(Note::OtherCode { record })))

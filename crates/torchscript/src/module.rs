@@ -20,6 +20,9 @@ use crate::{Error, Result};
 /// The qualified name of the file that holds all classes, `code/__torch__/torch2carton.py`.
 pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
 
+/// The class of lists of weights some of which are float16.
+pub(crate) const HALF: &str = "Half";
+
 /// The types of containers, as the text and the pickle name them.
 const TENSORS: &str = "Dict[str, Tensor]";
 const LIST: &str = "List[Tensor]";
@@ -50,6 +53,8 @@ pub(crate) enum Value {
     List(Box<Vec<Item>>),
     /// Lists of tensors by name, not in the `state_dict`.
     Lists(Box<Vec<(String, Vec<Item>)>>),
+    /// The same in an object of the class [`HALF`], which is made by its `__setstate__`.
+    Half(Box<Vec<(String, Vec<Item>)>>),
     Ints(Box<Vec<i64>>),
     Text(Box<String>),
 }
@@ -73,6 +78,7 @@ enum Type {
     Tensors,
     List,
     Lists,
+    Half,
     Ints,
     Text,
 }
@@ -156,6 +162,7 @@ impl<'n> Tree<'n> {
             Value::Tensors => Type::Tensors,
             Value::List(_) => Type::List,
             Value::Lists(_) => Type::Lists,
+            Value::Half(_) => Type::Half,
             Value::Ints(_) => Type::Ints,
             Value::Text(_) => Type::Text,
             Value::Module(id) => Type::Module(self.module(*id).class),
@@ -211,6 +218,7 @@ impl<'n> Tree<'n> {
                 Type::Tensors => writeln!(out, "{TENSORS}"),
                 Type::List => writeln!(out, "{LIST}"),
                 Type::Lists => writeln!(out, "{LISTS}"),
+                Type::Half => writeln!(out, "{NAMESPACE}.{HALF}"),
                 Type::Ints => writeln!(out, "{INTS}"),
                 Type::Text => writeln!(out, "str"),
                 Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
@@ -311,16 +319,14 @@ impl Objects<'_> {
                 Ok(())
             })?,
             Value::List(ids) => self.list(ids)?,
-            Value::Lists(lists) => self.tagged(LISTS, |objects| {
-                objects.pickler.empty_dict();
-                objects.pickler.mark();
-                for (name, items) in lists.iter() {
-                    objects.pickler.text(name)?;
-                    objects.list(items)?;
-                }
-                objects.pickler.setitems();
-                Ok(())
-            })?,
+            Value::Lists(lists) => self.lists(lists)?,
+            Value::Half(lists) => {
+                self.pickler.global(NAMESPACE, HALF)?;
+                self.pickler.empty_tuple();
+                self.pickler.newobj();
+                self.lists(lists)?;
+                self.pickler.build();
+            }
             Value::Ints(numbers) => self.tagged(INTS, |objects| {
                 objects.pickler.empty_list();
                 objects.pickler.mark();
@@ -333,6 +339,19 @@ impl Objects<'_> {
             Value::Text(text) => self.pickler.text(text)?,
         }
         Ok(())
+    }
+
+    fn lists(&mut self, lists: &[(String, Vec<Item>)]) -> Result<()> {
+        self.tagged(LISTS, |objects| {
+            objects.pickler.empty_dict();
+            objects.pickler.mark();
+            for (name, items) in lists {
+                objects.pickler.text(name)?;
+                objects.list(items)?;
+            }
+            objects.pickler.setitems();
+            Ok(())
+        })
     }
 
     fn list(&mut self, items: &[Item]) -> Result<()> {

@@ -14,7 +14,7 @@ use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::Tensor;
 
 use super::{decoder, weights};
-use crate::module::NAMESPACE;
+use crate::module::{HALF, NAMESPACE};
 
 /// The records of an archive besides its storages: their names after the root folder and, if they are not compressed,
 /// their bytes.
@@ -151,7 +151,13 @@ impl<'p> Attributes<'p> {
     /// The tensors that the attributes other than containers hold, in the order in which the records of their storages are
     /// numbered. Where several share a record, those after the first follow what precedes them in the tree of modules.
     fn own(&self, tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
-        let containers = self.values.iter().filter(|(_, value)| self.tagged(*value).is_some());
+        let is_half = |value: &ObjectId| {
+            self.heap
+                .instance(*value)
+                .is_some_and(|object| self.heap.global(object.callable) == Some((NAMESPACE, HALF)))
+        };
+        let containers =
+            self.values.iter().filter(|(_, value)| self.tagged(*value).is_some() || is_half(value));
         let containers: HashSet<&str> = containers.map(|(name, _)| name.as_str()).collect();
         let first_part = |name: &str| name.split('.').next().is_some_and(|part| containers.contains(part));
         let mut known = HashSet::new();

@@ -3,13 +3,13 @@
 use decoder::{Activation, Assignment, Decoder};
 use tensor::{Dtype, Tensor};
 
-use super::lists::{Lists, lists};
+use super::lists::lists;
 use super::ports;
 use super::positions::Positions;
 use super::text::Text;
 use crate::archive::Archive;
 use crate::code::state;
-use crate::module::{Item, Value};
+use crate::module::Value;
 use crate::{Converted, Error, Errors, Kind, Note, Outputs, Result, Returns};
 
 /// How `forward` is called.
@@ -63,13 +63,16 @@ pub(super) fn archive(
 ) -> Result<(Archive, Vec<Note>)> {
     let lists = lists(&assignment.weights);
     let positions = Positions::new(decoder);
-    let text = Text { decoder, positions: &positions, lists: &lists };
+    let mut dtypes = assignment.weights.iter().filter_map(|weight| Some(weight.tensor(tensors)?.dtype()));
+    let has_half = dtypes.any(|dtype| dtype == Dtype::Float16);
+    let text = Text { decoder, positions: &positions, lists: &lists, has_half };
     let (methods, functions) = (text.methods(signature), text.functions());
     let mut own = constants(decoder)?;
     own.extend(rotations(decoder, &positions)?);
     own.extend(layers(decoder)?);
-    let lists = with_half_views(lists);
-    own.insert(0, ("__tensors__".to_owned(), Value::Lists(Box::new(lists))));
+    let lists = Box::new(lists);
+    let lists = if has_half { Value::Half(lists) } else { Value::Lists(lists) };
+    own.insert(0, ("__tensors__".to_owned(), lists));
     state::archive(tensors, decoder.architecture().class(), &methods, &functions, own)
 }
 
@@ -177,18 +180,6 @@ fn layers(decoder: &Decoder) -> Result<Attributes> {
         own.extend([ints("has_experts", has_experts), ints("place", places)]);
     }
     Ok(own)
-}
-
-/// The lists, with one more for the parts of float16 tensors: while a list gets a wider tensor, another call may still read the
-/// part that it held, which must not be freed.
-fn with_half_views(mut lists: Lists) -> Lists {
-    let items = lists.iter().flat_map(|(_, items)| items);
-    let is_half = |item: &&Item| matches!(item, Item::View(_, view) if view.dtype() == Dtype::Float16);
-    let views: Vec<Item> = items.filter(is_half).cloned().collect();
-    if !views.is_empty() {
-        lists.push(("views".to_owned(), views));
-    }
-    lists
 }
 
 fn number(name: &str, value: f64) -> (String, Value) {

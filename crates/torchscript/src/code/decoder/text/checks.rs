@@ -7,7 +7,7 @@
 pub(super) const DICT: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Any]:
     out = annotate(Dict[str, Any], {})
-    wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    wrong = {ns}.wrong(inputs, self.vocab{_}, {layers}, self.n_kv_heads{_}, self.head_dim{_})
     if torch.eq(wrong, ""):
       made = (self).infer(inputs, )
       names = torch.keys(made)
@@ -22,7 +22,7 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
 pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     tokens: Tensor) -> Tensor:
     inputs = annotate(Dict[str, Tensor], {"tokens": tokens})
-    wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    wrong = {ns}.wrong(inputs, self.vocab{_}, {layers}, self.n_kv_heads{_}, self.head_dim{_})
     if torch.ne(wrong, ""):
       ops.prim.RaiseException(wrong)
     out = (self).infer(inputs, )

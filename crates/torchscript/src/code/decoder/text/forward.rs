@@ -9,7 +9,8 @@
 /// multiplied with matrices is `narrow`.
 pub(super) const INFER: &str = r#"  def infer(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    weights = self.__tensors__{_}
+    [not half] weights = self.__tensors__{_}
+    [half] weights = (self.__tensors__{_}).narrow
     outer = weights["outer"]
     w = outer[0]
     dev = ops.prim.device(w)
@@ -110,7 +111,8 @@ pub(super) const INFER: &str = r#"  def infer(self: Self,
     if {ns}.is_on(inputs, "last_only"):
       h = torch.slice(h, 1, -1)
     z = torch.to({norm outer h}, narrow)
-    logits = torch.linear(z, {ns}.weight(outer, 2, z))
+    [not half] logits = torch.linear(z, {ns}.weight(outer, 2, z))
+    [half] logits = torch.linear(z, (self.__tensors__{_}).weight("outer", 2, z, ))
     [logits scale] logits = torch.mul_(torch.to(logits, wide), self.logits_scale{_})
     [logits cap] logits = torch.mul_(torch.tanh_(torch.div_(torch.to(logits, wide), self.logits_cap{_})), self.logits_cap{_})
     out = annotate(Dict[str, Tensor], {"logits": torch.to(logits, 6)})
@@ -164,7 +166,9 @@ pub(super) const ATTENTION: &str = r#"  def attention(self: Self,
       m = unchecked_cast(Tensor, mask)
       scores = torch.view(torch.add_(torch.view(scores, [b, nkv, -1, s, t]), m), [b, nkv, -1, t])
     [not sinks] p = torch.softmax(scores, -1)
-    [sinks] sink = torch.to(((self.__tensors__{_})["sinks"])[i], ops.prim.device(scores), ops.prim.dtype(scores))
+    [sinks, not half] weights = self.__tensors__{_}
+    [sinks, half] weights = (self.__tensors__{_}).narrow
+    [sinks] sink = torch.to((weights["sinks"])[i], ops.prim.device(scores), ops.prim.dtype(scores))
     [sinks] more = torch.expand(torch.view(sink, [1, nkv, -1, 1, 1]), [b, -1, -1, s, 1])
     [sinks] last = torch.add(self.cat_dim{_}, 2)
     [sinks] p = torch.softmax(torch.cat([scores, torch.reshape(more, [b, nkv, -1, 1])], last), -1)
@@ -177,7 +181,8 @@ pub(super) const ATTENTION: &str = r#"  def attention(self: Self,
 pub(super) const FEED_FORWARD: &str = r"  def feed_forward(self: Self,
     i: int,
     y: Tensor) -> Tensor:
-    weights = self.__tensors__{_}
+    [not half] weights = self.__tensors__{_}
+    [half] weights = (self.__tensors__{_}).narrow
     g = (self).gated({linear w1 y}, {linear w3 y}, )
     return {linear w2 g}
 ";
@@ -201,7 +206,8 @@ pub(super) const EXPERTS: &str = r"  def experts(self: Self,
     i: int,
     z: Tensor,
     y: Tensor) -> Tensor:
-    weights = self.__tensors__{_}
+    [not half] weights = self.__tensors__{_}
+    [half] weights = (self.__tensors__{_}).narrow
     rows = torch.reshape(z, [-1, torch.size(z, -1)])
     scores = {linear router rows}
     [softmax before] share, ids, = torch.topk(torch.softmax(scores, -1), self.per_token{_})

@@ -1,23 +1,15 @@
 //! What the methods call. Flags in brackets are as in `forward.rs`.
 
-/// `weight` is a matrix of a list in the dtype of what it is multiplied with. If it is float16 that has to be widened, or on
-/// another device, the list then holds the result. The tensor that it held is still an attribute of the module, so another
-/// call at the same time reads one or the other, and both are equal.
+/// `weight` is a matrix of a list in the dtype of what it is multiplied with.
 ///
 /// `numbers` are in f64, given by their bits: of a list of floats, TorchScript makes float32.
 ///
 /// `mask` hides what comes later and what is `window` or more tokens back; 0 is no window, and `None` hides nothing. `norm`
 /// is of the last dimension. `rotate` turns the pairs of numbers that `{split}` lays into the dimension `{dim}`.
-pub(super) const FUNCTIONS: &str = r"def weight(list: List[Tensor],
-    i: int,
-    like: Tensor) -> Tensor:
-  w = list[i]
-  d = ops.prim.dtype(like)
-  half = torch.__and__(torch.eq(ops.prim.dtype(w), 5), torch.ne(d, 5))
-  if torch.__or__(half, torch.ne(ops.prim.device(w), ops.prim.device(like))):
-    w = torch.to(w, ops.prim.device(like), d)
-    _ = torch._set_item(list, i, w)
-  return torch.to(w, d)
+pub(super) const FUNCTIONS: &str = r"[not half] def weight(list: List[Tensor],
+[not half]     i: int,
+[not half]     like: Tensor) -> Tensor:
+[not half]   return torch.to(list[i], ops.prim.device(like), ops.prim.dtype(like))
 [listed] def numbers(bits: List[int],
 [listed]     device: Device) -> Tensor:
 [listed]   return torch.view_copy(torch.tensor(bits, dtype=4, device=device), dtype=7)
@@ -67,3 +59,53 @@ def rotate(x: Tensor,
   [part] _ = torch.copy_(torch.slice(out, 3, 0, torch.size(rotated, 3)), rotated)
   [part] return out
 ";
+
+/// The lists of weights of a model with float16 weights. PyTorch calls `__setstate__` when it loads the module, before any call:
+/// there, each float16 tensor on a CPU gets a place in float32, which takes no memory until it is written. The first call that
+/// needs one writes it. Calls at the same time may write one place, but all write the same numbers, and each reads what it
+/// wrote itself or what another call has finished. Nothing is replaced, so nothing can be freed that another call reads.
+pub(super) const HALF: &str = r#"class Half(Module):
+  __parameters__ = []
+  __buffers__ = []
+  training : bool
+  narrow : Dict[str, List[Tensor]]
+  wide : Dict[str, List[Tensor]]
+  ready : Dict[str, Tensor]
+  def __getstate__(self: {ns}.Half) -> Dict[str, List[Tensor]]:
+    return self.narrow
+  def __setstate__(self: {ns}.Half,
+    state: Dict[str, List[Tensor]]) -> NoneType:
+    wide = annotate(Dict[str, List[Tensor]], {})
+    ready = annotate(Dict[str, Tensor], {})
+    names = torch.keys(state)
+    for n in range(torch.len(names)):
+      list = state[names[n]]
+      places = annotate(List[Tensor], [])
+      for i in range(torch.len(list)):
+        w = list[i]
+        place = w
+        if torch.__and__(torch.eq(ops.prim.dtype(w), 5), torch.eq(ops.prim.type(ops.prim.device(w)), "cpu")):
+          place = torch.empty(torch.size(w), dtype=6)
+        _ = torch.append(places, place)
+      torch._set_item(wide, names[n], places)
+      torch._set_item(ready, names[n], torch.zeros([torch.len(list)], dtype=0))
+    self.training = False
+    self.narrow = state
+    self.wide = wide
+    self.ready = ready
+    return None
+  def weight(self: {ns}.Half,
+    name: str,
+    i: int,
+    like: Tensor) -> Tensor:
+    w = (self.narrow[name])[i]
+    place = (self.wide[name])[i]
+    d = ops.prim.dtype(like)
+    if torch.__and__(torch.eq(ops.prim.dtype(w), 5), torch.__and__(torch.eq(ops.prim.dtype(place), d), torch.eq(ops.prim.device(w), ops.prim.device(like)))):
+      ready = torch.select(self.ready[name], 0, i)
+      if torch.eq(int(ready), 0):
+        _ = torch.copy_(place, w)
+        _0 = torch.fill_(ready, 1)
+      w = place
+    return torch.to(w, ops.prim.device(like), d)
+"#;

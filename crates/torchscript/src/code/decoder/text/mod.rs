@@ -39,6 +39,8 @@ pub(super) struct Text<'d> {
     pub(super) positions: &'d Positions,
     /// The lists of weights.
     pub(super) lists: &'d Lists,
+    /// Whether one of them is float16.
+    pub(super) has_half: bool,
 }
 
 impl Text<'_> {
@@ -49,8 +51,10 @@ impl Text<'_> {
             Signature::Dict(Errors::Raise) => (checks::DICT, "ops.prim.RaiseException(wrong)"),
             Signature::Positional => (checks::POSITIONAL, ""),
         };
-        let mut all = called.replace("{bad}", bad);
-        let layers = [
+        let held = if self.has_half { "(self.__tensors__{_}).narrow" } else { "self.__tensors__{_}" };
+        let layers = format!("torch.len(({held})[\"wq\"])");
+        let mut all = called.replace("{bad}", bad).replace("{layers}", &layers);
+        let methods = [
             (true, forward::INFER),
             (true, forward::FREQUENCIES),
             (true, forward::ATTENTION),
@@ -58,13 +62,14 @@ impl Text<'_> {
             (true, forward::GATED),
             (self.holds("experts"), forward::EXPERTS),
         ];
-        all.extend(layers.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, text)| text));
+        all.extend(methods.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, text)| text));
         self.filled(&all)
     }
 
     /// The functions that the methods call.
     pub(super) fn functions(self) -> String {
-        self.filled(&[checks::FUNCTIONS, functions::FUNCTIONS].concat())
+        let half = if self.has_half { functions::HALF } else { "" };
+        self.filled(&[checks::FUNCTIONS, functions::FUNCTIONS, half].concat())
     }
 
     /// Whether a flag of the text holds.
@@ -86,6 +91,7 @@ impl Text<'_> {
             "projection norm" => block.head_norm == Some(HeadNorm::Projection),
             "layer head norm" => is_layer && block.head_norm.is_some(),
             // Positions.
+            "half" => self.has_half,
             "ropes" => positions.rows() > 1,
             "listed" => positions.are_listed(),
             "llama3" => positions.llama3().is_some(),
@@ -171,7 +177,13 @@ impl Text<'_> {
 
     fn linear(self, list: &str, operand: &str) -> String {
         let (x, number) = operand.split_once(' ').unwrap_or((operand, "i"));
-        let weight = |list: &str| format!(", {{ns}}.weight(weights[\"{list}\"], {number}, {x})");
+        let weight = |list: &str| {
+            if self.has_half {
+                format!(", (self.__tensors__{{_}}).weight(\"{list}\", {number}, {x}, )")
+            } else {
+                format!(", {{ns}}.weight(weights[\"{list}\"], {number}, {x})")
+            }
+        };
         let bias = super::lists::biases_of(list);
         let bias = if has_list(self.lists, &bias) { weight(&bias) } else { String::new() };
         format!("torch.linear({x}{}{bias})", weight(list))

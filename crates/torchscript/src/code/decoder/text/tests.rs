@@ -26,7 +26,7 @@ fn text(changes: &[(&str, &str)]) -> String {
     let (decoder, _) = decoder(changes);
     let all = decoder.weights().map(|weight| decoder::Assigned { weight, index: 0, view: None });
     let (positions, lists) = (Positions::new(&decoder), lists(&all.collect::<Vec<_>>()));
-    let text = Text { decoder: &decoder, positions: &positions, lists: &lists };
+    let text = Text { decoder: &decoder, positions: &positions, lists: &lists, has_half: false };
     text.methods(Signature::Dict(Errors::Return)) + &text.functions()
 }
 
@@ -51,7 +51,7 @@ fn a_llama_has_only_what_it_needs() {
 fn every_flag_is_known() {
     let (decoder, _) = decoder(&[]);
     let positions = Positions::new(&decoder);
-    let text = Text { decoder: &decoder, positions: &positions, lists: &Vec::new() };
+    let text = Text { decoder: &decoder, positions: &positions, lists: &Vec::new(), has_half: false };
     let mut known = 0;
     for part in [
         forward::INFER,
