@@ -20,10 +20,10 @@ def test_the_module_holds_every_tensor(name, case, newest, torch):
     assert answer["requires_grad"] == []
 
 
-def test_forward_takes_and_returns_a_dict_of_tensors(case, torch):
+def test_forward_takes_and_returns_a_dict(case, torch):
     made = case("llama_float32", params=LLAMA_PARAMS)
     signature = torch.ask("describe_archive", path=str(made.archive))["signature"]
-    assert "Dict(str, Tensor) inputs) -> " in signature and signature.endswith("Dict(str, Tensor)"), signature
+    assert "Dict(str, Tensor) inputs) -> " in signature and signature.endswith("Dict(str, Any)"), signature
 
 
 def test_the_carton_describes_tokens_and_logits(case):
