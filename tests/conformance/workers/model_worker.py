@@ -445,11 +445,13 @@ def widened(archive, tokens, modules=20, threads=6):
     that call at once, of a copy and of a frozen copy have the logits of one call."""
     module, batch = load(archive), {"tokens": torch.from_numpy(numpy.load(tokens)["3x60"])}
     wanted, copies = None, []
+    matrices = [list(tensor.shape) for tensor in module.state_dict().values() if tensor.dim() == 2]
     for _ in range(2):
         with torch.autograd.profiler.profile(record_shapes=True) as profile:
             wanted = module.forward(batch)["logits"]
         shapes = [event.input_shapes[0] for event in profile.function_events if event.name in ("aten::_to_copy", "aten::copy_")]
-        copies.append(sum(len(shape) == 2 and min(shape) > 2 for shape in shapes))
+        # A product copies its bias to all rows, which is not a copy of a matrix.
+        copies.append(sum(list(shape) in matrices for shape in shapes))
     state = sorted({str(tensor.dtype) for tensor in module.state_dict().values()})
     others = [torch.jit.freeze(load(archive).eval())]
     # A copy of 2.0.1 has the whole tensor in the place of each part of it.
