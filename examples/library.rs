@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pipeline::{ConvertOptions, Error, InspectOptions, Note, Observer, Step, convert, inspect};
+use pipeline::{ConvertOptions, Error, InspectOptions, Notice, Observer, Step, convert, inspect};
 
 /// Prints progress and notes, and stops the work once it was asked to.
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl Observer for Console {
         self.stop.store(self.stop_at_once, Ordering::Relaxed);
     }
 
-    fn note(&self, note: &Note) {
+    fn note(&self, note: &dyn Notice) {
         println!("note: {note}");
     }
 

@@ -3,5 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // The process is this program's. Others that call the library decide about their memory themselves.
+    mapped::on_memory_freed(mapped::release_freed);
     torch2carton::run(std::env::args_os())
 }

@@ -4,15 +4,14 @@
 #![no_main]
 
 use std::io::{Cursor, Read};
-use std::ops::ControlFlow;
 
 use carton_format::{Links, Manifest, sha256_to_hex};
 use carton_reader::Carton;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use mapped::{Sha256Sink, Sink, Window};
+use mapped::{Sha256Sink, Sink, Window, Work};
 use torch_import::Checkpoint;
-use torch2carton_fuzz::{archive, input::Memory};
+use torch2carton_fuzz::{archive, input::source};
 
 /// Paths that mean something, and some that a carton cannot have.
 const PATHS: &[&str] = &[
@@ -44,8 +43,8 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
 });
 
 fn check(bytes: &[u8]) {
-    let memory = Memory::new(bytes);
-    let Ok(carton) = Carton::open(&memory.path()) else { return };
+    let input = source(bytes);
+    let Ok(carton) = Carton::from_source(input) else { return };
     carton.config().ok();
     if let Ok(index) = carton.tensor_index() {
         for spec in &index.document.tensors {
@@ -55,7 +54,7 @@ fn check(bytes: &[u8]) {
     if let Ok(model) = carton.model(carton_format::MODEL_PT) {
         Checkpoint::read(&model).ok();
     }
-    let report = carton.verify(&|_| ControlFlow::Continue(())).expect("nothing cancels");
+    let report = carton.verify(Work::unobserved()).expect("nothing cancels");
     if !report.findings.is_empty() {
         return;
     }

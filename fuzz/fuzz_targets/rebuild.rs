@@ -11,7 +11,7 @@ use libfuzzer_sys::{Corpus, fuzz_target};
 use pickle_vm::{MemoId, Writer};
 use tensor::{Dtype, Storage, Tensor};
 use torch_import::{Checkpoint, Container};
-use torch2carton_fuzz::input::Memory;
+use torch2carton_fuzz::input::source;
 use torch2carton_fuzz::tensors::{bytes, layout, naive, needed};
 
 /// The storages' keys, dtypes and classes.
@@ -47,7 +47,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
 
 fn check(pickle: &[u8], made: &[Made]) {
     let storages: Vec<Vec<u8>> = (0..3).map(content).collect();
-    let memory = Memory::new(&torch2carton_fuzz::archive::zip(&[
+    let input = source(&torch2carton_fuzz::archive::zip(&[
         ("a/data.pkl", pickle),
         ("a/byteorder", b"little"),
         ("a/version", b"3\n"),
@@ -55,7 +55,7 @@ fn check(pickle: &[u8], made: &[Made]) {
         ("a/data/1", &storages[1]),
         ("a/data/2", &storages[2]),
     ]));
-    let container = Container::from_map(memory.map()).expect("the archive is right");
+    let container = Container::from_source(input).expect("the archive is right");
     let Ok(checkpoint) = Checkpoint::read(&container) else {
         return;
     };

@@ -4,16 +4,16 @@
 #![no_main]
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
 use carton_reader::Carton;
 use carton_writer::{Content, File};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
+use mapped::Work;
 use tensor::{Storage, Tensor};
 use torch_import::{Checkpoint, Container};
-use torch2carton_fuzz::input::Memory;
+use torch2carton_fuzz::input::source;
 use torch2carton_fuzz::tensors::{bytes, dtype, layout, naive, needed};
 
 type Facts = (String, Vec<u64>, Vec<u64>, Vec<u8>);
@@ -31,8 +31,8 @@ fn check(tensors: &[(String, Tensor)], facts: &BTreeMap<String, Facts>, with_car
     // Some dtypes and names cannot be in an archive.
     let Ok(converted) = torchscript::weights(tensors, torchscript::Errors::Return) else { return };
     let archive = bytes(&converted.archive).expect("nothing is damaged");
-    let memory = Memory::new(&archive);
-    let container = Container::from_map(memory.map()).expect("it was just written");
+    let input = source(&archive);
+    let container = Container::from_source(input).expect("it was just written");
     compare(&read(&container), facts);
     if !with_carton {
         return;
@@ -46,12 +46,11 @@ fn check(tensors: &[(String, Tensor)], facts: &BTreeMap<String, Facts>, with_car
     ];
     let carton = carton_writer::Carton::new(files);
     let mut out = Vec::new();
-    let written =
-        carton.write(&mut out, &mut |_| ControlFlow::Continue(())).expect("memory takes everything");
+    let written = carton.write(&mut out, Work::unobserved()).expect("memory takes everything");
     assert_eq!((written.len, carton.len().expect("it was written")), (out.len() as u64, out.len() as u64));
-    let memory = Memory::new(&out);
-    let carton = Carton::open(&memory.path()).expect("it was just written");
-    let report = carton.verify(&|_| ControlFlow::Continue(())).expect("nothing cancels");
+    let input = source(&out);
+    let carton = Carton::from_source(input).expect("it was just written");
+    let report = carton.verify(Work::unobserved()).expect("nothing cancels");
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     compare(&read(&carton.model(MODEL_PT).expect("it is a checkpoint")), facts);
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use pickle_vm::{Writer, load};
 use torch_import::{Risk, Scan};
-use torch2carton_fuzz::{archive, input::Memory};
+use torch2carton_fuzz::{archive, input::source};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let alone = scan(bytes);
@@ -30,8 +30,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 fn scan(bytes: &[u8]) -> Option<Scan> {
-    let memory = Memory::new(bytes);
-    Scan::file(&memory.path(), true, &|| false).ok()
+    let input = source(bytes);
+    Scan::source(&input, true, &()).ok()
 }
 
 /// A pickle that gives these bytes to `torch.storage._load_from_bytes`.

@@ -9,8 +9,8 @@ use mapped::Blob;
 use tensor::Dtype;
 use torch_import::Container;
 use torch2carton_fuzz::archive;
-use torch2carton_fuzz::input::Memory;
-use torchscript::{Converted, Declared, Dim, Errors, ScriptOptions, Scripted};
+use torch2carton_fuzz::input::source;
+use torchscript::{Declared, Dim, Errors, Module, ScriptOptions, Scripted};
 use torchscript_source::Sources;
 
 /// An object of `__torch__.net.Net` with an attribute that is a memoised text.
@@ -155,8 +155,8 @@ fn arbitrary(u: &mut Unstructured<'_>) -> Result<()> {
 
 /// Reads a file, makes the module of it, and reads that.
 fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
-    let memory = Memory::new(bytes);
-    let Ok(container) = Container::from_map(memory.map()) else { return };
+    let input = source(bytes);
+    let Ok(container) = Container::from_source(input) else { return };
     let Some(converted) = module(&container, options, errors) else { return };
     let again = module(&container, options, errors).expect("it was one");
     // A record whose checksum is wrong is found when it is copied.
@@ -175,13 +175,13 @@ fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
     assert_eq!(signature.to_string(), "(inputs: Dict[str, Tensor]) -> Dict[str, Any]");
     pickle_vm::load(converted.archive.data_pkl()).expect("the pickle of the original is inside it");
 
-    let memory = Memory::new(&file);
-    let container = Container::from_map(memory.map()).expect("it was written");
+    let input = source(&file);
+    let container = Container::from_source(input).expect("it was written");
     let kept = module(&container, &ScriptOptions::default(), Errors::Return).expect("it is a module");
     assert_eq!(written(&kept), Some(file));
 }
 
-fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Option<Converted> {
+fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Option<Module> {
     match torchscript::script(container.script_records().ok()?, &container.whole(), options, errors) {
         Ok(Scripted::Module(converted)) => Some(converted),
         Ok(Scripted::Uncallable(why)) => {
@@ -195,7 +195,7 @@ fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Opt
     }
 }
 
-fn written(converted: &Converted) -> Option<Vec<u8>> {
+fn written(converted: &Module) -> Option<Vec<u8>> {
     let mut file: Vec<u8> = Vec::new();
     converted.archive.write_to(&mut file).ok()?;
     assert_eq!(file.len() as u64, converted.archive.len());

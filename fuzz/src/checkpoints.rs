@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container, Format};
 
-use crate::input::Memory;
+use crate::input::source;
 use crate::tensors::{bytes, naive};
 
 /// Larger tensors and storages are not read: an input of a few bytes can expand one element to any size.
@@ -14,8 +14,8 @@ const MAX: u64 = 1 << 16;
 /// Reads the bytes as a checkpoint. If they are one, two readings agree, names differ, and each tensor is
 /// inside its storage and consists of the elements that a naive reader finds there. Returns the format.
 pub fn check(bytes: &[u8]) -> Option<Format> {
-    let memory = Memory::new(bytes);
-    let container = Container::from_map(memory.map()).ok()?;
+    let input = source(bytes);
+    let container = Container::from_source(input).ok()?;
     let (Ok(checkpoint), again) = (Checkpoint::read(&container), Checkpoint::read(&container)) else {
         return Some(container.format());
     };

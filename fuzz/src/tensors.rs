@@ -1,12 +1,10 @@
 //! Arbitrary tensors, each with the elements that it must have, computed without the code that is tested.
 
-use std::io;
-
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use mapped::Blob;
+use mapped::{Blob, ReadError, Region};
 use tensor::{ByteOrder, Dtype, Signs, Storage, Tensor};
 
-use crate::input::Memory;
+use crate::input::source;
 
 /// Concatenations of concatenations, and signs flipped twice, down to here.
 const MAX_DEPTH: usize = 2;
@@ -15,7 +13,7 @@ const MAX_DEPTH: usize = 2;
 ///
 /// # Errors
 /// When the blob cannot be read.
-pub fn bytes(blob: &dyn Blob) -> io::Result<Vec<u8>> {
+pub fn bytes(blob: &dyn Blob) -> std::result::Result<Vec<u8>, ReadError> {
     let mut out: Vec<u8> = Vec::new();
     blob.write_to(&mut out)?;
     assert_eq!(out.len() as u64, blob.len());
@@ -118,9 +116,8 @@ fn storage(u: &mut Unstructured<'_>, dtype: Dtype, len: u64, depth: usize) -> Re
             let bytes = pattern(u, len)?;
             let before = u.int_in_range(0..=3)?;
             let file = [vec![0xee; before].as_slice(), &bytes, &[0xee]].concat();
-            let file = Memory::new(&file).map().into();
-            let storage = Storage::mapped(&file, before..before + bytes.len(), None);
-            Ok((storage.expect("it is inside the file"), bytes))
+            let region = Region::new(&source(&file), before as u64..(before + bytes.len()) as u64);
+            Ok((Storage::stored(region.expect("it is inside the file"), None), bytes))
         }
         2 => {
             let bytes = pattern(u, len.next_multiple_of(component))?;
@@ -169,7 +166,8 @@ fn concat(u: &mut Unstructured<'_>, dtype: Dtype, len: u64, depth: usize) -> Res
         elements.push((shape.clone(), expected));
         shape[dim] = u.int_in_range(0..=shape[dim])?;
     }
-    let (storage, joined) = Storage::concat(dim, &parts).expect("they differ in one dimension");
+    let joined = Tensor::concat(dim, &parts).expect("they differ in one dimension");
+    let (storage, joined) = (joined.storage().clone(), joined.shape().to_vec());
     let size = dtype.size() as usize;
     let outer: u64 = joined[..dim].iter().product();
     let mut expected = Vec::new();

@@ -4,11 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use pipeline::{
-    AllowedGlobals, Architecture, ConvertOptions, Fields, Given, ModelOptions, Names as Layout, OutputKind,
-    Rename, SafetensorsOptions, Selection, Ties as Tied, Torch as Version,
-};
-use torchscript::Errors as OnErrors;
+use pipeline::{AllowedGlobals, Architecture, ConvertOptions, Given, Rename, Selection, Shards};
 
 use super::Existing;
 use super::dtypes::Dtypes;
@@ -130,73 +126,33 @@ pub(crate) struct Convert {
 
 impl Convert {
     /// What the library is asked to do.
-    pub(crate) fn options(&self) -> ConvertOptions {
-        let given = Given {
-            n_heads: self.model.n_heads,
-            rope_theta: self.model.rope_theta,
-            rope_factor: self.model.rope_factor,
-            norm_eps: self.model.norm_eps,
-        };
-        ConvertOptions {
+    ///
+    /// # Errors
+    /// When a flag was typed that the output does not have.
+    pub(crate) fn options(&self) -> anyhow::Result<ConvertOptions> {
+        Ok(ConvertOptions {
             inputs: self.files.clone(),
             output: self.output.clone(),
-            to: self.to.map(|to| match to {
-                To::Carton => OutputKind::Carton,
-                To::Safetensors => OutputKind::Safetensors,
-                To::Pth => OutputKind::Torch,
-                To::Triton => OutputKind::Triton,
-            }),
+            target: self.target()?,
             if_exists: self.existing.if_exists(),
-            single: self.single,
-            fields: Fields {
-                name: self.name.clone(),
-                description: self.description.clone(),
-                short_description: self.short_description.clone(),
-                license: self.license.clone(),
-                repository: self.repository.clone(),
-                homepage: self.homepage.clone(),
-            },
-            config: self.config.clone(),
-            misc: self.misc.clone(),
-            keep_values: !self.no_values,
-            self_test: self.self_test,
-            torch: match self.torch {
-                Torch::Carton => Version::Carton,
-                Torch::Newest => Version::Newest,
-            },
+            shards: shards(self.single),
             globals: match (self.allow_dangerous, self.deny_unknown) {
                 (true, _) => AllowedGlobals::All,
                 (_, true) => AllowedGlobals::Known,
                 _ => AllowedGlobals::NotDangerous,
             },
-            model: ModelOptions {
-                architecture: self.model.arch.clone(),
-                given,
-                keep_extra: self.model.keep_extra,
-                require_model: self.model.required,
-                errors: match self.model.errors {
-                    Errors::Return => OnErrors::Return,
-                    Errors::Raise => OnErrors::Raise,
-                },
-                script: self.script.options(),
-            },
+            given: self.model.given(),
             selection: self.select.selection(),
-            casts: self.dtypes.casts(),
             renames: self.renaming.rename.clone(),
-            names: self.renaming.names.map(|names| match names {
-                Names::Hf => Layout::HuggingFace,
-                Names::Meta => Layout::Meta,
-            }),
-            safetensors: SafetensorsOptions {
-                ties: match self.safetensors.ties {
-                    Ties::Drop => Tied::Drop,
-                    Ties::Duplicate => Tied::Duplicate,
-                },
-                max_shard_size: self.safetensors.max_shard_size,
-            },
+            casts: self.dtypes.casts(),
             dry_run: self.dry_run,
-        }
+        })
     }
+}
+
+/// What `--single` says about shards.
+pub(crate) fn shards(single: bool) -> Shards {
+    if single { Shards::ThisFileOnly } else { Shards::Complete }
 }
 
 /// What the module is, and what is known about the model besides its documents.
@@ -228,6 +184,18 @@ pub(crate) struct Model {
     /// runner; one for Triton raises always
     #[arg(long, value_name = "HOW", default_value = "return")]
     pub(crate) errors: Errors,
+}
+
+impl Model {
+    /// The numbers that no document has.
+    pub(crate) fn given(&self) -> Given {
+        Given {
+            n_heads: self.n_heads,
+            rope_theta: self.rope_theta,
+            rope_factor: self.rope_factor,
+            norm_eps: self.norm_eps,
+        }
+    }
 }
 
 /// `--errors`.

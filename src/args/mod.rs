@@ -7,6 +7,7 @@ mod run;
 mod script;
 #[cfg(feature = "serve")]
 mod serve;
+mod target;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use store::IfExists;
 
 pub(crate) use carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
-pub(crate) use convert::{Convert, To};
+pub(crate) use convert::{Convert, To, shards};
 pub(crate) use run::Run;
 #[cfg(feature = "serve")]
 pub(crate) use serve::{LogFormat, Serve};
@@ -244,9 +245,9 @@ pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Resu
     typed::remember(None);
     while let Some(arg) = args.get(at) {
         match arg.to_string_lossy().as_ref() {
-            "--color" => at = at.saturating_add(2),
-            "-q" | "--quiet" => at = at.saturating_add(1),
-            other if other.starts_with("--color=") => at = at.saturating_add(1),
+            "--color" => at += 2,
+            "-q" | "--quiet" => at += 1,
+            other if other.starts_with("--color=") => at += 1,
             "-h" | "--help" | "-V" | "--version" | "help" => break,
             other if names.iter().any(|name| name == other) => {
                 typed::remember(Some(other));

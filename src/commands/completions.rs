@@ -30,9 +30,9 @@ fn files_first(shell: Shell, script: Vec<u8>) -> Vec<u8> {
     // The first function body is that of the program itself.
     let first = text.find("torch2carton)\n            opts=").and_then(|start| {
         let at = text.get(start..)?.find(words)?;
-        Some(start.saturating_add(at))
+        Some(start + at)
     });
-    match first.and_then(|at| Some((text.get(..at)?, text.get(at.saturating_add(words.len())..)?))) {
+    match first.and_then(|at| Some((text.get(..at)?, text.get(at + words.len()..)?))) {
         Some((before, after)) => [before, files, after].concat().into_bytes(),
         None => script,
     }

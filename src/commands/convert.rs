@@ -8,8 +8,8 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum as _;
 use decoder::Fact;
 use pipeline::{
-    Architecture, CartonReport, ConvertReport, Converted, Error, Made, PortReport, SelfTestReport, count,
-    counted, size,
+    Architecture, BatchItem, CartonReport, ConvertReport, Error, OutputReport, PortReport, SelfTestReport,
+    count, counted, size,
 };
 use serde_json::json;
 
@@ -33,29 +33,29 @@ pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
     if args.each {
         return each(args, quiet, &progress);
     }
-    let report = pipeline::convert(&args.options(), &progress).map_err(|error| advised(error, args))?;
+    let report = pipeline::convert(&args.options()?, &progress).map_err(|error| advised(error, args))?;
     progress.clear();
     print(&report, args.json, quiet)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
-    let options = args.options();
+    let options = args.options()?;
     let report = pipeline::convert_each(&options, args.resume, progress, &mut |result| {
         progress.clear();
         match result {
-            Converted::Done(report) => print(&report, args.json, quiet).map_err(Error::Output)?,
-            Converted::Skipped { input, output } if args.json => {
+            BatchItem::Done(report) => print(&report, args.json, quiet).map_err(Error::Output)?,
+            BatchItem::Skipped { input, output } if args.json => {
                 let (file, output) = (input.display().to_string(), output.display().to_string());
                 let object = json!({ "schema_version": 1, "file": file, "output": output, "skipped": true });
                 super::json(&mut io::stdout().lock(), &object).map_err(Error::Output)?;
             }
-            Converted::Skipped { input, output } => {
+            BatchItem::Skipped { input, output } => {
                 if !quiet {
                     terminal::note(format!("{} is skipped: {} is whole", input.display(), output.display()));
                 }
             }
-            Converted::Failed { input, error } => {
+            BatchItem::Failed { input, error } => {
                 let error = advised(error, args);
                 if args.json {
                     let (file, text) = (input.display().to_string(), errors::text(&error));
@@ -109,7 +109,7 @@ fn numbers(args: &Convert, facts: &[Fact]) -> String {
         Fact::RopeFactor => "FACTOR",
         Fact::NormEps => "EPS",
     };
-    let numbers = args.options().model.given.numbers().into_iter().filter_map(|(fact, number)| {
+    let numbers = args.model.given().numbers().into_iter().filter_map(|(fact, number)| {
         let missing = || facts.contains(&fact).then(|| word(fact).to_owned());
         Some(format!(" {} {}", flags::option(fact), number.or_else(missing)?))
     });
@@ -152,7 +152,7 @@ fn summary(report: &ConvertReport) {
         .map(|cast| format!("{} from {} to {}", counted(cast.tensors, "tensor"), cast.from, cast.to));
     let casts = (!report.casts.is_empty()).then(|| casts.collect::<Vec<_>>().join(", "));
     let fields = match &report.made {
-        Made::Carton(carton) => vec![
+        OutputReport::Carton(carton) => vec![
             ("module", Some(module(carton))),
             ("holds", Some(holds)),
             ("cast", casts),
@@ -161,7 +161,7 @@ fn summary(report: &ConvertReport) {
             ("misc", Some(misc(carton))),
             ("manifest", carton.manifest_sha256.clone()),
         ],
-        Made::Safetensors(made) => {
+        OutputReport::Safetensors(made) => {
             let ties = (!made.ties.is_empty()).then(|| {
                 let names = if made.ties.len() == 1 {
                     "1 name"
@@ -179,10 +179,10 @@ fn summary(report: &ConvertReport) {
                 ("files", files),
             ]
         }
-        Made::Torch(made) => {
+        OutputReport::Torch(made) => {
             vec![("holds", Some(holds)), ("size", Some(size)), ("files", several(&made.files))]
         }
-        Made::Triton(made) => vec![
+        OutputReport::Triton(made) => vec![
             ("module", Some(signature(&made.module, (&made.inputs, &made.outputs)))),
             ("holds", Some(holds)),
             ("cast", casts),

@@ -22,7 +22,7 @@ pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
         match one(args, quiet, file, index) {
             Err(error) if several && !terminal::is_broken_pipe(&error) => {
                 errors::print(&error);
-                failed = failed.saturating_add(1);
+                failed += 1;
             }
             done => done?,
         }

@@ -18,8 +18,7 @@ pub(super) fn run(
     runnable: &Runnable,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
-    let check = || interruption.check();
-    let report = runtime::self_test(runnable, &args.self_test_options(), &check).map_err(plain)?;
+    let report = runtime::self_test(runnable, &args.self_test_options(), interruption).map_err(plain)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
         super::json(&mut out, &report)?;
@@ -42,7 +41,7 @@ pub(super) fn run(
     }
     if !quiet && !args.json {
         let passed = report.tests.iter().filter(|test| test.outcome == Outcome::Passed).count();
-        let ran = report.tests.len().saturating_sub(passed);
+        let ran = report.tests.len() - passed;
         let without = if ran > 0 { format!(", {ran} ran without an expected output") } else { String::new() };
         let text = if report.tests.is_empty() {
             "there are no self tests".to_owned()

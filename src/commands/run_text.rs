@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,7 @@ fn candidates(
     (session, interruption): (&mut Session, &Interruption),
 ) -> Result<ExitCode> {
     let start = Instant::now();
-    let logits = session.feed(prompt, &|| interruption.check()).map_err(plain)?;
+    let logits = session.feed(prompt, interruption).map_err(plain)?;
     let time = start.elapsed();
     let top = generate::top(&logits, usize::try_from(count).unwrap_or(usize::MAX))?;
     let row = |Candidate { id, logit, probability }| -> Result<CandidateRow> {
@@ -156,15 +157,14 @@ fn continuation(
         stops: stops(runnable, words)?,
     };
     let mut out = Out::new(args.json, words, prompt)?;
-    let mut model = |tokens: &[u32]| -> Result<Vec<f32>> {
-        session.feed(tokens, &|| interruption.check()).map_err(plain)
-    };
+    let mut model =
+        |tokens: &[u32]| -> Result<Vec<f32>> { session.feed(tokens, interruption).map_err(plain) };
     let mut tokens = Vec::new();
     let start = Instant::now();
     let done = generate::generate(prompt, &options, &mut model, &mut |token| {
         tokens.push(token);
         out.push(token)?;
-        Ok(interruption.check())
+        Ok(if interruption.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     });
     let done = match done {
         // Ctrl-C stopped the model between two layers.

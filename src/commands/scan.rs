@@ -34,7 +34,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
         }
         .map_err(Error::Output)
     })?;
-    let one = summary.files().saturating_add(summary.empty) == 1 && summary.skipped == 0;
+    let one = summary.files() + summary.empty == 1 && summary.skipped == 0;
     if !(quiet || args.json || one || summary.files() == 0) {
         total(&summary, &mut out)?;
     }

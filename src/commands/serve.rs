@@ -44,7 +44,7 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let signal = u8::try_from(ended_by.load(Ordering::Relaxed)).unwrap_or(0);
-    Ok(ExitCode::from(signal.saturating_add(128)))
+    Ok(ExitCode::from(signal + 128))
 }
 
 fn options(args: &Serve) -> Options {

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use carton_tools::{Code, VerifyOptions};
 use pipeline::{counted, problems, size};
 
-use crate::args::Verify;
+use crate::args::{Verify, shards};
 use crate::ui::carton_advice;
 use crate::ui::progress::Progress;
 use crate::ui::terminal::{self, safe};
@@ -17,7 +17,7 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     let options = VerifyOptions {
         file: args.file.clone(),
         against: args.against.clone(),
-        single: args.single,
+        shards: shards(args.single),
         selection,
     };
     let progress = Progress::new(quiet || args.json);

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use decoder::Fact;
-use pipeline::{ForeignKind, InvalidOption, NoInteger, Note, Setting, size};
+use mapped::NotRepresentable;
+use pipeline::{Change, ForeignKind, InvalidOption, Note, size};
 use sources::{Candidate, Contents};
 use store::{Remote, Scheme, file_name, folder};
 
@@ -57,7 +58,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::NothingLeft => "; check --include and --exclude".to_owned(),
         Error::NoData { name, .. }
         | Error::CannotCast { name, .. }
-        | Error::NoInteger(NoInteger { tensor: name, .. }) => {
+        | Error::NotRepresentable(NotRepresentable { tensor: name, .. }) => {
             format!("; leave it out with --exclude {}", quoted_text(&pattern_of(name)))
         }
         Error::Module(reason) => module_advice(reason).to_owned(),
@@ -110,7 +111,9 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         }
         Error::OtherModel { .. } => "; remove it, or choose another folder with -o".to_owned(),
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
-        Error::NothingToTest { .. } => "; without --self-test its tensors are converted".to_owned(),
+        Error::NothingToTest { .. } | Error::ScriptToTest => {
+            "; without --self-test its tensors are converted".to_owned()
+        }
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
         error => triton(error, file),
@@ -204,21 +207,11 @@ fn option_text(option: &InvalidOption) -> String {
                 quoted(folder(path))
             )
         }
-        InvalidOption::Misplaced { setting } => {
-            let flags = match setting {
-                Setting::Fields => "--description, --short-description, --license, --repository, --homepage",
-                Setting::Name => "--name",
-                Setting::Config => "--config",
-                Setting::Misc => "--misc",
-                Setting::SelfTest => "--self-test",
-                Setting::Torch => "--torch",
-                Setting::Model => "--arch, --keep-extra, --require-model, --errors",
-                Setting::Names => "--names",
-                Setting::Selection => "--key, --include, --exclude, --strip-prefix",
-                Setting::Renames => "--rename",
-                Setting::Facts => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
-                Setting::Ties => "--ties",
-                _ => "--max-shard-size",
+        InvalidOption::AlreadyConverted { change } => {
+            let flags = match change {
+                Change::Selection => "--key, --include, --exclude, --strip-prefix",
+                Change::Names => "--rename",
+                Change::Model => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
             };
             format!("{flags}: {option}")
         }

@@ -86,7 +86,7 @@ impl Shown {
             How::Lines { last } if last.elapsed() >= BETWEEN_LINES => {
                 *last = Instant::now();
                 let of = step.total.map_or_else(String::new, |total| {
-                    let percent = step.done.saturating_mul(100).checked_div(total).unwrap_or(100);
+                    let percent = (step.done * 100).checked_div(total).unwrap_or(100);
                     format!(" of {} ({percent} %)", size(total))
                 });
                 let _ = writeln!(anstream::stderr(), "{}: {}{of}", title(step), size(step.done));

@@ -3,11 +3,11 @@
 //! Facts: signal(7), setrlimit(2), and `SigIgn` of proc(5). A shell reports 128 plus the number of the signal that ended
 //! a program.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use pipeline::Observer;
 
 /// From now on, a write beyond the limit for the size of files (`ulimit -f`) fails, as it does on a full disk. Without
 /// this, the system ends the program there.
@@ -39,7 +39,7 @@ fn signals() -> Result<signal_hook::iterator::Signals> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
     let ignored = ignored();
     let watched = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU].into_iter();
-    let watched = watched.filter(|signal| ignored >> signal.saturating_sub(1) & 1 == 0);
+    let watched = watched.filter(|signal| ignored >> (signal - 1) & 1 == 0);
     signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")
 }
 
@@ -74,10 +74,11 @@ impl Interruption {
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
 
-    /// Whether to go on.
-    pub(crate) fn check(&self) -> ControlFlow<()> {
-        if self.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+impl Observer for Interruption {
+    fn is_cancelled(&self) -> bool {
+        self.is_set()
     }
 }
 
@@ -87,7 +88,7 @@ impl Interruption {
 pub(crate) fn interruption() -> Result<Interruption> {
     use signal_hook::consts::SIGINT;
     let flag = Arc::new(AtomicBool::new(false));
-    if ignored() >> SIGINT.saturating_sub(1) & 1 == 0 {
+    if ignored() >> (SIGINT - 1) & 1 == 0 {
         // In this order: the first signal finds the flag unset.
         signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&flag)))
@@ -153,5 +154,5 @@ pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
 #[expect(clippy::exit, reason = "a signal ends the program, whatever it is doing")]
 fn exit(signal: i32) {
     let _halt = store::remove_unfinished();
-    std::process::exit(signal.saturating_add(128));
+    std::process::exit(signal + 128);
 }

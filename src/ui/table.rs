@@ -34,7 +34,7 @@ pub(crate) fn print<const N: usize>(
     let mut line = |row: &[String; N], style: Style| {
         let mut text = String::new();
         for ((cell, width), align) in row.iter().zip(widths).zip(align) {
-            let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
+            let gap = " ".repeat(width - cell.chars().count());
             text.push_str(if text.is_empty() { "" } else { "  " });
             let (first, second) = if align == Align::Left { (cell, &gap) } else { (&gap, cell) };
             text.push_str(first);

@@ -27,7 +27,7 @@ pub(crate) fn write_text(text: &str, is_terminal: bool) -> io::Result<()> {
     if is_terminal {
         for part in text.split_inclusive(['\n', '\t']) {
             let end = part.ends_with(['\n', '\t']);
-            let (line, end) = part.split_at(part.len().saturating_sub(usize::from(end)));
+            let (line, end) = part.split_at(part.len() - usize::from(end));
             write!(out, "{}{end}", safe(line))?;
         }
     } else {

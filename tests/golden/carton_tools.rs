@@ -100,6 +100,13 @@ pub(crate) fn ok(root: &Path, args: &[&str]) -> String {
     text
 }
 
+/// The text of a command that is refused. Its exit status is that of an error, not that of a panic.
+pub(crate) fn refused(root: &Path, args: &[&str]) -> String {
+    let (status, text) = run(root, args);
+    assert!(matches!(status, Some(1 | 2)), "{args:?}: {status:?}: {text}");
+    text
+}
+
 pub(crate) fn manifest(carton: &Path) -> Vec<u8> {
     let mut zip =
         zip::ZipArchive::new(std::fs::File::open(carton).expect("it is there")).expect("a zip file");
@@ -107,6 +114,30 @@ pub(crate) fn manifest(carton: &Path) -> Vec<u8> {
     let mut entry = zip.by_name("MANIFEST").expect("it is there");
     std::io::Read::read_to_end(&mut entry, &mut bytes).expect("its CRC is right");
     bytes
+}
+
+#[cfg(unix)]
+#[test]
+fn every_command_counts_the_same_files() {
+    let scratch = scratch();
+    let root = scratch.path();
+    // Three of the files are links.
+    model(root);
+    let files = |args: &[&str]| {
+        let text = ok(root, args);
+        let words: Vec<&str> = text.split([' ', ',', '\n']).collect();
+        let at = words.iter().position(|word| *word == "files").expect("it counts them");
+        words[at.saturating_sub(1)].to_owned()
+    };
+    let packed = files(&["pack", "everything", "-o", "x.carton"]);
+    assert_eq!(files(&["unpack", "x.carton", "-C", "x"]), packed);
+    assert_eq!(files(&["verify", "x.carton"]), packed);
+    assert_eq!(files(&["verify", "x"]), packed);
+    let listed = crate::cli::json(root, &["inspect", "--json", "x.carton"]);
+    assert_eq!(listed["files"].as_array().expect("a list").len().to_string(), packed);
+    let verified = crate::cli::json(root, &["verify", "--json", "x.carton"]);
+    let bytes = listed["files"].as_array().expect("a list").iter().map(|file| file["nbytes"].as_u64());
+    assert_eq!(verified["bytes"].as_u64(), bytes.sum::<Option<u64>>());
 }
 
 #[test]

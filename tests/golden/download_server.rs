@@ -51,6 +51,11 @@ impl Request<'_> {
         self.send("302 Found", &format!("Location: {location}\r\n"), 0, b"")
     }
 
+    /// Sends nothing more, and waits until the client closes the connection.
+    pub(crate) fn wait(self) -> Result<()> {
+        std::io::copy(self.stream, &mut std::io::sink()).map(drop)
+    }
+
     /// Sends the file from `start` on.
     pub(crate) fn rest(self, start: usize) -> Result<()> {
         let (file, len) = (self.file, self.file.len());

@@ -86,6 +86,21 @@ fn notes(text: &str) -> Vec<&str> {
 }
 
 #[test]
+fn an_escape_in_a_name_is_noted() {
+    let scratch = scratch();
+    let root = scratch.path();
+    // `{'\ud800': 1}`, protocol 2.
+    write(root.join("a.pkl"), b"\x80\x02}X\x03\0\0\0\xed\xa0\x80K\x01s.");
+    let text = ok(root, &["inspect", "--all", "a.pkl"]);
+    let note = r"1 key has a lone surrogate, which UTF-8 cannot represent: names have an escape, such as `\ud800`, instead";
+    assert!(text.starts_with("name  dtype  shape  size\n\n\\ud800  int  1\n"), "{text}");
+    assert!(text.ends_with(&format!("\nnote        {note}\n")), "{text}");
+    // A text with the characters of an escape has no surrogate.
+    write(root.join("a.pkl"), b"\x80\x02}X\x06\0\0\0\\ud800K\x01s.");
+    assert!(!ok(root, &["inspect", "--all", "a.pkl"]).contains("surrogate"));
+}
+
+#[test]
 fn a_note_about_every_shard_is_one_line() {
     let scratch = scratch();
     let root = scratch.path();

@@ -1,13 +1,13 @@
-//! Outputs that cannot be written: a full disk, a limit for the size of files, a signal, a folder that disappears. An
-//! error and its exit status, and nothing is left.
+//! Outputs that cannot be written: a full disk, a limit for the size of files, a signal. An error and its exit status, and
+//! nothing is left.
 
 #![cfg(unix)]
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::carton_tools::{model, names, ok, run, scratch, write};
 use crate::cli::one_tensor;
@@ -166,15 +166,30 @@ fn a_limit_for_the_size_of_files_is_a_full_disk() {
     }
 }
 
-/// Starts a conversion of a gigabyte and waits until its output is there.
+/// Starts a conversion of a gigabyte and waits until it writes its output.
 fn started(root: &Path, before: &str) -> Child {
     sparse(&root.join("a.safetensors"), 1 << 30);
-    let mut running = in_shell(root, before, &["a.safetensors", "-q"]).spawn().expect("it was built");
-    while !names(root).iter().any(|name| name.ends_with(".partial")) {
-        assert!(running.try_wait().expect("it was started").is_none(), "it takes longer than this");
-        std::thread::sleep(Duration::from_millis(1));
+    loop {
+        let mut running = in_shell(root, before, &["a.safetensors", "-q"]).spawn().expect("it was built");
+        loop {
+            if is_writing(root) {
+                return running;
+            }
+            if let Some(status) = running.try_wait().expect("it was started") {
+                // It wrote everything while this test did not run.
+                assert!(status.success(), "{status}");
+                std::fs::remove_file(root.join("a.carton")).expect("it was written");
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
-    running
+}
+
+/// Whether an unfinished output has bytes. From then on, no other run takes it for abandoned.
+fn is_writing(root: &Path) -> bool {
+    let has_bytes = |name: &String| root.join(name).metadata().is_ok_and(|metadata| metadata.len() > 0);
+    names(root).iter().any(|name| name.ends_with(".partial") && has_bytes(name))
 }
 
 fn send(signal: &str, to: &Child) {
@@ -182,30 +197,70 @@ fn send(signal: &str, to: &Child) {
     assert!(kill.expect("every Unix has it").success());
 }
 
+/// The exit status of a conversion that gets these signals while it writes.
+fn status_after(root: &Path, before: &str, signals: &[&str]) -> Option<i32> {
+    // If it has written everything before the signals come, its exit status says nothing about them.
+    for _ in 0..100 {
+        let mut running = started(root, before);
+        for signal in signals {
+            send(signal, &running);
+        }
+        let status = running.wait().expect("it was started").code();
+        if status != Some(0) {
+            return status;
+        }
+        std::fs::remove_file(root.join("a.carton")).expect("it was written");
+    }
+    panic!("no signal ends it");
+}
+
+/// Whether this process ignores a signal, as a shell lets its background processes do. Then the program ignores it, too.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> signal.saturating_sub(1) & 1 == 1
+}
+
 /// 128 plus the number of the signal, as shells report it.
 #[test]
 fn a_signal_during_a_conversion_leaves_nothing_and_sets_the_exit_status() {
-    for (signal, status) in [("HUP", 129), ("INT", 130), ("QUIT", 131), ("TERM", 143)] {
+    let signals = [("HUP", 129), ("INT", 130), ("QUIT", 131), ("TERM", 143)];
+    for (signal, status) in signals.into_iter().filter(|(_, status)| !is_ignored(status - 128)) {
         let scratch = scratch();
-        let mut running = started(scratch.path(), "true");
-        send(signal, &running);
-        assert_eq!(running.wait().expect("it was started").code(), Some(status), "{signal}");
+        assert_eq!(status_after(scratch.path(), "true", &[signal]), Some(status), "{signal}");
         assert_eq!(names(scratch.path()), ["a.safetensors"]);
     }
 }
 
+/// A signal with a lower number is handled before one with a higher number.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
     let scratch = scratch();
-    let mut running = started(scratch.path(), "trap '' HUP");
-    send("HUP", &running);
-    send("HUP", &running);
-    // It runs on, until it is asked in another way.
-    std::thread::sleep(Duration::from_millis(50));
-    assert!(running.try_wait().expect("it was started").is_none(), "it ended");
-    send("TERM", &running);
-    assert_eq!(running.wait().expect("it was started").code(), Some(143));
+    assert_eq!(status_after(scratch.path(), "trap '' HUP", &["HUP", "HUP", "TERM"]), Some(143));
+}
+
+/// A conversion that is stopped, with SIGSTOP, while it writes.
+#[cfg(target_os = "linux")]
+#[expect(clippy::zombie_processes, reason = "`waitpid` waits for one that is not returned")]
+fn stopped(root: &Path) -> Child {
+    use rustix::process::{Pid, WaitOptions, waitpid};
+    loop {
+        let mut running = started(root, "true");
+        send("STOP", &running);
+        let waited = waitpid(Pid::from_raw(running.id().cast_signed()), WaitOptions::UNTRACED);
+        let (_, status) = waited.expect("it was started").expect("it waits");
+        if status.stopped() {
+            if is_writing(root) {
+                return running;
+            }
+            running.kill().expect("it was started");
+            running.wait().expect("it was started");
+        }
+        // It had written everything.
+        std::fs::remove_file(root.join("a.carton")).expect("it was written");
+    }
 }
 
 /// `kill -9` cannot be handled. The name of what is left says whose it is, and the next run removes it.
@@ -214,7 +269,7 @@ fn a_signal_that_is_ignored_stays_ignored() {
 fn what_a_killed_run_leaves_is_removed_by_the_next_one() {
     let scratch = scratch();
     let root = scratch.path();
-    let mut running = started(root, "true");
+    let mut running = stopped(root);
     let other = names(root);
     // Not while it is written.
     one_tensor(root);
@@ -232,26 +287,57 @@ fn what_a_killed_run_leaves_is_removed_by_the_next_one() {
     assert_eq!(names(root), ["a.pth", "a.safetensors", "other.carton"]);
 }
 
+/// The permissions of everything in a folder, by path.
+fn modes(folder: &Path, found: &mut Vec<(PathBuf, u32)>) {
+    use std::os::unix::fs::PermissionsExt;
+    for entry in folder.read_dir().expect("a folder").flatten() {
+        let path = entry.path();
+        let metadata = path.symlink_metadata().expect("it is there");
+        found.push((path.clone(), metadata.permissions().mode() & 0o7777));
+        if metadata.is_dir() {
+            modes(&path, found);
+        }
+    }
+}
+
 #[test]
-fn a_folder_that_disappears_is_an_error() {
+fn outputs_have_the_permissions_that_the_umask_leaves() {
     let scratch = scratch();
     let root = scratch.path();
-    sparse(&root.join("a.safetensors"), 1 << 30);
-    std::fs::create_dir(root.join("out")).expect("a temporary folder");
-    let mut running = program(root, &["a.safetensors", "-q", "-o", "out/a.carton"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it was built");
-    while names(&root.join("out")).is_empty() {
-        assert!(running.try_wait().expect("it was started").is_none(), "it takes longer than this");
-        std::thread::sleep(Duration::from_millis(1));
+    inputs(root);
+    let llama = crate::program::folder().join("checkpoints/llama_tiny").display().to_string();
+    let out = root.join("out");
+    for (umask, file, folder) in [("027", 0o640, 0o750), ("002", 0o664, 0o775)] {
+        std::fs::create_dir(&out).expect("a temporary folder");
+        // An output that is replaced does not pass its permissions on.
+        write(out.join("x.carton"), "");
+        let blobs = ["--base", "https://example.org", "--blobs", "out/blobs", "--min-size", "1"];
+        let shrink = [&["shrink", "out/x.carton", "-o", "out/s.carton"][..], &blobs].concat();
+        for args in [
+            &["a.pth", "-o", "out/x.carton", "--force"][..],
+            &["a.pth", "-o", "out/x.safetensors"],
+            &["a.pth", "-o", "out/x.pth"],
+            &["--each", "a.pth", "-o", "out/each"],
+            &[&llama, "--names", "hf", "-o", "out/hf"],
+            &[&llama, "--to", "triton", "-o", "out/triton"],
+            &["pack", "everything", "-o", "out/p.carton"],
+            &["unpack", "out/p.carton", "-C", "out/unpacked"],
+            &shrink,
+        ] {
+            let output = in_shell(root, &format!("umask {umask}"), args).output().expect("every Unix has it");
+            assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        }
+        let mut found = Vec::new();
+        modes(&out, &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        for (path, mode) in found {
+            if !path.is_symlink() {
+                let expected = if path.is_dir() { folder } else { file };
+                assert_eq!(mode, expected, "{}: {mode:o}", path.display());
+            }
+        }
+        std::fs::remove_dir_all(&out).expect("it is ours");
     }
-    std::fs::remove_dir_all(root.join("out")).expect("it is ours");
-    let output = running.wait_with_output().expect("it was started");
-    let text = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.starts_with("error: cannot write out/a.carton: "), "{text}");
-    assert_eq!(names(root), ["a.safetensors"]);
 }
 
 /// What the rule on existing outputs allows for each command that writes a file. `args` writes `output`.
@@ -334,8 +420,10 @@ fn a_safetensors_file_is_ours_until_another_program_writes_it() {
         ok(root, &convert);
     }
     // The format leaves no place for a mark, and the attribute is about the bytes that were there before.
-    let ours = std::fs::read(&path).expect("it was written");
-    std::fs::write(&path, &ours).expect("a temporary folder");
+    let mut file = File::options().write(true).open(&path).expect("it was written");
+    file.write_all(&std::fs::read(&path).expect("it was written")).expect("it is ours");
+    // Clocks of filesystems are slower than tests.
+    file.set_modified(UNIX_EPOCH).expect("it is ours");
     let (status, text) = run(root, &convert);
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("cannot replace x.safetensors: it was not written by torch2carton, or"), "{text}");

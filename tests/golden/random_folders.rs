@@ -1,6 +1,5 @@
 //! Random folders and names.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use carton_format::is_inside;
@@ -91,7 +90,7 @@ proptest! {
         let names: std::collections::BTreeSet<String> = names.iter().map(|parts| format!("{lead}{}", parts.join("/"))).collect();
         files.extend(names.iter().map(|name| File::new(name, Content::Bytes(b"evil"))));
         let mut bytes = Vec::new();
-        if Carton::new(files).write(&mut bytes, &mut |_| ControlFlow::Continue(())).is_err() {
+        if Carton::new(files).write(&mut bytes, mapped::Work::unobserved()).is_err() {
             return Ok(());
         }
         write(root.join("a/b/x.carton"), bytes);

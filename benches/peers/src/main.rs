@@ -82,9 +82,11 @@ impl Command {
             ("read-one", [peer, file]) => {
                 Ok(Self::One(std::mem::take(peer), PathBuf::from(std::mem::take(file))))
             }
-            ("write", [peer, from, to]) => {
-                Ok(Self::Write(std::mem::take(peer), PathBuf::from(std::mem::take(from)), PathBuf::from(std::mem::take(to))))
-            }
+            ("write", [peer, from, to]) => Ok(Self::Write(
+                std::mem::take(peer),
+                PathBuf::from(std::mem::take(from)),
+                PathBuf::from(std::mem::take(to)),
+            )),
             _ => Err(format!("{name} does not go like this").into()),
         }
     }

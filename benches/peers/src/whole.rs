@@ -5,10 +5,10 @@ mod checkpoint;
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use mapped::{Sink, Window};
+use mapped::{ReadError, Sink, Window};
 use zip_layout::{Content, Entry, ZipWriter};
 
 /// Elements along each side of a matrix.
@@ -19,8 +19,8 @@ const BYTES: usize = 2 * SIDE as usize * SIDE as usize;
 pub(crate) fn save(path: &Path, count: u32) -> Result<(), Box<dyn Error>> {
     struct Out(BufWriter<File>);
     impl Sink for Out {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.write_all(&window)
+        fn write(&mut self, window: Window) -> Result<(), ReadError> {
+            Ok(self.0.write_all(&window)?)
         }
     }
     let mut out = Out(BufWriter::new(File::create(path)?));

@@ -38,7 +38,11 @@ fn official(from: &Path, to: &Path) -> Result<()> {
         let refuse = |why| format!("`{name}` {why}");
         let bytes = tensor.mapped_bytes().ok_or_else(|| refuse("is not contiguous in the file"))?;
         let dtype = dtype(tensor.dtype()).ok_or_else(|| refuse("has a dtype that is not in the table"))?;
-        let shape = tensor.shape().iter().map(|size| usize::try_from(*size)).collect::<std::result::Result<_, _>>()?;
+        let shape = tensor
+            .shape()
+            .iter()
+            .map(|size| usize::try_from(*size))
+            .collect::<std::result::Result<_, _>>()?;
         Ok((name.to_string(), Slice { dtype, shape, bytes }))
     });
     let slices = slices.collect::<Result<Vec<_>>>()?;

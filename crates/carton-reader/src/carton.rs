@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_inside};
-use mapped::{Changed, MappedFile};
+use mapped::{MappedFile, ReadError, Region, Source, Work};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
 use zip_index::{Index, Method};
@@ -35,7 +35,7 @@ const LITTER: &[&str] = &[".DS_Store", "Thumbs.db"];
 pub struct Carton {
     path: PathBuf,
     /// `None` for a folder.
-    zip: Option<Arc<MappedFile>>,
+    zip: Option<Arc<dyn Source>>,
     entries: BTreeMap<String, Entry>,
     manifest: Option<Manifest>,
     manifest_hash: Option<[u8; 32]>,
@@ -49,16 +49,24 @@ impl Carton {
     /// When it cannot be read, its zip directory is damaged or ambiguous, an entry's path leads out of
     /// it, MANIFEST or LINKS do not follow the specification, or a file is in neither of the two.
     pub fn open(path: &Path) -> Result<Self> {
-        let (zip, entries) = if path.is_dir() {
-            (None, folder(path)?)
-        } else {
-            let file = Arc::new(MappedFile::open(path)?);
-            let entries = zipped(&file)?;
-            (Some(file), entries)
-        };
-        let links = Links::default();
-        let mut carton =
-            Self { path: path.to_owned(), zip, entries, manifest: None, manifest_hash: None, links };
+        if !path.is_dir() {
+            return Self::from_source(Arc::new(MappedFile::open(path)?));
+        }
+        Self::checked(Self::open_unlisted(path)?)
+    }
+
+    /// Reads a `.carton` from a source, which has to be in memory or mapped.
+    ///
+    /// # Errors
+    /// As those of [`open`](Self::open).
+    pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
+        let (path, links) = (source.path().to_owned(), Links::default());
+        let entries = zipped(&*source)?;
+        Self::checked(Self { path, zip: Some(source), entries, manifest: None, manifest_hash: None, links })
+    }
+
+    /// The carton with its MANIFEST and LINKS.
+    fn checked(mut carton: Self) -> Result<Self> {
         if carton.entries.contains_key(Links::PATH) {
             carton.links = Links::parse(&carton.text(Links::PATH)?)?;
         }
@@ -108,7 +116,7 @@ impl Carton {
     }
 
     /// The zip file; a folder has none.
-    pub(crate) fn zip(&self) -> Option<&Arc<MappedFile>> {
+    pub(crate) fn zip(&self) -> Option<&Arc<dyn Source>> {
         self.zip.as_ref()
     }
 
@@ -127,7 +135,7 @@ impl Carton {
     ///
     /// # Errors
     /// When it changed, or the system does not report its metadata.
-    pub fn check_unchanged(&self) -> io::Result<()> {
+    pub fn check_unchanged(&self) -> Result<(), ReadError> {
         self.zip.as_ref().map_or(Ok(()), |zip| zip.check_unchanged())
     }
 
@@ -228,9 +236,9 @@ impl Carton {
     pub fn unwrapped(&self, path: &str, error: io::Error) -> Error {
         match error.downcast::<Error>() {
             Ok(error) => error,
-            Err(reason) => match Changed::cause_of(&reason) {
-                Some(changed) => Error::Changed(changed.clone()),
-                None => Error::Io { path: self.path.join(path), reason },
+            Err(reason) => match ReadError::from(reason) {
+                ReadError::Changed(changed) => Error::Changed(changed),
+                reason => Error::Io { path: self.path.join(path), reason: reason.into() },
             },
         }
     }
@@ -320,28 +328,30 @@ impl Carton {
             path = self.link_target(self.entry(&path)?)?;
         }
         let entry = self.entry(&path)?;
-        let file = match (&entry.place, entry.method) {
-            (None, _) => MappedFile::open(&self.path.join(&path))?,
-            (Some((range, _)), Method::Stored) => {
-                MappedFile::part(&self.path, range.start as u64..range.end as u64)?
+        let source: Arc<dyn Source> = match (&entry.place, &self.zip) {
+            (Some((range, _)), Some(zip)) if entry.method == Method::Stored => {
+                let region = Region::new(zip, range.clone());
+                Arc::new(region.ok_or_else(|| Error::Missing { path: path.clone() })?)
             }
-            _ => self.spilled(&path)?,
+            (Some(_), _) => Arc::new(self.spilled(&path)?),
+            (None, _) => Arc::new(MappedFile::open(&self.path.join(&path))?),
         };
-        Container::from_map(file).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
+        Container::from_source(source).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
     }
 
     fn spilled(&self, path: &str) -> Result<MappedFile> {
         let mut out = tempfile::tempfile().map_err(Error::Spill)?;
-        self.copy(path, &mut out)?;
+        self.copy(path, &mut out, Work::unobserved())?;
         Ok(MappedFile::from_file(&out, &self.path)?)
     }
 
-    /// Copies the file at `path` to `out`, checked.
+    /// Copies the file at `path` to `out`, checked. `work` learns after each window how many bytes are copied.
     ///
     /// # Errors
-    /// When it is not there or damaged, or `out` fails.
-    pub fn copy(&self, path: &str, out: &mut dyn io::Write) -> Result<()> {
+    /// When it is not there or damaged, `out` fails, or the observer stops the work.
+    pub fn copy(&self, path: &str, out: &mut dyn io::Write, work: Work<'_>) -> Result<()> {
         let mut reader = self.read(path)?;
+        let mut done = 0_u64;
         loop {
             let bytes = reader.fill_buf().map_err(|error| self.unwrapped(path, error))?;
             if bytes.is_empty() {
@@ -350,14 +360,15 @@ impl Carton {
             let len = bytes.len();
             out.write_all(bytes).map_err(Error::Spill)?;
             reader.consume(len);
+            done = done.saturating_add(len as u64);
+            work.advance(done)?;
         }
     }
 
-    /// The zip file, the range of the stored (possibly compressed) data of the file at `path`, and the CRC-32 of the
-    /// decompressed data.
-    pub fn packed(&self, path: &str) -> Option<(&Arc<MappedFile>, std::ops::Range<usize>, u32)> {
+    /// The stored (possibly compressed) data of the file at `path`, and the CRC-32 of the decompressed data.
+    pub fn packed(&self, path: &str) -> Option<(Region, u32)> {
         let (range, crc) = self.entries.get(path)?.place.clone()?;
-        Some((self.zip.as_ref()?, range, crc))
+        Some((Region::new(self.zip.as_ref()?, range)?, crc))
     }
 }
 
@@ -383,7 +394,7 @@ pub fn resolve_link(path: &str, target: &str) -> Option<String> {
     (is_inside(&resolved) && resolved.starts_with(MODEL)).then_some(resolved)
 }
 
-fn zipped(file: &MappedFile) -> Result<BTreeMap<String, Entry>> {
+fn zipped(file: &dyn Source) -> Result<BTreeMap<String, Entry>> {
     let index = Index::read(file).map_err(Error::Zip)?;
     let mut entries = BTreeMap::new();
     for entry in index.entries {
@@ -397,14 +408,14 @@ fn zipped(file: &MappedFile) -> Result<BTreeMap<String, Entry>> {
         if is_folder {
             continue;
         }
-        let path = entry.name;
+        let (place, path) = (entry.range(), entry.name);
         let entry = Entry {
             path: path.clone(),
             len: entry.len,
             packed_len: entry.data.len() as u64,
             method: entry.method,
             link: entry.link,
-            place: Some((entry.data, entry.crc)),
+            place: Some((place, entry.crc)),
         };
         if entry.link && !path.starts_with(MODEL) {
             return Err(Error::LinkPlace { path });

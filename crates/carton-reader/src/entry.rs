@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use carton_format::sha256_to_hex;
-use mapped::{Changed, MappedFile, WINDOW, Window};
+use mapped::{ReadError, WINDOW, Window};
 use sha2::{Digest, Sha256};
 use zip_index::Method;
 
@@ -28,7 +28,7 @@ pub struct Entry {
     /// Whether it is a symbolic link; its bytes are then the path that it leads to.
     pub link: bool,
     /// The range of the data in the zip file, and their CRC-32; `None` in a folder.
-    pub(crate) place: Option<(Range<usize>, u32)>,
+    pub(crate) place: Option<(Range<u64>, u32)>,
 }
 
 /// The source of an entry's bytes.
@@ -82,7 +82,11 @@ impl Chunk {
 
 impl EntryReader {
     /// Reads `entry` of a zip file.
-    pub(crate) fn zipped(file: &Arc<MappedFile>, entry: &Entry, expected: Expected) -> Result<Self, Error> {
+    pub(crate) fn zipped(
+        file: &Arc<dyn mapped::Source>,
+        entry: &Entry,
+        expected: Expected,
+    ) -> Result<Self, Error> {
         let (range, _) = entry.place.clone().unwrap_or_default();
         let windows =
             Windows { file: Arc::clone(file), next: range.start, end: range.end, window: None, taken: 0 };
@@ -127,9 +131,11 @@ impl EntryReader {
     fn advance(&mut self) -> io::Result<()> {
         self.taken = 0;
         let chunk = std::mem::replace(&mut self.chunk, Chunk::Bytes(Vec::new(), 0));
-        let decompress = |error: io::Error| match Changed::cause_of(&error) {
-            Some(_) => error,
-            None => bad(Error::Decompress { path: self.path.clone(), reason: error.to_string() }),
+        let decompress = |error: io::Error| match ReadError::from(error) {
+            ReadError::Io(error) => {
+                bad(Error::Decompress { path: self.path.clone(), reason: error.to_string() })
+            }
+            error => error.into(),
         };
         self.chunk = match &mut self.source {
             Source::Stored(windows) => match windows.take()? {
@@ -242,31 +248,31 @@ impl Read for EntryReader {
     }
 }
 
-/// A range of a mapped file, a window at a time.
+/// A range of a zip file, a window at a time.
 struct Windows {
-    file: Arc<MappedFile>,
-    next: usize,
-    end: usize,
+    file: Arc<dyn mapped::Source>,
+    next: u64,
+    end: u64,
     window: Option<Window>,
     taken: usize,
 }
 
 impl Windows {
     /// The next window; `None` after the last.
-    fn take(&mut self) -> io::Result<Option<Window>> {
+    fn take(&mut self) -> Result<Option<Window>, ReadError> {
         if self.next >= self.end {
             return Ok(None);
         }
-        let end = self.next.saturating_add(WINDOW).min(self.end);
-        let window = Window::read(&self.file, self.next..end)?;
+        let end = self.next.saturating_add(WINDOW as u64).min(self.end);
+        let window = Window::read(&*self.file, self.next..end)?;
         self.next = end;
         Ok(Some(window))
     }
 
     /// Bytes that were not read.
-    fn left(&self) -> usize {
+    fn left(&self) -> u64 {
         let window = self.window.as_ref().map_or(0, |window| window.len().saturating_sub(self.taken));
-        self.end.saturating_sub(self.next).saturating_add(window)
+        self.end.saturating_sub(self.next).saturating_add(window as u64)
     }
 }
 

@@ -5,10 +5,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use mapped::Changed;
+use mapped::{Cancelled, Changed};
 
 /// A result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What is wrong with a carton, and where.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,9 @@ pub enum Error {
     /// The zip file changed while it was read.
     #[error(transparent)]
     Changed(Changed),
+    /// The observer stopped the work.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// A file that is missing.
     #[error("there is no `{}` in the carton", path.escape_debug())]
     Missing {
@@ -202,7 +205,8 @@ impl Error {
             | Self::Name { .. }
             | Self::NoTensor { .. }
             | Self::Changed(_)
-            | Self::Spill(_) => None,
+            | Self::Spill(_)
+            | Self::Cancelled(_) => None,
         }
     }
 }

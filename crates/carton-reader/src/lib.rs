@@ -19,7 +19,7 @@
 //! #     file(carton_format::MODEL_PT, b"weights"),
 //! # ];
 //! # let mut out = std::fs::File::create(&path)?;
-//! # carton_writer::Carton::new(files).write(&mut out, &mut |_| std::ops::ControlFlow::Continue(()))?;
+//! # carton_writer::Carton::new(files).write(&mut out, mapped::Work::unobserved())?;
 //! let carton = Carton::open(&path)?;
 //! assert_eq!(carton.config()?.document.runner.runner_name, "torchscript");
 //! assert_eq!(carton.entry(MODEL_PT)?.len, 7);
@@ -29,7 +29,7 @@
 //! carton.read(MODEL_PT)?.read_to_end(&mut bytes)?;
 //! assert_eq!(bytes, b"weights");
 //!
-//! let report = carton.verify(&|_| std::ops::ControlFlow::Continue(()))?;
+//! let report = carton.verify(mapped::Work::unobserved())?;
 //! assert!(report.findings.is_empty(), "{:?}", report.findings);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -4,13 +4,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
-use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use carton_format::{Config, DataType, Links, Manifest, Problems, TensorIndex, TensorSpec};
-use mapped::Cancelled;
+use mapped::{Cancelled, Work};
 
 use crate::{Carton, Entry, Error, MODEL};
 
@@ -30,20 +29,20 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Observations that are not problems.
     pub notes: Vec<String>,
-    /// Bytes that were hashed.
+    /// Bytes that were hashed, and those of the links' targets.
     pub bytes: u64,
-    /// The number of files whose hashes are right.
+    /// The number of files whose hashes are right, MANIFEST, LINKS and links among them.
     pub files: usize,
 }
 
 impl Carton {
-    /// Reads the whole carton. Files are hashed in parallel, one per core; `progress` receives the number of
-    /// bytes that are done, from any thread.
+    /// Reads the whole carton. Files are hashed in parallel, one per core; `work` learns from any thread how
+    /// many bytes are done.
     ///
     /// # Errors
-    /// When `progress` cancels.
-    pub fn verify(&self, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Report, Cancelled> {
-        let mut report = self.hashes(progress)?;
+    /// When the observer stops the work.
+    pub fn verify(&self, work: Work<'_>) -> Result<Report, Cancelled> {
+        let mut report = self.hashes(work)?;
         self.container(&mut report);
         self.lists(&mut report);
         self.documents(&mut report);
@@ -57,7 +56,7 @@ impl Carton {
     /// Checks what no reader of the zip file looks at.
     fn container(&self, report: &mut Report) {
         let Some(file) = self.zip() else { return };
-        match zip_index::flaws(file) {
+        match zip_index::flaws(&**file) {
             Ok(flaws) => {
                 for flaw in flaws {
                     report.add(flaw.entry().unwrap_or_default(), flaw.to_string());
@@ -67,7 +66,7 @@ impl Carton {
         }
     }
 
-    fn hashes(&self, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<Report, Cancelled> {
+    fn hashes(&self, observed: Work<'_>) -> Result<Report, Cancelled> {
         // The largest comes first, because it determines the total time.
         let mut entries: Vec<&Entry> = self.entries().filter(|entry| !entry.link).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
@@ -76,12 +75,10 @@ impl Carton {
         let work = || {
             while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = self.hash(entry, &done, &|done| {
-                    let flow =
-                        if stopped.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { progress(done) };
-                    stopped.fetch_or(flow.is_break(), Ordering::Relaxed);
-                    flow
+                    if stopped.load(Ordering::Relaxed) { Err(Cancelled) } else { observed.advance(done) }
                 });
-                if stopped.load(Ordering::Relaxed) {
+                if matches!(result, Err(Error::Cancelled(_))) {
+                    stopped.store(true, Ordering::Relaxed);
                     break;
                 }
                 let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +106,7 @@ impl Carton {
         &self,
         entry: &Entry,
         done: &AtomicU64,
-        progress: &dyn Fn(u64) -> ControlFlow<()>,
+        advance: &dyn Fn(u64) -> Result<(), Cancelled>,
     ) -> Result<(), Error> {
         let mut reader = self.read(&entry.path)?;
         loop {
@@ -119,9 +116,7 @@ impl Carton {
             }
             reader.consume(len);
             let done = done.fetch_add(len as u64, Ordering::Relaxed).saturating_add(len as u64);
-            if progress(done).is_break() {
-                return Ok(());
-            }
+            advance(done)?;
         }
     }
 
@@ -138,6 +133,8 @@ impl Carton {
         }
         let Some(manifest) = self.manifest() else {
             report.notes.push("there is no MANIFEST to compare the files with".to_owned());
+            let has_target = |entry: &&Entry| entry.link && self.link_target(entry).is_ok();
+            self.entries().filter(has_target).for_each(|link| report.count(link));
             return;
         };
         for entry in self.entries() {
@@ -155,6 +152,7 @@ impl Carton {
                             "MANIFEST has different hashes for the link and for `{target}`, which it leads to"
                         ),
                     ),
+                    Ok(_) if listed.is_some() => report.count(entry),
                     Ok(_) => {}
                 }
             }
@@ -217,6 +215,12 @@ impl Carton {
 }
 
 impl Report {
+    /// Counts a link whose target is right.
+    fn count(&mut self, link: &Entry) {
+        self.files = self.files.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(link.len);
+    }
+
     fn add(&mut self, entry: &str, what: String) {
         self.findings.push(Finding { entry: entry.to_owned(), what });
     }

@@ -35,6 +35,7 @@ fn every_error_has_its_text() {
         Error::Text { path: path() },
         Error::NoTensor { name: "x".to_owned() },
         Error::Spill(io()),
+        Error::Cancelled(mapped::Cancelled),
     ];
     let kinds: HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
     assert_eq!(

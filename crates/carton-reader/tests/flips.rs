@@ -11,11 +11,11 @@
 )]
 
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use carton_reader::{Carton, Finding};
 use carton_writer::{Compression, File, Spill};
-use mapped::OwnedBlob;
+use mapped::{OwnedBlob, Work};
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
 use zip_layout::Content;
@@ -35,7 +35,7 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
     let model = OwnedBlob(b"weights ".repeat(9));
     let packed = compression.map(|compression| {
         let mut spill = Spill::create(&std::env::temp_dir()).expect("a temporary folder");
-        let mut packed = |blob| spill.compress(blob, compression, &mut |_| ControlFlow::Continue(()));
+        let mut packed = |blob| spill.compress(blob, compression, Work::unobserved());
         let packed = [packed(toml), packed(&model)].map(|it| it.expect("it can be read").expect("asked for"));
         (packed, spill.finish().expect("it can be mapped"))
     });
@@ -59,8 +59,7 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
     let links = Some(format!("version = 1\n[urls]\n{} = [\"https://example.org/b\"]\n", "07".repeat(32)));
     let absent = vec![("misc/b".to_owned(), [7; 32])];
     let mut out = Vec::new();
-    let written =
-        carton_writer::Carton { files, absent, links }.write(&mut out, &mut |_| ControlFlow::Continue(()));
+    let written = carton_writer::Carton { files, absent, links }.write(&mut out, Work::unobserved());
     written.expect("they make a carton");
     out
 }
@@ -141,7 +140,7 @@ fn one_bit_flipped_anywhere_is_found() {
         };
         put(0, &whole);
         let check = || match Carton::open(&path) {
-            Ok(carton) => carton.verify(&|_| ControlFlow::Continue(())).expect("nobody stops it").findings,
+            Ok(carton) => carton.verify(Work::unobserved()).expect("nobody stops it").findings,
             Err(error) => {
                 let entry = error.entry().unwrap_or_default().to_owned();
                 vec![Finding { entry, what: error.to_string() }]

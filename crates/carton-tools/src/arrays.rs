@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use carton_format::{DataType, Strings, TensorIndex, TensorSpec};
 use carton_reader::{Carton, TOML_MAX};
-use mapped::{Blob, MappedFile, OwnedBlob};
+use mapped::{Blob, MappedFile, OwnedBlob, Source};
 use tensor::Gathered;
 
 use crate::npy::{self, Array};
@@ -28,7 +28,7 @@ impl NewFile {
 
 /// The arrays in files, by name, and the files.
 #[expect(clippy::type_complexity, reason = "two lists of the same length")]
-pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>, Vec<Arc<MappedFile>>)> {
+pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>, Vec<Arc<dyn Source>>)> {
     for (index, (name, _)) in given.iter().enumerate() {
         if name.is_empty() {
             return Err(Error::tensor(name, TensorError::NoName));
@@ -40,7 +40,7 @@ pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>,
     let mut arrays: Vec<(String, Array)> = Vec::with_capacity(given.len());
     let mut maps = Vec::with_capacity(given.len());
     for (name, path) in given {
-        let file = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
+        let file: Arc<dyn Source> = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
         let array = npy::read(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
         arrays.push((name.clone(), array));
         maps.push(file);

@@ -3,15 +3,13 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use mapped::{UnopenedFile, hex};
-use pipeline::{Action, Observer};
+use mapped::{Action, Observer, Step, UnopenedFile, Work, hex, sha256};
 use store::{DownloadOptions, Scratch};
 use tempfile::TempPath;
 
-use crate::work::Work;
 use crate::{Error, ResolveOptions, Result};
-use pipeline::sha256;
 
 /// A folder for downloads.
 pub(crate) struct Cache<'o> {
@@ -92,19 +90,14 @@ impl<'o> Cache<'o> {
     /// Tries the URLs in turn, and returns how many bytes were downloaded.
     fn download(&self, wanted: &Wanted<'_>, partial: &mut Partial) -> Result<u64> {
         let options = self.download_options()?;
-        let mut there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
-        let mut downloaded = 0_u64;
+        let there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
+        let counted = Counted::new(self.observer, there);
         let mut failures = Vec::new();
         for url in wanted.urls {
-            let mut work = Work::new(self.observer, wanted.entry, Action::Download, None);
-            let progress = &mut |done: u64, total| {
-                downloaded = downloaded.saturating_add(done.saturating_sub(there));
-                there = done;
-                work.set_of(done, total)
-            };
-            match store::download(url, &wanted.sha256, &mut partial.file, &options, progress) {
-                Ok(()) => return Ok(downloaded),
-                Err(store::Error::Cancelled) => return Err(Error::Cancelled),
+            let work = Work::new(&counted, wanted.entry, Action::Download, None);
+            match store::download(url, &wanted.sha256, &mut partial.file, &options, work) {
+                Ok(()) => return Ok(counted.downloaded()),
+                Err(store::Error::Cancelled(cancelled)) => return Err(cancelled.into()),
                 Err(error) => failures.push(error),
             }
         }
@@ -197,4 +190,35 @@ fn locked(file: &File) -> bool {
 #[cfg(not(unix))]
 fn locked(_: &File) -> bool {
     true
+}
+
+/// Counts the bytes that are downloaded, also those that have to be downloaded again.
+struct Counted<'o> {
+    observer: &'o dyn Observer,
+    /// Bytes of the file that are there, and bytes that came.
+    counts: Mutex<(u64, u64)>,
+}
+
+impl<'o> Counted<'o> {
+    fn new(observer: &'o dyn Observer, there: u64) -> Self {
+        Self { observer, counts: Mutex::new((there, 0)) }
+    }
+
+    fn downloaded(&self) -> u64 {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+}
+
+impl Observer for Counted<'_> {
+    fn progress(&self, step: Step<'_>) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (there, downloaded) = *counts;
+        *counts = (step.done, downloaded.saturating_add(step.done.saturating_sub(there)));
+        drop(counts);
+        self.observer.progress(step);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.observer.is_cancelled()
+    }
 }

@@ -5,16 +5,16 @@
 //! `constants.pkl`, and `version` chooses the meaning of operators.
 
 use std::collections::HashMap;
-use std::io;
 
-use mapped::{Blob, Sha256Sink};
-use pipeline::{Observer, check, usual_modules, usual_scripts};
+use mapped::{Observer, sha256};
+use pipeline::{usual_modules, usual_scripts};
 use serde::Serialize;
-use sources::Sources;
+use sources::{Shards, Sources};
 use tensor::{Storage, Tensor};
-use torch_import::{Container, Format};
+use torch_import::{Checkpoint, Container, Format};
+use torchscript::Recognised;
 
-use crate::{Error, Note, Result};
+use crate::{Note, Result};
 
 /// What is known about the code and the objects of a model whose tensors are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ impl Code {
 pub(crate) fn original<'c>(
     model: &Container,
     containers: &'c [Container],
-    check: &dyn Fn() -> io::Result<()>,
+    observer: &dyn Observer,
 ) -> Result<Option<&'c Container>> {
     let [original] = containers else { return Ok(None) };
     if original.format() != Format::TorchScript || model.format() != Format::TorchScript {
@@ -61,8 +61,9 @@ pub(crate) fn original<'c>(
     let found: HashMap<&str, &Storage> =
         found.iter().map(|(name, storage)| (name.as_str(), storage)).collect();
     for (name, storage) in kept.iter().filter(|(name, _)| torchscript::is_kept(name)) {
-        check().map_err(|_| Error::Cancelled)?;
+        observer.check()?;
         let same = found.get(name.as_str()).filter(|other| other.len() == storage.len());
+        let hash = |storage: &Storage| sha256(storage, &());
         // What cannot be read is reported where the tensors are compared.
         if !same.is_some_and(|other| hash(other).is_ok_and(|other| hash(storage).ok() == Some(other))) {
             return Ok(None);
@@ -71,19 +72,14 @@ pub(crate) fn original<'c>(
     Ok(Some(original))
 }
 
-fn hash(storage: &Storage) -> io::Result<[u8; 32]> {
-    let mut sink = Sha256Sink::default();
-    storage.write_to(&mut sink)?;
-    Ok(sink.digest())
-}
-
 /// Compares the model with the modules that conversions of `tensors`, which are the model's own, write. The note names a
-/// record that differs. `original` is the archive whose code the model keeps.
+/// record that differs. `checkpoint` has the tensors as the model names them. `original` is the archive whose code the
+/// model keeps.
 pub(crate) fn compared(
-    model: &Container,
+    (model, checkpoint): (&Container, &Checkpoint),
     original: Option<&Container>,
     sources: &Sources,
-    single: bool,
+    shards: Shards,
     tensors: &[(String, Tensor)],
     observer: &dyn Observer,
 ) -> Result<(Code, Option<Note>)> {
@@ -97,15 +93,16 @@ pub(crate) fn compared(
     let scripts = original.into_iter().flat_map(usual_scripts);
     // The more records are equal, the more likely is it that the module was meant.
     let mut closest = None;
-    for module in scripts.chain(usual_modules(single, sources, tensors)) {
-        check(observer).map_err(|_| Error::Cancelled)?;
+    for module in scripts.chain(usual_modules(shards, sources, tensors)) {
+        observer.check()?;
         let Some(difference) = module.archive.first_difference(&found) else {
             return Ok((Code::Equal, None));
         };
         closest = closest.max(Some(difference));
     }
-    // That of a model with float16 weights runs too, but only if it is what a conversion writes.
-    if runs {
+    // That of a model with float16 weights runs too, but only if it is what a conversion writes or wrote.
+    let own = || checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
+    if runs && matches!(torchscript::recognise(&found, own()), Recognised::Other { .. }) {
         return Ok((Code::RunsWhenLoaded, None));
     }
     let record = closest.map_or_else(|| "data.pkl".to_owned(), |difference| difference.record);

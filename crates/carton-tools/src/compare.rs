@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
-use mapped::{Blob, Sink, Window};
+use mapped::{Blob, Observer, ReadError, Sink, Window};
 use pickle_vm::Limits;
-use pipeline::{Observer, select, size};
+use pipeline::{select, size};
 use sources::Sources;
 use tensor::{Budget, StorageId, Tensor};
 use torch_import::Checkpoint;
@@ -18,7 +18,6 @@ use crate::code::{self, Code};
 use crate::open::model;
 use crate::own_tensors::own_tensors;
 use crate::{Error, Note, Result, VerifyOptions};
-use pipeline::check;
 
 /// The most windows that wait for the comparison.
 const QUEUE: usize = 4;
@@ -39,12 +38,12 @@ pub(crate) fn compare(
     observer: &dyn Observer,
 ) -> Result<Comparison> {
     options.against.iter().try_for_each(|path| store::refuse_remote(path))?;
-    let sources = Sources::find(&options.against, options.single)?;
+    let sources = Sources::find(&options.against, options.shards)?;
     let containers = sources.open()?;
     let (checkpoint, notes) =
-        sources.read_checked::<sources::Error>(&containers, &|_, _| Ok(()), &|| check(observer))?;
+        sources.read_checked::<sources::Error>(&containers, &|_, _| Ok(()), observer)?;
     let model = model(carton, observer)?;
-    let original = code::original(&model, &containers, &|| check(observer))?;
+    let original = code::original(&model, &containers, observer)?;
     let (mut expected, more) = match original {
         // A module that keeps its code keeps all tensors.
         Some(_) if options.selection.is_empty() => {
@@ -84,7 +83,8 @@ pub(crate) fn compare(
     more.sort_unstable();
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
-    let (code, note) = code::compared(&model, original, &sources, options.single, &expected, observer)?;
+    let (code, note) =
+        code::compared((&model, &found), original, &sources, options.shards, &expected, observer)?;
     notes.extend(note);
     Ok(Comparison { compared: expected.len(), differences, code, notes })
 }
@@ -107,7 +107,7 @@ fn view(tensor: &Tensor) -> View {
 
 impl Pairs<'_> {
     /// How two tensors differ; `None` when every bit is equal.
-    fn difference(&mut self, expected: &Tensor, found: &Tensor) -> io::Result<Option<String>> {
+    fn difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
         if expected.dtype() != found.dtype() {
             return Ok(Some(format!("is {}, in the checkpoint {}", found.dtype(), expected.dtype())));
         }
@@ -124,7 +124,7 @@ impl Pairs<'_> {
         Ok(difference)
     }
 
-    fn elements(&mut self, expected: &Tensor, found: &Tensor) -> io::Result<Option<String>> {
+    fn elements(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
         // A conversion keeps strides, so the elements that a view repeats are compared once.
         let once = (expected.without_repeats(), found.without_repeats());
         let (expected, found) =
@@ -143,7 +143,11 @@ impl Pairs<'_> {
 }
 
 /// Reads both tensors at once, a window at a time, up to the first difference.
-fn have_equal_elements(expected: &Tensor, found: &Tensor, observer: &dyn Observer) -> io::Result<bool> {
+fn have_equal_elements(
+    expected: &Tensor,
+    found: &Tensor,
+    observer: &dyn Observer,
+) -> Result<bool, ReadError> {
     std::thread::scope(|scope| {
         let (windows, received) = sync_channel(QUEUE);
         let sent = scope.spawn(move || expected.gathered().write_to(&mut Sender { windows }));
@@ -153,8 +157,8 @@ fn have_equal_elements(expected: &Tensor, found: &Tensor, observer: &dyn Observe
         // The sender ends when nothing receives its windows.
         drop(comparer);
         match sent.join() {
-            Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
-            Ok(_) => {}
+            Ok(Err(ReadError::Io(error))) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Ok(sent) => sent?,
             Err(panic) => std::panic::resume_unwind(panic),
         }
         if equal { read.map(|()| true) } else { Ok(false) }
@@ -166,7 +170,7 @@ struct Sender {
 }
 
 impl Sink for Sender {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
@@ -180,8 +184,8 @@ struct Comparer<'o> {
 }
 
 impl Sink for Comparer<'_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
-        check(self.observer)?;
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.observer.check()?;
         let mut bytes: &[u8] = &window;
         while !bytes.is_empty() {
             if self.window.as_ref().is_none_or(|window| self.taken >= window.len()) {

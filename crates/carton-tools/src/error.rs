@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_format::{Problems, TensorIndex};
-use mapped::Cancelled;
+use mapped::{Cancelled, ReadError};
 use tensor::Dtype;
 
 use crate::NpyError;
@@ -263,13 +263,13 @@ pub enum TensorError {
 impl Error {
     /// An error of the reader, while the carton or the folder at `path` is read.
     pub fn reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
-        use carton_reader::Error::{Changed, Format, Spill};
+        use carton_reader::Error::{Changed, Format};
         move |error| match error {
             Changed(changed) => pipeline::Error::Changed(changed).into(),
             Format(carton_format::Error::Document(problems)) => {
                 Self::Document { path: path.to_owned(), problems }
             }
-            Spill(reason) if Cancelled::caused(&reason) => Self::Cancelled,
+            carton_reader::Error::Cancelled(cancelled) => cancelled.into(),
             reason => Self::Reader { path: path.to_owned(), reason },
         }
     }
@@ -280,7 +280,7 @@ impl Error {
         target: &'p Path,
     ) -> impl Fn(carton_reader::Error) -> Self + 'p {
         move |error| match error {
-            carton_reader::Error::Spill(reason) if !Cancelled::caused(&reason) => {
+            carton_reader::Error::Spill(reason) => {
                 Self::Store(store::Error::Write { path: target.to_owned(), reason })
             }
             error => Self::reader(path)(error),
@@ -293,24 +293,24 @@ impl Error {
     }
 
     /// An error of a blob, whose text names its file.
-    pub(crate) fn read(reason: io::Error) -> Self {
-        if Cancelled::caused(&reason) {
-            return Self::Cancelled;
-        }
-        pipeline::Error::of_read(&reason).map_or(Self::Read(reason), Self::from)
+    pub(crate) fn read(reason: ReadError) -> Self {
+        pipeline::Error::of_read(reason, Self::Read)
     }
 
     /// An error of a tensor's elements.
-    pub(crate) fn elements(name: &str, reason: io::Error) -> Self {
-        if Cancelled::caused(&reason) {
-            return Self::Cancelled;
-        }
-        let error = pipeline::Error::of_read(&reason);
-        error.unwrap_or_else(|| pipeline::Error::ReadTensor { name: name.to_owned(), reason }).into()
+    pub(crate) fn elements(name: &str, reason: ReadError) -> Self {
+        let named = |reason| pipeline::Error::ReadTensor { name: name.to_owned(), reason };
+        pipeline::Error::of_read(reason, |reason| Self::from(named(reason)))
     }
 
     pub(crate) fn tensor(name: &str, reason: TensorError) -> Self {
         Self::Tensor { name: name.to_owned(), reason }
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
     }
 }
 
@@ -326,7 +326,7 @@ impl From<pipeline::Error> for Error {
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::Cancelled => Self::Cancelled,
+            store::Error::Cancelled(_) => Self::Cancelled,
             error => Self::Store(error),
         }
     }

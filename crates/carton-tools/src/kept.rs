@@ -3,11 +3,10 @@
 use carton_format::{Links, Manifest};
 use carton_reader::{Carton, Entry, Method};
 use carton_writer::{Content, File};
-use pipeline::{Action, Observer};
+use mapped::{Action, Observer, Work};
 use tensor::Storage;
 use zip_layout::Packed;
 
-use crate::work::Work;
 use crate::{Error, Result};
 
 /// An entry of a packed carton and what is needed to write it again.
@@ -31,10 +30,10 @@ impl<'c> Kept<'c> {
         let path = entry.path.as_str();
         let outside = || carton_reader::Error::Missing { path: path.to_owned() };
         let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
-        let (file, range, crc) = carton.packed(path).ok_or_else(|| failed(outside()))?;
+        let (region, crc) = carton.packed(path).ok_or_else(|| failed(outside()))?;
         let packed = |method| -> Result<Kind> {
-            let mut work = Work::new(observer, path, Action::Verify, Some(entry.len));
-            work.copy(carton, path, &mut std::io::sink()).map_err(&failed)?;
+            let work = Work::new(observer, path, Action::Verify, Some(entry.len));
+            carton.copy(path, &mut std::io::sink(), work).map_err(&failed)?;
             Ok(Kind::Packed(method, entry.len, crc))
         };
         let kind = match entry.method {
@@ -49,8 +48,7 @@ impl<'c> Kept<'c> {
                 return Err(failed(carton_reader::Error::Method { path: path.to_owned(), method }));
             }
         };
-        let bytes = Storage::mapped(file, range, None).ok_or_else(|| failed(outside()))?;
-        Ok(Self { path, sha256, bytes, kind })
+        Ok(Self { path, sha256, bytes: Storage::stored(region, None), kind })
     }
 
     pub(crate) fn file(&self) -> File<'_> {

@@ -46,7 +46,6 @@ mod save;
 mod shrink;
 mod unpack;
 mod verify;
-mod work;
 
 pub use code::Code;
 pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents};

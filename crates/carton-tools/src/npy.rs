@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mapped::MappedFile;
+use mapped::{Region, Source};
 use tensor::{ByteOrder, Dtype, Storage, Tensor, contiguous_strides};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -82,8 +82,8 @@ pub(crate) enum Array {
 }
 
 /// The array in `file`, its numbers in place.
-pub(crate) fn read(file: &Arc<MappedFile>) -> Result<Array, NpyError> {
-    let bytes = file.bytes();
+pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
+    let bytes = file.in_memory().unwrap_or_default();
     let (header, start) = header(bytes).ok_or(NpyError::NotNpy)?;
     let header = std::str::from_utf8(header).map_err(|_| NpyError::Header)?;
     let descr = quoted(value(header, "descr")?).ok_or(NpyError::Fields)?;
@@ -104,8 +104,8 @@ pub(crate) fn read(file: &Arc<MappedFile>) -> Result<Array, NpyError> {
         return Ok(Array::Strings { shape, data });
     }
     let dtype = dtype(kind).ok_or_else(|| NpyError::Dtype { descr: descr.to_owned() })?;
-    let storage = Storage::mapped(file, start..bytes.len(), None).ok_or(NpyError::NotNpy)?;
-    let storage = storage.with_byte_order(order, dtype.component_size());
+    let region = Region::new(file, start as u64..file.len()).ok_or(NpyError::NotNpy)?;
+    let storage = Storage::stored(region, None).with_byte_order(order, dtype.component_size());
     let stride = strides(&shape, fortran);
     let tensor = Tensor::new(dtype, shape, stride, 0, storage).map_err(NpyError::Tensor)?;
     let (found, expected) = (tensor.storage().len(), tensor.nbytes());
@@ -263,7 +263,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("x.npy");
         std::fs::write(&path, bytes).expect("it can be written");
-        read(&Arc::new(MappedFile::open(&path).expect("it was written")))
+        read(&(Arc::new(mapped::MappedFile::open(&path).expect("it was written")) as Arc<dyn Source>))
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! Opens cartons, and recognises files that are something else.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, Method};
-use mapped::MappedFile;
-use pipeline::{Action, Observer};
-use sources::Sources;
+use mapped::{Action, MappedFile, Observer, Work};
+use sources::{Shards, Sources};
 use torch_import::Container;
 use zip_index::Index;
 
-use crate::work::Work;
 use crate::{Error, Result};
 
 /// Where the names of a zip file's entries are searched, in bytes from its end.
@@ -88,7 +87,7 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
         return None;
     }
     if path.is_dir() {
-        let sources = Sources::find(&[path.to_owned()], false).ok()?;
+        let sources = Sources::find(&[path.to_owned()], Shards::Complete).ok()?;
         return sources.open().ok()?.first().map(|container| container.format().name());
     }
     Container::open(path).ok().map(|container| container.format().name())
@@ -111,11 +110,10 @@ pub fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
         return carton.model(path).map_err(failed);
     }
     let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::Spill(error)))?;
-    Work::new(observer, path, Action::Verify, Some(entry.len))
-        .copy(carton, path, &mut file)
-        .map_err(&failed)?;
+    let work = Work::new(observer, path, Action::Verify, Some(entry.len));
+    carton.copy(path, &mut file, work).map_err(&failed)?;
     let file = MappedFile::from_file(&file, carton.path()).map_err(Error::Map)?;
-    Container::from_map(file).map_err(|reason| {
+    Container::from_source(Arc::new(file)).map_err(|reason| {
         failed(carton_reader::Error::Model { path: path.to_owned(), reason: Box::new(reason) })
     })
 }

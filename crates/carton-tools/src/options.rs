@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pipeline::{IfExists, Selection};
+use sources::Shards;
 
 /// What to resolve, and how files are downloaded.
 #[derive(Clone, Debug)]
@@ -48,8 +49,8 @@ pub struct VerifyOptions {
     /// The checkpoint to compare each tensor of `model/model.pt` with: a file, a folder, or its shards. Empty for no
     /// comparison.
     pub against: Vec<PathBuf>,
-    /// Whether the checkpoint is one shard that was converted alone.
-    pub single: bool,
+    /// Whether the checkpoint is complete, or one shard that was converted alone.
+    pub shards: Shards,
     /// The tensors that the conversion took from the checkpoint.
     pub selection: Selection,
 }

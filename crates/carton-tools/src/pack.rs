@@ -6,17 +6,15 @@ use std::sync::Arc;
 
 use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
 use carton_reader::{Carton, Entry, MODEL};
-use carton_writer::{Compressed, Content, File, Part, Spill, Spilled};
-use mapped::{Blob, MappedFile, UnopenedFile, hex};
-use pipeline::{Action, IfExists, Observer, write_carton};
+use carton_writer::{Compressed, Content, File, Spill, Spilled};
+use mapped::{Action, Blob, Observer, Region, Source, UnopenedFile, Work, hex, sha256};
+use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 use store::{file_name, folder};
 
 use crate::arrays::{self, NewFile};
 use crate::kept::is_bookkeeping;
-use crate::work::Work;
 use crate::{Error, Note, Result, SCHEMA_VERSION};
-use pipeline::sha256;
 
 const FOLDERS: &[&str] = &[MODEL, "tensor_data/", "misc/"];
 
@@ -71,7 +69,7 @@ pub struct PackReport {
     pub file: String,
     /// The carton.
     pub output: String,
-    /// How many files it holds, MANIFEST among them.
+    /// How many files it holds, MANIFEST and links among them.
     pub files: usize,
     /// Bytes of the carton.
     pub nbytes: u64,
@@ -106,7 +104,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     // The model comes last, so that what describes it is near the start.
     contents.sort_by_key(|(path, _)| (path.starts_with(MODEL), *path));
     let (compressed, spilled) = compress(&contents, options.compression, &target, root, observer)?;
-    let parts: Vec<Option<Part>> =
+    let parts: Vec<Option<Region>> =
         compressed.iter().map(|compressed| compressed.as_ref().map(|it| spilled.part(it))).collect();
 
     let mut files = vec![
@@ -192,7 +190,7 @@ struct Documents {
     /// Files of the arrays that were added, by path.
     tensors: Vec<(String, NewFile)>,
     /// The files of these arrays.
-    maps: Vec<Arc<MappedFile>>,
+    maps: Vec<Arc<dyn Source>>,
     notes: Vec<Note>,
 }
 
@@ -294,7 +292,8 @@ fn compress(
         Compression::Auto => carton_writer::Compression::Worthwhile,
     };
     let total = contents.iter().fold(0_u64, |sum, (_, blob)| sum.saturating_add(blob.len()));
-    let mut work = Work::new(observer, &file_name(root), Action::Compress, Some(total));
+    let name = file_name(root);
+    let work = Work::new(observer, &name, Action::Compress, Some(total));
     let mut before = 0_u64;
     let mut compressed = Vec::with_capacity(contents.len());
     for (path, blob) in contents {
@@ -302,8 +301,7 @@ fn compress(
         compressed.push(if compression == Compression::Auto && *path == MODEL_PT {
             None
         } else {
-            let mut progress = |done: u64| work.set(before.saturating_add(done));
-            spill.compress(*blob, how, &mut progress).map_err(|reason| match Error::read(reason) {
+            spill.compress(*blob, how, work.after(before)).map_err(|reason| match Error::read(reason) {
                 Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
                 error => error,
             })?

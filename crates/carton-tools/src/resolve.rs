@@ -1,8 +1,8 @@
 //! Fetches the files that a carton leaves out, and writes a carton that holds them.
 
 use carton_writer::{Carton, Content, File};
-use mapped::hex;
-use pipeline::{Observer, write_carton};
+use mapped::{Observer, hex};
+use pipeline::write_carton;
 use serde::Serialize;
 
 use crate::cache::{Cache, Wanted};

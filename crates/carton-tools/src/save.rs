@@ -3,13 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mapped::{Blob, Sink, Window};
-use pipeline::{Action, Observer};
+use mapped::{Action, Blob, Observer, ReadError, Sink, Window, Work};
 use serde::Serialize;
 use store::{IfExists, Output, check_target, file_name};
 use tensor::Tensor;
 
-use crate::work::Work;
 use crate::{Error, Result, SCHEMA_VERSION, npy};
 
 /// Where to write a tensor.
@@ -62,7 +60,8 @@ pub fn save_array(
     let mut output = Output::create(&options.output, nbytes)?;
     let failed = |reason| store::Error::Write { path: options.output.clone(), reason };
     io::Write::write_all(&mut output, &header).map_err(failed)?;
-    let work = Work::new(observer, &file_name(&options.output), Action::Write, Some(cast.nbytes()));
+    let name_of_output = file_name(&options.output);
+    let work = Work::new(observer, &name_of_output, Action::Write, Some(cast.nbytes()));
     let mut sink = Elements { output: &mut output, work, done: 0, failed: None };
     let sent = cast.gathered().write_to(&mut sink);
     if let Some(reason) = sink.failed {
@@ -91,12 +90,12 @@ struct Elements<'w, 'o> {
 }
 
 impl Sink for Elements<'_, '_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         if let Err(error) = io::Write::write_all(self.output, &window) {
             self.failed = Some(error);
             return Err(io::ErrorKind::Other.into());
         }
         self.done = self.done.saturating_add(window.len() as u64);
-        mapped::Cancelled::check(self.work.set(self.done))
+        Ok(self.work.advance(self.done)?)
     }
 }

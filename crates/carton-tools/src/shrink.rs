@@ -1,19 +1,18 @@
 //! Files move from a carton into a folder that many cartons share.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read};
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use carton_format::{Config, TensorIndex};
 use carton_reader::{Carton, Entry};
-use mapped::{WINDOW, hex};
-use pipeline::{Action, IfExists, Observer, write_carton};
+use mapped::{Action, Observer, WINDOW, Work, hex};
+use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 use store::Output;
 
 use crate::kept::{self, Kept, is_bookkeeping};
 use crate::open::open_packed;
-use crate::work::Work;
 use crate::{Error, Result, SCHEMA_VERSION};
 
 /// What to shrink, and where its files go.
@@ -153,29 +152,29 @@ fn stays(entry: &Entry, min_size: u64) -> bool {
 
 /// Writes a file of the carton to `target`, unless it is already there; whether it did.
 fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Observer) -> Result<bool> {
-    let mut work = Work::new(observer, &entry.path, Action::Write, Some(entry.len));
+    let work = Work::new(observer, &entry.path, Action::Write, Some(entry.len));
     if target.symlink_metadata().is_ok() {
         let found = target.metadata().map_err(Error::io(target))?.len();
         if found != entry.len {
             return Err(Error::BlobLength { path: target.to_owned(), found, expected: entry.len });
         }
-        return check_blob(carton, entry, target, &mut work).map(|()| false);
+        return check_blob(carton, entry, target, work).map(|()| false);
     }
     let mut output = Output::create(target, entry.len)?;
-    work.copy(carton, &entry.path, &mut output).map_err(Error::copying(carton.path(), target))?;
+    carton.copy(&entry.path, &mut output, work).map_err(Error::copying(carton.path(), target))?;
     output.commit_unsynced(IfExists::Replace)?;
     Ok(true)
 }
 
 /// Checks that a blob that is there has the bytes of the carton's file.
-fn check_blob(carton: &Carton, entry: &Entry, target: &Path, work: &mut Work<'_>) -> Result<()> {
+fn check_blob(carton: &Carton, entry: &Entry, target: &Path, work: Work<'_>) -> Result<()> {
     let failed = Error::reader(carton.path());
     let mut ours = carton.read(&entry.path).map_err(&failed)?;
     let mut theirs = File::open(target).map_err(Error::io(target))?;
     let mut buffer = vec![0; WINDOW];
     let mut done = 0_u64;
     loop {
-        let window = ours.fill_buf().map_err(|error| failed(reader_error(carton, entry, error)))?;
+        let window = ours.fill_buf().map_err(|error| failed(carton.unwrapped(&entry.path, error)))?;
         if window.is_empty() {
             return Ok(());
         }
@@ -188,17 +187,7 @@ fn check_blob(carton: &Carton, entry: &Entry, target: &Path, work: &mut Work<'_>
         }
         ours.consume(len);
         done = done.saturating_add(len as u64);
-        if work.set(done).is_break() {
-            return Err(Error::Cancelled);
-        }
-    }
-}
-
-/// The reader's error inside an I/O error.
-fn reader_error(carton: &Carton, entry: &Entry, error: io::Error) -> carton_reader::Error {
-    match error.downcast::<carton_reader::Error>() {
-        Ok(error) => error,
-        Err(reason) => carton_reader::Error::Io { path: carton.path().join(&entry.path), reason },
+        work.advance(done)?;
     }
 }
 

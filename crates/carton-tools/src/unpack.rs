@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use carton_reader::{Carton, Entry};
-use pipeline::{Action, IfExists, Observer};
+use mapped::{Action, Observer, Work};
+use pipeline::IfExists;
 use serde::Serialize;
 use store::{Output, file_name};
 
 use crate::open::open_packed;
-use crate::work::Work;
 use crate::{Error, Note, Result, SCHEMA_VERSION};
 
 /// What to unpack, and where.
@@ -67,7 +67,8 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
     }
     refuse_existing(&root, &entries, options.force)?;
     let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
-    let work = Work::new(observer, &file_name(file), Action::Write, Some(total));
+    let name = file_name(file);
+    let work = Work::new(observer, &name, Action::Write, Some(total));
     let mut writer = Writer { carton: &carton, root: &root, force: options.force, work, made: Vec::new() };
     let written = writer.create_root().and_then(|()| writer.write(&entries, total));
     if let Err(error) = written {
@@ -162,15 +163,17 @@ impl Writer<'_> {
 
     fn write(&mut self, entries: &[&Entry], total: u64) -> Result<()> {
         store::require_free_space(total, self.root)?;
+        let mut done = 0_u64;
         // Links come last, so that no file is written through one.
         for entry in entries.iter().filter(|entry| !entry.link) {
             let target = self.prepare(&entry.path)?;
             let mut output = Output::create(&target, entry.len)?;
-            self.work
-                .copy(self.carton, &entry.path, &mut output)
-                .map_err(Error::copying(self.carton.path(), &target))?;
+            let copied = self.carton.copy(&entry.path, &mut output, self.work);
+            copied.map_err(Error::copying(self.carton.path(), &target))?;
             output.commit_unsynced(self.if_exists())?;
             self.made.push(target);
+            done = done.saturating_add(entry.len);
+            self.work = self.work.after(done);
         }
         for entry in entries.iter().filter(|entry| entry.link) {
             let target = self.prepare(&entry.path)?;
@@ -221,7 +224,7 @@ impl Writer<'_> {
         let target = carton.link_target(entry).map_err(Error::reader(carton.path()))?;
         let len = carton.entry(&target).map_err(Error::reader(carton.path()))?.len;
         let mut output = Output::create(path, len)?;
-        carton.copy(&target, &mut output).map_err(Error::copying(carton.path(), path))?;
+        carton.copy(&target, &mut output, self.work).map_err(Error::copying(carton.path(), path))?;
         Ok(output.commit_unsynced(self.if_exists())?)
     }
 }

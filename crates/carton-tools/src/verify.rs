@@ -2,8 +2,7 @@
 
 use carton_format::MODEL_PT;
 use carton_reader::{Carton, Error as ReaderError};
-use mapped::hex;
-use pipeline::{Action, Observer, Step, advance};
+use mapped::{Action, Observer, Work, hex};
 use serde::Serialize;
 use store::file_name;
 
@@ -22,9 +21,9 @@ pub struct VerifyReport {
     pub ok: bool,
     /// The SHA-256 of MANIFEST, which identifies the model; `None` where there is no MANIFEST.
     pub manifest_sha256: Option<String>,
-    /// How many files have the right hash.
+    /// How many files have the right hash, MANIFEST, LINKS and links among them.
     pub files: usize,
-    /// Bytes that were hashed.
+    /// Their size: bytes that were hashed, and those of the targets of links.
     pub bytes: u64,
     /// How many tensors were compared; `None` without a comparison.
     pub tensors_compared: Option<usize>,
@@ -78,8 +77,7 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     report.manifest_sha256 = carton.manifest_hash().map(|hash| hex(&hash));
     let name = file_name(file);
     let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
-    let progress = |done| advance(observer, Step { name: &name, action: Action::Verify, done, total });
-    let verified = carton.verify(&progress).map_err(|_| Error::Cancelled)?;
+    let verified = carton.verify(Work::new(observer, &name, Action::Verify, total))?;
     report.files = verified.files;
     report.bytes = verified.bytes;
     report.findings =

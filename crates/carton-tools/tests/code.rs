@@ -6,8 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use carton_tools::{Code, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify};
-use pipeline::{Architecture, ConvertOptions, convert};
+use pipeline::{
+    Architecture, CartonOptions, Cast, CastFrom, ConvertOptions, ModelOptions, OutputKind, Target, convert,
+};
 use tempfile::TempDir;
+use tensor::Dtype;
 
 const CODE: &str = "model/code/__torch__/torch2carton.py";
 const SET_STATE: &str = "  def __setstate__(self, state: Tensor) -> NoneType:\n    return None\n";
@@ -18,8 +21,8 @@ fn converted(architecture: Architecture, keep_extra: bool) -> (TempDir, PathBuf,
     let checkpoint = tiny_llama::write(folder.path()).expect("it can be written");
     let mut options = ConvertOptions::new(&checkpoint);
     options.output = Some(folder.path().join("m.carton"));
-    options.model.architecture = architecture;
-    options.model.keep_extra = keep_extra;
+    let model = ModelOptions { architecture, keep_extra };
+    options.target = Target::Carton(CartonOptions { model, ..CartonOptions::default() });
     let carton = convert(&options, &()).expect("it can be converted").output;
     (folder, checkpoint, carton.into())
 }
@@ -100,6 +103,39 @@ fn other_code_is_a_note_that_names_the_record() {
             );
         }
     }
+}
+
+#[test]
+fn code_of_an_earlier_version_may_run_when_the_model_is_loaded() {
+    const NUMBER: &[u8] = b"\"code_version\":4,";
+    let (folder, checkpoint, _) = converted(Architecture::Auto, false);
+    let mut options = ConvertOptions::new(&checkpoint);
+    options.output = Some(folder.path().join("half.pth"));
+    options.target = Target::from(OutputKind::Torch);
+    options.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float16 }];
+    let half = PathBuf::from(convert(&options, &()).expect("it can be cast").output);
+    let carton =
+        PathBuf::from(convert(&ConvertOptions::new(&half), &()).expect("it can be converted").output);
+    assert_eq!(against(&carton, &half).code, Some(Code::Equal));
+    // The first version with records did not write its number. What it wrote runs, too.
+    let unnumbered = |name: &str, bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        if name == "model/data.pkl" {
+            let at = bytes.windows(NUMBER.len()).position(|found| found == NUMBER).expect("a record");
+            // The length precedes the text, which begins with a brace.
+            let place = at - 5..at - 1;
+            let len = u32::from_le_bytes(bytes[place.clone()].try_into().expect("four bytes"));
+            bytes.drain(at..at + NUMBER.len());
+            let less = u32::try_from(NUMBER.len()).expect("it is short");
+            bytes[place].copy_from_slice(&(len - less).to_le_bytes());
+        }
+        vec![(name.to_owned(), bytes)]
+    };
+    change(&carton, unnumbered);
+    let report = against(&carton, &half);
+    assert_eq!((report.ok, report.code), (true, Some(Code::Other)), "{:?}", report.findings);
+    change(&carton, appended(CODE, "\n"));
+    assert_eq!(against(&carton, &half).code, Some(Code::RunsWhenLoaded));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Cartons that are packed, unpacked, verified, shrunk, resolved and listed.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -303,10 +303,11 @@ fn serve(folder: PathBuf) -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
-            let mut request = [0; 4096];
-            let len = stream.read(&mut request).expect("a request");
-            let text = String::from_utf8_lossy(request.get(..len).unwrap_or_default()).into_owned();
-            let path = text.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
+            // A stopped download may close the connection before it has sent a request.
+            let lines = BufReader::new(stream.try_clone().expect("a socket")).lines().map_while(Result::ok);
+            let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let path = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+            let path = path.trim_start_matches('/');
             let body = std::fs::read(folder.join(path)).unwrap_or_default();
             let head =
                 format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::write::DeflateEncoder;
-use mapped::{Blob, Cancelled, Crc32, MappedFile, Progress, Sink, WINDOW, Window};
+use mapped::{Blob, Crc32, MappedFile, ReadError, Region, Sink, Source, WINDOW, Window, Work};
 use sha2::{Digest, Sha256};
 use zip_layout::{Content, Method, Packed};
 
@@ -57,8 +57,7 @@ impl Spill {
         Ok(Self { file: tempfile::tempfile_in(folder)?, len: 0 })
     }
 
-    /// Compresses `blob`; `None` if too little is saved. `progress` receives the number of bytes
-    /// read so far.
+    /// Compresses `blob`; `None` if too little is saved. `work` learns how many bytes are read.
     ///
     /// # Errors
     /// When the blob cannot be read or the temporary file cannot be written.
@@ -66,8 +65,8 @@ impl Spill {
         &mut self,
         blob: &dyn Blob,
         compression: Compression,
-        progress: &mut Progress<'_>,
-    ) -> io::Result<Option<Compressed>> {
+        work: Work<'_>,
+    ) -> Result<Option<Compressed>, ReadError> {
         let (method, picky) = match compression {
             Compression::Deflate => (Method::Deflated, false),
             Compression::Zstd => (Method::Zstd, false),
@@ -97,7 +96,7 @@ impl Spill {
             given_up: false,
             out: &self.file,
             start,
-            progress,
+            work,
         };
         if let Err(error) = blob.write_to(&mut packer) {
             return if packer.given_up { Ok(None) } else { Err(error) };
@@ -129,33 +128,13 @@ impl Spill {
 
 /// The finished contents of a [`Spill`].
 #[derive(Debug)]
-pub struct Spilled(Arc<MappedFile>);
+pub struct Spilled(Arc<dyn Source>);
 
 impl Spilled {
     /// The bytes of a file that the spill compressed.
-    pub fn part(&self, compressed: &Compressed) -> Part {
-        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        Part { file: Arc::clone(&self.0), range: at(compressed.range.start)..at(compressed.range.end) }
-    }
-}
-
-/// The compressed bytes of one file.
-#[derive(Clone, Debug)]
-pub struct Part {
-    file: Arc<MappedFile>,
-    range: Range<usize>,
-}
-
-impl Blob for Part {
-    fn len(&self) -> u64 {
-        self.range.len() as u64
-    }
-
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        self.range.clone().step_by(WINDOW).try_for_each(|start| {
-            let end = start.saturating_add(WINDOW).min(self.range.end);
-            sink.write(Window::read(&self.file, start..end)?)
-        })
+    pub fn part(&self, compressed: &Compressed) -> Region {
+        // The spill wrote all of its ranges.
+        Region::new(&self.0, compressed.range.clone()).unwrap_or_else(|| Region::whole(&self.0))
     }
 }
 
@@ -181,7 +160,7 @@ enum Encoder<'o> {
     Zstd(zstd::stream::write::Encoder<'static, &'o File>),
 }
 
-struct Packer<'o, 'p> {
+struct Packer<'o> {
     encoder: Encoder<'o>,
     crc: Crc32,
     sha256: Sha256,
@@ -192,11 +171,11 @@ struct Packer<'o, 'p> {
     out: &'o File,
     /// Where it starts in the temporary file.
     start: u64,
-    progress: &'p mut Progress<'p>,
+    work: Work<'o>,
 }
 
-impl Sink for Packer<'_, '_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+impl Sink for Packer<'_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.crc.add(&window);
         self.sha256.update(&*window);
         match &mut self.encoder {
@@ -214,6 +193,6 @@ impl Sink for Packer<'_, '_> {
                 return Err(io::ErrorKind::Interrupted.into());
             }
         }
-        Cancelled::check((self.progress)(self.len))
+        Ok(self.work.advance(self.len)?)
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 
-use mapped::{WINDOW, Window};
+use mapped::{ReadError, WINDOW, Window};
 use sha2::{Digest, Sha256};
 
 /// Smaller windows are collected first: sending a message for a tensor of a few bytes would cost more than
@@ -48,7 +48,7 @@ impl Hasher {
     }
 
     /// Hashes the next bytes of the current file.
-    pub(crate) fn update(&self, window: Window) -> io::Result<()> {
+    pub(crate) fn update(&self, window: Window) -> Result<(), ReadError> {
         if window.len() < SMALL {
             let mut small = self.small.borrow_mut();
             small.extend_from_slice(&window);
@@ -62,22 +62,22 @@ impl Hasher {
     }
 
     /// The hash of all bytes since the last call.
-    pub(crate) fn finish(&self) -> io::Result<[u8; 32]> {
+    pub(crate) fn finish(&self) -> Result<[u8; 32], ReadError> {
         self.flush()?;
         self.send(None)?;
         self.hashes.recv().map_err(|_| stopped())
     }
 
-    fn flush(&self) -> io::Result<()> {
+    fn flush(&self) -> Result<(), ReadError> {
         let small = std::mem::take(&mut *self.small.borrow_mut());
         if small.is_empty() { Ok(()) } else { self.send(Some(Window::owned(small))) }
     }
 
-    fn send(&self, window: Option<Window>) -> io::Result<()> {
+    fn send(&self, window: Option<Window>) -> Result<(), ReadError> {
         self.windows.send(window).map_err(|_| stopped())
     }
 }
 
-fn stopped() -> io::Error {
-    io::Error::other("the hash thread stopped")
+fn stopped() -> ReadError {
+    io::Error::other("the hash thread stopped").into()
 }

@@ -7,7 +7,7 @@
 //! ```
 //! use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
 //! use carton_writer::{Carton, Content, File};
-//! use mapped::OwnedBlob;
+//! use mapped::{OwnedBlob, Work};
 //!
 //! let config = Config::new(Runner::new("torchscript", "=2.0", 1)).to_toml()?;
 //! let index = TensorIndex::default().to_toml()?;
@@ -19,7 +19,7 @@
 //!     File::new(MODEL_PT, Content::Blob(&model)),
 //! ]);
 //! let mut out = Vec::new();
-//! let written = carton.write(&mut out, &mut |_| std::ops::ControlFlow::Continue(()))?;
+//! let written = carton.write(&mut out, Work::unobserved())?;
 //! assert_eq!(out.len() as u64, written.len);
 //! assert_eq!(written.len, carton.len()?); // which was known in advance
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,10 +36,10 @@ mod hash;
 use std::io;
 
 use carton_format::{Links, Manifest, sha256_to_hex};
-use mapped::{Blob, Cancelled, PRODUCER, Progress, Sink, Window};
+use mapped::{Blob, Cancelled, PRODUCER, ReadError, Sink, Window, Work};
 use zip_layout::{Entry, Plan, ZipWriter};
 
-pub use crate::compress::{Compressed, Compression, Part, Spill, Spilled};
+pub use crate::compress::{Compressed, Compression, Spill, Spilled};
 use crate::hash::{Hasher, sha256};
 pub use zip_layout::Content;
 
@@ -67,13 +67,28 @@ pub enum Error {
     },
     /// A source cannot be read, or is damaged.
     #[error(transparent)]
-    Read(#[from] io::Error),
+    Read(ReadError),
     /// The output cannot be written.
     #[error(transparent)]
     Write(io::Error),
     /// The caller stopped the work.
     #[error(transparent)]
-    Cancelled(#[from] Cancelled),
+    Cancelled(Cancelled),
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Cancelled(cancelled) => Self::Cancelled(cancelled),
+            error => Self::Read(error),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        ReadError::from(error).into()
+    }
 }
 
 /// One file of a carton, with its path inside it.
@@ -148,25 +163,24 @@ impl<'b> Carton<'b> {
         Ok(plan.finish_with_comment(PRODUCER)?)
     }
 
-    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `progress` receives the number of
-    /// bytes written so far, window by window.
+    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `work` learns after each window how many
+    /// bytes are written.
     ///
     /// # Errors
     /// When the files do not make a carton, a hash differs from the expected one, a source cannot be
-    /// read, or `out` fails.
-    pub fn write(&self, out: &mut dyn io::Write, progress: &mut Progress<'_>) -> Result<Written, Error> {
+    /// read, `out` fails, or the observer stops the work.
+    pub fn write(&self, out: &mut dyn io::Write, work: Work<'_>) -> Result<Written, Error> {
         // Names are checked before the first byte is written.
         self.manifest()?;
-        let mut out = Output { out: io::BufWriter::new(out), progress, refused: false, len: 0 };
+        let mut out = Output { out: io::BufWriter::new(out), work, refused: None, len: 0 };
         let written = self.write_to(&mut out);
-        written.map_err(|error| match error {
-            Error::Read(reason) if Cancelled::caused(&reason) => Error::Cancelled(Cancelled),
-            Error::Read(reason) if out.refused => Error::Write(reason),
-            error => error,
-        })
+        match out.refused.take() {
+            Some(reason) => Err(Error::Write(reason)),
+            None => written,
+        }
     }
 
-    fn write_to(&self, out: &mut Output<'_, '_>) -> Result<Written, Error> {
+    fn write_to(&self, out: &mut Output<'_>) -> Result<Written, Error> {
         std::thread::scope(|scope| {
             let hasher = Hasher::start(scope, QUEUE);
             let mut zip = ZipWriter::new(out);
@@ -188,7 +202,8 @@ impl<'b> Carton<'b> {
                     Content::Packed(_) | Content::Link(_) => {
                         zip.add(&file.entry())?;
                         file.sha256.ok_or_else(|| {
-                            io::Error::new(io::ErrorKind::InvalidInput, "a compressed file without its hash")
+                            let text = "a compressed file without its hash";
+                            ReadError::from(io::Error::new(io::ErrorKind::InvalidInput, text))
                         })?
                     }
                 };
@@ -238,7 +253,7 @@ impl Blob for Hashed<'_, '_> {
         self.blob.len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         self.blob.write_to(&mut Tee { sink, hasher: self.hasher })
     }
 }
@@ -249,28 +264,28 @@ struct Tee<'s, 'h> {
 }
 
 impl Sink for Tee<'_, '_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.hasher.update(window.clone())?;
         self.sink.write(window)
     }
 }
 
 /// Writes the carton's bytes into the file and reports progress.
-struct Output<'o, 'p> {
+struct Output<'o> {
     out: io::BufWriter<&'o mut dyn io::Write>,
-    progress: &'p mut Progress<'p>,
-    /// Whether the output, and not a source, is the reason for an error.
-    refused: bool,
+    work: Work<'o>,
+    /// Why the output, and not a source, failed.
+    refused: Option<io::Error>,
     len: u64,
 }
 
-impl Sink for Output<'_, '_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+impl Sink for Output<'_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         if let Err(error) = io::Write::write_all(&mut self.out, &window) {
-            self.refused = true;
-            return Err(error);
+            self.refused = Some(error);
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.len = self.len.saturating_add(window.len() as u64);
-        Cancelled::check((self.progress)(self.len))
+        Ok(self.work.advance(self.len)?)
     }
 }

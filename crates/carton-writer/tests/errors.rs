@@ -9,7 +9,7 @@ fn every_error_has_its_text() {
     let errors = [
         Error::Format(carton_format::Error::Duplicate { path: "misc/a".to_owned() }),
         Error::Hash { path: "misc/a".to_owned(), found: "0123".to_owned(), expected: "4567".to_owned() },
-        Error::Read(std::io::Error::from(std::io::ErrorKind::UnexpectedEof)),
+        Error::Read(std::io::ErrorKind::UnexpectedEof.into()),
         Error::Write(std::io::Error::from(std::io::ErrorKind::StorageFull)),
         Error::Cancelled(mapped::Cancelled),
     ];

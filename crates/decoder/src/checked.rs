@@ -25,7 +25,7 @@ pub(crate) struct Checked<'f> {
 }
 
 /// Makes the error that a key's value is this, and what was expected.
-type Wrong<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
+pub(crate) type Wrong<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
 
 /// The most experts of a layer: several times those of any model. All are listed, and one tensor of a few bytes can be
 /// repeated as often as its shape says.

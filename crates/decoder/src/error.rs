@@ -218,7 +218,7 @@ pub enum Error {
         /// The tensor.
         tensor: String,
         /// What the system reported.
-        reason: std::io::Error,
+        reason: mapped::ReadError,
     },
     /// A weight cannot be seen as rows of heads.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]

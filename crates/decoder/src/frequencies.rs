@@ -5,9 +5,10 @@
 //! the exact one in the last place.
 
 use std::io;
+use std::sync::Arc;
 
-use mapped::{Blob, Sink, Window};
-use tensor::{Conversion, Dtype, Seen, Storage, Tensor};
+use mapped::{Blob, ReadError, Sink, Window};
+use tensor::{CastNumbers, Conversion, Dtype, Seen, Storage, Tensor};
 
 use crate::{Error, Result};
 
@@ -61,7 +62,7 @@ impl Frequencies {
         }
         read.map_err(cannot_read)?;
         let made = self.tensor(tensor.dtype());
-        let equals = |made: Tensor| made.has_elements_of(tensor, &|| Ok(())).map_err(cannot_read);
+        let equals = |made: Tensor| made.has_elements_of(tensor, &()).map_err(cannot_read);
         made.map_or(Ok(false), equals)
     }
 }
@@ -70,7 +71,8 @@ impl Frequencies {
 fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
     let conversion = Conversion::new(tensor.dtype(), dtype)?;
     let elements = tensor.storage().len().checked_div(tensor.dtype().size())?;
-    let storage = tensor.storage().cast(conversion, &(0..elements), Seen::default())?;
+    let cast = CastNumbers::new(tensor.storage(), conversion, &(0..elements), Seen::default())?;
+    let storage = Storage::computed(Arc::new(cast));
     let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
     Tensor::new(dtype, shape, stride, tensor.storage_offset(), storage).ok()
 }
@@ -87,7 +89,7 @@ struct Comparison {
 }
 
 impl Sink for Comparison {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         for bytes in window.chunks(size_of::<f64>()) {
             let found = bytes.try_into().map_or(f64::NAN, f64::from_le_bytes);
             let pair = self.next;

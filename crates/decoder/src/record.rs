@@ -1,4 +1,6 @@
 //! A decoder as text, which a module carries so that its decoder can be rebuilt without the documents of the checkpoint.
+//!
+//! Records of earlier versions are read too. So a member that is added has a default: what modules without it compute.
 
 use serde::{Deserialize, Serialize};
 use tensor::Tensor;
@@ -12,10 +14,13 @@ use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};
 
-/// Everything that the forward needs besides the tensors.
+/// Everything that the forward needs besides the tensors, and the version of the code that a module computes it with.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+pub struct DecoderSpec {
+    /// The number that [`Decoder::record`] was given. Modules did not always record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code_version: Option<u32>,
     architecture: String,
     dim: u64,
     n_layers: u64,
@@ -34,10 +39,64 @@ struct Record {
     block: Block,
 }
 
+impl DecoderSpec {
+    /// Reads what [`Decoder::record`] wrote.
+    ///
+    /// # Errors
+    /// When the text is not a record.
+    pub fn parse(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|error| Error::Document { file: "the record", error })
+    }
+
+    /// Returns the version of the module's code, if the module records it.
+    pub fn code_version(&self) -> Option<u32> {
+        self.code_version
+    }
+
+    /// Returns the decoder over these tensors.
+    ///
+    /// # Errors
+    /// When no architecture has the recorded name, the tensors have other names, or the facts contradict each other or the
+    /// tensors.
+    pub fn into_decoder(self, tensors: &[(String, Tensor)]) -> Result<Decoder> {
+        let Some(architecture) = architecture(|known| known.name == self.architecture) else {
+            return Err(Error::UnknownArchitecture { name: self.architecture });
+        };
+        let layout = architecture.layout(tensors)?;
+        let mut ropes = self.ropes.into_iter();
+        let Some(rope) = ropes.next() else {
+            return Err(Error::MissingKey { file: "the record", key: "ropes".to_owned() });
+        };
+        let facts = Facts {
+            dim: Some(self.dim),
+            n_layers: Some(self.n_layers),
+            n_heads: Some(self.n_heads),
+            n_kv_heads: Some(self.n_kv_heads),
+            head_dim: Some(self.head_dim),
+            hidden: Some(self.hidden),
+            vocab: Some(self.vocab),
+            norm_eps: self.norm_eps,
+            rope,
+            tied: true,
+            has_document: false,
+            heads_given: false,
+            windows: self.windows,
+            biases: self.biases,
+            block: self.block,
+            rotated: Rotated::Count(self.rotated),
+            more_ropes: ropes.collect(),
+            rope_of_layer: self.rope_of_layer,
+            notes: Vec::new(),
+        };
+        Decoder::new(architecture, layout, facts, &by_name(tensors))
+    }
+}
+
 impl Decoder {
-    /// All that the forward needs besides the tensors, as JSON on one line.
-    pub fn record(&self) -> String {
-        let record = Record {
+    /// All that the forward needs besides the tensors, and the version of the code that computes it, as JSON on one line.
+    pub fn record(&self, code_version: u32) -> String {
+        let spec = DecoderSpec {
+            code_version: Some(code_version),
             architecture: self.architecture().name.to_owned(),
             dim: self.dim(),
             n_layers: self.n_layers(),
@@ -54,47 +113,15 @@ impl Decoder {
             biases: self.biases(),
             block: self.block().clone(),
         };
-        serde_json::to_string(&record).unwrap_or_default()
+        serde_json::to_string(&spec).unwrap_or_default()
     }
 
     /// The decoder that [`record`](Self::record) wrote, over these tensors.
     ///
     /// # Errors
-    /// When the text is not a record, no architecture has its name, the tensors have other names, or the facts
-    /// contradict each other or the tensors.
+    /// As [`DecoderSpec::parse`] and [`DecoderSpec::into_decoder`].
     pub fn from_record(text: &str, tensors: &[(String, Tensor)]) -> Result<Self> {
-        let record: Record =
-            serde_json::from_str(text).map_err(|error| Error::Document { file: "the record", error })?;
-        let Some(architecture) = architecture(|known| known.name == record.architecture) else {
-            return Err(Error::UnknownArchitecture { name: record.architecture });
-        };
-        let layout = architecture.layout(tensors)?;
-        let mut ropes = record.ropes.into_iter();
-        let Some(rope) = ropes.next() else {
-            return Err(Error::MissingKey { file: "the record", key: "ropes".to_owned() });
-        };
-        let facts = Facts {
-            dim: Some(record.dim),
-            n_layers: Some(record.n_layers),
-            n_heads: Some(record.n_heads),
-            n_kv_heads: Some(record.n_kv_heads),
-            head_dim: Some(record.head_dim),
-            hidden: Some(record.hidden),
-            vocab: Some(record.vocab),
-            norm_eps: record.norm_eps,
-            rope,
-            tied: true,
-            has_document: false,
-            heads_given: false,
-            windows: record.windows,
-            biases: record.biases,
-            block: record.block,
-            rotated: Rotated::Count(record.rotated),
-            more_ropes: ropes.collect(),
-            rope_of_layer: record.rope_of_layer,
-            notes: Vec::new(),
-        };
-        Self::new(architecture, layout, facts, &by_name(tensors))
+        DecoderSpec::parse(text)?.into_decoder(tensors)
     }
 }
 

@@ -13,7 +13,7 @@ use tensor::Tensor;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::checked::Checked;
+use crate::checked::{Checked, Wrong};
 use crate::facts::{Biases, Facts, Windows};
 use crate::frequencies::Frequencies;
 use crate::layout::Layout;
@@ -106,8 +106,7 @@ impl Decoder {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
             });
         }
-        let rotated = facts.rotated.of(head_dim);
-        let wk = layout.weight(0, Part::Wk);
+        let (rotated, wk) = (facts.rotated.of(head_dim), layout.weight(0, Part::Wk));
         let kv_heads = || size(wk.clone(), 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
@@ -136,7 +135,7 @@ impl Decoder {
             block: &facts.block,
         };
         checked.check(&wrong)?;
-        Ok(Self {
+        Self {
             architecture,
             layout,
             dim,
@@ -155,7 +154,23 @@ impl Decoder {
             block: facts.block,
             tied: facts.tied,
             notes: facts.notes,
-        })
+        }
+        .with_sizes(&wrong)
+    }
+
+    /// The decoder, unless one of its sizes is 0.
+    fn with_sizes(self, wrong: Wrong<'_>) -> Result<Self> {
+        let keys = &self.layout.keys;
+        let sizes = [
+            (keys.dim, self.dim),
+            (keys.n_heads, self.n_heads),
+            (keys.vocab, self.vocab),
+            ("feed-forward width", self.hidden),
+        ];
+        match sizes.iter().find(|(_, size)| *size == 0) {
+            Some((key, _)) => Err(wrong(key, &0, "at least 1".to_owned())),
+            None => Ok(self),
+        }
     }
 
     /// The architecture.

@@ -91,8 +91,9 @@ fn published_models_are_what_their_documents_say() {
         let tensors = tensors(&model);
         let found = decoder(&model, &tensors);
         let (decoder, assignment) = found.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let record: Value = serde_json::from_str(&decoder.record()).expect("JSON");
+        let record: Value = serde_json::from_str(&decoder.record(1)).expect("JSON");
         let mut expected = json!({
+            "code_version": 1,
             "architecture": model.config["model_type"],
             "dim": model.config["hidden_size"],
             "n_layers": model.config["num_hidden_layers"],
@@ -131,10 +132,10 @@ fn a_record_makes_the_same_decoder() {
     for (path, model) in models() {
         let tensors = tensors(&model);
         let (decoder, assignment) = decoder(&model, &tensors).expect("it is one");
-        let text = decoder.record();
+        let text = decoder.record(1);
         let again = Decoder::from_record(&text, &tensors)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert_eq!(again.record(), text);
+        assert_eq!(again.record(1), text);
         let places = |assignment: &Assignment| {
             assignment.weights.iter().map(|it| (it.weight, it.index)).collect::<Vec<(Weight, usize)>>()
         };
@@ -211,8 +212,8 @@ proptest! {
         let config = Some(Value::Object(model.config).to_string());
         let options = Options { documents: Documents { config, ..Documents::default() }, ..Options::default() };
         if let Ok(Detected::Model(decoder)) = detect(&all, &options) {
-            let text = decoder.record();
-            prop_assert_eq!(Decoder::from_record(&text, &all).expect("its own").record(), text);
+            let text = decoder.record(1);
+            prop_assert_eq!(Decoder::from_record(&text, &all).expect("its own").record(1), text);
             for rope in decoder.ropes() {
                 let frequencies = rope.frequencies(decoder.rotated(), 1000);
                 prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);

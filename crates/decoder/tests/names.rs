@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use decoder::{Detected, Documents, HUGGING_FACE, Layout, META, Options, Translated, detect, translate};
 use mapped::Blob;
 use proptest::prelude::*;
-use tensor::{Conversion, Dtype, Seen, Storage, Tensor, contiguous_strides};
+use tensor::{CastNumbers, Conversion, Dtype, Seen, Storage, Tensor, contiguous_strides};
 
 use fixtures::{tensors, zeros};
 
@@ -238,7 +238,8 @@ fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
     let numbers: Vec<u8> = (0..plan.head_dim / 2).flat_map(|pair| number(pair).to_le_bytes()).collect();
     let shape = vec![plan.head_dim / 2];
     let conversion = Conversion::new(Dtype::Float32, dtype).expect("floats");
-    let storage = Storage::owned(numbers).cast(conversion, &(0..shape[0]), Seen::default()).expect("inside");
+    let cast = CastNumbers::new(&Storage::owned(numbers), conversion, &(0..shape[0]), Seen::default());
+    let storage = Storage::computed(std::sync::Arc::new(cast.expect("inside")));
     Tensor::new(dtype, shape, vec![1], 0, storage).expect("inside")
 }
 

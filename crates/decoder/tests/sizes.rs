@@ -89,6 +89,29 @@ fn disagreements_name_both_sides() {
 }
 
 #[test]
+fn sizes_of_zero_are_refused() {
+    let changed = |from: &str, to: &str, name: &str, shape: &[u64]| {
+        let mut tensors = meta(1);
+        tensors.retain(|(known, _)| known != name);
+        tensors.push(zeros(name, shape));
+        outcome(&tensors, &params(&PARAMS.replace(from, to))).expect_err(to).to_string()
+    };
+    let no_heads = changed(r#""n_heads": 4"#, r#""n_heads": 0, "head_dim": 4"#, "norm.weight", &[16]);
+    assert_eq!(no_heads, "params.json: `n_heads` is 0, expected at least 1");
+    let no_vocab = changed("", "", "tok_embeddings.weight", &[0, 16]);
+    assert_eq!(no_vocab, "params.json: `vocab_size` is 0, expected at least 1");
+    let no_width = changed(
+        r#""dim": 16, "n_layers": 2, "n_heads": 4"#,
+        r#""dim": 0, "n_layers": 2, "n_heads": 4, "head_dim": 4"#,
+        "norm.weight",
+        &[16],
+    );
+    assert_eq!(no_width, "params.json: `dim` is 0, expected at least 1");
+    let no_hidden = changed(r#""multiple_of": 8, "#, "", "layers.0.feed_forward.w1.weight", &[0, 16]);
+    assert_eq!(no_hidden, "params.json: `feed-forward width` is 0, expected at least 1");
+}
+
+#[test]
 fn facts_that_shapes_do_not_reveal_have_to_be_given() {
     let mut plain = meta(1);
     let error = |tensors: &Tensors, options: &Options| {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use error::{Error, Result};
 use kernel::{Kernel, Matrix, Pool};
-use mapped::MappedFile;
+use mapped::{MappedFile, Region, Source};
 use rustix::time::{ClockId, clock_gettime};
 use tensor::{Dtype, Storage, Tensor};
 
@@ -45,7 +45,7 @@ fn main() {
         format!(r#"{{"what":"{what}","kernel":"{}","threads":{}"#, kernel.name(), pool.threads())
     };
     if "read".contains(&only) {
-        let bytes = file.bytes();
+        let bytes = file.in_memory().expect("it is mapped");
         let per_job = 1 << 18;
         let time = timed(seconds, || {
             let jobs: Vec<&[u8]> = bytes.chunks(per_job).collect();
@@ -106,7 +106,7 @@ fn rate(unit: &str, amount: f64, [wall, cpu]: [Duration; 2]) -> String {
 }
 
 /// A file of random numbers of moderate size in any of the dtypes.
-fn weights() -> Arc<MappedFile> {
+fn weights() -> Arc<dyn Source> {
     let mut file = tempfile::NamedTempFile::new().expect("the temporary folder can be written");
     let (mut state, mut bytes) = (1_u32, Vec::new());
     for _ in 0..ROWS * COLS * 2 {
@@ -122,9 +122,10 @@ fn weights() -> Arc<MappedFile> {
     Arc::new(MappedFile::open(file.path()).expect("the file was just written"))
 }
 
-fn matrix(file: &Arc<MappedFile>, dtype: Dtype, start: usize) -> Matrix {
+fn matrix(file: &Arc<dyn Source>, dtype: Dtype, start: usize) -> Matrix {
     let (rows, cols) = (ROWS as u64, COLS as u64);
-    let storage = Storage::mapped(file, start..file.bytes().len(), None).expect("a range of the file");
+    let region = Region::new(file, start as u64..file.len()).expect("a range of the file");
+    let storage = Storage::stored(region, None);
     let tensor = Tensor::new(dtype, vec![rows, cols], vec![cols, 1], 0, storage);
     Matrix::new(&tensor.expect("the file has MATRICES of these")).expect("a matrix of floats")
 }

@@ -6,7 +6,6 @@
 //! use it.
 
 use std::error::Error;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use forward::{Cache, Model, Options, Rows};
@@ -62,5 +61,5 @@ fn run(model: &Model, call: &Value, cache: &mut Cache) -> Result<Vec<f32>, Box<d
         _ => *cache = model.cache(rows.len())?,
     }
     let wanted = if call["last_only"] == Value::Bool(true) { Rows::Last } else { Rows::All };
-    Ok(model.forward(&tokens, rows.len(), cache, wanted, &|| ControlFlow::Continue(()))?)
+    Ok(model.forward(&tokens, rows.len(), cache, wanted, &())?)
 }

@@ -8,7 +8,6 @@
 )]
 
 use std::error::Error;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -40,15 +39,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let tokens: Vec<i64> =
         (0..prompt).map(|place| i64::try_from(place * 31 % model.vocab())).collect::<Result<_, _>>()?;
-    let on = &|| ControlFlow::Continue(());
     for _ in 0..3 {
         let mut cache = model.cache(1)?;
         let start = Instant::now();
-        model.forward(&tokens, 1, &mut cache, Rows::Last, on)?;
+        model.forward(&tokens, 1, &mut cache, Rows::Last, &())?;
         let prefill = start.elapsed().as_secs_f64();
         let start = Instant::now();
         for token in 0..MORE {
-            model.forward(&[i64::try_from(token)?], 1, &mut cache, Rows::Last, on)?;
+            model.forward(&[i64::try_from(token)?], 1, &mut cache, Rows::Last, &())?;
         }
         let each = start.elapsed().as_secs_f64() / MORE as f64;
         println!(

@@ -2,7 +2,6 @@
 //!
 //! Facts: the formulas of [`Activation`].
 
-#![expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
 use decoder::Activation;

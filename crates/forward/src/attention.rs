@@ -7,10 +7,6 @@
 //! Facts: `attention` and `mask` of the TorchScript text; Milakov and Gimelshein, "Online normalizer calculation for
 //! softmax" (2018).
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "floating-point numbers do not overflow; sizes are of arrays"
-)]
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
 use crate::Result;
@@ -44,7 +40,7 @@ pub(crate) struct Queries {
 impl Queries {
     /// Tokens whose queries are computed together.
     fn tile(&self) -> usize {
-        ROWS.checked_div(self.group).unwrap_or(1).clamp(1, self.count.max(1))
+        (ROWS / self.group).clamp(1, self.count.max(1))
     }
 
     fn tiles(&self) -> usize {
@@ -53,7 +49,7 @@ impl Queries {
 
     /// Numbers in the result of a tile.
     fn unit(&self) -> usize {
-        self.tile().saturating_mul(self.group).saturating_mul(self.head_dim)
+        self.tile() * self.group * self.head_dim
     }
 
     /// The numbers in the results of all tiles.
@@ -66,7 +62,7 @@ impl Queries {
 
     /// New tokens of all sequences.
     pub(crate) fn rows(&self) -> usize {
-        self.batch.saturating_mul(self.count)
+        self.batch * self.count
     }
 
     /// Those of the last `count` tokens of each sequence.
@@ -78,9 +74,9 @@ impl Queries {
     /// Writes keys and values [batch, count, `kv_heads`, `head_dim`] to the heads of a layer [batch, `kv_heads`], which have
     /// room for them.
     pub(crate) fn remember<T: Real>(&self, pool: &Pool, keys: &[T], values: &[T], heads: &mut [Head<T>]) {
-        let (dim, width) = (self.head_dim.max(1), self.kv_heads * self.head_dim);
+        let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
         let write = |number: usize, head: &mut Head<T>| {
-            let (sequence, of_token) = (number / self.kv_heads.max(1), number % self.kv_heads.max(1));
+            let (sequence, of_token) = (number / self.kv_heads, number % self.kv_heads);
             for token in 0..self.count {
                 let start = (sequence * self.count + token) * width + of_token * dim;
                 let (key, value) = (keys.get(start..start + dim), values.get(start..start + dim));
@@ -105,7 +101,7 @@ impl Queries {
         room: &mut [T],
         out: &mut [T],
     ) {
-        let unit = self.unit().max(1);
+        let unit = self.unit();
         let used = (self.batch * self.kv_heads * self.tiles() * unit).min(room.len());
         let (room, _) = room.split_at_mut(used);
         let work = |number: usize, o: &mut [T]| self.tile_of(heads, scores, q, number, o);
@@ -119,26 +115,28 @@ impl Queries {
         self.collect(room, out);
     }
 
-    /// Where the tile with this number is: sequence, head of keys and values, first token.
-    fn place(&self, number: usize) -> (usize, usize, usize) {
-        let (tiles, heads) = (self.tiles().max(1), self.kv_heads.max(1));
-        (number / tiles / heads, number / tiles % heads, number % tiles * self.tile())
+    fn place(&self, number: usize) -> Place {
+        let tiles = self.tiles();
+        Place {
+            sequence: number / tiles / self.kv_heads,
+            head: number / tiles % self.kv_heads,
+            first: number % tiles * self.tile(),
+        }
     }
 
-    /// The queries of a token for one head of keys and values, as a range of `q`.
-    fn of_token(&self, sequence: usize, head: usize, token: usize) -> std::ops::Range<usize> {
+    /// The queries of a token for the head of keys and values at `place`, as a range of `q`.
+    fn of_token(&self, place: &Place, token: usize) -> std::ops::Range<usize> {
         let width = self.group * self.head_dim;
-        let start = ((sequence * self.count + token) * self.kv_heads + head) * width;
+        let start = ((place.sequence * self.count + token) * self.kv_heads + place.head) * width;
         start..start + width
     }
 
     /// Brings the results of the tiles into the order of `q`.
     fn collect<T: Real>(&self, room: &[T], out: &mut [T]) {
-        let width = (self.group * self.head_dim).max(1);
-        for (number, tile) in room.chunks(self.unit().max(1)).enumerate() {
-            let (sequence, head, first) = self.place(number);
-            for (token, row) in (first..self.count).zip(tile.chunks_exact(width)) {
-                if let Some(out) = out.get_mut(self.of_token(sequence, head, token)) {
+        for (number, tile) in room.chunks(self.unit()).enumerate() {
+            let place = self.place(number);
+            for (token, row) in (place.first..self.count).zip(tile.chunks_exact(self.group * self.head_dim)) {
+                if let Some(out) = out.get_mut(self.of_token(&place, token)) {
                     out.copy_from_slice(row);
                 }
             }
@@ -146,12 +144,13 @@ impl Queries {
     }
 
     fn tile_of<T: Real>(&self, heads: &[Head<T>], rules: &Scores<T>, q: &[T], number: usize, o: &mut [T]) {
-        let (sequence, head, first) = self.place(number);
+        let place = self.place(number);
+        let Place { sequence, head, first } = place;
         let Some(cached) = heads.get(sequence * self.kv_heads + head) else { return };
         let last = (first + self.tile()).min(self.count);
         let mut queries = Vec::with_capacity(o.len());
         for token in first..last {
-            queries.extend_from_slice(q.get(self.of_token(sequence, head, token)).unwrap_or_default());
+            queries.extend_from_slice(q.get(self.of_token(&place, token)).unwrap_or_default());
         }
         let rows = (last - first) * self.group;
         let used = (rows * self.head_dim).min(o.len());
@@ -167,6 +166,16 @@ impl Queries {
         let (group, head_dim, q) = (self.group, self.head_dim, queries.as_slice());
         T::run(Tile { group, head_dim, positions, rules, head: cached, q, scores, sums, o });
     }
+}
+
+/// Where a tile is.
+#[derive(Clone, Copy)]
+struct Place {
+    sequence: usize,
+    /// The head of keys and values.
+    head: usize,
+    /// The first token.
+    first: usize,
 }
 
 /// What happens to the scores of a layer.
@@ -232,9 +241,9 @@ impl<T: Real> Loops<T> for Tile<'_, T> {
                 }
                 None => factor,
             };
-            let all = scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(head_dim.max(1)));
+            let all = scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(head_dim));
             for (row, ((scores, (maximum, sum)), o)) in all.enumerate() {
-                let position = positions.start + row / group.max(1);
+                let position = positions.start + row / group;
                 let from = Self::first_seen(window, position).saturating_sub(start).min(BLOCK);
                 let to = (position + 1).saturating_sub(start).min(BLOCK);
                 softmax(scores, from..to, factor, maximum, sum, o);
@@ -250,7 +259,7 @@ impl<T: Real> Loops<T> for Tile<'_, T> {
             };
             weighted.add_to(simd, o);
         }
-        for (o, (_, sum)) in o.chunks_exact_mut(head_dim.max(1)).zip(&sums) {
+        for (o, (_, sum)) in o.chunks_exact_mut(head_dim).zip(&sums) {
             for o in o {
                 *o = *o / *sum;
             }

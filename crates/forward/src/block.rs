@@ -133,9 +133,9 @@ impl<T: Real> Layer<T> {
         self.attention_norms.read(pool, h, &mut work.normed);
         self.attention.apply(number, wanted, cache, work)?;
         if wanted < all.count {
-            keep_last(h, all.count.saturating_mul(dim), wanted.saturating_mul(dim));
+            keep_last(h, all.count * dim, wanted * dim);
         }
-        let rows = h.len().checked_div(dim).unwrap_or(0);
+        let rows = h.len() / dim;
         if rows == 0 {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl<T: Real> Layer<T> {
         }
         match &self.part {
             Part::FeedForward(layer) => {
-                let hidden = first(hidden, rows, layer.hidden().saturating_mul(2));
+                let hidden = first(hidden, rows, layer.hidden() * 2);
                 let rows = Rows { layer, x: normed, hidden, out: &mut *out };
                 FeedForward::apply_all(pool, self.activation, &mut [rows]);
             }
@@ -189,14 +189,14 @@ impl<T: Real> Attention<T> {
     ) -> Result<()> {
         let Work { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, .. } = work;
         let (pool, all, some) = (*pool, *all, all.last(wanted));
-        let kv_width = all.kv_heads.saturating_mul(all.head_dim);
-        let width = kv_width.saturating_mul(all.group);
+        let kv_width = all.kv_heads * all.head_dim;
+        let width = kv_width * all.group;
         let (q, heads) = (first(q, some.rows(), width), first(heads, some.rows(), width));
         let last = if some.count == all.count {
             &normed[..]
         } else {
             added.copy_from_slice(normed);
-            keep_last(added, all.count.saturating_mul(*dim), some.count.saturating_mul(*dim));
+            keep_last(added, all.count * *dim, some.count * *dim);
             &added[..]
         };
         let products = [(&self.queries, last, &mut *q), (&self.keys, normed, k), (&self.values, normed, v)];
@@ -214,8 +214,7 @@ impl<T: Real> Attention<T> {
         let rotate = |rows: &mut [T], width, of: Queries| {
             let Some(angles) = angles else { return };
             share_rows(pool, rows, width, |row, heads| {
-                let position = of.past.saturating_add(row.checked_rem(of.count).unwrap_or(0));
-                angles.rotate(position, of.head_dim, heads);
+                angles.rotate(of.past + row % of.count, of.head_dim, heads);
             });
         };
         rotate(q, width, some);
@@ -225,7 +224,7 @@ impl<T: Real> Attention<T> {
         }
         all.remember(pool, k, v, cache.layer_mut(number));
         if let Some(angles) = changing {
-            let total = all.past.saturating_add(all.count);
+            let total = all.past + all.count;
             let heads = cache.layer_mut(number);
             heads.iter_mut().try_for_each(Head::reserve_rotated)?;
             pool.for_each(heads, |head| angles.rotate_keys(head, total));
@@ -241,17 +240,16 @@ impl<T: Real> Attention<T> {
 
 /// The room for this many rows.
 fn first<T>(room: &mut [T], rows: usize, width: usize) -> &mut [T] {
-    let len = rows.saturating_mul(width).min(room.len());
-    let (first, _) = room.split_at_mut(len);
+    let (first, _) = room.split_at_mut(rows * width);
     first
 }
 
 /// Keeps the last `kept` of each `whole` numbers.
 fn keep_last<T: Copy>(h: &mut Vec<T>, whole: usize, kept: usize) {
-    let sequences = h.len().checked_div(whole).unwrap_or(0);
+    let sequences = h.len() / whole;
     for sequence in 0..sequences {
-        let end = sequence.saturating_add(1).saturating_mul(whole);
-        h.copy_within(end.saturating_sub(kept)..end, sequence.saturating_mul(kept));
+        let end = (sequence + 1) * whole;
+        h.copy_within(end - kept..end, sequence * kept);
     }
-    h.truncate(sequences.saturating_mul(kept));
+    h.truncate(sequences * kept);
 }

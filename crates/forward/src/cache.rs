@@ -128,8 +128,7 @@ impl<T: Real> Tokens<T> {
         let expected = [layers as u64, batch as u64, len, heads as u64, head_dim as u64];
         if [key, value].iter().any(|it| it.shape() != expected || it.dtype() != Dtype::Float32) {
             let found = |it: &Tensor| (it.dtype(), it.shape().to_vec());
-            let expected = [layers, batch, heads, head_dim];
-            return Err(Error::Past { key: found(key), value: found(value), expected });
+            return Err(Error::Past { key: found(key), value: found(value), layers, batch, heads, head_dim });
         }
         let len = usize::try_from(len).map_err(|_| Error::Memory { nbytes: u64::MAX })?;
         let mut tokens = Self::new(sizes)?;
@@ -172,7 +171,7 @@ impl<T: Real> Tokens<T> {
 
     /// Counts the tokens that were written after the last.
     pub(crate) fn advance(&mut self, count: usize) {
-        self.len = self.len.saturating_add(count);
+        self.len += count;
     }
 
     /// Forgets the tokens after the first `len`.
@@ -191,7 +190,7 @@ impl<T: Real> Tokens<T> {
     /// Says that the keys of this many tokens are rotated by these frequencies in all layers.
     pub(crate) fn set_rotated(&mut self, rope: usize, frequencies: &[f64], count: usize) {
         if self.rotated.len() <= rope {
-            self.rotated.resize(rope.saturating_add(1), (Vec::new(), 0));
+            self.rotated.resize(rope + 1, (Vec::new(), 0));
         }
         if let Some(rotated) = self.rotated.get_mut(rope) {
             *rotated = (frequencies.to_vec(), count);
@@ -200,16 +199,14 @@ impl<T: Real> Tokens<T> {
 
     /// The heads of a layer: by sequence, then head.
     pub(crate) fn layer(&self, layer: usize) -> &[Head<T>] {
-        let count = self.sizes.batch.saturating_mul(self.sizes.heads);
-        let start = layer.saturating_mul(count);
-        self.heads.get(start..start.saturating_add(count)).unwrap_or_default()
+        let count = self.sizes.batch * self.sizes.heads;
+        self.heads.get(layer * count..(layer + 1) * count).unwrap_or_default()
     }
 
     /// The same, to be written to.
     pub(crate) fn layer_mut(&mut self, layer: usize) -> &mut [Head<T>] {
-        let count = self.sizes.batch.saturating_mul(self.sizes.heads);
-        let start = layer.saturating_mul(count);
-        self.heads.get_mut(start..start.saturating_add(count)).unwrap_or_default()
+        let count = self.sizes.batch * self.sizes.heads;
+        self.heads.get_mut(layer * count..(layer + 1) * count).unwrap_or_default()
     }
 
     fn tensor(&self, kind: Kind) -> Result<Tensor> {
@@ -237,12 +234,11 @@ struct Row {
 impl Sizes {
     /// All rows of a tensor of `len` tokens, in C order.
     fn rows(self, len: usize) -> impl Iterator<Item = Row> {
-        let sequences = 0..self.layers.saturating_mul(self.batch);
         let of_token = move |sequence: usize, token| {
-            let first = sequence.saturating_mul(self.heads);
-            (0..self.heads).map(move |head| Row { head: first.saturating_add(head), token })
+            (0..self.heads).map(move |head| Row { head: sequence * self.heads + head, token })
         };
-        sequences.flat_map(move |sequence| (0..len).flat_map(move |token| of_token(sequence, token)))
+        (0..self.layers * self.batch)
+            .flat_map(move |sequence| (0..len).flat_map(move |token| of_token(sequence, token)))
     }
 }
 
@@ -277,8 +273,8 @@ impl<T: Real> Head<T> {
         for (place, number) in block.keys.iter_mut().skip(column).step_by(BLOCK).zip(key) {
             *place = *number;
         }
-        let start = column.saturating_mul(value.len());
-        if let Some(row) = block.values.get_mut(start..start.saturating_add(value.len())) {
+        let start = column * value.len();
+        if let Some(row) = block.values.get_mut(start..start + value.len()) {
             row.copy_from_slice(value);
         }
     }
@@ -289,7 +285,7 @@ impl<T: Real> Head<T> {
         match kind {
             Kind::Keys => block.keys.iter().skip(column).step_by(BLOCK).for_each(take),
             Kind::Values => {
-                block.values.iter().skip(column.saturating_mul(head_dim)).take(head_dim).for_each(take);
+                block.values.iter().skip(column * head_dim).take(head_dim).for_each(take);
             }
         }
     }
@@ -309,5 +305,5 @@ fn numbers(tensor: &Tensor) -> Result<Vec<u8>> {
 fn rows<T: Real>(bytes: &[u8], head_dim: usize) -> impl Iterator<Item = Vec<T>> {
     let numbers = bytes.as_chunks::<4>().0;
     let number = |bytes: &[u8; 4]| T::from_f32(f32::from_le_bytes(*bytes));
-    numbers.chunks_exact(head_dim.max(1)).map(move |row| row.iter().map(number).collect())
+    numbers.chunks_exact(head_dim).map(move |row| row.iter().map(number).collect())
 }

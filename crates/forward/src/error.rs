@@ -1,7 +1,6 @@
 //! Why a model cannot be made or run.
 
-use std::io;
-
+use mapped::{Cancelled, ReadError};
 use tensor::Dtype;
 
 /// A result of this crate.
@@ -31,7 +30,7 @@ pub enum Error {
     },
     /// A weight that had to be copied could not be read.
     #[error("cannot read a weight: {0}")]
-    Read(#[source] io::Error),
+    Read(#[source] ReadError),
     /// The threads could not be started.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {
@@ -78,16 +77,22 @@ pub enum Error {
     },
     /// Keys and values of other shapes or dtypes than the model's.
     #[error(
-        "past_key is {} of shape {:?} and past_value {} of {:?}, expected float32 of [{}, {}, past, {}, {}] of both",
-        key.0, key.1, value.0, value.1, expected[0], expected[1], expected[2], expected[3]
+        "past_key is {} of shape {:?} and past_value {} of {:?}, expected float32 of [{layers}, {batch}, past, {heads}, {head_dim}] of both",
+        key.0, key.1, value.0, value.1
     )]
     Past {
         /// The dtype and the shape of the keys, in elements.
         key: (Dtype, Vec<u64>),
         /// Those of the values.
         value: (Dtype, Vec<u64>),
-        /// Layers, sequences, heads of keys and values, and the size of a head.
-        expected: [usize; 4],
+        /// The number of layers.
+        layers: usize,
+        /// The number of sequences.
+        batch: usize,
+        /// The number of heads of keys and values.
+        heads: usize,
+        /// The size of a head.
+        head_dim: usize,
     },
     /// The cache was made by another model, or for another number of sequences.
     #[error("the cache is of another model or batch")]
@@ -102,6 +107,6 @@ pub enum Error {
     #[error(transparent)]
     Tensor(#[from] tensor::Error),
     /// The caller stopped the work.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }

@@ -2,11 +2,6 @@
 //!
 //! Facts: the formulas of [`decoder::Experts`].
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "floating-point numbers do not overflow; sizes are of arrays"
-)]
-
 use decoder::{Activation, Softmax};
 
 use crate::Result;
@@ -60,7 +55,6 @@ impl<T: Real> Experts<T> {
         x: &[T],
         out: &mut [T],
     ) -> Result<()> {
-        let dim = dim.max(1);
         let rows = x.len() / dim;
         let choices = self.choices(pool, rows, x)?;
         let hidden = self.each.first().map_or(0, FeedForward::hidden);
@@ -120,7 +114,7 @@ impl<T: Real> Experts<T> {
         let mut scores: Vec<T> = zeros(product(&[rows, count])?)?;
         Linear::apply_all(pool, [(&self.router, x, &mut scores[..])]);
         let mut choices = Vec::new();
-        for (row, scores) in scores.chunks_exact(count.max(1)).enumerate() {
+        for (row, scores) in scores.chunks_exact(count).enumerate() {
             let first = choices.len();
             self.choose(scores, |expert, weight| choices.push(Choice { expert, row, weight }));
             let chosen = choices.get_mut(first..).unwrap_or_default();

@@ -52,7 +52,7 @@ impl<T: Real> FeedForward<T> {
             GateAndUp::Interleaved(both) => [Some((both, *x, &mut **hidden)), None],
         });
         Linear::apply_all(pool, products.flatten());
-        let numbers = all.iter().map(|rows| rows.hidden.len()).fold(0, usize::saturating_add);
+        let numbers = all.iter().map(|rows| rows.hidden.len()).sum::<usize>();
         let gates = all.iter_mut().flat_map(|Rows { layer, hidden, .. }| {
             if matches!(layer.gate, GateAndUp::Interleaved(_)) {
                 separate(hidden);

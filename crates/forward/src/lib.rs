@@ -7,8 +7,17 @@
 //! f32, or f64 if the embeddings are. A weight is not rounded to the dtype of what it is multiplied with, as it is in
 //! PyTorch, so logits of bfloat16 models are nearer to the exact ones. No result depends on the number of threads.
 //!
+//! Sizes that come from files are checked before they are multiplied: `decoder` refuses a size of 0 and heads that do not
+//! divide each other, [`Model::new`] compares the shape of each weight, so that no size exceeds the memory that is mapped,
+//! and `memory.rs` multiplies them with the number of tokens. An overflow elsewhere is a bug, and a panic in tests.
+//!
 //! `kernel/` has the matrix products, `block.rs` a layer, `attention.rs` the attention over a `cache.rs`, and `experts.rs` a
 //! mixture of experts.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: floating-point numbers do not overflow, and sizes are those of memory"
+)]
 
 mod activation;
 mod attention;
@@ -34,4 +43,4 @@ mod tests;
 
 pub use cache::Cache;
 pub use error::{Error, Result};
-pub use model::{Check, Model, Options, Rows};
+pub use model::{Model, Options, Rows};

@@ -17,7 +17,7 @@ impl<T: Real> Linear<T> {
         all: impl IntoIterator<Item = (&'a Self, &'a [T], &'a mut [T])>,
     ) {
         let products = all.into_iter().map(|(linear, x, y)| {
-            let rows = y.len().checked_div(linear.matrix.rows()).unwrap_or(0);
+            let rows = y.len() / linear.matrix.rows();
             Product::new(&linear.matrix, x, rows, linear.bias.as_deref(), y)
         });
         T::linear(pool, products.collect());

@@ -2,9 +2,8 @@
 //!
 //! Facts: `forward` of the TorchScript text.
 
-use std::ops::ControlFlow;
-
 use decoder::{Assignment, Decoder};
+use mapped::Observer;
 use tensor::{Dtype, Tensor};
 
 use crate::attention::Queries;
@@ -35,9 +34,6 @@ pub enum Rows {
     /// The last of each sequence.
     Last,
 }
-
-/// Asked before each layer; a `Break` stops the work.
-pub type Check<'c> = &'c (dyn Fn() -> ControlFlow<()> + Sync);
 
 /// A decoder over weights that stay in the file they are mapped from.
 ///
@@ -168,19 +164,19 @@ impl Model {
     ///
     /// # Errors
     /// When there are no tokens or no whole rows of them, an id is not below [`vocab`](Self::vocab), the cache is of another
-    /// model or batch, a result does not fit in memory, or `check` stops the work.
+    /// model or batch, a result does not fit in memory, or `observer` stops the work.
     pub fn forward(
         &self,
         tokens: &[i64],
         batch: usize,
         cache: &mut Cache,
         rows: Rows,
-        check: Check<'_>,
+        observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
         let ids = self.ids(tokens, batch)?;
         match (&self.network, &mut cache.0) {
-            (Network::F32(net), Inner::F32(cache)) => self.run(net, &ids, batch, cache, rows, check),
-            (Network::F64(net), Inner::F64(cache)) => self.run(net, &ids, batch, cache, rows, check),
+            (Network::F32(net), Inner::F32(cache)) => self.run(net, &ids, batch, cache, rows, observer),
+            (Network::F64(net), Inner::F64(cache)) => self.run(net, &ids, batch, cache, rows, observer),
             _ => Err(Error::OtherCache),
         }
     }
@@ -205,13 +201,13 @@ impl Model {
         batch: usize,
         cache: &mut Tokens<T>,
         rows: Rows,
-        check: Check<'_>,
+        observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
         if cache.sizes() != self.sizes(batch) {
             return Err(Error::OtherCache);
         }
         let before = cache.len();
-        let result = self.pool.run(|| self.chunks(net, ids, batch, cache, rows, check));
+        let result = self.pool.run(|| self.chunks(net, ids, batch, cache, rows, observer));
         if result.is_err() {
             cache.truncate(before);
         }
@@ -226,19 +222,20 @@ impl Model {
         batch: usize,
         cache: &mut Tokens<T>,
         rows: Rows,
-        check: Check<'_>,
+        observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
-        let seq = ids.len().checked_div(batch).unwrap_or(0);
-        let at_once = ROWS.checked_div(batch).unwrap_or(0).clamp(1, seq);
+        let seq = ids.len() / batch;
+        let at_once = (ROWS / batch).clamp(1, seq);
         let returned = if rows == Rows::All { seq } else { 1 };
         let mut logits = Logits { returned, out: zeros(product(&[batch, returned, self.dims.vocab])?)? };
         let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
         cache.reserve(total)?;
         for first in (0..seq).step_by(at_once) {
-            let count = at_once.min(seq.saturating_sub(first));
-            let is_last = first.saturating_add(count) == seq;
+            let count = at_once.min(seq - first);
+            let is_last = first + count == seq;
             let (wanted, row) = if rows == Rows::All { (count, first) } else { (usize::from(is_last), 0) };
-            let h = self.layers(net, ids, [batch, seq, first, count, total], wanted, cache, check)?;
+            let chunk = Chunk { batch, seq, first, count, wanted, total };
+            let h = self.layers(net, ids, &chunk, cache, observer)?;
             cache.advance(count);
             if wanted > 0 {
                 self.logits(net, &h, wanted, row, &mut logits)?;
@@ -247,22 +244,21 @@ impl Model {
         Ok(logits.out)
     }
 
-    /// Sends `count` tokens of each sequence, from the token number `first` on, through all layers. Returns the rows of the last
-    /// `wanted` of them. The call ends with `total` tokens in the cache.
+    /// Sends a chunk of the tokens through all layers. Returns the rows of its `wanted` tokens.
     fn layers<T: Real>(
         &self,
         net: &Net<T>,
         ids: &[usize],
-        [batch, seq, first, count, total]: [usize; 5],
-        wanted: usize,
+        chunk: &Chunk,
         cache: &mut Tokens<T>,
-        check: Check<'_>,
+        observer: &dyn Observer,
     ) -> Result<Vec<T>> {
         let Dims { dim, hidden, n_heads, n_kv_heads, head_dim, .. } = self.dims;
+        let &Chunk { batch, seq, first, count, wanted, total } = chunk;
         let past = cache.len();
-        let group = n_heads.checked_div(n_kv_heads).unwrap_or(1);
+        let group = n_heads / n_kv_heads;
         let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
-        let end = past.saturating_add(count);
+        let end = past + count;
         let of_length: Vec<Option<Vec<f64>>> =
             net.frequencies.iter().map(|each| each.of_length(total)).collect();
         let angles = net.frequencies.iter().zip(&of_length).enumerate().map(|(rope, (each, of_length))| {
@@ -274,20 +270,17 @@ impl Model {
         let numbers = product(&[batch, count, dim])?;
         h.try_reserve_exact(numbers)
             .map_err(|_| Error::Memory { nbytes: crate::memory::bytes::<T>(numbers) })?;
-        for ids in ids.chunks_exact(seq.max(1)) {
+        for ids in ids.chunks_exact(seq) {
             for id in ids.iter().skip(first).take(count) {
-                #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
                 let embedding = |number| h.push(T::from_f64(number) * net.embedding);
                 net.weights.embedding.each_of_row(*id, embedding);
             }
         }
         let mut work = Work::new(&self.pool, queries, angles, dim, hidden)?;
         for (number, layer) in net.weights.layers.iter().enumerate() {
-            if check().is_break() {
-                return Err(Error::Cancelled);
-            }
+            observer.check()?;
             // Of the last layer's other tokens, only the keys and values are needed.
-            let is_last = number.saturating_add(1) == net.weights.layers.len();
+            let is_last = number + 1 == net.weights.layers.len();
             layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work)?;
         }
         for (rope, of_length) in of_length.iter().enumerate() {
@@ -321,16 +314,29 @@ impl Model {
         if count == logits.returned {
             return T::into_f32(&mut logits.out, |out| write(&normed, out));
         }
-        let (whole, part) = (product(&[logits.returned, vocab])?, product(&[count, vocab])?);
-        let start = product(&[first, vocab])?;
-        let sequences = logits.out.chunks_exact_mut(whole.max(1));
-        for (out, normed) in sequences.zip(normed.chunks_exact(product(&[count, dim])?.max(1))) {
-            if let Some(out) = out.get_mut(start..start.saturating_add(part)) {
+        let sequences = logits.out.chunks_exact_mut(logits.returned * vocab);
+        for (out, normed) in sequences.zip(normed.chunks_exact(count * dim)) {
+            if let Some(out) = out.get_mut(first * vocab..(first + count) * vocab) {
                 T::into_f32(out, |out| write(normed, out))?;
             }
         }
         Ok(())
     }
+}
+
+/// Tokens of a call that go through the layers at once.
+struct Chunk {
+    batch: usize,
+    /// Tokens of each sequence in the call.
+    seq: usize,
+    /// The number of the first token of the chunk in each sequence.
+    first: usize,
+    /// Tokens of each sequence in the chunk.
+    count: usize,
+    /// Tokens at the end of the chunk whose logits are returned, for each sequence.
+    wanted: usize,
+    /// Tokens of each sequence in the cache at the end of the call.
+    total: usize,
 }
 
 /// The logits of a call.

@@ -29,8 +29,8 @@ impl<T: Real> Norm<T> {
     /// The norm of each row of `x` into the same row of `y`, whose rows are one part.
     pub(crate) fn apply_into(&self, pool: &Pool, x: &[T], y: &mut [T]) {
         share_rows(pool, y, self.part, |row, y| {
-            let start = row.saturating_mul(self.part);
-            if let Some(x) = x.get(start..start.saturating_add(self.part)) {
+            let start = row * self.part;
+            if let Some(x) = x.get(start..start + self.part) {
                 y.copy_from_slice(x);
                 self.row(y);
             }
@@ -38,9 +38,8 @@ impl<T: Real> Norm<T> {
     }
 
     fn row(&self, row: &mut [T]) {
-        let part = self.part.max(1);
-        let weights = self.weight.chunks_exact(part).cycle();
-        for (row, weight) in row.chunks_exact_mut(part).zip(weights) {
+        let weights = self.weight.chunks_exact(self.part).cycle();
+        for (row, weight) in row.chunks_exact_mut(self.part).zip(weights) {
             let bias = self.bias.as_deref();
             T::run(Normalize { row, weight, bias, eps: self.eps, is_centred: self.is_centred });
         }

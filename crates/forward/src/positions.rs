@@ -43,7 +43,6 @@ pub(crate) struct Angles<T> {
     rotates_halves: bool,
 }
 
-#[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
 impl<T: Real> Frequencies<T> {
     /// Those of heads of which `rotated` numbers are rotated.
     pub(crate) fn new(rope: &Rope, rotated: u64, rotates_halves: bool) -> Self {
@@ -95,20 +94,15 @@ impl<T: Real> Frequencies<T> {
 }
 
 /// Frequencies that are not scaled, rounded at each step as PyTorch does.
-#[expect(
-    clippy::arithmetic_side_effects,
-    clippy::cast_precision_loss,
-    reason = "floating-point numbers do not overflow; the size of a head is small"
-)]
+#[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
 fn plain<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
     let rounded = |number: f64| T::from_f64(number);
-    let exponent = move |pair: u64| rounded(pair.saturating_mul(2) as f64) / rounded(rotated as f64);
+    let exponent = move |pair: u64| rounded((pair * 2) as f64) / rounded(rotated as f64);
     let power = move |pair| rounded(rounded(theta).to_f64().powf(exponent(pair).to_f64()));
     (0..rotated / 2).map(move |pair| T::ONE / power(pair))
 }
 
 /// A frequency whose wavelength is stretched if it is long.
-#[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
 fn scaled<T: Real>(f: T, scaling: Llama3) -> T {
     let number = T::from_f64;
     let wavelength = number(std::f64::consts::TAU) * (T::ONE / f);
@@ -128,8 +122,8 @@ impl<T: Real> Angles<T> {
     /// Rotates the first numbers of all heads, of `head_dim` numbers each, of a token at `position`.
     pub(crate) fn rotate(&self, position: usize, head_dim: usize, heads: &mut [T]) {
         let Some((cos, sin)) = self.at(position) else { return };
-        for head in heads.chunks_exact_mut(head_dim.max(1)) {
-            let Some(head) = head.get_mut(..self.pairs.saturating_mul(2)) else { return };
+        for head in heads.chunks_exact_mut(head_dim) {
+            let Some(head) = head.get_mut(..self.pairs * 2) else { return };
             let angles = cos.iter().zip(sin);
             if self.rotates_halves {
                 let (first, second) = head.split_at_mut(self.pairs);
@@ -147,8 +141,8 @@ impl<T: Real> Angles<T> {
     /// Rotates the keys of a head, from the first position on that these angles are of, to the one before `end`.
     pub(crate) fn rotate_keys(&self, head: &mut Head<T>, end: usize) {
         for (start, (keys, rotated)) in (0..end).step_by(BLOCK).zip(head.keys_mut()) {
-            let positions = start.max(self.first)..end.min(start.saturating_add(BLOCK));
-            let columns = positions.start.saturating_sub(start)..positions.end.saturating_sub(start);
+            let positions = start.max(self.first)..end.min(start + BLOCK);
+            let columns = positions.start - start..positions.end - start;
             if positions.is_empty() {
                 continue;
             }
@@ -159,9 +153,9 @@ impl<T: Real> Angles<T> {
                 to.unwrap_or_default().copy_from_slice(from.unwrap_or_default());
             }
             for pair in 0..self.pairs {
-                let row = if self.rotates_halves { pair } else { pair.saturating_mul(2) };
+                let row = if self.rotates_halves { pair } else { pair * 2 };
                 let after = if self.rotates_halves { self.pairs } else { 1 };
-                let Ok([a, b]) = rows.get_disjoint_mut([row, row.saturating_add(after)]) else { return };
+                let Ok([a, b]) = rows.get_disjoint_mut([row, row + after]) else { return };
                 let pairs = a.iter_mut().zip(b).skip(columns.start);
                 for (position, (a, b)) in positions.clone().zip(pairs) {
                     let Some((cos, sin)) = self.at(position) else { return };
@@ -175,14 +169,13 @@ impl<T: Real> Angles<T> {
 
     /// The cosines and sines of a position.
     fn at(&self, position: usize) -> Option<(&[T], &[T])> {
-        let start = position.checked_sub(self.first)?.checked_mul(self.pairs)?;
-        let range = start..start.checked_add(self.pairs)?;
+        let start = (position - self.first) * self.pairs;
+        let range = start..start + self.pairs;
         Some((self.cos.get(range.clone())?, self.sin.get(range)?))
     }
 }
 
 /// Rotates a pair.
-#[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
 fn turn<T: Real>(a: &mut T, b: &mut T, cos: T, sin: T) {
     (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
 }

@@ -12,11 +12,10 @@ pub(crate) fn share_rows<T: Send>(
     width: usize,
     work: impl Fn(usize, &mut [T]) + Send + Sync,
 ) {
-    let width = width.max(1);
     let rows_at_once = WORTH_SHARING.div_ceil(width);
-    let parts = elements.chunks_mut(rows_at_once.saturating_mul(width)).enumerate();
+    let parts = elements.chunks_mut(rows_at_once * width).enumerate();
     pool.for_each(parts, |(part, elements)| {
-        let first = part.saturating_mul(rows_at_once);
+        let first = part * rows_at_once;
         for (row, elements) in (first..).zip(elements.chunks_exact_mut(width)) {
             work(row, elements);
         }

@@ -1,10 +1,6 @@
 //! Loops over vectors that are compiled for the CPU's instructions.
 
 #![expect(
-    clippy::arithmetic_side_effects,
-    reason = "floating-point numbers do not overflow; indices are of slices"
-)]
-#![expect(
     clippy::indexing_slicing,
     clippy::needless_range_loop,
     reason = "arrays of known lengths, which stay in registers"
@@ -149,7 +145,7 @@ impl<T: Real> Product<'_, T> {
         a: &'p [T],
         c: &'p mut [T],
     ) -> (&'p [T], &'p mut [T]) {
-        let (a_rows, c_rows) = ((R * self.a_step).max(1), (R * self.c_step).max(1));
+        let (a_rows, c_rows) = (R * self.a_step, R * self.c_step);
         let count = (a.len() / a_rows).min(c.len() / c_rows);
         let (a, a_rest) = a.split_at(count * a_rows);
         let (c, c_rest) = c.split_at_mut(count * c_rows);
@@ -225,10 +221,10 @@ impl<T: Real> Product<'_, T> {
     /// The columns that do not fill a vector.
     #[inline(always)]
     fn rest(&self, a: &[T], column: usize, c: &mut [T]) {
-        let rows = a.chunks(self.a_step.max(1)).zip(c.chunks_mut(self.c_step.max(1)));
+        let rows = a.chunks(self.a_step).zip(c.chunks_mut(self.c_step));
         for (a, c) in rows {
             let Some(c) = c.get_mut(column..self.columns) else { return };
-            for (a, b) in a.iter().take(self.inner).zip(self.b.chunks(self.b_step.max(1))) {
+            for (a, b) in a.iter().take(self.inner).zip(self.b.chunks(self.b_step)) {
                 for (c, b) in c.iter_mut().zip(b.iter().skip(column)) {
                     *c += *a * *b;
                 }

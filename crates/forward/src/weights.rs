@@ -12,6 +12,7 @@ use crate::experts::{Experts, Shared};
 use crate::feed_forward::{FeedForward, GateAndUp};
 use crate::kernel::Matrix;
 use crate::linear::Linear;
+use crate::memory::product;
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::{Error, Result};
@@ -135,7 +136,6 @@ impl Source<'_> {
         // A window that does not fit is longer than any sequence.
         let window = self.decoder.windows().at(layer).map(usize::try_from);
         #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
-        #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
         let usual = T::ONE / T::from_f64((self.dims.head_dim as f64).sqrt());
         let sinks = scores.sinks.then(|| self.vector(Weight::Layer { layer, part: Part::Sinks }));
         Ok(Attention {
@@ -161,10 +161,10 @@ impl Source<'_> {
         let norm = match self.decoder.block().head_norm {
             None => return Ok(None),
             Some(HeadNorm::Head) => self.norm(&[whole], None, head_dim)?,
-            Some(HeadNorm::Projection) => self.norm(&[whole], None, size(heads)?.saturating_mul(head_dim))?,
+            Some(HeadNorm::Projection) => self.norm(&[whole], None, product(&[size(heads)?, head_dim])?)?,
             Some(HeadNorm::EachHead) => {
                 // More heads than weights are refused at the first that is missing.
-                let heads = heads.min((self.assigned.len() as u64).saturating_add(1));
+                let heads = heads.min(self.assigned.len() as u64 + 1);
                 let each: Vec<_> = (0..heads).map(|head| Weight::Head { layer, part, head }).collect();
                 self.norm(&each, None, head_dim)?
             }
@@ -214,7 +214,6 @@ impl Source<'_> {
     }
 
     /// A norm over `part` numbers, whose weights are these, one after the other.
-    #[expect(clippy::arithmetic_side_effects, reason = "floating-point numbers do not overflow")]
     fn norm<T: Real>(&self, weights: &[Weight], bias: Option<Weight>, part: usize) -> Result<Norm<T>> {
         let kind = self.decoder.block().norm;
         let mut weight = Vec::new();

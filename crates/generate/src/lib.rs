@@ -26,7 +26,12 @@
 //! ```
 
 mod error;
+#[expect(clippy::arithmetic_side_effects, reason = "it counts tokens")]
 mod produce;
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "it computes with floating-point numbers and counts tokens"
+)]
 mod sample;
 mod stops;
 #[cfg(feature = "tokenizer")]

@@ -82,7 +82,7 @@ pub fn generate<E: From<Error>>(
         // The logits after the last token are not needed.
         if tokens.len() < options.max_tokens {
             logits = model(&[token])?;
-            steps = steps.saturating_add(1);
+            steps += 1;
         }
     };
     Ok(Generated { tokens, ended, prompt_time, time: after.elapsed(), steps })
@@ -105,7 +105,7 @@ mod tests {
         let options = Options { max_tokens, choice: Choice::Greedy, stops };
         let mut count = 0_usize;
         let mut each = |_| {
-            count = count.wrapping_add(1);
+            count += 1;
             Ok(if count == enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
         generate(&[1, 2], &options, &mut sums(), &mut each).expect("numbers")

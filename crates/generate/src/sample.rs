@@ -72,7 +72,7 @@ impl Sampler {
             let (mut count, mut sum) = (0_usize, 0.0);
             for id in &order {
                 sum += weight(id);
-                count = count.saturating_add(1);
+                count += 1;
                 if sum >= top_p * total {
                     break;
                 }
@@ -219,7 +219,7 @@ mod tests {
             let mut seen = [0_u32; 4];
             for _ in 0..4000 {
                 let id = sampler.next(&logits).expect("numbers") as usize;
-                seen[id] = seen[id].saturating_add(1);
+                seen[id] += 1;
             }
             seen
         };
@@ -227,7 +227,7 @@ mod tests {
         let [a, b, c, d] = seen(0.6);
         assert_eq!((a, c), (0, 0));
         assert!((2500..2840).contains(&b), "{b} of 4000, expected two thirds");
-        assert_eq!(b.saturating_add(d), 4000);
+        assert_eq!(b + d, 4000);
         let all = seen(1.0);
         for (count, expected) in all.into_iter().zip([500, 2000, 500, 1000_u32]) {
             assert!(count.abs_diff(expected) < 130, "{all:?}");

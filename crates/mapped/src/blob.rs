@@ -1,11 +1,10 @@
 //! Bytes in windows: what a writer sees of its sources.
 
-use std::io;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
-use crate::MappedFile;
 use crate::buffer::{Buffer, WINDOW};
+use crate::{ReadError, Source};
 
 /// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that everything which is
 /// computed from a window is computed from the same bytes, whatever happens to the file that they come from.
@@ -26,19 +25,24 @@ impl From<Buffer> for Window {
 }
 
 impl Window {
-    /// The bytes of `range` in `file`, read at their position and not through the map.
+    /// The bytes of `range` in `source`, read at their position and not through a map.
     ///
     /// # Errors
-    /// When `range` is not inside the file, the file cannot be read, or it became shorter since it was opened.
-    pub fn read(file: &MappedFile, range: Range<usize>) -> io::Result<Self> {
-        Self::filled(range.len(), |bytes| file.read_exact_at(range.start as u64, bytes))
+    /// When `range` is not inside the source, the source cannot be read, or it became shorter since it was opened.
+    pub fn read(source: &dyn Source, range: Range<u64>) -> Result<Self, ReadError> {
+        let len = range.end.saturating_sub(range.start);
+        let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        Self::filled(len, |bytes| source.read_at(bytes, range.start))
     }
 
     /// `len` bytes that `fill` sets. It must set all of them: they have the values of an earlier window.
     ///
     /// # Errors
     /// Those of `fill`.
-    pub fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<Self> {
+    pub fn filled(
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), ReadError>,
+    ) -> Result<Self, ReadError> {
         let mut buffer = Buffer::new(len);
         fill(&mut buffer)?;
         Ok(Self::from(buffer))
@@ -69,12 +73,12 @@ pub trait Sink {
     ///
     /// # Errors
     /// When they cannot be written, or the work was cancelled.
-    fn write(&mut self, window: Window) -> io::Result<()>;
+    fn write(&mut self, window: Window) -> Result<(), ReadError>;
 }
 
 /// Collects the bytes in memory.
 impl Sink for Vec<u8> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.extend_from_slice(&window);
         Ok(())
     }
@@ -95,7 +99,7 @@ pub trait Blob {
     ///
     /// # Errors
     /// When the source cannot be read, or the sink fails.
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()>;
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError>;
 }
 
 /// Bytes in memory as a [`Blob`], for the small files of a container.
@@ -107,20 +111,7 @@ impl Blob for OwnedBlob {
         self.0.len() as u64
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         self.0.chunks(WINDOW).try_for_each(|chunk| sink.write(Window::owned(chunk.to_vec())))
-    }
-}
-
-impl Blob for Arc<MappedFile> {
-    fn len(&self) -> u64 {
-        MappedFile::len(self)
-    }
-
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        let end = self.bytes().len();
-        (0..end).step_by(WINDOW).try_for_each(|start| {
-            sink.write(Window::read(self, start..start.saturating_add(WINDOW).min(end))?)
-        })
     }
 }

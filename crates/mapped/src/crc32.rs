@@ -35,6 +35,11 @@ impl Crc32 {
         self.0.update(bytes);
     }
 
+    /// Adds the bytes of another sum, which follow those of this one.
+    pub fn append(&mut self, next: &Self) {
+        self.0.combine(&next.0);
+    }
+
     /// The sum of all bytes so far.
     pub fn sum(self) -> u32 {
         self.0.finalize()
@@ -56,6 +61,11 @@ mod tests {
             assert_eq!(window.crc32(), crc32fast::hash(&window));
             start += len;
             assert_eq!(sum.clone().sum(), crc32fast::hash(&bytes[..start]), "{len}");
+            let mut rest = Crc32::default();
+            rest.add_bytes(&bytes[start..]);
+            let mut whole = sum.clone();
+            whole.append(&rest);
+            assert_eq!(whole.sum(), crc32fast::hash(&bytes), "{len}");
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
+use crate::ReadError;
 use crate::stamp::{Change, Changed, Stamp};
 
 /// Why a file cannot be mapped.
@@ -45,8 +46,6 @@ pub struct MappedFile {
     file: File,
     /// The file when it was opened.
     stamp: Stamp,
-    /// Where the mapping starts in the file, in bytes.
-    start: u64,
     /// `None` for an empty file, which mmap(2) rejects.
     map: Option<Mmap>,
 }
@@ -76,25 +75,8 @@ impl MappedFile {
         let stamp = Stamp::from_metadata(&file.metadata().map_err(io)?);
         // A length of its own: the map must not be longer than what the stamp says.
         let len = usize::try_from(stamp.len()).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
-        let map = if len == 0 { None } else { Some(map(file, 0, len).map_err(io)?) };
-        Ok(Self { path: path.to_owned(), file: file.try_clone().map_err(io)?, stamp, start: 0, map })
-    }
-
-    /// Maps the bytes of `range` of the file at `path`, as if they were a file of their own.
-    ///
-    /// # Errors
-    /// When the path cannot be opened, is not a regular file, or ends before the range does.
-    pub fn part(path: &Path, range: Range<u64>) -> Result<Self, Error> {
-        let io = |reason| Error::Io { path: path.to_owned(), reason };
-        let file = File::open(path).map_err(io)?;
-        let len = range.end.saturating_sub(range.start);
-        let stamp = Stamp::from_metadata(&file.metadata().map_err(io)?);
-        if stamp.len() < range.end {
-            return Err(io(io::ErrorKind::UnexpectedEof.into()));
-        }
-        let size = usize::try_from(len).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
-        let map = if len == 0 { None } else { Some(map(&file, range.start, size).map_err(io)?) };
-        Ok(Self { path: path.to_owned(), file, stamp, start: range.start, map })
+        let map = if len == 0 { None } else { Some(map(file, len).map_err(io)?) };
+        Ok(Self { path: path.to_owned(), file: file.try_clone().map_err(io)?, stamp, map })
     }
 
     /// The path as it was given.
@@ -123,13 +105,13 @@ impl MappedFile {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    fn fill(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.len().saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let buffer = buffer.get_mut(..len).unwrap_or_default();
         let mut done = 0;
         while let Some(rest @ [_, ..]) = buffer.get_mut(done..) {
-            let at = self.start.saturating_add(offset).saturating_add(done as u64);
+            let at = offset.saturating_add(done as u64);
             match read_at(&self.file, rest, at) {
                 Ok(0) => break,
                 Ok(n) => done = done.saturating_add(n),
@@ -143,14 +125,15 @@ impl MappedFile {
     /// Copies the bytes at `offset` to all of `buffer`. It does not touch the map either.
     ///
     /// # Errors
-    /// When they are not inside the file, the file cannot be read, or it ends earlier than when it was opened; the
-    /// cause is then [`Changed`].
-    pub fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    /// When they are not inside the file, the file cannot be read, or it ends earlier than when it was opened
+    /// ([`Changed`]).
+    pub(crate) fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let expected = buffer.len();
         if offset.checked_add(expected as u64).is_none_or(|end| end > self.len()) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file"));
+            let past = io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file");
+            return Err(past.into());
         }
-        let read = self.read_at(offset, buffer).map_err(|error| {
+        let read = self.fill(offset, buffer).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
         })?;
         if read == expected {
@@ -158,21 +141,17 @@ impl MappedFile {
         }
         // Where it ends now; the read may have ended earlier.
         let found = self.file.metadata()?.len();
-        Err(Changed::error(&self.path, Change::Length { expected: self.stamp.len(), found }))
-    }
-
-    /// Reads the bytes of `range` in order, without touching the map.
-    pub fn reader(&self, range: Range<usize>) -> FileReader<'_> {
-        FileReader { file: self, range }
+        let change = Change::Length { expected: self.stamp.len(), found };
+        Err(Changed { path: self.path.clone(), change }.into())
     }
 
     /// Fails when the file has another length or modification time than when it was opened. A walk over its bytes that
     /// ends with this has read what the file was, unless something set the time back.
     ///
     /// # Errors
-    /// When it changed; the cause is then [`Changed`]. Or when the system does not report its metadata.
-    pub fn check_unchanged(&self) -> io::Result<()> {
-        self.stamp.compare(&self.path, &self.file.metadata()?)
+    /// [`Changed`], or when the system does not report its metadata.
+    pub fn check_unchanged(&self) -> Result<(), ReadError> {
+        Ok(self.stamp.compare(&self.path, &self.file.metadata()?)?)
     }
 
     /// Gives the pages that `range` (bytes) touches back to the system; touching them again reads them
@@ -181,24 +160,6 @@ impl MappedFile {
         if let Some(map) = &self.map {
             release(map, range);
         }
-    }
-}
-
-/// A part of a file, read in order. See [`MappedFile::reader`].
-#[derive(Debug)]
-pub struct FileReader<'f> {
-    file: &'f MappedFile,
-    /// What is left.
-    range: Range<usize>,
-}
-
-impl io::Read for FileReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.range.len().min(buffer.len());
-        let buffer = buffer.get_mut(..len).unwrap_or_default();
-        self.file.read_exact_at(self.range.start as u64, buffer)?;
-        self.range.start = self.range.start.saturating_add(len);
-        Ok(len)
     }
 }
 
@@ -217,9 +178,9 @@ const FAULT_AROUND: usize = 64 << 10;
 
 /// The one mapping of the workspace.
 #[expect(unsafe_code, reason = "mapping a file is what this crate is for")]
-fn map(file: &File, offset: u64, len: usize) -> io::Result<Mmap> {
+fn map(file: &File, len: usize) -> io::Result<Mmap> {
     let mut options = MmapOptions::new();
-    options.offset(offset).len(len);
+    options.len(len);
     // SAFETY: the map is read-only and private to this process's view. The remaining hazard of every
     // file mapping is another process that writes into or truncates the file: torn values are
     // harmless, since no value read from the map is trusted twice, and large reads do not go through the
@@ -256,24 +217,6 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_a_file_of_its_own() {
-        let path = std::env::temp_dir().join(format!("mapped-part-{}", std::process::id()));
-        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i % 251).to_le_bytes()[0]).collect();
-        std::fs::write(&path, &bytes).expect("the temporary folder is writable");
-        let part = MappedFile::part(&path, 5000..90_001).expect("within the file");
-        let mut read = [0; 100];
-        assert_eq!(part.read_at(7, &mut read).expect("readable"), 100);
-        assert_eq!(read, bytes[5007..5107]);
-        assert_eq!(part.read_at(part.len() - 10, &mut read).expect("readable"), 10);
-        assert_eq!(part.read_at(u64::MAX, &mut read).expect("readable"), 0);
-        part.release(1..80_000);
-        assert_eq!(part.bytes(), &bytes[5000..90_001]);
-        assert!(MappedFile::part(&path, 5000..5000).expect("nothing").is_empty());
-        MappedFile::part(&path, 99_000..100_001).expect_err("past the end");
-        std::fs::remove_file(&path).expect("the file was just written");
-    }
-
-    #[test]
     fn a_folder_is_rejected_by_name() {
         let error = MappedFile::open(&std::env::temp_dir()).expect_err("a folder");
         assert!(error.to_string().ends_with("is a folder, not a file"), "{error}");
@@ -300,15 +243,17 @@ mod tests {
             let file = File::options().write(true).open(&path).expect("it was just written");
             file.set_modified(time).expect("it is ours");
         };
-        let change = |error: io::Error| Changed::cause_of(&error).expect("it changed").change;
+        let change = |error: ReadError| match error {
+            ReadError::Changed(changed) => changed.change,
+            other => panic!("{other}"),
+        };
         write(10_000, 1);
         let file = MappedFile::open(&path).expect("it was just written");
-        let part = MappedFile::part(&path, 1000..9000).expect("it is inside");
         let mut bytes = [0; 2000];
         file.read_exact_at(8000, &mut bytes).expect("it is all there");
         file.check_unchanged().expect("nobody wrote to it");
         assert_eq!(
-            file.read_exact_at(8001, &mut bytes).expect_err("past the end").kind(),
+            io::Error::from(file.read_exact_at(8001, &mut bytes).expect_err("past the end")).kind(),
             io::ErrorKind::UnexpectedEof
         );
         let cut = Change::Length { expected: 10_000, found: 4000 };
@@ -322,9 +267,9 @@ mod tests {
         }
         write(4000, 1);
         assert_eq!(change(file.read_exact_at(3000, &mut bytes).expect_err("it is cut")), cut);
-        assert_eq!(change(part.read_exact_at(2500, &mut bytes).expect_err("it is cut")), cut);
         let mut all = Vec::new();
-        let error = io::Read::read_to_end(&mut file.reader(0..10_000), &mut all).expect_err("it is cut");
+        let error = io::Read::read_to_end(&mut crate::SourceReader::new(&file, 0..10_000), &mut all)
+            .expect_err("it is cut");
         assert_eq!(
             error.to_string(),
             format!("{} changed while it was read: expected 10000 bytes, found 4000", path.display())

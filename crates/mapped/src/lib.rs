@@ -7,21 +7,25 @@
 
 mod blob;
 mod buffer;
-mod cancel;
 mod crc32;
 mod file;
 mod heap;
+mod observer;
+mod read_error;
 mod sha256;
+mod source;
 mod stamp;
 mod unopened;
 
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
-pub use cancel::{Cancelled, Progress};
 pub use crc32::Crc32;
-pub use file::{Error, FileReader, MappedFile};
-pub use heap::release_freed;
-pub use sha256::{Sha256Sink, hex};
+pub use file::{Error, MappedFile};
+pub use heap::{memory_freed, on_memory_freed, release_freed};
+pub use observer::{Action, Cancelled, Notice, Observer, Step, Work};
+pub use read_error::{Damaged, NotRepresentable, ReadError};
+pub use sha256::{Sha256Sink, hex, sha256};
+pub use source::{BufferSource, Region, Source, SourceReader, part, windows};
 pub use stamp::{Change, Changed};
 pub use unopened::UnopenedFile;
 

@@ -3,11 +3,10 @@
 //! Facts: FIPS 180-4; the implementation is the `sha2` crate's, which uses the CPU's SHA extensions.
 
 use std::fmt::Write;
-use std::io;
 
 use sha2::{Digest, Sha256};
 
-use crate::blob::{Sink, Window};
+use crate::{Blob, Observer, ReadError, Sink, Window};
 
 /// Hashes what a [`Blob`](crate::Blob) sends.
 ///
@@ -17,7 +16,7 @@ use crate::blob::{Sink, Window};
 /// let mut sink = Sha256Sink::default();
 /// OwnedBlob(b"abc".to_vec()).write_to(&mut sink)?;
 /// assert_eq!(hex(&sink.digest()), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-/// # Ok::<(), std::io::Error>(())
+/// # Ok::<(), mapped::ReadError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Sha256Sink(Sha256);
@@ -30,9 +29,31 @@ impl Sha256Sink {
 }
 
 impl Sink for Sha256Sink {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.0.update(&*window);
         Ok(())
+    }
+}
+
+/// The SHA-256 of a blob. The observer can stop the work between two windows.
+///
+/// # Errors
+/// When the blob cannot be read, or `observer` stops the work.
+pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], ReadError> {
+    let mut sink = Stoppable { sink: Sha256Sink::default(), observer };
+    blob.write_to(&mut sink)?;
+    Ok(sink.sink.digest())
+}
+
+struct Stoppable<'o> {
+    sink: Sha256Sink,
+    observer: &'o dyn Observer,
+}
+
+impl Sink for Stoppable<'_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.observer.check()?;
+        self.sink.write(window)
     }
 }
 

@@ -4,11 +4,10 @@
 //! file is renamed, linked or given other permissions, which leaves its bytes as they are.
 
 use std::fs::Metadata;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The cause of an [`io::Error`] when a file changed while it was read.
+/// A file changed while it was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} changed while it was read: {change}", path.display())]
 pub struct Changed {
@@ -38,17 +37,6 @@ pub enum Change {
     Replaced,
 }
 
-impl Changed {
-    /// The change that is the cause of an error.
-    pub fn cause_of(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
-    }
-
-    pub(crate) fn error(path: &Path, change: Change) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidData, Self { path: path.to_owned(), change })
-    }
-}
-
 /// What a file's metadata say about its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -69,7 +57,7 @@ impl Stamp {
     }
 
     /// Fails when a file that had this stamp has another one now.
-    pub(crate) fn compare(&self, path: &Path, now: &Metadata) -> io::Result<()> {
+    pub(crate) fn compare(&self, path: &Path, now: &Metadata) -> Result<(), Changed> {
         let now = Self::from_metadata(now);
         let change = if now.id != self.id {
             Change::Replaced
@@ -80,7 +68,7 @@ impl Stamp {
         } else {
             return Ok(());
         };
-        Err(Changed::error(path, change))
+        Err(Changed { path: path.to_owned(), change })
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::stamp::{Change, Changed, Stamp};
-use crate::{Blob, Error, Sink, WINDOW, Window};
+use crate::{Blob, Error, ReadError, Sink, WINDOW, Window};
 
 /// A file by its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Blob for UnopenedFile {
         self.stamp.len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
         };
@@ -46,14 +46,15 @@ impl Blob for UnopenedFile {
             let window = Window::filled(size, |bytes| match io::Read::read_exact(&mut file, bytes) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     let found = file.metadata().map_err(named)?.len();
-                    Err(Changed::error(&self.path, Change::Length { expected: self.len(), found }))
+                    let change = Change::Length { expected: self.len(), found };
+                    Err(Changed { path: self.path.clone(), change }.into())
                 }
-                read => read.map_err(named),
+                read => Ok(read.map_err(named)?),
             })?;
             left = left.saturating_sub(size as u64);
             sink.write(window)?;
         }
-        self.stamp.compare(&self.path, &file.metadata().map_err(named)?)
+        Ok(self.stamp.compare(&self.path, &file.metadata().map_err(named)?)?)
     }
 }
 

@@ -204,7 +204,7 @@ fn cpython_reads_what_the_writer_wrote() {
     let mut runner = TestRunner::deterministic();
     let value = |_| values().new_tree(&mut runner).expect("the strategy rejects nothing").current();
     let pickles: Vec<Vec<u8>> = (0..2000).map(value).map(|value| pickled(&value)).collect();
-    for Record { pickle, value, .. } in judged(&pickles).unwrap_or_default() {
+    for Record { pickle, value, .. } in judged(&pickles) {
         let ours = load(&pickle).expect("the writer writes pickles");
         assert_eq!(describe(&ours), value, "pickle {}", pickle.escape_ascii());
     }

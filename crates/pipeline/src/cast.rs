@@ -3,14 +3,15 @@
 //! Facts: `Tensor.to(dtype)`. Nothing is converted before a back end reads it; see [`Storage::cast`](tensor::Storage::cast).
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use mapped::{Observer, ReadError};
 use serde::Serialize;
-use tensor::{Conversion, Dims, Dtype, Seen, Storage, StorageId, Tensor};
+use tensor::{CastNumbers, Conversion, Dims, Dtype, Seen, Storage, StorageId, Tensor};
 use torch_import::{Compound, CompoundKind};
 
+use crate::notes::Notes;
 use crate::{Cast, CastFrom, Error, InvalidOption, Note, Result};
 
 /// What became of the tensors of one dtype.
@@ -41,8 +42,8 @@ pub(crate) struct Casts {
 struct Row {
     conversion: Conversion,
     tensors: usize,
-    /// Their storages in the new dtype.
-    storages: Vec<Storage>,
+    /// Their storages, cast.
+    casts: Vec<Arc<CastNumbers>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -84,7 +85,7 @@ pub(crate) fn apply(
     casts: &[Cast],
     tensors: Vec<(String, Tensor)>,
     compounds: &mut [(String, Compound)],
-    notes: &mut Vec<Note>,
+    notes: &mut Notes<'_>,
 ) -> Result<(Vec<(String, Tensor)>, Casts)> {
     if casts.is_empty() {
         return Ok((tensors, Casts::default()));
@@ -223,16 +224,20 @@ impl Groups {
                 *view = view.start.saturating_sub(range.start)..view.end.saturating_sub(range.start);
             }
             let error = cannot(&views);
-            let cast = storage.cast(conversion, &range, Seen::new(views)).ok_or(error)?;
+            let cast = CastNumbers::new(&storage, conversion, &range, Seen::new(views)).ok_or(error)?;
+            let cast = Arc::new(cast);
             let known = made.rows.iter().position(|row| row.conversion == conversion);
             let number = known.unwrap_or(made.rows.len());
             if known.is_none() {
-                made.rows.push(Row { conversion, tensors: 0, storages: Vec::new() });
+                made.rows.push(Row { conversion, tensors: 0, casts: Vec::new() });
             }
             if let Some(row) = made.rows.get_mut(number) {
-                row.storages.push(cast.clone());
+                row.casts.push(Arc::clone(&cast));
             }
-            made.storages.insert((storage.id(), dtype), CastStorage { row: number, storage: cast, range });
+            made.storages.insert(
+                (storage.id(), dtype),
+                CastStorage { row: number, storage: Storage::computed(cast), range },
+            );
         }
         Ok(made)
     }
@@ -269,13 +274,12 @@ impl Made {
 }
 
 impl Casts {
-    /// Counts what is out of range in what was read. A back end does so before the output appears. `check` is called before
-    /// each window.
-    pub(crate) fn count(&self, check: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+    /// Counts what is out of range in what was read. A back end does so before the output appears.
+    pub(crate) fn count(&self, observer: &dyn Observer) -> Result<(), ReadError> {
         let mut counts = vec![Count::default(); self.rows.len()];
         for (row, count) in self.rows.iter().zip(&mut counts) {
-            for storage in &row.storages {
-                if let Some(found) = storage.out_of_range(check)? {
+            for cast in &row.casts {
+                if let Some(found) = cast.out_of_range(observer)? {
                     count.numbers = count.numbers.saturating_add(found.count);
                     count.first.get_or_insert(found.first);
                 }
@@ -344,9 +348,9 @@ mod tests {
 
     fn cast(casts: &[Cast], tensors: &[(&str, Tensor)]) -> (Vec<Tensor>, Casts, Vec<Note>) {
         let tensors = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
-        let mut notes = Vec::new();
+        let mut notes = Notes::new(&());
         let (tensors, casts) = apply(casts, tensors, &mut [], &mut notes).expect("it can be cast");
-        (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes)
+        (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes.into_vec())
     }
 
     #[test]
@@ -422,7 +426,7 @@ mod tests {
         for tensor in made.iter().chain(&made) {
             bytes(tensor);
         }
-        casts.count(&|| Ok(())).expect("memory can be read");
+        casts.count(&()).expect("memory can be read");
         let row = |from, to, tensors, count, first: &str| CastReport {
             from,
             to,
@@ -459,13 +463,13 @@ mod tests {
         let parts = compounds.iter().flat_map(|(name, compound)| {
             compound.parts.iter().map(move |(part, tensor)| (format!("{name}.{part}"), tensor.clone()))
         });
-        let mut notes = Vec::new();
+        let mut notes = Notes::new(&());
         let casts = [ALL_BF16, exact(Dtype::Int64, Dtype::Int32)];
         let (made, _) = apply(&casts, parts.collect(), &mut compounds, &mut notes).expect("it can be cast");
         let dtypes: Vec<Dtype> = made.iter().map(|(_, tensor)| tensor.dtype()).collect();
         assert_eq!(dtypes, [Dtype::Int8, Dtype::Float64, Dtype::Int64, Dtype::BFloat16]);
         assert_eq!(compounds.map(|(_, compound)| compound.dtype), [Dtype::QInt8, Dtype::BFloat16]);
-        assert_eq!(notes, [Note::PartsNotCast { parts: 2 }]);
+        assert_eq!(notes.into_vec(), [Note::PartsNotCast { parts: 2 }]);
     }
 
     #[test]
@@ -476,7 +480,7 @@ mod tests {
         assert!(texts(&[ALL_BF16, ALL_BF16]).contains("twice"));
         assert!(check(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
-        let refused = apply(&[ALL_BF16], vec![("w".to_owned(), packed)], &mut [], &mut Vec::new());
+        let refused = apply(&[ALL_BF16], vec![("w".to_owned(), packed)], &mut [], &mut Notes::new(&()));
         let refused = refused.expect_err("several numbers in a byte").to_string();
         assert_eq!(refused, "tensor `w`: float4_e2m1fn_x2 cannot be cast to bfloat16");
     }

@@ -1,26 +1,18 @@
 //! Many checkpoints, one after the other.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use carton_reader::Carton;
 use serde::Serialize;
-use sources::Sources;
-use store::{file_name, folder};
-use torch_import::Container;
 
-use crate::convert::convert_into;
-use crate::destination::Destination;
-use crate::{
-    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, OutputKind, Result, default_output, input,
-    naming,
-};
+use crate::{Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result};
 
 /// Version of the members of [`EachReport`].
 const SCHEMA_VERSION: u32 = 1;
 
 /// What became of one input.
 #[derive(Debug)]
-pub enum Converted {
+pub enum BatchItem {
     /// It was converted.
     Done(Box<ConvertReport>),
     /// Its output exists and is whole.
@@ -66,21 +58,19 @@ pub fn convert_each(
     options: &ConvertOptions,
     resume: bool,
     observer: &dyn Observer,
-    done: &mut dyn FnMut(Converted) -> Result<()>,
+    done: &mut dyn FnMut(BatchItem) -> Result<()>,
 ) -> Result<EachReport> {
-    let kind = Destination::new(options)?.kind;
-    let mut outputs: Vec<(Result<PathBuf>, &Path)> = Vec::with_capacity(options.inputs.len());
+    let mut planned: Vec<(&Path, Result<Conversion>)> = Vec::with_capacity(options.inputs.len());
+    let mut outputs: HashMap<PathBuf, &Path> = HashMap::new();
     for input in &options.inputs {
-        let output = output_of(options, kind, input);
-        if let Ok(output) = &output {
-            let is_same =
-                |(other, _): &&(Result<PathBuf>, &Path)| other.as_ref().is_ok_and(|it| it == output);
-            if let Some((_, first)) = outputs.iter().find(is_same) {
-                let (first, second) = ((*first).to_owned(), input.clone());
-                return Err(InvalidOption::SameOutput { output: output.clone(), first, second }.into());
-            }
+        let conversion = plan(options, input);
+        if let Ok(conversion) = &conversion
+            && let Some(first) = outputs.insert(conversion.own_output(), input)
+        {
+            let (output, first, second) = (conversion.own_output(), first.to_owned(), input.clone());
+            return Err(InvalidOption::SameOutput { output, first, second }.into());
         }
-        outputs.push((output, input));
+        planned.push((input, conversion));
     }
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run) {
         if folder.exists() && !folder.is_dir() {
@@ -90,67 +80,44 @@ pub fn convert_each(
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
     let mut report = EachReport { schema_version: SCHEMA_VERSION, ..EachReport::default() };
-    for (output, input) in outputs {
-        let result = match output {
-            Ok(output) if resume && is_current((&output, kind), input, options.single) => {
+    for (input, conversion) in planned {
+        let result = match conversion {
+            Ok(conversion) if resume && is_current(&conversion) => {
                 report.skipped = report.skipped.saturating_add(1);
-                done(Converted::Skipped { input: input.to_owned(), output })?;
+                done(BatchItem::Skipped { input: input.to_owned(), output: conversion.own_output() })?;
                 continue;
             }
-            Ok(output) => {
-                let output = if kind == OutputKind::Triton { folder(&output).to_owned() } else { output };
-                let one = ConvertOptions { output: Some(output), ..alone(options, input) };
-                convert_into(&one, options.output.is_none(), observer)
-            }
-            Err(error) => Err(error),
+            conversion => conversion.and_then(|conversion| conversion.run(observer)),
         };
         match result {
             Ok(converted) => {
                 report.converted = report.converted.saturating_add(1);
-                done(Converted::Done(Box::new(converted)))?;
+                done(BatchItem::Done(Box::new(converted)))?;
             }
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             Err(error) => {
                 report.failed = report.failed.saturating_add(1);
-                done(Converted::Failed { input: input.to_owned(), error })?;
+                done(BatchItem::Failed { input: input.to_owned(), error })?;
             }
         }
     }
     Ok(report)
 }
 
-/// Where the input's output goes: a file, or the folder of its model in a repository.
-fn output_of(options: &ConvertOptions, kind: OutputKind, input: &Path) -> Result<PathBuf> {
-    let alone = alone(options, input);
-    let output = default_output(&alone)?;
-    Ok(match (&options.output, kind) {
-        (folder, OutputKind::Triton) => {
-            let name = naming::model_name(&alone, &input::sources(&alone, kind)?);
-            folder.as_ref().unwrap_or(&output).join(name)
-        }
-        (Some(folder), _) => folder.join(file_name(&output)),
-        (None, _) => output,
-    })
+/// Plans the conversion of one of the inputs.
+fn plan(options: &ConvertOptions, input: &Path) -> Result<Conversion> {
+    let alone = ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() };
+    match &options.output {
+        Some(folder) => Conversion::plan_in(folder, alone),
+        None => Conversion::plan(&alone),
+    }
 }
 
-fn alone(options: &ConvertOptions, input: &Path) -> ConvertOptions {
-    ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() }
-}
-
-/// Whether the output is whole and was written after each file of `input` last changed.
-fn is_current((output, kind): (&Path, OutputKind), input: &Path, single: bool) -> bool {
+/// Whether the output is whole and was written after each file of the input last changed.
+fn is_current(conversion: &Conversion) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let Ok(sources) = Sources::find(&[input.to_owned()], single) else { return false };
-    let file =
-        if kind == OutputKind::Triton { output.join(triton_repository::CONFIG) } else { output.to_owned() };
-    let Some(written) = changed(&file) else { return false };
+    let (format, output) = (conversion.options.target.format(), conversion.own_output());
+    let Some(written) = changed(&format.last_file(&output)) else { return false };
     let is_older = |path: &Path| changed(path).is_some_and(|changed| changed <= written);
-    let is_whole = || match kind {
-        OutputKind::Carton => Carton::open(output).is_ok_and(|carton| carton.absent().is_empty()),
-        OutputKind::Safetensors | OutputKind::Torch => {
-            Sources::find(&[output.to_owned()], false).is_ok_and(|sources| sources.open().is_ok())
-        }
-        OutputKind::Triton => Container::open(&output.join(triton_repository::MODEL)).is_ok(),
-    };
-    sources.inputs().all(is_older) && is_whole()
+    conversion.sources.inputs().all(is_older) && format.is_whole(&output)
 }

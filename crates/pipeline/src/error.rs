@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_format::Problems;
-use mapped::Changed;
-use tensor::{Damaged, Dtype, NoInteger, Tensor};
+use mapped::{Changed, Damaged, NotRepresentable, ReadError};
+use tensor::{Dtype, Tensor};
 
 use crate::InvalidOption;
 
@@ -180,7 +180,7 @@ pub enum Error {
     },
     /// A float has no integer that it could become.
     #[error("{0}")]
-    NoInteger(NoInteger),
+    NotRepresentable(NotRepresentable),
     /// A selected tensor has no data.
     #[error("tensor `{name}` has no data: it is {what}")]
     NoData {
@@ -211,10 +211,10 @@ pub enum Error {
         reason: Box<decoder::Error>,
     },
     /// The checkpoint becomes weights, and the options require a model.
-    #[error("it is not a model that runs: {why}")]
+    #[error("it is not a model that runs: {}", why_weights(why.as_ref()))]
     NotAModel {
-        /// Why not.
-        why: String,
+        /// Why not; `None` if weights were asked for.
+        why: Option<decoder::WhyWeights>,
     },
     /// The checkpoint becomes weights, and only a model can be served.
     #[error("it is not a model that runs, and Triton needs one: {}", why_weights(why.as_ref()))]
@@ -228,11 +228,16 @@ pub enum Error {
     )]
     ScriptToServe,
     /// The checkpoint becomes weights, and only a model has something to test.
-    #[error("it is not a model that runs, so there is nothing to test: {why}")]
+    #[error("it is not a model that runs, so there is nothing to test: {}", why_weights(why.as_ref()))]
     NothingToTest {
-        /// Why not.
-        why: String,
+        /// Why not; `None` if weights were asked for.
+        why: Option<decoder::WhyWeights>,
     },
+    /// The checkpoint is a TorchScript module that keeps its code, and only decoders have self tests.
+    #[error(
+        "it is not a model that runs, so there is nothing to test: only decoders have self tests, and it is a TorchScript module"
+    )]
+    ScriptToTest,
     /// The logits of a self test cannot be computed.
     #[error("cannot compute the logits of the self test: {0}")]
     Logits(Box<forward::Error>),
@@ -260,7 +265,7 @@ pub enum Error {
     #[error("its code does not run: {why}")]
     NotScript {
         /// Why not.
-        why: String,
+        why: torchscript::Uncallable,
     },
     /// A tensor that Carton cannot describe.
     #[error("tensor `{}`: Carton has no {dtype}", name.escape_debug())]
@@ -342,13 +347,17 @@ impl Error {
         move |reason| Self::At { path: path.to_owned(), reason: Box::new(reason) }
     }
 
-    /// The error of a read: it names the file that changed or is damaged, or the tensor that cannot be
-    /// cast. `None` for other reasons.
-    pub fn of_read(reason: &io::Error) -> Option<Self> {
-        let changed = Changed::cause_of(reason).cloned().map(Self::Changed);
-        let damaged = || Damaged::cause_of(reason).cloned().map(Self::Damaged);
-        let no_integer = || NoInteger::cause_of(reason).cloned().map(Self::NoInteger);
-        changed.or_else(damaged).or_else(no_integer)
+    /// The error of a read, which names the file that changed or is damaged, or the tensor that cannot be cast. `other`
+    /// is the error where only the system says why.
+    pub fn of_read<E: From<Self>>(reason: ReadError, other: impl FnOnce(io::Error) -> E) -> E {
+        let error = match reason {
+            ReadError::Changed(changed) => Self::Changed(changed),
+            ReadError::Damaged(damaged) => Self::Damaged(damaged),
+            ReadError::NotRepresentable(number) => Self::NotRepresentable(number),
+            ReadError::Cancelled(_) => Self::Cancelled,
+            reason => return other(reason.into()),
+        };
+        error.into()
     }
 
     /// The error, with the first of `tensors` that a damaged storage is of.
@@ -356,7 +365,7 @@ impl Error {
     pub(crate) fn with_tensor(self, tensors: &[(String, Tensor)]) -> Self {
         match self {
             Self::Damaged(damaged) if damaged.tensor.is_none() => {
-                let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads(damaged.storage));
+                let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads_record(&damaged));
                 Self::Damaged(Damaged { tensor: first.map(|(name, _)| name.clone()), ..damaged })
             }
             error => error,
@@ -375,7 +384,7 @@ impl Error {
 impl From<sources::Error> for Error {
     fn from(error: sources::Error) -> Self {
         match error {
-            sources::Error::Set { reason, .. } if matches!(*reason, torch_import::Error::Stopped) => {
+            sources::Error::Set { reason, .. } if matches!(*reason, torch_import::Error::Cancelled(_)) => {
                 Self::Cancelled
             }
             error => Self::Sources(error),
@@ -386,7 +395,7 @@ impl From<sources::Error> for Error {
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::Cancelled => Self::Cancelled,
+            store::Error::Cancelled(_) => Self::Cancelled,
             error => Self::Store(error),
         }
     }

@@ -5,13 +5,16 @@ use std::path::Path;
 use carton_format::Config;
 use sources::Sources;
 
-use crate::{ConvertOptions, OutputKind, Result};
+use crate::{ConvertOptions, Result, Target};
 
-/// The files of the only input: a checkpoint, or a carton if such an output can be made of one.
-pub(crate) fn sources(options: &ConvertOptions, kind: OutputKind) -> Result<Sources> {
-    Ok(match options.inputs.as_slice() {
-        [folder] if kind == OutputKind::Triton && is_unpacked_carton(folder) => Sources::file(folder),
-        inputs => Sources::find(inputs, options.single)?,
+/// The files of the inputs: a checkpoint, or a carton if such an output can be made of one.
+///
+/// # Errors
+/// When the inputs are not one checkpoint.
+pub(crate) fn sources(options: &ConvertOptions) -> Result<Sources> {
+    Ok(match (options.inputs.as_slice(), &options.target) {
+        ([folder], Target::Triton(_)) if is_unpacked_carton(folder) => Sources::file(folder),
+        (inputs, _) => Sources::find(inputs, options.shards)?,
     })
 }
 

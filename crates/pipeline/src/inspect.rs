@@ -1,20 +1,19 @@
 //! What is in a checkpoint: its tensors, its values, and the globals that it names.
 
-use std::io;
 use std::path::PathBuf;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use mapped::{Cancelled, hex};
+use mapped::{ReadError, hex, sha256};
 use pickle_vm::Limits;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
-use sources::Sources;
+use sources::{Shards, Sources};
 use store::file_name;
-use tensor::{Budget, Damaged, StorageId, Tensor};
+use tensor::{Budget, Dtype, StorageId, Tensor};
 use torch_import::{Compound, CompoundKind, Content, Item, Omission, Risk};
 
-use crate::{Error, Note, Observer, Result, ValueRows, sha256, size, values};
+use crate::{Error, Note, Observer, Result, ValueRows, size, values};
 
 /// Version of the members of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -207,10 +206,15 @@ fn as_map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result
 impl Totals {
     /// The sums over `tensors`.
     pub fn from_tensors<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
+        Self::from_rows(tensors.map(|tensor| (tensor.dtype(), tensor)))
+    }
+
+    /// The sums over what is listed: tensors, and the dtypes that they are listed with.
+    fn from_rows<'t>(tensors: impl Iterator<Item = (Dtype, &'t Tensor)>) -> Self {
         let mut first_of: HashMap<StorageId, &Tensor> = HashMap::with_capacity(tensors.size_hint().0);
         let mut seen = HashSet::new();
         let mut totals = Self::default();
-        for tensor in tensors {
+        for (dtype, tensor) in tensors {
             // Most storages have one tensor, whose shape then need not be hashed.
             let first = *first_of.entry(tensor.storage().id()).or_insert(tensor);
             if !std::ptr::eq(first, tensor) {
@@ -220,7 +224,7 @@ impl Totals {
                 }
             }
             totals.parameters = totals.parameters.saturating_add(tensor.numel());
-            let (dtype, nbytes) = (tensor.dtype().name(), tensor.nbytes());
+            let (dtype, nbytes) = (dtype.name(), tensor.nbytes());
             match totals.bytes_by_dtype.iter_mut().find(|(name, _)| *name == dtype) {
                 Some((_, sum)) => *sum = sum.saturating_add(nbytes),
                 None => totals.bytes_by_dtype.push((dtype, nbytes)),
@@ -236,10 +240,9 @@ impl Totals {
 /// When the input cannot be read, is not a checkpoint, or is damaged, or `observer` stops the work.
 pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<InspectReport> {
     store::refuse_remote(&options.input)?;
-    let sources = Sources::find(std::slice::from_ref(&options.input), true)?;
+    let sources = Sources::find(std::slice::from_ref(&options.input), Shards::ThisFileOnly)?;
     let containers = sources.open()?;
-    let check = || crate::check(observer);
-    let (mut checkpoint, notes) = sources.read_checked::<Error>(&containers, &|_, _| Ok(()), &check)?;
+    let (mut checkpoint, notes) = sources.read_checked::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let mut items = std::mem::take(&mut checkpoint.items);
     let value_count = items.iter().filter(|item| matches!(item.content, Content::Value(_))).count();
@@ -275,8 +278,8 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     }
     items.retain(|item| !matches!(item.content, Content::Value(_)));
     items.shrink_to_fit();
-    mapped::release_freed();
-    report.totals = Totals::from_tensors(items.iter().flat_map(Item::tensors).map(|(_, tensor)| tensor));
+    mapped::memory_freed();
+    report.totals = Totals::from_rows(items.iter().flat_map(listed));
     report.tensors = rows(items, options, nbytes, observer)?;
     for note in &report.notes {
         observer.note(note);
@@ -315,6 +318,20 @@ fn rows(
     Ok(rows.done)
 }
 
+/// The tensors of an item's rows that have elements, and the dtypes of these rows.
+fn listed(item: &Item) -> impl Iterator<Item = (Dtype, &Tensor)> {
+    let quantized = integers(&item.content);
+    let others = item.tensors().filter(move |_| quantized.is_none());
+    quantized.into_iter().chain(others.map(|(_, tensor)| (tensor.dtype(), tensor)))
+}
+
+/// The integers of a quantized tensor, which its row is about, and its dtype.
+fn integers(content: &Content) -> Option<(Dtype, &Tensor)> {
+    let Content::Compound(compound) = content else { return None };
+    let (_, integers) = compound.parts.first()?;
+    matches!(compound.kind, CompoundKind::Quantized { .. }).then_some((compound.dtype, integers))
+}
+
 struct Rows<'o> {
     storages: HashMap<StorageId, usize>,
     options: &'o InspectOptions,
@@ -328,12 +345,10 @@ impl Rows<'_> {
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
         let (mut sha256, mut note) = (TensorHash::NotAsked, None);
         if self.options.sha256 {
-            sha256 = self.hasher.hash(tensor).map_err(|reason| match Damaged::cause_of(&reason) {
-                _ if Cancelled::caused(&reason) => Error::Cancelled,
-                Some(damaged) => Error::Damaged(Damaged { tensor: Some(name.clone()), ..damaged.clone() }),
-                None => Error::of_read(&reason).unwrap_or_else(|| {
+            sha256 = self.hasher.hash(tensor).map_err(|reason| {
+                Error::of_read(reason.with_tensor(&name), |reason| {
                     Error::at(&self.options.input)(Error::ReadTensor { name: name.clone(), reason })
-                }),
+                })
             })?;
             note = (sha256 == TensorHash::TooLarge).then(|| {
                 let (view, storage) = (size(tensor.nbytes()), size(tensor.storage().len()));
@@ -405,7 +420,7 @@ struct Hasher<'o> {
 type View = (StorageId, u64, Vec<u64>, Vec<u64>, &'static str);
 
 impl Hasher<'_> {
-    fn hash(&mut self, tensor: &Tensor) -> io::Result<TensorHash> {
+    fn hash(&mut self, tensor: &Tensor) -> Result<TensorHash, ReadError> {
         let (storage, offset, shape, stride) = tensor.view();
         let view = (storage, offset, shape.to_vec(), stride.to_vec(), tensor.dtype().name());
         if let Some(known) = self.known.get(&view) {

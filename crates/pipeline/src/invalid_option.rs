@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tensor::Dtype;
 
-use crate::{CastFrom, ForeignKind, Setting};
+use crate::{CastFrom, ForeignKind};
 
 /// What is wrong with the value of an option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,11 +86,11 @@ pub enum InvalidOption {
         /// The format.
         kind: ForeignKind,
     },
-    /// The output is of a kind that does not have this.
-    #[error("{setting}")]
-    Misplaced {
-        /// What is set.
-        setting: Setting,
+    /// The model of a carton cannot be changed any more.
+    #[error("a model that is already converted is used as it is")]
+    AlreadyConverted {
+        /// What the options would change.
+        change: Change,
     },
     /// Two inputs would be converted into the same file.
     #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
@@ -134,6 +134,17 @@ pub enum InvalidOption {
         /// Its name.
         name: String,
     },
+}
+
+/// A change that options make to the tensors of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The selection of tensors.
+    Selection,
+    /// Their names.
+    Names,
+    /// The model that the tensors are.
+    Model,
 }
 
 fn foreign_text(kind: ForeignKind) -> &'static str {

@@ -4,7 +4,7 @@
 //! that can be serialised. Nothing here prints, exits or installs a signal handler.
 //!
 //! ```
-//! use pipeline::{ConvertOptions, convert};
+//! use pipeline::{CartonOptions, ConvertOptions, Fields, Target, convert};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -12,7 +12,8 @@
 //! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
 //! let mut options = ConvertOptions::new(&path);
-//! options.fields.license = Some("MIT".to_owned());
+//! let fields = Fields { license: Some("MIT".to_owned()), ..Fields::default() };
+//! options.target = Target::Carton(CartonOptions { fields, ..CartonOptions::default() });
 //! let report = convert(&options, &())?;
 //! for note in &report.notes {
 //!     println!("note: {note}");
@@ -24,12 +25,12 @@
 //! ```
 //!
 //! Data flows one way: `sources` finds the files of a checkpoint, `torch-import` reads them, [`Selection`] chooses
-//! tensors and names, `torchscript` makes a module of them, and a back end in `back/` writes it.
+//! tensors and names, a back end in `back/` lays out the files of the output, and one commit writes them.
 
 mod back;
 mod cast;
+mod conversion;
 mod convert;
-mod destination;
 mod dtypes;
 mod each;
 mod error;
@@ -37,50 +38,54 @@ mod from_carton;
 mod input;
 mod inspect;
 mod invalid_option;
+mod kind;
+mod misc;
 mod model;
 mod names;
 mod naming;
 mod note;
-mod observer;
+mod notes;
 mod options;
-mod output;
 mod rename;
 mod report;
 mod scan;
 mod script;
 mod select;
+mod target;
 mod trace;
 mod values;
 mod write;
 
-pub use back::carton::{CartonReport, PortReport, write_carton};
-pub use back::safetensors::{SafetensorsReport, Tie};
-pub use back::self_test::SelfTestReport;
+pub use back::carton::{CartonOptions, CartonReport, Fields, SelfTestReport, Torch, write_carton};
+pub use back::ports::PortReport;
+pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::Ties;
-pub use back::torch::TorchReport;
-pub use back::triton::TritonReport;
+pub use back::torch::{TorchOptions, TorchReport};
+pub use back::triton::{TritonOptions, TritonReport};
 pub use cast::CastReport;
+pub use conversion::Conversion;
 pub use convert::convert;
 pub use decoder::{Fact, Given};
 pub use dtypes::{Cast, CastFrom};
-pub use each::{Converted, EachReport, convert_each};
+pub use each::{BatchItem, EachReport, convert_each};
 pub use error::{Error, Result, problems};
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
-pub use invalid_option::InvalidOption;
+pub use invalid_option::{Change, InvalidOption};
+pub use kind::{ForeignKind, OutputKind};
+pub use mapped::{Action, Notice, Observer, Step};
 pub use model::{Architecture, ModelOptions, architectures, usual_modules};
 pub use names::Names;
-pub use naming::default_output;
 pub use note::{Note, count, counted, size};
-pub use observer::{Action, Observer, Step, advance, check, sha256};
-pub use options::{AllowedGlobals, ConvertOptions, Fields, SafetensorsOptions, Torch};
-pub use output::{ForeignKind, OutputKind, Setting};
+pub use options::{AllowedGlobals, ConvertOptions};
 pub use pickle_vm::trace::View;
 pub use rename::Rename;
-pub use report::{ConvertReport, Made};
+pub use report::{ConvertReport, OutputReport};
 pub use scan::{FileScan, Outcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, not_followed, scan};
 pub use script::usual_scripts;
 pub use select::{Selected, Selection, select};
+pub use sources::Shards;
 pub use store::IfExists;
-pub use tensor::{Dtype, NoInteger};
+pub use target::Target;
+pub use tensor::Dtype;
 pub use trace::{Listing, TraceOptions, trace};
 pub use values::{ValueRow, ValueRows};

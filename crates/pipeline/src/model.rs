@@ -1,27 +1,19 @@
 //! Which module a checkpoint becomes: a model that runs, or weights, from the documents next to it and the options.
 
 use decoder::{Documents, Given, Options, WhyWeights};
-use sources::Sources;
+use sources::{Shards, Sources};
 use tensor::Tensor;
-use torchscript::{Converted, Errors, ScriptOptions};
+use torchscript::{Code, Errors, Module};
 
 use crate::{Error, InvalidOption, Result};
 
-/// What the module is, and what is known about the model besides its documents.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Which model the tensors are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelOptions {
     /// The kind of module.
     pub architecture: Architecture,
-    /// Numbers that no document has.
-    pub given: Given,
     /// Whether tensors that the model does not use are kept.
     pub keep_extra: bool,
-    /// Whether anything but a model that runs is an error.
-    pub require_model: bool,
-    /// What the module does with wrong inputs.
-    pub errors: Errors,
-    /// How a TorchScript module is called.
-    pub script: ScriptOptions,
 }
 
 /// The kind of module.
@@ -41,32 +33,36 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
     decoder::architectures()
 }
 
-/// The module that the options ask for. With `single`, the file is converted alone although it may be one of several.
+/// Refuses an empty name for a model.
+pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
+    if name == Some("") { Err(InvalidOption::EmptyName.into()) } else { Ok(()) }
+}
+
+/// Makes the module that the options ask for. `given` are numbers that no document has.
 pub(crate) fn convert(
     options: &ModelOptions,
-    single: bool,
+    errors: Errors,
     sources: &Sources,
+    shards: Shards,
+    given: Given,
     tensors: &[(String, Tensor)],
-) -> Result<Converted> {
+) -> Result<Module> {
     let path = sources.path.as_path();
     let auto = options.architecture == Architecture::Auto;
     let one_shard = || {
-        torchscript::weights(tensors, options.errors).map(|mut weights| {
-            weights.why = Some(WhyWeights::OneShard);
-            weights
-        })
+        torchscript::weights(tensors, errors)
+            .map(|weights| Module { code: Code::Weights { why: Some(WhyWeights::OneShard) }, ..weights })
     };
-    let alone = single && sources.is_single();
+    let alone = shards == Shards::ThisFileOnly && sources.is_single();
+    let decoder_options = || decoder_options(given, options.keep_extra, sources);
     let converted = match &options.architecture {
-        Architecture::Weights => torchscript::weights(tensors, options.errors),
+        Architecture::Weights => torchscript::weights(tensors, errors),
         Architecture::Auto if alone && sources::shard(path).is_some() => one_shard(),
-        Architecture::Auto => torchscript::auto(tensors, &decoder_options(options, sources)?, options.errors),
+        Architecture::Auto => torchscript::auto(tensors, &decoder_options()?, errors),
         Architecture::Named(name) if !architectures().any(|known| known == name) => {
             return Err(InvalidOption::Architecture { name: name.clone() }.into());
         }
-        Architecture::Named(name) => {
-            torchscript::model(name, tensors, &decoder_options(options, sources)?, options.errors)
-        }
+        Architecture::Named(name) => torchscript::model(name, tensors, &decoder_options()?, errors),
     };
     let converted = match converted {
         Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
@@ -97,29 +93,26 @@ pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<E
 /// The modules that conversions of `tensors` without further options make: weights, a model, and a model that keeps the
 /// tensors that it does not use; each as it returns and as it raises errors.
 pub fn usual_modules(
-    single: bool,
+    shards: Shards,
     sources: &Sources,
     tensors: &[(String, Tensor)],
-) -> impl Iterator<Item = Converted> {
+) -> impl Iterator<Item = Module> {
     let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
     let usual = [Errors::Return, Errors::Raise].map(|errors| {
-        usual.clone().map(|(architecture, keep_extra)| ModelOptions {
-            architecture,
-            keep_extra,
-            errors,
-            ..ModelOptions::default()
-        })
+        usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))
     });
-    usual.into_iter().flatten().filter_map(move |options| convert(&options, single, sources, tensors).ok())
+    usual.into_iter().flatten().filter_map(move |(options, errors)| {
+        convert(&options, errors, sources, shards, Given::default(), tensors).ok()
+    })
 }
 
-/// What the documents next to the checkpoint and the options say about a model.
-pub(crate) fn decoder_options(options: &ModelOptions, sources: &Sources) -> Result<Options> {
+/// The documents next to the checkpoint and what is given about its model.
+pub(crate) fn decoder_options(given: Given, keep_extra: bool, sources: &Sources) -> Result<Options> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
     let documents = Documents {
         params: owned(sources.documents.params()?),
         config: owned(sources.documents.config()?),
         adapter: owned(sources.documents.adapter()?),
     };
-    Ok(Options { documents, given: options.given, keep_extra: options.keep_extra })
+    Ok(Options { documents, given, keep_extra })
 }

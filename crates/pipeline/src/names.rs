@@ -1,10 +1,11 @@
 //! The layout of a language model, Meta's or Hugging Face's, that its tensors and documents get.
 
-use decoder::{Document, HUGGING_FACE, META, translate};
+use decoder::{Document, Given, HUGGING_FACE, META, translate};
 use sources::Sources;
 use tensor::Tensor;
 
-use crate::{Error, ModelOptions, Note, Result, model};
+use crate::notes::Notes;
+use crate::{Error, Note, Result, model};
 
 /// Whose names and documents a language model gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +38,16 @@ pub(crate) struct Named {
 /// When the tensors and their documents are not a model that the layout has.
 pub(crate) fn apply(
     names: Names,
-    options: &ModelOptions,
+    given: Given,
     sources: &Sources,
     tensors: Vec<(String, Tensor)>,
-    notes: &mut Vec<Note>,
+    notes: &mut Notes<'_>,
 ) -> Result<Named> {
     let layout = match names {
         Names::HuggingFace => &HUGGING_FACE,
         Names::Meta => &META,
     };
-    let translated = translate(tensors, &model::decoder_options(options, sources)?, layout);
+    let translated = translate(tensors, &model::decoder_options(given, false, sources)?, layout);
     let translated = translated.map_err(|reason| error(reason, sources))?;
     notes.extend(translated.notes.into_iter().map(Note::Names));
     Ok(Named { tensors: translated.tensors, document: translated.document })
@@ -57,7 +58,7 @@ fn error(reason: decoder::Error, sources: &Sources) -> Error {
         return error;
     }
     if let decoder::Error::Read { tensor, reason } = reason {
-        return Error::of_read(&reason).unwrap_or(Error::ReadTensor { name: tensor, reason });
+        return Error::of_read(reason, |reason| Error::ReadTensor { name: tensor, reason });
     }
     let document = reason.document().map(|file| sources.path.with_file_name(file));
     let path = document.unwrap_or_else(|| sources.root().to_owned());

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use sources::Sources;
 use store::{file_name, folder};
 
-use crate::destination::Destination;
-use crate::{ConvertOptions, Result, input};
+use crate::ConvertOptions;
 
 /// Stems, and beginnings of stems, that do not name a model: the name of the folder is better.
 const GENERIC: &[&str] = &["last", "best"];
@@ -28,22 +27,11 @@ const EXTENSIONS: &[&str] = &[
     "carton",
 ];
 
-/// Where a conversion writes when no output is given: next to the checkpoint, under its name. A folder is a checkpoint
-/// too, so its output is next to the folder.
-///
-/// # Errors
-/// When the inputs are not one checkpoint.
-pub fn default_output(options: &ConvertOptions) -> Result<PathBuf> {
-    let options = ConvertOptions { output: None, ..options.clone() };
-    let destination = Destination::new(&options)?;
-    Ok(output_of(&options, &input::sources(&options, destination.kind)?, &destination))
-}
-
-/// The same, for inputs that were found.
-pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, destination: &Destination) -> PathBuf {
-    let extension = destination.kind.extension();
+/// Names the output of a conversion without a given one: next to the checkpoint, under its name.
+pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, is_folder: bool) -> PathBuf {
+    let extension = options.target.kind().extension();
     // The name of a folder has no extension, and must not be that of the input.
-    let ending = if destination.is_folder { format!("-{extension}") } else { format!(".{extension}") };
+    let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
     match given_folder(options) {
         Some((given, name)) => {
             let name = name + &ending;
@@ -80,8 +68,8 @@ fn stem(path: &Path) -> String {
 
 /// The given name, else the stem, else, for stems that do not name a model, the name of the folder.
 pub(crate) fn model_name(options: &ConvertOptions, sources: &Sources) -> String {
-    if let Some(name) = &options.fields.name {
-        return name.clone();
+    if let Some(name) = options.target.format().model_name() {
+        return name.to_owned();
     }
     if let Some((_, name)) = given_folder(options) {
         return name;

@@ -73,8 +73,8 @@ pub enum Note {
     },
     /// The code of a TorchScript archive is not kept.
     CodeDropped {
-        /// Why it does not run.
-        why: Option<String>,
+        /// Why it does not run, if it could have been kept.
+        why: Option<torchscript::Uncallable>,
     },
     /// Globals that were recorded, not executed.
     Recorded {
@@ -85,7 +85,7 @@ pub enum Note {
     },
     /// A file of fields has some that the carton format does not define. They are kept.
     UnknownFields {
-        /// The file.
+        /// The name of the file.
         file: String,
         /// Their keys.
         fields: Vec<String>,
@@ -129,6 +129,8 @@ pub enum Note {
         values: usize,
     },
 }
+
+impl mapped::Notice for Note {}
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,9 +24,9 @@ pub struct ConvertReport {
     pub written: bool,
     /// Bytes of the output.
     pub nbytes: u64,
-    /// What only this kind of output has.
+    /// The members that only this kind of output has.
     #[serde(flatten)]
-    pub made: Made,
+    pub made: OutputReport,
     /// How many tensors it holds.
     pub tensors: usize,
     /// Sums over the tensors.
@@ -45,10 +45,10 @@ pub struct ConvertReport {
     pub seconds: f64,
 }
 
-/// What the report about one kind of output has.
+/// The members of the report that only one kind of output has.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum Made {
+pub enum OutputReport {
     /// About a carton.
     Carton(CartonReport),
     /// About safetensors files.
@@ -63,8 +63,8 @@ impl ConvertReport {
     /// What the report about a carton has.
     pub fn carton(&self) -> Option<&CartonReport> {
         match &self.made {
-            Made::Carton(report) => Some(report),
-            Made::Safetensors(_) | Made::Torch(_) | Made::Triton(_) => None,
+            OutputReport::Carton(report) => Some(report),
+            _ => None,
         }
     }
 }

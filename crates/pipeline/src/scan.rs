@@ -188,9 +188,9 @@ impl Scanner<'_> {
     }
 
     fn file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
-        let scan = match Scan::file(path, self.options.checksums, &|| self.observer.is_cancelled()) {
+        let scan = match Scan::file(path, self.options.checksums, self.observer) {
             Ok(scan) => scan,
-            Err(torch_import::Error::Stopped) => return Err(crate::Error::Cancelled),
+            Err(torch_import::Error::Cancelled(_)) => return Err(crate::Error::Cancelled),
             // A folder holds all sorts of files. One whose name is a checkpoint's has to be looked at by a person.
             Err(torch_import::Error::Format { .. }) if in_folder && !is_named_as_checkpoint(path) => {
                 self.summary.skipped = self.summary.skipped.saturating_add(1);

@@ -1,15 +1,17 @@
 //! A TorchScript archive that is converted as the module that it already is.
 
 use torch_import::{Container, Format, LeftOut, OmissionReason, Risk};
-use torchscript::{Converted, Errors, ScriptOptions, Scripted};
+use torchscript::{Errors, Module, ScriptOptions, Scripted, Uncallable};
 
+use crate::back::carton::CartonOptions;
+use crate::back::has_code;
 use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
 
 /// The module of the input, or why it is treated as tensors.
 pub(crate) enum Script {
-    Module(Box<Converted>),
+    Module(Box<Module>),
     /// The code is not kept; because of this, if it could have been.
-    Dropped(Option<String>),
+    Dropped(Option<Uncallable>),
     /// There is no code.
     None,
 }
@@ -38,7 +40,7 @@ impl Script {
         }
     }
 
-    pub(crate) fn into_module(self) -> Option<Box<Converted>> {
+    pub(crate) fn into_module(self) -> Option<Box<Module>> {
         match self {
             Self::Module(converted) => Some(converted),
             Self::Dropped(_) | Self::None => None,
@@ -60,34 +62,25 @@ pub(crate) fn is_kept(note: &sources::Note) -> bool {
     matches!(note, sources::Note::Container { note: torch_import::Note::Constants { .. }, .. })
 }
 
-/// Whether an input has code.
-pub(crate) fn has_code(containers: &[Container]) -> bool {
-    containers.iter().any(|container| container.format() == Format::TorchScript)
-}
-
-/// What becomes of the code of the input.
-pub(crate) fn convert(
-    options: &ConvertOptions,
-    kind: OutputKind,
-    containers: &[Container],
-) -> Result<Script> {
-    let (script, errors) = (&options.model.script, options.model.errors);
-    let found = match containers {
+/// Decides about the code of the input. Only a carton keeps it.
+pub(crate) fn convert(options: &ConvertOptions, containers: &[Container]) -> Result<Script> {
+    let carton = options.target.carton();
+    let found = match (containers, carton) {
         _ if !has_code(containers) => Script::None,
-        [container] if kind == OutputKind::Carton && keeps_tensors(options) => {
-            match module(container, script, errors)? {
+        ([container], Some(carton)) if keeps_tensors(options, carton) => {
+            match module(container, &carton.script, carton.errors)? {
                 Scripted::Module(converted) => {
                     judge(options.globals, container)?;
                     Script::Module(Box::new(converted))
                 }
-                Scripted::Uncallable(why) => Script::Dropped(Some(why.to_string())),
+                Scripted::Uncallable(why) => Script::Dropped(Some(why)),
             }
         }
         _ => Script::Dropped(None),
     };
     match found {
         Script::Module(_) => {}
-        _ if *script == ScriptOptions::default() => {}
+        _ if carton.is_none_or(|carton| carton.script == ScriptOptions::default()) => {}
         Script::Dropped(Some(why)) => return Err(Error::NotScript { why }),
         _ => return Err(InvalidOption::NoScript.into()),
     }
@@ -128,17 +121,16 @@ fn judge(allowed: AllowedGlobals, container: &Container) -> Result<()> {
 }
 
 /// Whether all tensors are kept as they are, which the code needs.
-fn keeps_tensors(options: &ConvertOptions) -> bool {
-    options.model.architecture == Architecture::Auto
+fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
+    carton.model.architecture == Architecture::Auto
         && options.selection.is_empty()
         && options.renames.is_empty()
-        && options.names.is_none()
         && options.casts.is_empty()
 }
 
 /// The modules that conversions of `container` without further options make, if it has code that runs: as it returns and as
 /// it raises errors.
-pub fn usual_scripts(container: &Container) -> impl Iterator<Item = Converted> {
+pub fn usual_scripts(container: &Container) -> impl Iterator<Item = Module> {
     let is_script = container.format() == Format::TorchScript;
     let usual = [Errors::Return, Errors::Raise].into_iter().filter(move |_| is_script);
     usual.filter_map(|errors| match module(container, &ScriptOptions::default(), errors) {

@@ -7,7 +7,7 @@ use mapped::hex;
 use pickle_vm::{Heap, Object, ObjectId};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use torch_import::{Checkpoint, Extent, Value};
+use torch_import::{Checkpoint, EncodedBytes, Extent, Value};
 
 /// How deeply calls inside the arguments of calls are shown.
 const MAX_DEPTH: usize = 8;
@@ -89,8 +89,12 @@ impl<'h> Shown<'h, 'h> {
                 self.json(value.object, 0)
             }
         };
-        let class = heap.instance(value.object).and_then(|instance| self.global(instance.callable));
-        let type_name = class.map_or(heap.get(value.object).type_name().into(), Cow::Owned);
+        let type_name = if let Some(encoded) = EncodedBytes::find(heap, value.object) {
+            encoded.type_name().into()
+        } else {
+            let class = heap.instance(value.object).and_then(|instance| self.global(instance.callable));
+            class.map_or(heap.get(value.object).type_name().into(), Cow::Owned)
+        };
         ValueRow { path, type_name, value: shown }
     }
 
@@ -168,6 +172,12 @@ impl<'h> Shown<'h, 'h> {
             }
             Object::Global(_) => json!({ "$global": self.global(id)? }),
             Object::Instance(instance) => {
+                if let Some(encoded) = EncodedBytes::find(heap, id) {
+                    self.spend(encoded.encoded_len())?;
+                    if let Some(bytes) = encoded.decode() {
+                        return Some(json!({ "$bytes": hex(&bytes) }));
+                    }
+                }
                 let call = self.global(instance.callable);
                 let call = call.map_or(heap.get(id).type_name().into(), Cow::Owned);
                 let args = heap.items(instance.args).unwrap_or_default();

@@ -1,57 +1,94 @@
-//! The back end that writes an output, and the report about what it wrote.
+//! The back end plans the output, the files are committed unless it is a dry run, and the report says what was made.
 
 use std::time::Instant;
 
+use decoder::Decoder;
 use sources::Companion;
-use torch_import::LeftOut;
+use tensor::Tensor;
+use torch_import::{Compound, Container, LeftOut};
 
-use crate::back::{Job, carton, safetensors, torch, triton};
-use crate::destination::Destination;
-use crate::{ConvertReport, Made, Note, OutputKind, Result, Totals};
+use crate::back::commit::commit;
+use crate::back::{Job, Kept, Plan};
+use crate::cast::Casts;
+use crate::notes::Notes;
+use crate::{Conversion, ConvertReport, Observer, Result, Totals};
 
 /// Version of the members of [`ConvertReport`].
 const SCHEMA_VERSION: u32 = 1;
 
-/// Has the back end write its output, and reports what was made since `start`. `omitted` is what the files hold besides.
+/// The tensors of an output, and what else the inputs hold.
+pub(crate) struct SelectedTensors<'t> {
+    pub(crate) containers: &'t [Container],
+    pub(crate) tensors: &'t [(String, Tensor)],
+    /// The decoder whose tensors they are, if that is known without documents.
+    pub(crate) decoder: Option<&'t Decoder>,
+    /// The document that describes the tensors in place of those next to the checkpoint: the name of its file, and its text.
+    pub(crate) document: Option<(&'static str, String)>,
+    /// The compound tensors that some of them are parts of, by name.
+    pub(crate) compounds: &'t [(String, Compound)],
+    /// The number of values that are not tensors and are worth a note.
+    pub(crate) values: usize,
+    /// The files to keep.
+    pub(crate) misc: &'t [Companion],
+    pub(crate) casts: &'t Casts,
+    /// The contents of the files that are neither tensors nor values.
+    pub(crate) omitted: LeftOut,
+}
+
+/// Writes the output of a conversion that began at `start`, unless it is a dry run, and reports what was made.
+///
+/// # Errors
+/// When the format has no room for the tensors, the output cannot be written, or `observer` stops the work.
 pub(crate) fn write(
-    job: Job<'_>,
-    (destination, start): (&Destination, Instant),
-    misc: &[Companion],
-    omitted: LeftOut,
-    mut notes: Vec<Note>,
+    conversion: &Conversion,
+    selected: SelectedTensors<'_>,
+    kept: Kept,
+    mut notes: Notes<'_>,
+    start: Instant,
+    observer: &dyn Observer,
 ) -> Result<ConvertReport> {
-    let Job { options, sources, target, tensors, casts, observer, .. } = job;
-    let is_folder = destination.is_folder;
-    let (nbytes, made) = match destination.kind {
-        OutputKind::Carton => {
-            let made = carton::write(job, misc, &mut notes)?;
-            (made.nbytes, Made::Carton(made.report))
-        }
-        OutputKind::Safetensors => {
-            let made = safetensors::write(&job, is_folder, &mut notes)?;
-            (made.nbytes, Made::Safetensors(made.report))
-        }
-        OutputKind::Torch => {
-            let made = torch::write(&job, is_folder, &mut notes)?;
-            (made.nbytes, Made::Torch(made.report))
-        }
-        OutputKind::Triton => {
-            let made = triton::write(&job, &mut notes)?;
-            (made.nbytes, Made::Triton(made.report))
-        }
+    let Conversion { options, sources, output, .. } = conversion;
+    let SelectedTensors { containers, tensors, decoder, document, compounds, values, misc, casts, omitted } =
+        selected;
+    let job = Job {
+        sources,
+        containers,
+        shards: options.shards,
+        given: options.given,
+        target: output,
+        is_folder: conversion.is_folder,
+        if_exists: options.if_exists,
+        name: &conversion.name,
+        misc,
+        tensors,
+        decoder,
+        names: options.target.format().names(),
+        document,
+        compounds,
+        values,
     };
-    for note in casts.notes() {
-        observer.note(&note);
-        notes.push(note);
+    let Plan { files, report } = options.target.plan(&job, kept, &mut notes)?;
+    let nbytes = files.nbytes()?;
+    if options.dry_run {
+        drop(files);
+    } else {
+        let check_inputs = || {
+            casts.count(observer)?;
+            containers.iter().try_for_each(Container::check_unchanged)
+        };
+        commit(files, (output, options.if_exists), &check_inputs, observer)
+            .map_err(|error| error.with_tensor(tensors))?;
     }
+    let made = report();
+    notes.extend(casts.notes());
     Ok(ConvertReport {
         schema_version: SCHEMA_VERSION,
         file: match options.inputs.as_slice() {
             [input] => input.display().to_string(),
             _ => sources.root().display().to_string(),
         },
-        output: target.display().to_string(),
-        to: destination.kind,
+        output: output.display().to_string(),
+        to: options.target.kind(),
         written: !options.dry_run,
         nbytes,
         made,
@@ -60,7 +97,7 @@ pub(crate) fn write(
         casts: casts.reports(),
         left_out_count: omitted.count(),
         left_out: omitted.listed,
-        notes,
+        notes: notes.into_vec(),
         seconds: start.elapsed().as_secs_f64(),
     })
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mapped::{OwnedBlob, WINDOW};
 use pipeline::{
-    Action, ConvertOptions, Converted, Error, IfExists, InspectOptions, Observer, ScanOptions, Step, convert,
+    Action, BatchItem, ConvertOptions, Error, IfExists, InspectOptions, Observer, ScanOptions, Step, convert,
     convert_each, inspect, scan,
 };
 use zip_layout::{Content, Entry, ZipWriter};
@@ -198,7 +198,7 @@ fn a_cancelled_batch_stops() {
     options.output = Some(out.clone());
     let mut done = Vec::new();
     let error = convert_each(&options, false, &StopAt::new(3 << 20), &mut |result| {
-        done.push(matches!(result, Converted::Failed { .. }));
+        done.push(matches!(result, BatchItem::Failed { .. }));
         Ok(())
     });
     assert!(matches!(error, Err(Error::Cancelled)), "{error:?}");
@@ -302,11 +302,11 @@ fn what_callers_hold_is_static_and_can_be_shared() {
     is_shared::<mapped::MappedFile>();
     is_shared::<mapped::Window>();
     is_shared::<sources::Sources>();
-    is_shared::<torchscript::Converted>();
+    is_shared::<torchscript::Module>();
     is_shared::<carton_reader::Carton>();
     is_shared::<pipeline::ConvertOptions>();
     is_shared::<pipeline::ConvertReport>();
-    is_shared::<pipeline::Converted>();
+    is_shared::<pipeline::BatchItem>();
     is_shared::<pipeline::EachReport>();
     is_shared::<pipeline::InspectOptions>();
     is_shared::<pipeline::InspectReport>();

@@ -1,11 +1,12 @@
-//! An input that another program changes while it is converted: an error, and no output.
+//! An input that another program changes while it is converted, and a folder of outputs that it removes: an error, and no
+//! output.
 //!
 //! The change is made at a known step of the conversion, so nothing depends on timing.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -172,6 +173,26 @@ fn documents_next_to_the_checkpoint_are_compared() {
     let (file, change) = changed(&path, folder.path(), 1, &cut);
     assert_eq!(file, license);
     assert!(matches!(change, Change::Length { found: 1, .. }), "{change}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_of_outputs_that_is_removed_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (path, out) = (folder.path().join("m.safetensors"), folder.path().join("out"));
+    safetensors(&path, &[("a", &[3 * MIB])]);
+    for name in ["m.carton", "m.safetensors", "m.pth"] {
+        let target = out.join(name);
+        std::fs::create_dir(&out).expect("a temporary folder");
+        let options = ConvertOptions { output: Some(target.clone()), ..ConvertOptions::new(&path) };
+        let remove = || std::fs::remove_dir_all(&out).expect("it is ours");
+        let observer = ChangeAt { at: MIB as u64, change: &remove, is_done: AtomicBool::new(false) };
+        let error = convert(&options, &observer).expect_err("the folder is gone");
+        assert!(observer.is_done.into_inner(), "the folder was never removed");
+        let Error::Store(store::Error::Write { path, reason }) = error else { panic!("{error}") };
+        assert_eq!((path, reason.kind()), (target, ErrorKind::NotFound));
+        assert_eq!(names(folder.path()), ["m.safetensors"]);
+    }
 }
 
 fn manifest(report: &ConvertReport) -> Option<String> {

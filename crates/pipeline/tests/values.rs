@@ -26,6 +26,7 @@ const BOMBS: &[Bomb] = &[
     ("a call", || b"ca\nb\n)R".to_vec(), "$call"),
     ("a long text", || sized(b'X', 0xff00), "$more"),
     ("long bytes", || sized(b'B', 0xff00), "$more"),
+    ("long bytes of protocol 2", || encoded(0xff00), "$more"),
     ("a long name", || [b"c", "k".repeat(0xff00).as_bytes(), b"\nb\n"].concat(), "$more"),
     ("a call of a long name", || [b"c", "k".repeat(0xff00).as_bytes(), b"\nb\n)R"].concat(), "$call"),
     ("a long number", || [b"\x8b\xf8\x06\0\0".as_slice(), &[0x7f; 0x6f8]].concat(), "$more"),
@@ -35,6 +36,11 @@ const BOMBS: &[Bomb] = &[
 /// A text or bytes of a length.
 fn sized(opcode: u8, len: u32) -> Vec<u8> {
     [[opcode].as_slice(), &len.to_le_bytes(), "k".repeat(len as usize).as_bytes()].concat()
+}
+
+/// Bytes of a length, as protocol 2 writes them.
+fn encoded(len: u32) -> Vec<u8> {
+    [b"c_codecs\nencode\n".as_slice(), &sized(b'X', len), b"X\x06\0\0\0latin1\x86R"].concat()
 }
 
 /// A call with this many arguments.

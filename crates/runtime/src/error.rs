@@ -1,8 +1,8 @@
 //! Why a carton does not run.
 
-use std::io;
 use std::path::PathBuf;
 
+use mapped::{Cancelled, ReadError};
 use tensor::Dtype;
 
 /// A result of this crate.
@@ -105,7 +105,7 @@ pub enum Error {
         name: String,
         /// What is wrong.
         #[source]
-        reason: io::Error,
+        reason: ReadError,
     },
     /// A small storage that a tensor repeats again and again.
     #[error(
@@ -225,6 +225,12 @@ fn listed(are: &str, names: &[String]) -> String {
     format!("{are} {}", names.join(", "))
 }
 
+impl From<Cancelled> for Error {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
 impl From<carton_tools::Error> for Error {
     fn from(error: carton_tools::Error) -> Self {
         match error {
@@ -237,7 +243,7 @@ impl From<carton_tools::Error> for Error {
 impl From<forward::Error> for Error {
     fn from(error: forward::Error) -> Self {
         match error {
-            forward::Error::Cancelled => Self::Cancelled,
+            forward::Error::Cancelled(_) => Self::Cancelled,
             error => Self::Model(error),
         }
     }

@@ -33,7 +33,6 @@ mod weights;
 
 pub use compare::Tolerance;
 pub use error::{Error, InputError, Result, Side};
-pub use forward::Check;
 pub use ports::Port;
 pub use runnable::{Kind, OpenOptions, Runnable};
 pub use self_test::{Outcome, OutputRow, SelfTestOptions, SelfTestReport, TestRow, self_test};

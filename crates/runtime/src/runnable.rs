@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use carton_format::{Config, MODEL_PT};
 use carton_reader::Carton;
-use pipeline::{Action, Observer, Step, advance};
+use decoder::interface::DecoderPort;
+use mapped::{Action, Observer, Work};
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
 
 use crate::model::{self, Decoder};
 use crate::weights::exported;
-use crate::{Check, Error, Port, Result, Side, ports};
+use crate::{Error, Port, Result, Side, ports};
 
 /// The runner whose models are TorchScript archives.
 const TORCHSCRIPT: &str = "torchscript";
@@ -168,10 +169,10 @@ impl Runnable {
         inputs: &[(String, Tensor)],
         wanted: Option<&[String]>,
     ) -> Result<Vec<(String, Tensor)>> {
-        self.infer_until(inputs, wanted, &|| std::ops::ControlFlow::Continue(()))
+        self.infer_until(inputs, wanted, &())
     }
 
-    /// The same; `check` is asked between the layers of a model, and can stop the work.
+    /// The same; the observer can stop the work between the layers of a model.
     ///
     /// # Errors
     /// Those of [`infer`](Self::infer), and [`Error::Cancelled`].
@@ -179,12 +180,12 @@ impl Runnable {
         &self,
         inputs: &[(String, Tensor)],
         wanted: Option<&[String]>,
-        check: Check<'_>,
+        observer: &dyn Observer,
     ) -> Result<Vec<(String, Tensor)>> {
         match &self.kind {
             Kind::Decoder(model) => {
                 let decoder = Decoder { model, inputs: &self.inputs, outputs: &self.outputs };
-                decoder.infer(inputs, wanted, check)
+                decoder.infer(inputs, wanted, observer)
             }
             Kind::Weights => {
                 ports::check(&self.inputs, inputs)?;
@@ -224,8 +225,7 @@ impl Runnable {
 fn verify(carton: &Carton, observer: &dyn Observer) -> Result<()> {
     let name = carton.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
-    let progress = |done| advance(observer, Step { name: &name, action: Action::Verify, done, total });
-    let report = carton.verify(&progress).map_err(|_| Error::Cancelled)?;
+    let report = carton.verify(Work::new(observer, &name, Action::Verify, total))?;
     match report.findings.len() {
         0 => Ok(()),
         problems => Err(Error::Damaged { path: carton.path().to_owned(), problems }),
@@ -282,8 +282,8 @@ fn declared(
         declared.iter().map(port).collect::<Result<Vec<_>>>()
     };
     Ok((
-        merged(Side::Input, &config.inputs, &inputs, &model::INPUTS)?,
-        merged(Side::Output, &config.outputs, &outputs, &model::OUTPUTS)?,
+        merged(Side::Input, &config.inputs, &inputs, &DecoderPort::INPUTS.map(DecoderPort::name))?,
+        merged(Side::Output, &config.outputs, &outputs, &DecoderPort::OUTPUTS.map(DecoderPort::name))?,
     ))
 }
 

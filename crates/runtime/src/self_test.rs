@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use carton_format::{References, SelfTest, TENSOR_REFERENCE, TensorIndex};
 use carton_reader::TensorData;
+use mapped::Observer;
 use serde::Serialize;
 use tensor::Tensor;
 
 use crate::compare::{Tolerance, compare};
-use crate::{Check, Error, InputError, Kind, Result, Runnable};
+use crate::{Error, InputError, Kind, Result, Runnable};
 
 /// How the self tests of a carton are run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,8 +82,12 @@ pub struct OutputRow {
 /// Runs the self tests of a carton, one after the other.
 ///
 /// # Errors
-/// When the index of its tensors cannot be read, or `check` stops the work. A test that cannot run has failed.
-pub fn self_test(runnable: &Runnable, options: &SelfTestOptions, check: Check<'_>) -> Result<SelfTestReport> {
+/// When the index of its tensors cannot be read, or `observer` stops the work. A test that cannot run has failed.
+pub fn self_test(
+    runnable: &Runnable,
+    options: &SelfTestOptions,
+    observer: &dyn Observer,
+) -> Result<SelfTestReport> {
     let index = runnable.carton().tensor_index();
     let index =
         index.map_err(|error| Error::from(carton_tools::Error::reader(runnable.path())(error)))?.document;
@@ -90,7 +95,7 @@ pub fn self_test(runnable: &Runnable, options: &SelfTestOptions, check: Check<'_
         Kind::Decoder(_) => Tolerance::of_sums(),
         Kind::Weights => Tolerance::default(),
     });
-    let runner = Runner { runnable, index, tolerance, check };
+    let runner = Runner { runnable, index, tolerance, observer };
     let tests = runnable.config().self_tests.iter().enumerate().map(|(at, test)| runner.row(at, test));
     let tests: Vec<TestRow> = tests.collect::<Result<_>>()?;
     Ok(SelfTestReport {
@@ -120,7 +125,7 @@ struct Runner<'r> {
     runnable: &'r Runnable,
     index: TensorIndex,
     tolerance: Tolerance,
-    check: Check<'r>,
+    observer: &'r dyn Observer,
 }
 
 impl Runner<'_> {
@@ -191,7 +196,7 @@ impl Runner<'_> {
                 let tensor = tensor.ok_or_else(|| InputError::NotNumbers { name: name.clone(), found })?;
                 tensors.push((name.clone(), tensor.clone()));
             }
-            runs.push(self.runnable.infer_until(&tensors, names.as_deref(), self.check)?);
+            runs.push(self.runnable.infer_until(&tensors, names.as_deref(), self.observer)?);
         }
         Ok(Returned { runs, is_nested: first.is_some() })
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use forward::{Cache, Check, Model, Rows};
+use forward::{Cache, Model, Rows};
+use mapped::Observer;
 
 use crate::{Error, Kind, Result, Runnable};
 
@@ -41,9 +42,9 @@ impl Session {
     /// model knows. If it fails or is stopped, the session has the tokens that it had.
     ///
     /// # Errors
-    /// When there are no tokens, the model does not know one, there is no memory, or `check` stops the work.
-    pub fn feed(&mut self, tokens: &[u32], check: Check<'_>) -> Result<Vec<f32>> {
+    /// When there are no tokens, the model does not know one, there is no memory, or `observer` stops the work.
+    pub fn feed(&mut self, tokens: &[u32], observer: &dyn Observer) -> Result<Vec<f32>> {
         let tokens: Vec<i64> = tokens.iter().copied().map(i64::from).collect();
-        Ok(self.model.forward(&tokens, 1, &mut self.cache, Rows::Last, check)?)
+        Ok(self.model.forward(&tokens, 1, &mut self.cache, Rows::Last, observer)?)
     }
 }

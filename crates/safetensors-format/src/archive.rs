@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::io;
 
 use foldhash::{HashSet, HashSetExt};
-use mapped::{Blob, Sink, WINDOW, Window};
+use mapped::{Blob, ReadError, Sink, WINDOW, Window};
 use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use tensor::{Damaged, Dtype, Tensor};
+use tensor::{Dtype, Tensor};
 
 use crate::dtype::{self, official};
 use crate::{Error, MAX_HEADER, METADATA, Result};
@@ -109,12 +109,12 @@ impl Blob for Archive<'_> {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         for chunk in self.head.chunks(WINDOW) {
             sink.write(Window::owned(chunk.to_vec()))?;
         }
         self.tensors.iter().try_for_each(|(name, tensor)| {
-            tensor.gathered().write_to(sink).map_err(|error| Damaged::with_tensor(error, name))
+            tensor.gathered().write_to(sink).map_err(|error| error.with_tensor(name))
         })
     }
 }

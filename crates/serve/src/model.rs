@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 
 use kserve::{InferRequest, ModelConfig, Output};
+use mapped::Observer;
 use tokio::sync::oneshot;
 
 /// A model that can be served. The server calls [`infer`](Self::infer) from one thread of its own for each model, one
@@ -79,5 +80,11 @@ impl<'r> Cancel<'r> {
             Waiting::Reply(reply) => reply.is_closed(),
             Waiting::Always => false,
         }
+    }
+}
+
+impl Observer for Cancel<'_> {
+    fn is_cancelled(&self) -> bool {
+        Cancel::is_cancelled(self)
     }
 }

@@ -9,21 +9,29 @@ use crate::listing::INDEX;
 use crate::numbering::{Numbering, shard};
 use crate::{Error, Result, Sources};
 
+/// The meaning of a file whose name is that of one shard among several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shards {
+    /// All of its shards, so that one of them alone is an error.
+    #[default]
+    Complete,
+    /// The file alone.
+    ThisFileOnly,
+}
+
 impl Sources {
     /// The files that `paths` mean together: a file, a folder, an index, or all shards of a set.
     ///
-    /// With `single`, a file is a checkpoint of its own even when its name says that it is one of several.
-    ///
     /// # Errors
     /// When there is no checkpoint at the paths, or more than one.
-    pub fn find(paths: &[PathBuf], single: bool) -> Result<Self> {
+    pub fn find(paths: &[PathBuf], shards: Shards) -> Result<Self> {
         match paths {
             [path] if path.is_dir() => crate::folder::find(path),
             // A link that leads nowhere is reported by the system.
             [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
             [path] if path.to_string_lossy().ends_with(INDEX) => indexed(path),
             [path] => match shard(path) {
-                Some(shard) if !single => {
+                Some(shard) if shards == Shards::Complete => {
                     Err(Error::LoneShard { path: path.clone(), number: shard.number, of: shard.of })
                 }
                 _ => Ok(Self::file(path)),

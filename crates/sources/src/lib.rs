@@ -4,7 +4,7 @@
 //! joins them into one [`Checkpoint`](torch_import::Checkpoint):
 //!
 //! ```
-//! use sources::Sources;
+//! use sources::{Shards, Sources};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -12,7 +12,7 @@
 //! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
 //! # let paths = [folder.path().to_owned()];
-//! let sources = Sources::find(&paths, false)?;
+//! let sources = Sources::find(&paths, Shards::Complete)?;
 //! let containers = sources.open()?;
 //! let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
 //! for (name, tensor) in checkpoint.tensors() {
@@ -52,6 +52,7 @@ pub use contents::Contents;
 pub use deepspeed::DeepSpeed;
 pub use documents::{DOCUMENT_MAX, Documents, read_document};
 pub use error::{Candidate, Error, Result};
+pub use find::Shards;
 pub use note::Note;
 pub use numbering::{Shard, shard};
 pub use set::Sources;

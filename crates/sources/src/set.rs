@@ -1,9 +1,9 @@
 //! The files of one checkpoint, and the checkpoint in them.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
+use mapped::Observer;
 use torch_import::{Checkpoint, Container, Index, ModelSizes, Shard};
 
 use crate::documents::Documents;
@@ -99,18 +99,18 @@ impl Sources {
         containers: &[Container],
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
     ) -> Result<(Checkpoint, Vec<Note>), E> {
-        self.read_checked(containers, judge, &|| Ok(()))
+        self.read_checked(containers, judge, &())
     }
 
-    /// The same. `check` is called before each window of elements that is compared; its error stops the work.
+    /// The same. The observer can stop the comparison of shards.
     ///
     /// # Errors
-    /// The same, and [`torch_import::Error::Stopped`] within [`Error::Set`].
+    /// The same, and [`torch_import::Error::Cancelled`] within [`Error::Set`].
     pub fn read_checked<E: From<Error>>(
         &self,
         containers: &[Container],
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
-        check: &dyn Fn() -> io::Result<()>,
+        observer: &dyn Observer,
     ) -> Result<(Checkpoint, Vec<Note>), E> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
@@ -139,7 +139,7 @@ impl Sources {
                     }
                     None => ModelSizes::default(),
                 };
-                torch_import::model_parallel(shards, &sizes, check)
+                torch_import::model_parallel(shards, &sizes, observer)
             }
         };
         let merged = merged.map_err(|reason| Error::set(&self.path, reason))?;

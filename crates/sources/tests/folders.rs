@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sources::{Contents, DOCUMENT_MAX, Error, Note, Sources};
+use sources::{Contents, DOCUMENT_MAX, Error, Note, Shards, Sources};
 
 /// A safetensors file with one tensor of one byte.
 fn safetensors(name: &str) -> Vec<u8> {
@@ -49,7 +49,7 @@ impl Folder {
     }
 
     fn find(&self) -> Result<Sources, Error> {
-        Sources::find(&[self.path()], false)
+        Sources::find(&[self.path()], Shards::Complete)
     }
 
     fn contents(&self) -> Contents {
@@ -60,7 +60,7 @@ impl Folder {
     }
 
     fn deepspeed(&self, below: &str) -> sources::DeepSpeed {
-        match Sources::find(&[self.path().join(below)], false) {
+        match Sources::find(&[self.path().join(below)], Shards::Complete) {
             Err(Error::DeepSpeed { found, .. }) => found,
             other => panic!("expected a DeepSpeed checkpoint, found {other:?}"),
         }
@@ -157,7 +157,7 @@ fn two_models_are_a_choice() {
     let Err(Error::Several { candidates, .. }) = folder.find() else { panic!("expected a choice") };
     assert_eq!(candidates.len(), 2);
     for candidate in candidates {
-        assert_eq!(Sources::find(&candidate.paths, false).expect("one file").files.len(), 1);
+        assert_eq!(Sources::find(&candidate.paths, Shards::Complete).expect("one file").files.len(), 1);
     }
 }
 
@@ -308,7 +308,7 @@ fn a_refusal_stops_the_reading() {
 
 #[test]
 fn no_paths_are_an_error() {
-    assert!(matches!(Sources::find(&[], false), Err(Error::NoPaths)));
+    assert!(matches!(Sources::find(&[], Shards::Complete), Err(Error::NoPaths)));
 }
 
 /// The names of the companions of `checkpoint`, and the notes on those that are left out.
@@ -379,7 +379,7 @@ fn the_cache_of_a_model_hub_is_one_folder() {
     assert_eq!(files, ["config.json"], "{notes:?}");
     assert_eq!(notes.len(), 3, "{notes:?}");
     assert_eq!(companions(&snapshot.join("sub/model.safetensors")).0, ["config.json"]);
-    let sources = Sources::find(std::slice::from_ref(&snapshot), false).expect("one file");
+    let sources = Sources::find(std::slice::from_ref(&snapshot), Shards::Complete).expect("one file");
     assert!(sources.notes.is_empty(), "{:?}", sources.notes);
     // Elsewhere, links to the files of the checkpoint are read, and noted.
     let linked = Folder::with(&[]);

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use mapped::Cancelled;
 use ureq::http::StatusCode;
 
 use crate::Remote;
@@ -215,8 +216,8 @@ pub enum Error {
         reason: io::Error,
     },
     /// The caller stopped the work.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 /// A status code with its name, such as `404 Not Found`.

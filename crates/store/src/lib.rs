@@ -39,7 +39,7 @@ mod remote;
 mod unfinished;
 
 pub use error::{Error, Result};
-pub use https::{DownloadOptions, Progress, download};
+pub use https::{DownloadOptions, download};
 pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, folder, refuse_remote};
 pub use mark::is_ours;

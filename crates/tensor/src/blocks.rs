@@ -6,6 +6,7 @@
 use std::io;
 
 use foldhash::{HashMap, HashMapExt};
+use mapped::ReadError;
 
 use crate::Storage;
 
@@ -42,9 +43,9 @@ impl<'s> Blocks<'s> {
     }
 
     /// Copies the bytes from `start` on into `out`.
-    pub(crate) fn read(&mut self, start: usize, out: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn read(&mut self, start: usize, out: &mut [u8]) -> Result<(), ReadError> {
         if out.len() >= self.size {
-            return self.storage.read(start, out);
+            return self.storage.read(start as u64, out);
         }
         if start.saturating_add(out.len()) as u64 > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -65,7 +66,7 @@ impl<'s> Blocks<'s> {
     }
 
     /// Where a block starts in `bytes`; it is read if it is not there.
-    fn block(&mut self, number: usize) -> io::Result<usize> {
+    fn block(&mut self, number: usize) -> Result<usize, ReadError> {
         if let Some((last, at)) = self.last
             && last == number
         {
@@ -79,7 +80,7 @@ impl<'s> Blocks<'s> {
         Ok(at)
     }
 
-    fn fetch(&mut self, number: usize) -> io::Result<usize> {
+    fn fetch(&mut self, number: usize) -> Result<usize, ReadError> {
         if self.bytes.len().saturating_add(self.size) > BUDGET {
             // Most views have passed the older blocks by now.
             self.kept.clear();
@@ -92,7 +93,7 @@ impl<'s> Blocks<'s> {
         self.bytes.resize(at.saturating_add(self.size), 0);
         let block = self.bytes.get_mut(at..at.saturating_add(len)).unwrap_or_default();
         self.last = None;
-        self.storage.read(start, block)?;
+        self.storage.read(start as u64, block)?;
         self.kept.insert(number, at);
         Ok(at)
     }

@@ -2,15 +2,15 @@
 //!
 //! Facts: `Tensor.to(dtype)`; see [`Conversion`].
 
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mapped::{Sink, WINDOW, Window};
+use mapped::{NotRepresentable, Observer, ReadError, WINDOW, Window};
 
-use crate::{Conversion, Dtype, Storage};
+use crate::compute::{Compute, Inputs};
+use crate::{Conversion, Storage};
 
 /// Reads of up to this many bytes use a buffer on the stack.
 const SHORT: usize = 256;
@@ -61,38 +61,9 @@ pub struct OutOfRange {
     pub first: Arc<str>,
 }
 
-/// The cause of an [`io::Error`] when a float has no integer that it could become.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoInteger {
-    /// A tensor that has the float.
-    pub tensor: String,
-    /// The dtype that it has.
-    pub from: Dtype,
-    /// The dtype that it should have.
-    pub to: Dtype,
-    /// The float.
-    pub number: String,
-}
-
-impl NoInteger {
-    /// The float that is the cause of an error.
-    pub fn cause_of(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
-    }
-}
-
-impl std::error::Error for NoInteger {}
-
-impl fmt::Display for NoInteger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tensor, from, to, number } = self;
-        write!(f, "tensor `{}`: {number} ({from}) is not in the range of {to}", tensor.escape_debug())
-    }
-}
-
-/// See [`Storage::cast`].
+/// The numbers of another storage in another dtype.
 #[derive(Debug)]
-pub(crate) struct Cast {
+pub struct CastNumbers {
     base: Storage,
     conversion: Conversion,
     /// The byte of the base at which the storage starts.
@@ -109,16 +80,13 @@ pub(crate) struct Cast {
 
 /// What is done with a component that is out of range: the name of a tensor that has it, and its bytes before the
 /// conversion.
-type Found<'f> = dyn FnMut(&Arc<str>, &[u8]) -> io::Result<()> + 'f;
+type Found<'f> = dyn FnMut(&Arc<str>, &[u8]) -> Result<(), ReadError> + 'f;
 
-impl Cast {
-    /// The components of `range` (elements) of `base`; `None` if it is not inside.
-    pub(crate) fn new(
-        base: &Storage,
-        conversion: Conversion,
-        range: &Range<u64>,
-        seen: Seen,
-    ) -> Option<Self> {
+impl CastNumbers {
+    /// The elements of `range` of `base`, converted whenever they are read. Only elements that tensors have `seen`,
+    /// counted from the start of the range, are an error or counted where they are out of the dtype's range. `None` if
+    /// `range` is not inside `base`.
+    pub fn new(base: &Storage, conversion: Conversion, range: &Range<u64>, seen: Seen) -> Option<Self> {
         let size = conversion.from().size();
         if range.start > range.end || range.end.checked_mul(size)? > base.len() {
             return None;
@@ -139,42 +107,8 @@ impl Cast {
         })
     }
 
-    /// The storage that is converted.
-    pub(crate) fn base(&self) -> &Storage {
-        &self.base
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.components.saturating_mul(self.to) as u64
-    }
-
-    /// Copies the bytes from `start` on into `out`. Both ends are at components.
-    pub(crate) fn read(&self, start: usize, out: &mut [u8]) -> io::Result<()> {
-        let mut at = start.checked_div(self.to).unwrap_or(0);
-        let mut short = [0; SHORT];
-        for out in out.chunks_mut(self.piece().saturating_mul(self.to)) {
-            let range = self.bytes_of(at, out.len())?;
-            if let Some(bytes) = short.get_mut(..range.len()) {
-                self.base.read(range.start, bytes)?;
-                self.convert(at, bytes, out)?;
-            } else {
-                let bytes = Window::filled(range.len(), |bytes| self.base.read(range.start, bytes))?;
-                self.convert(at, &bytes, out)?;
-            }
-            at = at.saturating_add(self.piece());
-        }
-        Ok(())
-    }
-
-    /// Sends the bytes of `range`, which starts and ends at components, to `sink`.
-    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink) -> io::Result<()> {
-        let at = range.start.checked_div(self.to).unwrap_or(0);
-        let bytes = self.bytes_of(at, range.len())?;
-        self.base.send(bytes, &mut Convert { cast: self, at, sink })
-    }
-
     /// The bytes of the base from which `len` bytes of component `at` and later ones are made.
-    fn bytes_of(&self, at: usize, len: usize) -> io::Result<Range<usize>> {
+    fn bytes_of(&self, at: usize, len: usize) -> Result<Range<usize>, ReadError> {
         let components = len.checked_div(self.to).unwrap_or(0);
         if at.checked_add(components).is_none_or(|end| end > self.components) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -189,7 +123,7 @@ impl Cast {
     }
 
     /// Converts components, the first of which is number `at`.
-    fn convert(&self, at: usize, bytes: &[u8], out: &mut [u8]) -> io::Result<()> {
+    fn convert(&self, at: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), ReadError> {
         if self.conversion.convert(bytes, out) {
             return Ok(());
         }
@@ -199,14 +133,14 @@ impl Cast {
         }
         self.for_each_out_of_range(at, bytes, &mut |name, number| {
             let tensor = name.to_string();
-            let (from, to) = (self.conversion.from(), self.conversion.to());
+            let (from, to) = (self.conversion.from().name(), self.conversion.to().name());
             let number = self.conversion.text(number);
-            Err(io::Error::new(io::ErrorKind::InvalidData, NoInteger { tensor, from, to, number }))
+            Err(NotRepresentable { tensor, from, to, number }.into())
         })
     }
 
     /// Calls `found` with each component that is out of range and in a tensor. The first of `bytes` is number `at`.
-    fn for_each_out_of_range(&self, at: usize, bytes: &[u8], found: &mut Found<'_>) -> io::Result<()> {
+    fn for_each_out_of_range(&self, at: usize, bytes: &[u8], found: &mut Found<'_>) -> Result<(), ReadError> {
         let mut out = [0; 8];
         let out = out.get_mut(..self.to).unwrap_or_default();
         let per_element = self.conversion.from().size().checked_div(self.from as u64).unwrap_or(1);
@@ -221,9 +155,12 @@ impl Cast {
         Ok(())
     }
 
-    /// Reads the storage once more and counts what is out of range and in a tensor, unless all that was read was in range.
-    /// `check` is called before each window.
-    pub(crate) fn out_of_range(&self, check: &dyn Fn() -> io::Result<()>) -> io::Result<Option<OutOfRange>> {
+    /// Reads the storage once more and counts the numbers of tensors that are out of range, unless all that were read are
+    /// in range.
+    ///
+    /// # Errors
+    /// When the storage cannot be read, or `observer` stops the work.
+    pub fn out_of_range(&self, observer: &dyn Observer) -> Result<Option<OutOfRange>, ReadError> {
         if !self.is_out_of_range.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -234,10 +171,10 @@ impl Cast {
             |element: u64| usize::try_from(element.saturating_mul(per_element)).unwrap_or(usize::MAX);
         let (start, end) = (component(hull.start), component(hull.end).min(self.components));
         for at in (start..end).step_by(self.piece()) {
-            check()?;
+            observer.check()?;
             let components = self.piece().min(end.saturating_sub(at));
             let range = self.bytes_of(at, components.saturating_mul(self.to))?;
-            let bytes = Window::filled(range.len(), |bytes| self.base.read(range.start, bytes))?;
+            let bytes = Window::filled(range.len(), |bytes| self.base.read(range.start as u64, bytes))?;
             let mut all_fit = true;
             Window::filled(components.saturating_mul(self.to), |out| {
                 all_fit = self.conversion.convert(&bytes, out);
@@ -255,23 +192,33 @@ impl Cast {
     }
 }
 
-/// Converts on the way to another sink.
-struct Convert<'c> {
-    cast: &'c Cast,
-    /// The number of the next component.
-    at: usize,
-    sink: &'c mut dyn Sink,
-}
+impl Compute for CastNumbers {
+    fn len(&self) -> u64 {
+        self.components.saturating_mul(self.to) as u64
+    }
 
-impl Sink for Convert<'_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
-        let Cast { from, to, .. } = *self.cast;
-        for bytes in window.chunks(self.cast.piece().saturating_mul(from)) {
-            let components = bytes.len().checked_div(from).unwrap_or(0);
-            let converted =
-                Window::filled(components.saturating_mul(to), |out| self.cast.convert(self.at, bytes, out))?;
-            self.at = self.at.saturating_add(components);
-            self.sink.write(converted)?;
+    fn inputs(&self) -> &[Storage] {
+        std::slice::from_ref(&self.base)
+    }
+
+    fn granule(&self) -> u64 {
+        self.to as u64
+    }
+
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut at = start.checked_div(self.to).unwrap_or(0);
+        let mut short = [0; SHORT];
+        for out in buffer.chunks_mut(self.piece().saturating_mul(self.to)) {
+            let range = self.bytes_of(at, out.len())?;
+            if let Some(bytes) = short.get_mut(..range.len()) {
+                inputs.read(0, bytes, range.start as u64)?;
+                self.convert(at, bytes, out)?;
+            } else {
+                let bytes = Window::filled(range.len(), |bytes| inputs.read(0, bytes, range.start as u64))?;
+                self.convert(at, &bytes, out)?;
+            }
+            at = at.saturating_add(self.piece());
         }
         Ok(())
     }
@@ -282,9 +229,9 @@ mod tests {
     use mapped::Blob;
 
     use super::*;
-    use crate::Tensor;
+    use crate::{Dtype, Tensor};
 
-    fn bytes(blob: &dyn Blob) -> io::Result<Vec<u8>> {
+    fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, ReadError> {
         let mut out: Vec<u8> = Vec::new();
         blob.write_to(&mut out)?;
         assert_eq!(out.len() as u64, blob.len());
@@ -300,8 +247,25 @@ mod tests {
     }
 
     fn cast(base: &Storage, to: Dtype, range: Range<u64>, ranges: &[(Range<u64>, &str)]) -> Storage {
+        Storage::computed(numbers(base, to, range, ranges))
+    }
+
+    fn numbers(
+        base: &Storage,
+        to: Dtype,
+        range: Range<u64>,
+        ranges: &[(Range<u64>, &str)],
+    ) -> Arc<CastNumbers> {
         let conversion = Conversion::new(Dtype::Float32, to).expect("both are numbers");
-        base.cast(conversion, &range, seen(ranges)).expect("it is inside")
+        Arc::new(CastNumbers::new(base, conversion, &range, seen(ranges)).expect("it is inside"))
+    }
+
+    struct Stop;
+
+    impl Observer for Stop {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
     }
 
     #[test]
@@ -338,55 +302,49 @@ mod tests {
     fn complex_numbers_are_converted_in_parts() {
         let base = floats([0.0, 1.0, 2.0, f32::MAX]);
         let conversion = Conversion::new(Dtype::Complex64, Dtype::Complex32).expect("both are complex");
-        let half = base.cast(conversion, &(0..2), seen(&[(1..2, "z")])).expect("inside");
+        let half = CastNumbers::new(&base, conversion, &(0..2), seen(&[(1..2, "z")])).expect("inside");
+        let half = Arc::new(half);
         let expected = [0_u16, 0x3c00, 0x4000, 0x7c00];
-        assert_eq!(bytes(&half).expect("memory"), expected.map(u16::to_le_bytes).as_flattened());
-        let found = half.out_of_range(&|| Ok(())).expect("memory");
+        assert_eq!(
+            bytes(&Storage::computed(half.clone())).expect("memory"),
+            expected.map(u16::to_le_bytes).as_flattened()
+        );
+        let found = half.out_of_range(&()).expect("memory");
         assert_eq!(found, Some(OutOfRange { count: 1, first: "z".into() }));
-        assert!(base.cast(conversion, &(0..3), Seen::default()).is_none(), "there are two");
+        assert!(CastNumbers::new(&base, conversion, &(0..3), Seen::default()).is_none(), "there are two");
     }
 
     #[test]
     fn what_a_tensor_sees_is_counted_once() {
-        let mut numbers = vec![1.0_f32; 600_000];
+        let mut floating = vec![1.0_f32; 600_000];
         for at in [0, 5, 7, 8, 599_999] {
-            numbers[at] = 1e6;
+            floating[at] = 1e6;
         }
-        let base = floats(numbers);
+        let base = floats(floating);
         let views = [(4..9, "b"), (3..6, "a"), (3..6, "c"), (10..600_000, "d")];
-        let half = cast(&base, Dtype::Float16, 0..600_000, &views);
-        let count = |storage: &Storage| storage.out_of_range(&|| Ok(())).expect("memory");
+        let read = |cast: &Arc<CastNumbers>| bytes(&Storage::computed(cast.clone())).expect("memory");
+        let half = numbers(&base, Dtype::Float16, 0..600_000, &views);
+        let count = |cast: &CastNumbers| cast.out_of_range(&()).expect("memory");
         assert_eq!(count(&half), None, "nothing was read");
         for _ in 0..2 {
-            bytes(&half).expect("memory");
+            read(&half);
             assert_eq!(count(&half), Some(OutOfRange { count: 4, first: "a".into() }));
         }
-        let unseen = cast(&base, Dtype::Float16, 0..600_000, &[(1..5, "a")]);
-        bytes(&unseen).expect("memory");
+        let unseen = numbers(&base, Dtype::Float16, 0..600_000, &[(1..5, "a")]);
+        read(&unseen);
         assert_eq!(count(&unseen), None);
-        let fits = cast(&base, Dtype::BFloat16, 0..600_000, &views);
-        bytes(&fits).expect("memory");
+        let fits = numbers(&base, Dtype::BFloat16, 0..600_000, &views);
+        read(&fits);
         assert_eq!(count(&fits), None);
-        let stopped = half.out_of_range(&|| Err(io::ErrorKind::Interrupted.into()));
-        assert_eq!(stopped.map_err(|error| error.kind()), Err(io::ErrorKind::Interrupted));
-    }
-
-    #[test]
-    fn a_storage_is_known_by_what_it_reads() {
-        let base = floats([1.0]);
-        let joined = Tensor::new(Dtype::Float32, vec![1], vec![1], 0, base.clone()).expect("inside");
-        let (joined, _) = Storage::concat(0, &[joined]).expect("one part");
-        let half = cast(&joined.with_signs(4, crate::Signs::All), Dtype::Float16, 0..1, &[]);
-        assert!(half.reads(base.id()) && half.reads(half.id()));
-        assert!(!half.reads(floats([1.0]).id()) && !base.reads(half.id()));
+        assert!(matches!(half.out_of_range(&Stop), Err(ReadError::Cancelled(_))));
     }
 
     #[test]
     fn a_float_without_an_integer_is_an_error() {
         let base = floats([1.0, 300.5, f32::NAN, 4.0]);
         let found = bytes(&cast(&base, Dtype::UInt8, 0..4, &[(0..4, "a\n")])).expect_err("300 is too large");
-        let cause = NoInteger::cause_of(&found).expect("it has a cause");
-        assert_eq!(cause.to_string(), "tensor `a\\n`: 300.5 (float32) is not in the range of uint8");
+        assert!(matches!(found, ReadError::NotRepresentable(_)));
+        assert_eq!(found.to_string(), "tensor `a\\n`: 300.5 (float32) is not in the range of uint8");
         let unseen = cast(&base, Dtype::UInt8, 0..4, &[(0..1, "a"), (3..4, "b")]);
         assert_eq!(bytes(&unseen).expect("no tensor has them"), [1, 44, 0, 4]);
     }

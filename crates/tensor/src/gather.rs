@@ -1,9 +1,8 @@
 //! The elements of a strided view in C order.
 
 use std::io;
-use std::ops::Range;
 
-use mapped::{Blob, Sink, WINDOW, Window};
+use mapped::{Blob, ReadError, Sink, WINDOW, Window};
 
 use crate::Tensor;
 use crate::blocks::Blocks;
@@ -43,7 +42,7 @@ impl Gathered {
     ///
     /// # Errors
     /// When the storage cannot be read.
-    pub fn window(&self, start: u64) -> io::Result<Window> {
+    pub fn window(&self, start: u64) -> Result<Window, ReadError> {
         let left = self.len().saturating_sub(start);
         let len = usize::try_from(left).unwrap_or(WINDOW).min(WINDOW);
         Window::filled(len, |bytes| self.read(start, bytes, &mut self.blocks()))
@@ -55,7 +54,7 @@ impl Gathered {
     }
 
     /// Copies the bytes from `start` on (counted in C order) into `out`, little-endian. Both ends are at components.
-    pub(crate) fn read(&self, start: u64, out: &mut [u8], blocks: &mut Blocks<'_>) -> io::Result<()> {
+    pub(crate) fn read(&self, start: u64, out: &mut [u8], blocks: &mut Blocks<'_>) -> Result<(), ReadError> {
         let (mut at, mut out) = (start, out);
         while !out.is_empty() {
             let (Some(mut number), Some(within)) = (at.checked_div(self.run), at.checked_rem(self.run))
@@ -77,7 +76,7 @@ impl Gathered {
     }
 
     /// Sends runs shorter than a window, many to a window.
-    fn scatter(&self, start: u64, sink: &mut dyn Sink) -> io::Result<()> {
+    fn scatter(&self, start: u64, sink: &mut dyn Sink) -> Result<(), ReadError> {
         let mut blocks = self.blocks();
         let run = usize(self.run)?.max(1);
         let most = WINDOW.checked_div(run).unwrap_or(1).saturating_mul(run);
@@ -115,12 +114,8 @@ fn advance(index: &mut [u64], outer: &[(u64, u64)], mut at: u64) -> Option<u64> 
     None
 }
 
-fn usize(n: u64) -> io::Result<usize> {
+fn usize(n: u64) -> Result<usize, ReadError> {
     usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn bytes(range: &Range<u64>) -> io::Result<Range<usize>> {
-    Ok(usize(range.start)?..usize(range.end)?)
 }
 
 impl Blob for Gathered {
@@ -128,7 +123,7 @@ impl Blob for Gathered {
         self.tensor.nbytes()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         if self.tensor.numel() == 0 {
             return Ok(());
         }
@@ -139,7 +134,7 @@ impl Blob for Gathered {
         let mut index = vec![0_u64; self.outer.len()];
         let mut at = Some(start);
         while let Some(from) = at {
-            self.tensor.storage().send(bytes(&(from..from.saturating_add(self.run)))?, sink)?;
+            self.tensor.storage().send(from..from.saturating_add(self.run), sink)?;
             at = advance(&mut index, &self.outer, from);
         }
         Ok(())

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use mapped::MappedFile;
+use mapped::Source;
 
 /// The records of one file. Its storages are made by [`Storage::record`](crate::Storage::record).
 #[derive(Debug, Default)]
 pub struct Records {
     /// The file, and the one with what was compressed in it.
-    file: Option<Arc<MappedFile>>,
-    inflated: Option<Arc<MappedFile>>,
+    file: Option<Arc<dyn Source>>,
+    inflated: Option<Arc<dyn Source>>,
     /// What precedes each name in messages.
     prefix: String,
     /// All names, one after the other.
@@ -33,7 +33,7 @@ pub struct Record {
     /// Whether it is in the file with what was compressed.
     pub inflated: bool,
     /// The range in the file, in bytes.
-    pub range: Range<usize>,
+    pub range: Range<u64>,
     /// The CRC-32 of the bytes; `None` if the file has none, or it was already checked.
     pub crc: Option<u32>,
     /// Where its name ends in the names of all records.
@@ -42,12 +42,17 @@ pub struct Record {
 
 impl Record {
     /// A record that is in the first file.
-    pub fn new(range: Range<usize>, crc: Option<u32>) -> Self {
+    pub fn new(range: Range<u64>, crc: Option<u32>) -> Self {
         Self { inflated: false, range, crc, name_end: 0 }
     }
 
+    /// The number of bytes.
+    pub fn nbytes(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
     /// A record that is in the file with what was compressed.
-    pub fn inflated(range: Range<usize>) -> Self {
+    pub fn inflated(range: Range<u64>) -> Self {
         Self { inflated: true, ..Self::new(range, None) }
     }
 }
@@ -77,8 +82,8 @@ impl Records {
         true
     }
 
-    /// Says which files the records are in.
-    pub fn set_files(&mut self, file: &Arc<MappedFile>, inflated: Option<&Arc<MappedFile>>) {
+    /// Sets the sources that the records are in.
+    pub fn set_sources(&mut self, file: &Arc<dyn Source>, inflated: Option<&Arc<dyn Source>>) {
         self.file = Some(Arc::clone(file));
         self.inflated = inflated.cloned();
     }
@@ -109,8 +114,8 @@ impl Records {
         self.list.is_empty()
     }
 
-    /// The file that a record is in.
-    pub fn file_of(&self, record: &Record) -> Option<&Arc<MappedFile>> {
+    /// The source that a record is in.
+    pub fn source_of(&self, record: &Record) -> Option<&Arc<dyn Source>> {
         if record.inflated { self.inflated.as_ref() } else { self.file.as_ref() }
     }
 }
@@ -130,14 +135,14 @@ mod tests {
     fn records_are_found_by_their_names() {
         let mut records = Records::with_capacity("archive/data/", 0);
         let names = ["0", "1", "10", "", "ü"];
-        for (number, name) in names.iter().enumerate() {
+        for (number, name) in (0_u64..).zip(&names) {
             assert!(records.insert(name, Record::new(number..9, None)));
         }
         assert!(!records.insert("10", Record::new(0..1, None)));
         assert_eq!(records.len(), names.len());
-        for (number, name) in names.iter().enumerate() {
+        for (number, name) in (0_u64..).zip(&names) {
             let found = records.find(name).expect("it was inserted");
-            assert_eq!(found as usize, number);
+            assert_eq!(u64::from(found), number);
             assert_eq!(records.get(found).expect("a number of its own").range, number..9);
             assert_eq!(records.full_name(found), format!("archive/data/{name}"));
         }

@@ -4,10 +4,8 @@
 //! Facts: `get_storage_from_record` in `torch/csrc/jit/python/init.cpp` and `readInstruction` in
 //! `torch/csrc/jit/serialization/unpickler.cpp`. A record shorter than its persistent id says is read past its end.
 
-use std::io;
-
 use foldhash::{HashMap, HashMapExt};
-use mapped::{Blob, Sink, Window};
+use mapped::{Blob, ReadError, Sink, Window};
 
 use crate::{Storage, StorageId, Tensor};
 
@@ -72,7 +70,7 @@ impl Blob for Elements<'_> {
         self.count().saturating_mul(self.size)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         if self.cut() == 0 {
             self.storage.write_to(sink)
         } else {
@@ -88,7 +86,7 @@ struct First<'s> {
 }
 
 impl Sink for First<'_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         let window = match usize::try_from(self.left).ok().and_then(|left| window.get(..left)) {
             Some(first) => Window::owned(first.to_vec()),
             None => window,
@@ -102,15 +100,15 @@ impl Sink for First<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use mapped::MappedFile;
+    use mapped::{Damaged, MappedFile, Region, Source};
 
     use super::*;
-    use crate::{Checksum, Damaged, Dtype};
+    use crate::{Checksum, Dtype};
 
     struct Ignore;
 
     impl Sink for Ignore {
-        fn write(&mut self, _: Window) -> io::Result<()> {
+        fn write(&mut self, _: Window) -> Result<(), ReadError> {
             Ok(())
         }
     }
@@ -119,18 +117,21 @@ mod tests {
     fn damage_names_the_storage() {
         let path = std::env::temp_dir().join(format!("tensor-damaged-{}", std::process::id()));
         std::fs::write(&path, [7; 9]).expect("the temporary folder is writable");
-        let file = Arc::new(MappedFile::open(&path).expect("the file was just written"));
+        let file: Arc<dyn Source> = Arc::new(MappedFile::open(&path).expect("the file was just written"));
         std::fs::remove_file(&path).expect("the file was just written");
         // Whole elements, and a storage that ends in the middle of one.
         for len in [8, 9] {
             let checksum = Checksum { crc: 1, record: "archive/data/0".into() };
-            let storage = Storage::mapped(&file, 0..len, Some(checksum)).expect("inside the file");
+            let region = Region::new(&file, 0..len).expect("inside the file");
+            let storage = Storage::stored(region, Some(checksum));
             let elements = Elements::new(&storage, 2);
-            assert_eq!((elements.count(), elements.len(), elements.cut()), (4, 8, len as u64 - 8));
+            assert_eq!((elements.count(), elements.len(), elements.cut()), (4, 8, len - 8));
             let error = elements.write_to(&mut Ignore).expect_err("its checksum is not 1");
-            let damaged = Damaged::cause_of(&error).expect("the cause is kept");
-            assert_eq!((damaged.storage, damaged.expected), (storage.id(), 1), "{len}");
             assert!(error.to_string().starts_with("record `archive/data/0` is damaged: "), "{error}");
+            let ReadError::Damaged(damaged) = error else { panic!("{error}") };
+            assert_eq!(damaged.expected, 1);
+            assert!(storage.reads_record(&damaged), "{len}");
+            assert!(!storage.reads_record(&Damaged { record: "archive/data/1".to_owned(), ..damaged }));
         }
     }
 

@@ -3,12 +3,12 @@
 //! Facts: `Tensor.resolve_conj` and `Tensor.resolve_neg`. The sign of a floating-point number is the highest bit of its
 //! last byte, little-endian; the imaginary part of a complex number follows the real one.
 
-use std::io;
 use std::ops::Range;
 
-use mapped::{Sink, Window};
+use mapped::ReadError;
 
 use crate::Storage;
+use crate::compute::{Compute, Inputs};
 
 /// Which numbers change their sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,22 +30,37 @@ pub(crate) struct Signed {
     pub(crate) signs: Signs,
 }
 
-impl Signed {
-    /// Copies the bytes from `start` on, which starts and ends at components, into `out`.
-    pub(crate) fn read(&self, start: usize, out: &mut [u8]) -> io::Result<()> {
-        self.base.read(start, out)?;
-        self.flip(out, start);
+impl Compute for Signed {
+    fn len(&self) -> u64 {
+        self.base.len()
+    }
+
+    fn inputs(&self) -> &[Storage] {
+        std::slice::from_ref(&self.base)
+    }
+
+    fn granule(&self) -> u64 {
+        self.component as u64
+    }
+
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        inputs.read(0, buffer, offset)?;
+        self.flip(buffer, offset);
         Ok(())
     }
 
-    /// Sends the bytes of `range`, which starts and ends at components, to `sink`.
-    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink) -> io::Result<()> {
-        self.base.send(range.clone(), &mut Flip { signed: self, at: range.start, sink })
+    /// A part starts with a real number, or which signs flip would change.
+    fn slice(&self, range: Range<u64>) -> Option<Storage> {
+        let component = self.component as u64;
+        let is_real = range.start.is_multiple_of(component.saturating_mul(2));
+        Some(self.base.slice(range).filter(|_| is_real)?.with_signs(component, self.signs))
     }
+}
 
+impl Signed {
     /// Flips signs in bytes that start at byte `at` of the storage, a component's first.
-    fn flip(&self, bytes: &mut [u8], at: usize) {
-        let first = at.checked_div(self.component).unwrap_or(0) % 2;
+    fn flip(&self, bytes: &mut [u8], at: u64) {
+        let first = usize::from(at.checked_div(self.component as u64).unwrap_or(0) % 2 == 1);
         for (index, number) in bytes.chunks_exact_mut(self.component).enumerate() {
             let is_real = index % 2 == first;
             let flipped = match self.signs {
@@ -60,33 +75,14 @@ impl Signed {
     }
 }
 
-/// Flips signs on the way to another sink.
-struct Flip<'s> {
-    signed: &'s Signed,
-    at: usize,
-    sink: &'s mut dyn Sink,
-}
-
-impl Sink for Flip<'_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
-        let flipped = Window::filled(window.len(), |bytes| {
-            bytes.copy_from_slice(&window);
-            self.signed.flip(bytes, self.at);
-            Ok(())
-        })?;
-        self.at = self.at.saturating_add(window.len());
-        self.sink.write(flipped)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use mapped::Blob;
+    use mapped::{Blob, Sink};
 
     use super::*;
     use crate::{Dtype, Tensor};
 
-    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink) -> io::Result<()>) -> Vec<f32> {
+    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink) -> Result<(), ReadError>) -> Vec<f32> {
         let mut bytes: Vec<u8> = Vec::new();
         blob(&mut bytes).expect("a Vec takes everything");
         bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect()

@@ -1,18 +1,14 @@
 //! The bytes that tensors are views of.
 
-use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use mapped::{Blob, Crc32, MappedFile, Sink, WINDOW, Window};
+use mapped::{Blob, Crc32, Damaged, ReadError, Region, Sink, Source, WINDOW, Window, windows};
 
-use crate::cast::{Cast, OutOfRange, Seen};
-use crate::concat::Concat;
+use crate::compute::{self, Compute, Inputs, Sums};
 use crate::records::Records;
 use crate::signs::{Signed, Signs};
-use crate::{Conversion, Error, Tensor};
 
 /// The order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,24 +36,21 @@ enum Bytes {
 
 #[derive(Debug)]
 enum Inner {
-    Mapped {
-        file: Arc<MappedFile>,
-        range: Range<usize>,
-        /// And the range of the file that it covers: `range`, or a larger one for a slice.
-        checksum: Option<(Checksum, Range<usize>)>,
+    Stored {
+        region: Region,
+        /// And the range of the source that it covers: the region's, or a larger one for a slice.
+        checksum: Option<(Checksum, Range<u64>)>,
     },
     Owned(Vec<u8>),
-    Concat(Concat),
-    Signed(Signed),
-    Cast(Cast),
+    Computed(Arc<dyn Compute>),
 }
 
-/// A storage that is a part of a file.
-struct InFile<'s> {
-    file: &'s Arc<MappedFile>,
-    range: Range<usize>,
-    /// The CRC-32 of a range of the file: of `range`, or of a larger one for a slice.
-    sum: Option<(u32, Range<usize>)>,
+/// A storage that is a part of a source.
+struct Stored<'s> {
+    source: &'s Arc<dyn Source>,
+    range: Range<u64>,
+    /// The CRC-32 of a range of the source: of `range`, or of a larger one for a slice.
+    sum: Option<(u32, Range<u64>)>,
 }
 
 /// The checksum of a storage, compared whenever all of its bytes are read.
@@ -69,75 +62,22 @@ pub struct Checksum {
     pub record: Arc<str>,
 }
 
-/// The cause of an [`io::Error`] when the bytes of a storage do not match the checksum in their file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    /// The file.
-    pub file: PathBuf,
-    /// The storage's name in the file.
-    pub record: String,
-    /// The CRC-32 that the file records.
-    pub expected: u32,
-    /// The CRC-32 of the bytes.
-    pub found: u32,
-    /// The storage that was read. One that is computed from others counts, not those others.
-    pub storage: StorageId,
-    /// A tensor over the storage, if a caller added its name.
-    pub tensor: Option<String>,
-}
-
-impl Damaged {
-    /// The damage that is the cause of an error.
-    pub fn cause_of(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
-    }
-
-    /// The error, with the name of a tensor added if it is damage without one.
-    #[must_use]
-    pub fn with_tensor(error: io::Error, name: &str) -> io::Error {
-        match Self::cause_of(&error) {
-            Some(damaged @ Self { tensor: None, .. }) => {
-                let named = Self { tensor: Some(name.to_owned()), ..damaged.clone() };
-                io::Error::new(error.kind(), named)
-            }
-            _ => error,
-        }
-    }
-}
-
-impl std::error::Error for Damaged {}
-
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { record, expected, found, tensor, .. } = self;
-        if let Some(tensor) = tensor {
-            write!(f, "tensor `{}`: ", tensor.escape_debug())?;
-        }
-        let name = self.file.file_name().unwrap_or(self.file.as_os_str()).display();
-        let record = record.escape_debug();
-        write!(f, "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} records {expected:08x}")
-    }
-}
-
 /// The identity of a storage: equal only for clones of one storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StorageId(usize);
 
 impl Storage {
-    /// A range (bytes) of a mapped file, little-endian until [`with_byte_order`](Self::with_byte_order)
-    /// says otherwise; `None` when it is not inside the file.
-    pub fn mapped(file: &Arc<MappedFile>, range: Range<usize>, checksum: Option<Checksum>) -> Option<Self> {
-        file.bytes().get(range.clone())?;
-        let file = Arc::clone(file);
-        let checksum = checksum.map(|checksum| (checksum, range.clone()));
-        Some(Self::from(Inner::Mapped { file, range, checksum }))
+    /// A range (bytes) of a source, little-endian until [`with_byte_order`](Self::with_byte_order) says otherwise.
+    pub fn stored(region: Region, checksum: Option<Checksum>) -> Self {
+        let checksum = checksum.map(|checksum| (checksum, region.range()));
+        Self::from(Inner::Stored { region, checksum })
     }
 
     /// A record of a file, little-endian until [`with_byte_order`](Self::with_byte_order) says otherwise; `None` when it
     /// is not inside the file.
     pub fn record(records: &Arc<Records>, number: u32) -> Option<Self> {
         let record = records.get(number)?;
-        records.file_of(record)?.bytes().get(record.range.clone())?;
+        Region::new(records.source_of(record)?, record.range.clone())?;
         Some(Self { bytes: Bytes::Record(Arc::clone(records), number), swap: 1 })
     }
 
@@ -146,67 +86,32 @@ impl Storage {
         Self::from(Inner::Owned(bytes))
     }
 
-    /// The elements of `parts` one after the other along dimension `dim`, in C order, as `torch.cat` lays
-    /// them out; and their shape. Bytes are copied only when they are sent.
-    ///
-    /// # Errors
-    /// When there are no parts, they differ in dtype or in shape along another dimension, or the size does not fit 63 bits.
-    pub fn concat(dim: usize, parts: &[Tensor]) -> Result<(Self, Vec<u64>), Error> {
-        let (concat, shape) = Concat::new(dim, parts)?;
-        Ok((Self::from(Inner::Concat(concat)), shape))
+    /// Bytes that are computed from other storages whenever they are read.
+    pub fn computed(compute: Arc<dyn Compute>) -> Self {
+        Self::from(Inner::Computed(compute))
     }
 
     /// The same floating-point numbers of `component_size` bytes, the signs of some flipped, as a storage of its own.
     #[must_use]
     pub fn with_signs(&self, component_size: u64, signs: Signs) -> Self {
         let component = usize::try_from(component_size).unwrap_or(1).max(1);
-        let signed = Signed { base: self.clone(), component, signs };
-        Self::from(Inner::Signed(signed))
-    }
-
-    /// The elements of `range` in another dtype, as a storage of its own; they are converted whenever they are read. Only
-    /// what tensors have `seen`, counted in elements from the start of the range, is an error or counted where it is out of
-    /// the dtype's range. `None` if `range` is not inside the storage.
-    pub fn cast(&self, conversion: Conversion, range: &Range<u64>, seen: Seen) -> Option<Self> {
-        Some(Self::from(Inner::Cast(Cast::new(self, conversion, range, seen)?)))
-    }
-
-    /// What [`cast`](Self::cast) could not keep of the numbers that were read, if it is such a storage. If there is
-    /// something, it is read once more to be counted. `check` is called before each window.
-    ///
-    /// # Errors
-    /// When the storage cannot be read, and those of `check`.
-    pub fn out_of_range(&self, check: &dyn Fn() -> io::Result<()>) -> io::Result<Option<OutOfRange>> {
-        match self.inner() {
-            Some(Inner::Cast(cast)) => cast.out_of_range(check),
-            _ => Ok(None),
-        }
+        Self::computed(Arc::new(Signed { base: self.clone(), component, signs }))
     }
 
     /// A part of the storage as a storage of its own. `range` is in bytes, and starts and ends at components. When all of
     /// the part is sent, the rest is read too, for the checksum. `None` if `range` is not inside the storage, or the bytes
     /// are not contiguous.
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
-        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
-        if let Some(mapped) = self.in_file() {
-            if range.end > mapped.range.len() {
-                return None;
-            }
-            let range = shift(&range, mapped.range.start);
-            mapped.file.bytes().get(range.clone())?;
+        if let Some(stored) = self.in_source() {
+            let region = Region::new(stored.source, stored.range)?.slice(range)?;
             let checksum = |(crc, whole)| (Checksum { crc, record: self.record_name().into() }, whole);
-            let (file, checksum) = (Arc::clone(mapped.file), mapped.sum.map(checksum));
-            return Some(Self { swap: self.swap, ..Self::from(Inner::Mapped { file, range, checksum }) });
+            let checksum = stored.sum.map(checksum);
+            return Some(Self { swap: self.swap, ..Self::from(Inner::Stored { region, checksum }) });
         }
         let part = match self.inner()? {
-            Inner::Owned(bytes) => Self::owned(bytes.get(range)?.to_vec()),
-            // A part starts with a real number, or which signs flip would change.
-            Inner::Signed(Signed { base, component, signs })
-                if range.start.is_multiple_of(component.saturating_mul(2)) =>
-            {
-                base.slice(range.start as u64..range.end as u64)?.with_signs(*component as u64, *signs)
-            }
-            _ => return None,
+            Inner::Owned(bytes) => Self::owned(mapped::part(bytes, &range)?.to_vec()),
+            Inner::Computed(compute) => compute.slice(range)?,
+            Inner::Stored { .. } => return None,
         };
         Some(Self { swap: self.swap, ..part })
     }
@@ -232,15 +137,22 @@ impl Storage {
         })
     }
 
-    /// Whether bytes of the storage with this id are read for those of this one: it is the same, or is computed from it.
-    pub fn reads(&self, id: StorageId) -> bool {
-        let is_made_of_it = match self.inner() {
-            Some(Inner::Concat(concat)) => concat.reads(id),
-            Some(Inner::Signed(signed)) => signed.base.reads(id),
-            Some(Inner::Cast(cast)) => cast.base().reads(id),
-            _ => false,
-        };
-        is_made_of_it || self.id() == id
+    /// Returns whether the storage, or one that it is computed from, is this record.
+    pub fn reads_record(&self, record: &Damaged) -> bool {
+        match self.compute() {
+            Some(compute) => compute.inputs().iter().any(|input| input.reads_record(record)),
+            None => self.in_source().is_some_and(|stored| {
+                stored.source.path() == record.file && self.record_name() == record.record
+            }),
+        }
+    }
+
+    /// The computation of its bytes; `None` if they are stored.
+    pub(crate) fn compute(&self) -> Option<&dyn Compute> {
+        match self.inner() {
+            Some(Inner::Computed(compute)) => Some(&**compute),
+            _ => None,
+        }
     }
 
     /// The number of the record that it is; `None` for other storages.
@@ -251,18 +163,18 @@ impl Storage {
         }
     }
 
-    /// The part of a file that it is; `None` for other storages.
-    fn in_file(&self) -> Option<InFile<'_>> {
+    /// The part of a source that it is; `None` for other storages.
+    fn in_source(&self) -> Option<Stored<'_>> {
         match &self.bytes {
             Bytes::Record(records, number) => {
                 let record = records.get(*number)?;
-                let (file, range) = (records.file_of(record)?, record.range.clone());
-                Some(InFile { file, range, sum: record.crc.map(|crc| (crc, record.range.clone())) })
+                let (source, range) = (records.source_of(record)?, record.range.clone());
+                Some(Stored { source, range, sum: record.crc.map(|crc| (crc, record.range.clone())) })
             }
             Bytes::Other(inner) => match &**inner {
-                Inner::Mapped { file, range, checksum } => {
+                Inner::Stored { region, checksum } => {
                     let sum = checksum.as_ref().map(|(checksum, whole)| (checksum.crc, whole.clone()));
-                    Some(InFile { file, range: range.clone(), sum })
+                    Some(Stored { source: region.source(), range: region.range(), sum })
                 }
                 _ => None,
             },
@@ -274,7 +186,7 @@ impl Storage {
         match &self.bytes {
             Bytes::Record(records, number) => records.full_name(*number),
             Bytes::Other(inner) => match &**inner {
-                Inner::Mapped { checksum: Some((checksum, _)), .. } => checksum.record.to_string(),
+                Inner::Stored { checksum: Some((checksum, _)), .. } => checksum.record.to_string(),
                 _ => String::new(),
             },
         }
@@ -290,29 +202,27 @@ impl Storage {
 
     /// The offset of the bytes in their file.
     pub fn file_offset(&self) -> Option<u64> {
-        self.in_file().map(|mapped| mapped.range.start as u64)
+        self.in_source().map(|stored| stored.range.start)
     }
 
-    /// The mapped bytes, without reading, copying or checking them; `None` if no file holds exactly these bytes.
+    /// The bytes in memory, without reading, copying or checking them; `None` if no source has exactly these bytes there.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {
-        let mapped = self.in_file().filter(|_| self.swap == 1)?;
-        mapped.file.bytes().get(mapped.range)
+        let stored = self.in_source().filter(|_| self.swap == 1)?;
+        mapped::part(stored.source.in_memory()?, &stored.range)
     }
 
     /// The number of bytes.
     pub fn len(&self) -> u64 {
         match self.inner() {
-            Some(Inner::Concat(concat)) => concat.len(),
-            Some(Inner::Signed(signed)) => signed.base.len(),
-            Some(Inner::Cast(cast)) => cast.len(),
+            Some(Inner::Computed(compute)) => compute.len(),
             Some(Inner::Owned(bytes)) => bytes.len() as u64,
-            Some(Inner::Mapped { .. }) | None => self.in_file().map_or(0, |mapped| mapped.range.len() as u64),
+            Some(Inner::Stored { .. }) | None => self.in_source().map_or(0, |stored| stored.len()),
         }
     }
 
     /// Whether the bytes are computed from those of other storages.
     pub fn is_computed(&self) -> bool {
-        matches!(self.inner(), Some(Inner::Concat(_) | Inner::Signed(_) | Inner::Cast(_)))
+        self.compute().is_some()
     }
 
     /// Whether the storage has no bytes.
@@ -320,111 +230,112 @@ impl Storage {
         self.len() == 0
     }
 
-    /// Whether all bytes of the storage have a checksum of their own.
-    pub(crate) fn is_summed(&self) -> bool {
-        matches!(self.in_file(), Some(InFile { range, sum: Some((_, whole)), .. }) if whole == range)
+    /// The range of the source that its checksum is of.
+    pub(crate) fn summed(&self) -> Option<Range<u64>> {
+        Some(self.in_source()?.sum?.1)
     }
 
-    /// Sums the bytes that a checksum is of and compares it.
-    pub(crate) fn verify(&self) -> io::Result<()> {
-        let Some(InFile { file, sum: Some((_, whole)), .. }) = self.in_file() else { return Ok(()) };
-        let mut sum = Crc32::default();
-        add(file, whole, &mut sum)?;
-        self.compare(sum.sum())
+    /// Reads what was not summed of the record, and compares its checksum.
+    pub(crate) fn verify(&self, sums: Sums) -> Result<(), ReadError> {
+        let Some(Stored { source, .. }) = self.in_source() else { return Ok(()) };
+        self.compare(sums.finish(|range, sum| add(&**source, range, sum))?)
     }
 
-    /// Compares the CRC-32 of all bytes with the one in the file.
-    pub(crate) fn compare(&self, found: u32) -> io::Result<()> {
-        match self.in_file() {
-            Some(InFile { file, sum: Some((expected, _)), .. }) if expected != found => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                Damaged {
-                    file: file.path().to_owned(),
-                    record: self.record_name(),
-                    expected,
-                    found,
-                    storage: self.id(),
-                    tensor: None,
-                },
-            )),
+    /// Compares the CRC-32 of the record with the one in the file.
+    fn compare(&self, found: u32) -> Result<(), ReadError> {
+        match self.in_source() {
+            Some(Stored { source, sum: Some((expected, _)), .. }) if expected != found => {
+                let (file, record) = (source.path().to_owned(), self.record_name());
+                Err(Damaged { file, record, expected, found, tensor: None }.into())
+            }
             _ => Ok(()),
         }
     }
 
-    /// Copies the bytes from `start` on into `out`, little-endian. Both ends are at components.
-    pub(crate) fn read(&self, start: usize, out: &mut [u8]) -> io::Result<()> {
-        self.read_summed(start, out, None)
-    }
-
-    /// The same, and adds the bytes to a checksum as the file has them.
-    pub(crate) fn read_summed(
-        &self,
-        start: usize,
-        out: &mut [u8],
-        sum: Option<&mut Crc32>,
-    ) -> io::Result<()> {
-        let range = start..start.saturating_add(out.len());
-        match self.inner() {
-            Some(Inner::Concat(concat)) => return concat.read(start as u64, out),
-            Some(Inner::Signed(signed)) => return signed.read(start, out),
-            Some(Inner::Cast(cast)) => return cast.read(start, out),
-            Some(Inner::Owned(bytes)) => {
-                out.copy_from_slice(bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
-            }
-            Some(Inner::Mapped { .. }) | None => {
-                let mapped = self.in_file().filter(|mapped| range.end <= mapped.range.len());
-                let Some(InFile { file, range: whole, .. }) = mapped else {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                };
-                file.read_exact_at(whole.start.saturating_add(start) as u64, out)?;
-            }
-        }
-        if let Some(sum) = sum {
-            sum.add_bytes(out);
-        }
-        if self.swap > 1 {
-            out.chunks_exact_mut(self.swap.into()).for_each(<[u8]>::reverse);
-        }
+    /// Copies the bytes from `start` on into `out`, little-endian.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let Some(compute) = self.compute() else { return self.read_stored(start, out, None) };
+        compute::read(compute, &mut Inputs::new(compute, false), out, start)?;
+        self.swap(out);
         Ok(())
     }
 
-    /// Sends the bytes of `range` to `sink`, little-endian, in windows.
-    pub(crate) fn send(&self, range: Range<usize>, sink: &mut dyn Sink) -> io::Result<()> {
-        match self.inner() {
-            Some(Inner::Concat(concat)) => return concat.send(range.start as u64..range.end as u64, sink),
-            Some(Inner::Signed(signed)) => return signed.send(range, sink),
-            Some(Inner::Cast(cast)) => return cast.send(range, sink),
-            _ => {}
+    /// Copies bytes of a storage that is not computed, and adds them to its checksum as the source has them.
+    pub(crate) fn read_stored(
+        &self,
+        start: u64,
+        out: &mut [u8],
+        sums: Option<&mut Sums>,
+    ) -> Result<(), ReadError> {
+        let end = start.saturating_add(out.len() as u64);
+        if let Some(Inner::Owned(bytes)) = self.inner() {
+            out.copy_from_slice(mapped::part(bytes, &(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?);
+        } else {
+            let stored = self.in_source().filter(|stored| end <= stored.len());
+            let Stored { source, range, .. } = stored.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let at = range.start.saturating_add(start);
+            source.read_at(out, at)?;
+            if let Some(sums) = sums {
+                sums.add(at, out);
+            }
         }
-        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
-        if range.end > len {
+        self.swap(out);
+        Ok(())
+    }
+
+    /// Reverses the bytes of each component if the storage is big-endian.
+    pub(crate) fn swap(&self, bytes: &mut [u8]) {
+        if self.swap > 1 {
+            bytes.chunks_exact_mut(self.swap.into()).for_each(<[u8]>::reverse);
+        }
+    }
+
+    /// Sends the bytes of `range` to `sink`, little-endian, in windows. Both ends are at components.
+    pub(crate) fn send(&self, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
+        if range.end > self.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let checked = match self.in_file() {
-            Some(InFile { file, range: all, sum: Some((_, sum)) }) if range == (0..len) => {
-                Some((file, sum.start..all.start, all.end..sum.end))
-            }
-            _ => None,
-        };
-        let mut crc = Crc32::default();
-        if let Some((file, before, _)) = &checked {
-            add(file, before.clone(), &mut crc)?;
+        let is_whole = range == (0..self.len());
+        if let Some(compute) = self.compute() {
+            let mut inputs = Inputs::new(compute, is_whole);
+            windows(range).try_for_each(|window| {
+                sink.write(Window::filled(len_of(&window), |bytes| {
+                    compute::read(compute, &mut inputs, bytes, window.start)?;
+                    self.swap(bytes);
+                    Ok(())
+                })?)
+            })?;
+            return inputs.verify();
         }
-        // A multiple of every component size, so that no number is cut.
-        for start in range.clone().step_by(WINDOW) {
-            let len = range.end.saturating_sub(start).min(WINDOW);
+        let stored = self.in_source().filter(|_| is_whole);
+        let Some(Stored { source, range: all, sum: Some((_, whole)) }) = stored else {
+            return windows(range).try_for_each(|window| {
+                sink.write(Window::filled(len_of(&window), |bytes| self.read(window.start, bytes))?)
+            });
+        };
+        let mut sum = Crc32::default();
+        add(&**source, whole.start..all.start, &mut sum)?;
+        for window in windows(all.clone()) {
+            let mut window = Window::read(&**source, window)?;
             // A zip file needs the same sum of the bytes as they are sent, so those are summed only once.
-            let is_sent_as_stored = self.swap == 1;
-            let sum = (checked.is_some() && !is_sent_as_stored).then_some(&mut crc);
-            let window = Window::filled(len, |bytes| self.read_summed(start, bytes, sum))?;
-            if checked.is_some() && is_sent_as_stored {
-                crc.add(&window);
+            sum.add(&window);
+            if self.swap > 1 {
+                window = Window::filled(window.len(), |bytes| {
+                    bytes.copy_from_slice(&window);
+                    self.swap(bytes);
+                    Ok(())
+                })?;
             }
             sink.write(window)?;
         }
-        let Some((file, _, after)) = checked else { return Ok(()) };
-        add(file, after, &mut crc)?;
-        self.compare(crc.sum())
+        add(&**source, all.end..whole.end, &mut sum)?;
+        self.compare(sum.sum())
+    }
+}
+
+impl Stored<'_> {
+    fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
     }
 }
 
@@ -434,17 +345,17 @@ impl From<Inner> for Storage {
     }
 }
 
-/// Adds a range of a file to a checksum.
-fn add(file: &Arc<MappedFile>, range: Range<usize>, sum: &mut Crc32) -> io::Result<()> {
-    for start in range.clone().step_by(WINDOW) {
-        let part = start..start.saturating_add(WINDOW).min(range.end);
-        sum.add(&Window::read(file, part)?);
-    }
-    Ok(())
+/// Adds a range of a source to a checksum.
+fn add(source: &dyn Source, range: Range<u64>, sum: &mut Crc32) -> Result<(), ReadError> {
+    windows(range).try_for_each(|window| {
+        sum.add(&Window::read(source, window)?);
+        Ok(())
+    })
 }
 
-fn shift(range: &Range<usize>, by: usize) -> Range<usize> {
-    range.start.saturating_add(by)..range.end.saturating_add(by)
+/// The bytes of a window.
+fn len_of(window: &Range<u64>) -> usize {
+    usize::try_from(window.end.saturating_sub(window.start)).unwrap_or(WINDOW)
 }
 
 /// All bytes of the storage, little-endian.
@@ -453,14 +364,7 @@ impl Blob for Storage {
         Storage::len(self)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        let sent = self.send(0..usize::try_from(self.len()).unwrap_or(usize::MAX), sink);
-        sent.map_err(|error| match Damaged::cause_of(&error) {
-            Some(part) if part.storage != self.id() => {
-                let whole = Damaged { storage: self.id(), ..part.clone() };
-                io::Error::new(error.kind(), whole)
-            }
-            _ => error,
-        })
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+        self.send(0..self.len(), sink)
     }
 }

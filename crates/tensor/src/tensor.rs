@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::HashSet;
 
-use crate::{Conversion, Dtype, Gathered, Seen, Storage, StorageId};
+use crate::{CastNumbers, Conversion, Dtype, Gathered, Seen, Storage, StorageId};
 
 /// Why a view does not fit its storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +52,40 @@ pub enum Error {
         first: Dtype,
         /// The dtype of another part.
         part: Dtype,
+    },
+    /// A tile that is not inside the tensor.
+    #[error("a tile of shape {tile:?} at {start:?} is not inside shape {shape:?}")]
+    Tile {
+        /// The shape of the tile, in elements.
+        tile: Vec<u64>,
+        /// The index of its first element.
+        start: Vec<u64>,
+        /// The shape of the tensor, in elements.
+        shape: Vec<u64>,
+    },
+    /// Tiles that leave elements of the tensor out, or overlap.
+    #[error("the tiles of shape {shape:?} have {found} elements, expected {expected}")]
+    Cover {
+        /// The shape of the tensor, in elements.
+        shape: Vec<u64>,
+        /// Elements of all tiles.
+        found: u64,
+        /// Elements of the tensor.
+        expected: u64,
+    },
+    /// Tiles that have the same elements.
+    #[error("the tiles at {first:?} and {second:?} overlap")]
+    Overlap {
+        /// The index of the first element of one tile.
+        first: Vec<u64>,
+        /// The index of the first element of the other.
+        second: Vec<u64>,
+    },
+    /// Tiles that meet in more places than those of a grid.
+    #[error("{tiles} tiles are too many to be compared with each other")]
+    TooManyTiles {
+        /// How many there are.
+        tiles: usize,
     },
     /// The elements are too few or too many for another shape.
     #[error("the elements of shape {shape:?} do not fill shape {into:?}")]
@@ -195,7 +229,8 @@ impl Tensor {
         }
         let conversion = Conversion::new(self.dtype, dtype)?;
         let elements = self.storage.len().checked_div(self.dtype.size())?;
-        let storage = self.storage.cast(conversion, &(0..elements), Seen::default())?;
+        let cast = CastNumbers::new(&self.storage, conversion, &(0..elements), Seen::default())?;
+        let storage = Storage::computed(Arc::new(cast));
         Self::new(dtype, self.shape().to_vec(), self.stride().to_vec(), self.offset, storage).ok()
     }
 

@@ -1,20 +1,20 @@
 //! Storages that are parts of files: which of them share memory, and how damage is found.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mapped::{Blob, Crc32, MappedFile, WINDOW};
+use mapped::{Blob, Crc32, Damaged, MappedFile, ReadError, Region, Source, WINDOW};
 use tempfile::NamedTempFile;
-use tensor::{ByteOrder, Checksum, Damaged, Dims, Dtype, Record, Records, Signs, Storage, Tensor};
+use tensor::{ByteOrder, Checksum, Dims, Dtype, Record, Records, Signs, Storage, Tensor};
 
 /// Makes a storage from one with a checksum.
 type Change<'c> = &'c dyn Fn(Storage) -> Storage;
 /// Makes a tensor over a storage with this checksum.
 type Part<'c> = &'c dyn Fn(u32) -> Tensor;
 
-fn sent(blob: &dyn Blob) -> io::Result<Vec<u8>> {
+fn sent(blob: &dyn Blob) -> Result<Vec<u8>, ReadError> {
     let mut out: Vec<u8> = Vec::new();
     blob.write_to(&mut out).map(|()| out)
 }
@@ -22,7 +22,7 @@ fn sent(blob: &dyn Blob) -> io::Result<Vec<u8>> {
 /// Twelve bytes after two others.
 const BYTES: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
-fn file() -> Arc<MappedFile> {
+fn file() -> Arc<dyn Source> {
     let mut file = NamedTempFile::new().expect("a temporary file can be made");
     file.write_all(&[&[0, 0], &BYTES[..]].concat()).expect("it can be written");
     Arc::new(MappedFile::from_file(file.as_file(), Path::new("folder/a.pt")).expect("it can be mapped"))
@@ -37,7 +37,7 @@ fn right() -> u32 {
 /// The twelve bytes, with this checksum.
 fn storage(crc: u32) -> Storage {
     let checksum = Checksum { crc, record: "data/0".into() };
-    Storage::mapped(&file(), 2..14, Some(checksum)).expect("it is inside the file")
+    Storage::stored(Region::new(&file(), 2..14).expect("it is inside the file"), Some(checksum))
 }
 
 fn view(shape: &[u64], stride: &[u64], offset: u64, storage: Storage) -> Tensor {
@@ -50,7 +50,7 @@ fn checked(blob: &dyn Blob) -> Option<Vec<u8>> {
     match sent(blob) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
-            assert!(Damaged::cause_of(&error).is_some(), "{error}");
+            assert!(matches!(error, ReadError::Damaged(_)), "{error}");
             None
         }
     }
@@ -119,12 +119,29 @@ fn damage_is_found_in_every_part_that_is_joined() {
 #[test]
 fn damage_names_the_record_the_file_and_the_tensor() {
     let error = sent(&storage(1)).expect_err("1 is not the checksum");
-    let mut damage = Damaged::cause_of(&error).expect("it is damaged").clone();
     let found = right();
     let text = format!("record `data/0` is damaged: its CRC-32 is {found:08x}, a.pt records 00000001");
-    assert_eq!(damage.to_string(), text);
-    damage.tensor = Some("a\nb".to_owned());
-    assert_eq!(damage.to_string(), format!("tensor `a\\nb`: {text}"));
+    assert_eq!(error.to_string(), text);
+    assert_eq!(error.with_tensor("a\nb").to_string(), format!("tensor `a\\nb`: {text}"));
+}
+
+#[test]
+fn a_computed_storage_reads_the_records_of_its_inputs() {
+    let damage = |record: &str, file: &str| Damaged {
+        file: file.into(),
+        record: record.to_owned(),
+        expected: 0,
+        found: 0,
+        tensor: None,
+    };
+    let joined = Tensor::concat(0, &[view(&[12], &[1], 0, storage(right()))]).expect("one is enough");
+    let signed = joined.storage().with_signs(4, Signs::All);
+    for storage in [storage(right()), storage(right()).slice(1..3).expect("inside"), signed] {
+        assert!(storage.reads_record(&damage("data/0", "folder/a.pt")));
+        assert!(!storage.reads_record(&damage("data/1", "folder/a.pt")));
+        assert!(!storage.reads_record(&damage("data/0", "folder/b.pt")));
+    }
+    assert!(!Storage::owned(vec![1]).reads_record(&damage("", "")));
 }
 
 #[test]
@@ -132,7 +149,7 @@ fn a_part_of_a_storage_is_inside_it() {
     let storage = storage(right());
     assert_eq!(storage.slice(0..12).map(|part| part.len()), Some(12));
     // Bytes of the file, but not of the storage.
-    let short = Storage::mapped(&file(), 2..12, None).expect("it is inside the file");
+    let short = Storage::stored(Region::new(&file(), 2..12).expect("it is inside the file"), None);
     assert!(short.slice(0..10).is_some() && short.slice(0..11).is_none());
     let owned = Storage::owned(BYTES.to_vec()).with_byte_order(ByteOrder::Big, 2);
     let part = owned.slice(2..6).expect("it is inside");
@@ -165,7 +182,8 @@ fn records_have_numbers() {
     let mut other = NamedTempFile::new().expect("a temporary file can be made");
     other.write_all(&[7; 3]).expect("it can be written");
     let other = MappedFile::from_file(other.as_file(), Path::new("inflated")).expect("it can be mapped");
-    records.set_files(&file(), Some(&Arc::new(other)));
+    let other: Arc<dyn Source> = Arc::new(other);
+    records.set_sources(&file(), Some(&other));
     assert!(!records.is_empty());
     let records = Arc::new(records);
     let storages = [0, 1].map(|number| Storage::record(&records, number).expect("it is inside the file"));
@@ -204,7 +222,7 @@ fn tensors_differ_in_shape_or_dtype_alone() {
         Tensor::new(dtype, shape.to_vec(), stride, 0, storage).expect("it fits")
     };
     let bytes = tensor(Dtype::UInt8, &[2, 2]);
-    let is_same = |other: &Tensor| bytes.has_elements_of(other, &|| Ok(())).expect("memory can be read");
+    let is_same = |other: &Tensor| bytes.has_elements_of(other, &()).expect("memory can be read");
     assert!(is_same(&tensor(Dtype::UInt8, &[2, 2])));
     assert!(!is_same(&tensor(Dtype::UInt8, &[4])) && !is_same(&tensor(Dtype::Int8, &[2, 2])));
 }

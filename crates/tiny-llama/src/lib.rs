@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use mapped::{OwnedBlob, Sink, Window};
+use mapped::{OwnedBlob, ReadError, Sink, Window};
 use pickle_vm::{MemoId, Writer};
 use zip_layout::{Content, Entry, ZipWriter};
 
@@ -64,8 +64,8 @@ fn tensors() -> Vec<(String, Vec<u64>)> {
 fn save(tensors: &[(String, Vec<u64>)], path: &Path) -> Result<(), Box<dyn Error>> {
     struct Out(BufWriter<File>);
     impl Sink for Out {
-        fn write(&mut self, window: Window) -> io::Result<()> {
-            self.0.write_all(&window)
+        fn write(&mut self, window: Window) -> Result<(), ReadError> {
+            Ok(self.0.write_all(&window)?)
         }
     }
     let mut out = Out(BufWriter::new(File::create(path)?));

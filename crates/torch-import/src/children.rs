@@ -224,6 +224,7 @@ mod tests {
         let children = containers.children(pickle.root).expect("it is small").expect("it is a container");
         let name = |child: Child| match child.step {
             Step::Key(key) => key::part(&pickle.heap, key).into_owned(),
+            Step::Nan(key, number) => key::nan_part(&pickle.heap, key, number),
             Step::Index(index) => index.to_string(),
             Step::Name(name) => name.to_owned(),
             Step::Through => String::new(),
@@ -238,6 +239,20 @@ mod tests {
             X\x01\x00\x00\x00bh\x03\x86RK\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00@K\x03\x8a\n\x00\x00\x00\x00\x00\
             \x00\x00\x00\x80\x00K\x04u.";
         assert_eq!(names(bytes), ["b'a'", "b'b'", "1180591620717411303424", "2361183241434822606848"]);
+    }
+
+    #[test]
+    fn every_nan_of_a_dict_has_a_name() {
+        // Three NaN, the second of which is the key of two items, and other keys: Python's dict has five items.
+        let nan = [b"G".as_slice(), &f64::NAN.to_be_bytes()].concat();
+        let item = |key: &[u8], value: u8| [key, &[b'K', value]].concat();
+        let second = [nan.as_slice(), b"q\x01"].concat();
+        let items = [item(&nan, 1), item(b"K\x07", 2), item(&second, 3), item(&nan, 4), item(b"h\x01", 5)];
+        let text = item(b"X\x03\0\0\0inf", 6);
+        let bytes = [&b"\x80\x02}("[..], &items.concat(), &text, b"u."].concat();
+        assert_eq!(names(&bytes), ["nan", "7", "nan#2", "nan#3", "inf"]);
+        // One NaN is nothing unusual.
+        assert_eq!(names(&[&b"\x80\x02}"[..], &item(&nan, 1), b"s."].concat()), ["nan"]);
     }
 
     #[test]

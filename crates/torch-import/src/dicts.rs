@@ -10,7 +10,7 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::Result;
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::limits::Budget;
 
 /// One step of a path.
@@ -18,6 +18,8 @@ use crate::limits::Budget;
 pub(crate) enum Step {
     /// A dict's key, or an attribute's name.
     Key(ObjectId),
+    /// A NaN that is not the first one among the keys of its dict, and its number, from 2.
+    Nan(ObjectId, usize),
     /// An index of a list or tuple.
     Index(usize),
     /// A name that PyTorch gives to what the file does not name.
@@ -201,9 +203,12 @@ impl<'h> Keys<'h> {
         Self { heap, long: HashMap::new(), numbers: HashMap::new() }
     }
 
-    /// Whether no key is there twice, as far as hashes tell: most dicts need no table of their keys, which takes ten
-    /// times the memory of the hashes.
+    /// Whether no key is there twice, as far as hashes tell, and at most one is a NaN: most dicts need no table of their
+    /// keys, which takes ten times the memory of the hashes.
     fn all_differ(&mut self, entries: &[(ObjectId, ObjectId)]) -> bool {
+        if entries.iter().filter(|(key, _)| key::is_nan(self.heap, *key)).nth(1).is_some() {
+            return false;
+        }
         let state = RandomState::default();
         let mut hashes: Vec<u64> = entries.iter().map(|(key, _)| state.hash_one(self.key(*key))).collect();
         hashes.sort_unstable();
@@ -215,12 +220,17 @@ impl<'h> Keys<'h> {
         let room = entries.size_hint().0;
         let mut places: HashMap<KeyOf<'h>, usize> = HashMap::with_capacity(room);
         let mut children: Vec<Child> = Vec::with_capacity(room);
+        let mut nans = 0_usize;
         for (key, value) in entries {
             let place = *places.entry(self.key(key)).or_insert(children.len());
-            match children.get_mut(place) {
-                Some(child) => child.id = value,
-                None => children.push(Child::new(Step::Key(key), value)),
+            if let Some(child) = children.get_mut(place) {
+                child.id = value;
+                continue;
             }
+            nans = nans.saturating_add(usize::from(key::is_nan(self.heap, key)));
+            let is_another = nans > 1 && key::is_nan(self.heap, key);
+            let step = if is_another { Step::Nan(key, nans) } else { Step::Key(key) };
+            children.push(Child::new(step, value));
         }
         children
     }

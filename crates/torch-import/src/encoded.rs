@@ -4,35 +4,102 @@
 
 use std::borrow::Cow;
 
-use pickle_vm::{Heap, ObjectId};
+use pickle_vm::{Heap, Object, ObjectId};
 
 /// The bytes of a byte string, in any of the encodings that the protocols use; `None` for a bytearray that the pickle
 /// changes.
 pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
-    if heap.changed(id).is_some() {
-        return None;
-    }
-    let direct = |id| heap.bytes(id).map(Cow::Borrowed).or_else(|| latin1(heap, id));
-    if let Some(bytes) = direct(id) {
-        return Some(bytes);
-    }
-    // Protocol 2 wraps those of a bytearray once more, and writes empty ones as calls without arguments.
-    let instance = heap.instance(id)?;
-    match (heap.global(instance.callable)?, heap.items(instance.args)?) {
-        (("builtins" | "__builtin__", "bytes" | "bytearray"), []) => Some(Cow::Borrowed(&[])),
-        (("builtins" | "__builtin__", "bytes" | "bytearray"), &[inner, ..]) => direct(inner),
-        _ => None,
+    match heap.bytes(id) {
+        Some(bytes) if heap.changed(id).is_none() => Some(Cow::Borrowed(bytes)),
+        _ => EncodedBytes::find(heap, id)?.decode(),
     }
 }
 
 /// `_codecs.encode(text, 'latin1')`: text whose characters are the bytes, in protocols 0 to 2.
 pub(crate) fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
+    EncodedBytes { heap, source: Source::Latin1(latin1_text(heap, id)?), type_name: "bytes" }.decode()
+}
+
+/// A byte string that the pickle makes by a call, not decoded yet.
+#[derive(Debug)]
+pub struct EncodedBytes<'h> {
+    heap: &'h Heap<'h>,
+    source: Source<'h>,
+    type_name: &'static str,
+}
+
+#[derive(Debug)]
+enum Source<'h> {
+    Bytes(&'h [u8]),
+    Latin1(ObjectId),
+}
+
+impl<'h> EncodedBytes<'h> {
+    /// The byte string that the call `id` makes; `None` for any other object, and for one that the pickle changes.
+    pub fn find(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
+        if heap.changed(id).is_some() {
+            return None;
+        }
+        if let Some(text) = latin1_text(heap, id) {
+            return Some(Self { heap, source: Source::Latin1(text), type_name: "bytes" });
+        }
+        // Protocol 2 wraps those of a bytearray once more, and writes empty ones as calls without arguments.
+        let instance = heap.instance(id)?;
+        let type_name = match heap.global(instance.callable)? {
+            ("builtins" | "__builtin__", "bytes") => "bytes",
+            ("builtins" | "__builtin__", "bytearray") => "bytearray",
+            _ => return None,
+        };
+        let source = match heap.items(instance.args)? {
+            [] => Source::Bytes(&[]),
+            &[inner, ..] => match heap.bytes(inner) {
+                Some(bytes) => Source::Bytes(bytes),
+                None => Source::Latin1(latin1_text(heap, inner)?),
+            },
+        };
+        Some(Self { heap, source, type_name })
+    }
+
+    /// Its type in Python.
+    pub fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    /// How many bytes of the pickle it is decoded from.
+    pub fn encoded_len(&self) -> usize {
+        match self.source {
+            Source::Bytes(bytes) => bytes.len(),
+            Source::Latin1(text) => match self.heap.get(text) {
+                Object::Text(text) => text.bytes().len(),
+                _ => self.heap.bytes(text).map_or(0, <[u8]>::len),
+            },
+        }
+    }
+
+    /// The bytes; `None` if a character is not a byte.
+    pub fn decode(&self) -> Option<Cow<'h, [u8]>> {
+        match self.source {
+            Source::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+            Source::Latin1(text) => {
+                let text = self.heap.text(text)?;
+                text.chars()
+                    .map(|c| u8::try_from(u32::from(c)).ok())
+                    .collect::<Option<Vec<u8>>>()
+                    .map(Cow::Owned)
+            }
+        }
+    }
+}
+
+/// The text of a call `_codecs.encode(text, 'latin1')`.
+fn latin1_text(heap: &Heap<'_>, id: ObjectId) -> Option<ObjectId> {
     let instance = heap.instance(id)?;
     let ("_codecs", "encode") = heap.global(instance.callable)? else { return None };
-    let &[text, ref encoding @ ..] = heap.items(instance.args)? else { return None };
-    let (text, encoding) = (heap.text(text)?, heap.text(*encoding.first()?)?);
-    if !matches!(encoding.as_ref(), "latin1" | "latin-1") {
-        return None;
-    }
-    text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>().map(Cow::Owned)
+    let &[text, encoding, ..] = heap.items(instance.args)? else { return None };
+    let encoding = match heap.get(encoding) {
+        Object::Text(text) => text.bytes(),
+        Object::String(bytes) => bytes,
+        _ => return None,
+    };
+    matches!(encoding, b"latin1" | b"latin-1").then_some(text)
 }

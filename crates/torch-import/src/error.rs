@@ -4,6 +4,8 @@
 
 use std::io;
 
+use mapped::{Cancelled, ReadError};
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -12,11 +14,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The caller stopped the work.
-    #[error("stopped")]
-    Stopped,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// The file cannot be mapped.
     #[error(transparent)]
     Map(#[from] mapped::Error),
+    /// A source that is not in memory cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The zip container is damaged or ambiguous.
     #[error("damaged zip archive: {0}")]
     Zip(zip_index::Error),
@@ -335,8 +340,8 @@ pub enum Error {
     ReadPart {
         /// The tensor.
         tensor: String,
-        /// The system's error.
-        reason: io::Error,
+        /// Why.
+        reason: ReadError,
     },
 }
 

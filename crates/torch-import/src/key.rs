@@ -151,6 +151,16 @@ fn float<'h>(value: f64) -> Option<Key<'h>> {
     }
 }
 
+/// Whether a key is a NaN. Python compares it by identity, so a dict can have several.
+pub(crate) fn is_nan(heap: &Heap<'_>, id: ObjectId) -> bool {
+    matches!(heap.get(id), Object::Float(value) if value.is_nan())
+}
+
+/// The part of a name for a NaN that is number `number` among the keys of its dict.
+pub(crate) fn nan_part(heap: &Heap<'_>, id: ObjectId, number: usize) -> String {
+    format!("{}#{number}", repr(heap, id))
+}
+
 /// The part that a key adds to a name: its text, or for other objects what Python prints.
 pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
     let text = match heap.get(id) {

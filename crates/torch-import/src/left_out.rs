@@ -46,7 +46,7 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
     for (record, number) in unused {
         let is_referred = referred.contains(&number);
         let reason = if is_referred { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
-        let (name, nbytes) = (records.full_name(number), Some(record.range.len() as u64));
+        let (name, nbytes) = (records.full_name(number), Some(record.nbytes()));
         out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes, reason });
     }
     container.unread().iter().for_each(|omission| out.add(omission.clone()));

@@ -49,6 +49,7 @@ pub use annotate::annotate;
 pub use checkpoint::Checkpoint;
 pub use compound::{Compound, CompoundKind};
 pub use container::{Container, Format};
+pub use encoded::EncodedBytes;
 pub use error::{Error, Result};
 pub use globals::Global;
 pub use item::{Content, Extent, Item, Value};

@@ -32,6 +32,13 @@ pub enum Note {
         /// How many are not listed at all, because there are too many.
         unlisted: usize,
     },
+    /// Names have escapes, because keys have lone surrogates, which are not characters.
+    Surrogates {
+        /// How many keys have one.
+        keys: usize,
+        /// The first one.
+        first: u16,
+    },
     /// A shard after the first has values, which are not merged.
     ValuesLeftOut {
         /// The file names of the shards.
@@ -71,6 +78,14 @@ impl fmt::Display for Note {
                     (0, _) => write!(f, "{unlisted} {} not listed: there are too many", are(unlisted)),
                     _ => write!(f, "; {unlisted} {} not listed: there are too many", are(unlisted)),
                 }
+            }
+            Self::Surrogates { keys, first } => {
+                let (s, have) = if *keys == 1 { ("", "has") } else { ("s", "have") };
+                write!(
+                    f,
+                    "{keys} key{s} {have} a lone surrogate, which UTF-8 cannot represent: names have an escape, such as \
+                     `\\u{first:04x}`, instead"
+                )
             }
             Self::ValuesLeftOut { files, count } => {
                 let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };

@@ -99,6 +99,7 @@ impl<'h> Names<'h> {
         let mut name = path.map(|path| path::name(heap, &path, &mut self.budget)).unwrap_or_default();
         let part = match step {
             Step::Key(key) => key::part(heap, key),
+            Step::Nan(key, number) => key::nan_part(heap, key, number).into(),
             Step::Index(index) => index.to_string().into(),
             Step::Name(name) => name.into(),
             Step::Through => return name,

@@ -1,5 +1,6 @@
 //! Walks from the root object to the tensors and values, and names them by their paths.
 
+use foldhash::{HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
@@ -29,6 +30,9 @@ pub(crate) struct Walk<'h> {
     barren: Marks,
     /// The containers below the deepest level.
     too_deep: Marks,
+    /// The keys that have lone surrogates, and the first surrogate.
+    surrogates: HashSet<ObjectId>,
+    first_surrogate: Option<u16>,
     /// How many values are listed without their contents, and how many are not listed, because there are too many.
     cut: usize,
     unlisted: usize,
@@ -74,6 +78,8 @@ impl<'h> Walk<'h> {
             open: marks(),
             barren: marks(),
             too_deep: marks(),
+            surrogates: HashSet::new(),
+            first_surrogate: None,
             cut: 0,
             unlisted: 0,
             found: Vec::with_capacity(room),
@@ -115,10 +121,12 @@ impl<'h> Walk<'h> {
         Ok(self.paths)
     }
 
-    /// What is unusual about the values.
+    /// What is unusual about the names and the values.
     pub(crate) fn notes(&self) -> Vec<Note> {
-        let (cut, unlisted) = (self.cut, self.unlisted);
-        if cut > 0 || unlisted > 0 { vec![Note::ValuesCut { cut, unlisted }] } else { Vec::new() }
+        let (keys, cut, unlisted) = (self.surrogates.len(), self.cut, self.unlisted);
+        let surrogates = self.first_surrogate.map(|first| Note::Surrogates { keys, first });
+        let values = (cut > 0 || unlisted > 0).then_some(Note::ValuesCut { cut, unlisted });
+        surrogates.into_iter().chain(values).collect()
     }
 
     /// The error for a tensor inside a container that was not entered, because it is nested too deeply.
@@ -237,7 +245,11 @@ impl<'h> Walk<'h> {
     fn push(&mut self, step: Step) -> (usize, usize) {
         let before = (self.name.len(), self.parts);
         let part = match step {
-            Step::Key(key) => key::part(self.heap, key),
+            Step::Key(key) => {
+                self.find_surrogate(key);
+                key::part(self.heap, key)
+            }
+            Step::Nan(key, number) => key::nan_part(self.heap, key, number).into(),
             Step::Index(index) => index.to_string().into(),
             Step::Name(name) => name.into(),
             Step::Through => return before,
@@ -247,11 +259,21 @@ impl<'h> Walk<'h> {
         }
         self.name.push_str(&part);
         if self.parts == 0 {
-            let is_key = self.root_is_dict && matches!(step, Step::Key(_));
+            let is_key = self.root_is_dict && matches!(step, Step::Key(_) | Step::Nan(..));
             self.root_key = is_key.then(|| u32::try_from(self.name.len()).ok()).flatten();
         }
         self.parts = self.parts.saturating_add(1);
         before
+    }
+
+    /// Records a key that has a lone surrogate.
+    fn find_surrogate(&mut self, key: ObjectId) {
+        let Object::Text(text) = self.heap.get(key) else { return };
+        if text.as_str().is_none() && self.surrogates.insert(key) && self.first_surrogate.is_none() {
+            let is_surrogate = |point: &u16| (0xd800..0xe000).contains(point);
+            self.first_surrogate =
+                text.code_points().filter_map(|point| u16::try_from(point).ok()).find(is_surrogate);
+        }
     }
 
     fn back_to(&mut self, (len, parts): (usize, usize)) {
@@ -262,7 +284,7 @@ impl<'h> Walk<'h> {
     /// The path as Python writes it, such as `['model'][0]`.
     fn subscripts(&self) -> String {
         let parts = self.levels.iter().map(|level| match level.step {
-            Step::Key(id) => format!("[{}]", key::repr(self.heap, id)),
+            Step::Key(id) | Step::Nan(id, _) => format!("[{}]", key::repr(self.heap, id)),
             Step::Index(index) => format!("[{index}]"),
             Step::Name(name) => format!(".{name}"),
             Step::Through => String::new(),
@@ -329,6 +351,20 @@ mod tests {
             let limits = Limits::for_pickle(pickle.len());
             assert!(steps <= limits.steps && items <= limits.values, "{steps} steps, {items} items");
         }
+    }
+
+    #[test]
+    fn a_key_with_a_lone_surrogate_is_noted_once() {
+        // `d = {'a\udfff\ud800': 1, 'b': 2}; [d, d, {'\ud800': 3}]`, protocol 2.
+        let pickle = b"\x80\x02](}q\x00(X\x07\0\0\0a\xed\xbf\xbf\xed\xa0\x80K\x01X\x01\0\0\0bK\x02uh\x00}X\x03\0\0\0\xed\xa0\
+            \x80K\x03se.";
+        let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
+        file.write_all(pickle).expect("the temporary folder is writable");
+        let container = Container::open(file.path()).expect("it is a pickle");
+        let checkpoint = crate::Checkpoint::read(&container).expect("there are only values");
+        let names: Vec<&str> = checkpoint.items.iter().map(|item| item.name.as_str()).collect();
+        assert_eq!(names, [r"0.a\udfff\ud800", "0.b", r"1.a\udfff\ud800", "1.b", r"2.\ud800"]);
+        assert_eq!(checkpoint.notes, [Note::Surrogates { keys: 2, first: 0xdfff }]);
     }
 
     #[test]

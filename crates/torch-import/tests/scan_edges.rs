@@ -5,19 +5,20 @@
 
 use std::io::Write;
 
+use mapped::Observer;
 use torch_import::{Error, Risk, Scan};
 
 const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";
 const CLEAN: &[u8] = b"\x80\x02}.";
 
 fn scan(bytes: &[u8]) -> Scan {
-    scan_until(bytes, &|| false).expect("it is of a known kind")
+    scan_until(bytes, &()).expect("it is of a known kind")
 }
 
-fn scan_until(bytes: &[u8], stop: &dyn Fn() -> bool) -> Result<Scan, Error> {
+fn scan_until(bytes: &[u8], observer: &dyn Observer) -> Result<Scan, Error> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("it can be written");
-    Scan::file(file.path(), false, stop)
+    Scan::file(file.path(), false, observer)
 }
 
 fn names(scan: &Scan) -> Vec<String> {
@@ -285,7 +286,13 @@ fn the_code_of_torchscript_is_split_into_names() {
 
 #[test]
 fn a_scan_stops_when_it_is_told_to() {
-    assert!(matches!(scan_until(PAYLOAD, &|| true), Err(Error::Stopped)));
+    struct Stop;
+    impl Observer for Stop {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+    assert!(matches!(scan_until(PAYLOAD, &Stop), Err(Error::Cancelled(_))));
 }
 
 #[test]

@@ -7,10 +7,9 @@
 //! each storage. PyTorch 2.15 and 2.0.1 read records with data descriptors, and compare their checksums.
 
 use std::fmt;
-use std::io;
 
 use foldhash::{HashSet, HashSetExt};
-use mapped::{Blob, OwnedBlob, PRODUCER, Sink};
+use mapped::{Blob, OwnedBlob, PRODUCER, ReadError, Sink};
 use tensor::{Dtype, Tensor};
 use zip_layout::{Content, Entry, Plan, ZipWriter};
 
@@ -70,7 +69,7 @@ impl Archive {
     }
 
     /// Passes all entries to `take`, in the order of the file.
-    fn each(&self, mut take: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<()> {
+    fn each<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
         let head = [
             ("archive/data.pkl", Content::Blob(&self.data_pkl)),
             ("archive/byteorder", Content::Bytes(BYTE_ORDER)),
@@ -92,7 +91,7 @@ impl Blob for Archive {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         let mut zip = ZipWriter::new(sink);
         self.each(|entry| zip.add(&entry))?;
         zip.finish_with_comment(PRODUCER)
@@ -110,7 +109,7 @@ impl fmt::Debug for Archive {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{self, Read};
 
     use tensor::Storage;
 

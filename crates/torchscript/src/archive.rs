@@ -6,9 +6,8 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io;
 
-use mapped::{Blob, OwnedBlob, Sink};
+use mapped::{Blob, OwnedBlob, ReadError, Sink};
 use tensor::{Storage, Tensor};
 use zip_layout::{Content, Entry, Plan, ZipWriter};
 
@@ -42,7 +41,7 @@ impl Archive {
     pub(crate) fn new(tree: Tree<'_>, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
         let records = Records::new(tensors)?;
         // What the tree was made with can be as large as the pickle.
-        mapped::release_freed();
+        mapped::memory_freed();
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
         let code = OwnedBlob(tree.into_code().into_bytes());
         let head = vec![
@@ -120,10 +119,7 @@ impl Archive {
     fn lay_out(&mut self) -> Result<()> {
         let mut plan = Plan::default();
         let mut starts = Vec::with_capacity(self.records.len());
-        self.each(|entry| {
-            starts.push(plan.add(&entry)?.start);
-            Ok(())
-        })?;
+        self.each(|entry| plan.add(&entry).map(|data| starts.push(data.start)))?;
         let starts = starts.into_iter().skip(self.head.len());
         for (record, start) in self.records.iter_mut().zip(starts) {
             record.offset = start;
@@ -133,7 +129,7 @@ impl Archive {
     }
 
     /// Passes all entries to `take`, in the order of the file.
-    fn each(&self, mut take: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<()> {
+    fn each<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
         // Those of an archive that is made here are in the order that they always had.
         let first = ["version", DATA, "constants.pkl"];
         let place = |name: &str| first.iter().position(|first| *first == name).unwrap_or(first.len());
@@ -173,7 +169,7 @@ impl Blob for Archive {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         if let Some(whole) = &self.whole {
             return whole.write_to(sink);
         }
@@ -194,7 +190,7 @@ impl fmt::Debug for Archive {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{self, Read};
 
     use tensor::Dtype;
 

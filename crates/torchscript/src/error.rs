@@ -92,7 +92,7 @@ pub enum Error {
         record: String,
         /// Why.
         #[source]
-        reason: std::io::Error,
+        reason: mapped::ReadError,
     },
     /// A record that is read as a whole is too large for that.
     #[error("{} has {len} bytes, which is more than code or a pickle can have here", record.escape_debug())]

@@ -50,7 +50,7 @@ use tensor::{Dtype, Tensor};
 
 /// The module that a checkpoint became.
 #[derive(Debug)]
-pub struct Converted {
+pub struct Module {
     /// `model.pt`.
     pub archive: Archive,
     /// What the module's `forward` takes; nothing for a weights module.
@@ -59,14 +59,8 @@ pub struct Converted {
     pub outputs: Outputs,
     /// What a user should know about the result.
     pub notes: Vec<Note>,
-    /// What the module is.
-    pub kind: Kind,
-    /// The decoder that it runs; `None` for a weights module.
-    pub decoder: Option<Decoder>,
-    /// Why [`auto`] made a weights module.
-    pub why: Option<WhyWeights>,
-    /// The signature of the `forward` that is called, for a module that [`script`] made.
-    pub signature: Option<String>,
+    /// What it computes.
+    pub code: Code,
 }
 
 /// What `forward` does with wrong inputs. An exception ends the process of Carton's runner, and its client waits forever.
@@ -104,28 +98,37 @@ impl Outputs {
     }
 }
 
-/// What a module is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a module computes.
+#[derive(Debug)]
 #[non_exhaustive]
-pub enum Kind {
-    /// Tensors by name.
-    Weights,
-    /// A TorchScript module that the archive already had.
-    Script,
-    /// Tokens in, logits out.
-    Model {
-        /// The architecture, such as `llama`.
-        name: &'static str,
+pub enum Code {
+    /// Nothing: it returns tensors by name.
+    Weights {
+        /// Why [`auto`] made such a module; `None` if it was asked for.
+        why: Option<WhyWeights>,
     },
+    /// What the TorchScript module of the archive computes.
+    Script {
+        /// The signature of the `forward` that is called.
+        signature: String,
+    },
+    /// Logits from tokens.
+    Decoder(Box<Decoder>),
 }
 
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Weights => "weights",
-            Self::Script => "script",
-            Self::Model { name } => name,
-        })
+impl Code {
+    /// The name of modules of weights.
+    pub const WEIGHTS: &str = "weights";
+    /// The name of modules that the archive already had.
+    pub const SCRIPT: &str = "script";
+
+    /// Returns the name of the architecture, or one of the other two names.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Weights { .. } => Self::WEIGHTS,
+            Self::Script { .. } => Self::SCRIPT,
+            Self::Decoder(decoder) => decoder.architecture().name(),
+        }
     }
 }
 

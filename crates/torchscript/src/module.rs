@@ -186,7 +186,7 @@ impl<'n> Tree<'n> {
         // Only the classes are in it. A million modules take more memory than its text.
         self.modules = Vec::new();
         self.values = Vec::new();
-        mapped::release_freed();
+        mapped::memory_freed();
         let mut out = String::new();
         for number in 0..self.classes.len() {
             self.print(ClassId(number), &mut out).expect("memory takes any text");

@@ -4,9 +4,7 @@
 //! has the dtype of its storage class, and the tensors over it have no other. Measured in 2.0.1 and 2.15:
 //! a second persistent id with the same key, of whatever class, makes a second copy of the bytes.
 
-use std::io;
-
-use mapped::{Blob, Sink};
+use mapped::{Blob, ReadError, Sink};
 use tensor::{Dtype, Elements, Shared, Storage, Tensor};
 
 use crate::{Error, Result};
@@ -62,7 +60,7 @@ impl Blob for Record {
         self.elements().len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         self.elements().write_to(sink)
     }
 }

@@ -19,6 +19,8 @@
 //! `triton-inference-server/pytorch_backend`, which runs TorchScript: an input has the name of an argument of `forward`,
 //! an output any name, and `forward` returns tensors, not a dict; the text format specification of Protocol Buffers.
 
+#![expect(clippy::arithmetic_side_effects, reason = "it writes text, and computes with no sizes")]
+
 use std::fmt;
 
 /// The path of the configuration in the folder of a model.
@@ -134,7 +136,7 @@ fn write_ports(f: &mut fmt::Formatter<'_>, kind: &str, ports: &[Port]) -> fmt::R
     for (number, Port { name, data_type, dims }) in ports.iter().enumerate() {
         let dims = dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         writeln!(f, "  {{\n    name: {}\n    data_type: {}", quoted(name), data_type.name())?;
-        let comma = if number.saturating_add(1) < ports.len() { "," } else { "" };
+        let comma = if number + 1 < ports.len() { "," } else { "" };
         writeln!(f, "    dims: [ {dims} ]\n  }}{comma}")?;
     }
     f.write_str("]\n")

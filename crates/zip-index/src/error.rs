@@ -21,6 +21,9 @@ pub enum Error {
         /// Where, in bytes from the file's start.
         offset: u64,
     },
+    /// The file is neither in memory nor mapped.
+    #[error("the file is neither in memory nor mapped")]
+    NotInMemory,
     /// The system cannot read a local header.
     #[error("cannot read the local header at offset 0x{offset:x}: {reason}")]
     Unread {
@@ -157,6 +160,7 @@ impl Error {
             | Self::TwoNames { name, .. } => Some(name),
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
+            | Self::NotInMemory
             | Self::Unread { .. }
             | Self::Disagreement { .. }
             | Self::Disks => None,

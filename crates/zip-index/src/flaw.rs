@@ -5,10 +5,10 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5; Info-ZIP's `proginfo/extrafld.txt`.
 
-use mapped::MappedFile;
+use mapped::Source;
 
 use crate::Result;
-use crate::index::LocalHeaders;
+use crate::index::{LocalHeaders, in_memory};
 use crate::record::{End, Extra, FOLDER, FULL_32, Header, LINK, REGULAR, ZIP64};
 
 /// Flags that an entry may have: two for Deflate's level, the data descriptor, the name in UTF-8.
@@ -132,8 +132,8 @@ impl Flaw {
 ///
 /// # Errors
 /// When a record is missing or is outside the file.
-pub fn flaws(file: &MappedFile) -> Result<Vec<Flaw>> {
-    let bytes = file.bytes();
+pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
+    let bytes = in_memory(file)?;
     let end = End::read(bytes)?;
     let mut found = Vec::new();
     if !end.one_disk {
@@ -158,7 +158,7 @@ pub fn flaws(file: &MappedFile) -> Result<Vec<Flaw>> {
         });
         offset = offset.saturating_add(central.span);
     }
-    file.release(0..bytes.len());
+    file.release(0..file.len());
     spans.sort_unstable_by_key(|span| span.start);
     let starts = spans.iter().map(|span| span.start).skip(1).chain([end.directory_offset]);
     let first = spans.first().map_or(end.directory_offset, |span| span.start);

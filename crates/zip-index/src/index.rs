@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
-use mapped::MappedFile;
+use mapped::Source;
 
 use crate::record::{End, Header, Method};
 use crate::{Error, Result};
@@ -31,6 +31,13 @@ pub struct Entry {
     pub link: bool,
 }
 
+impl Entry {
+    /// The range of the stored data in the source, in bytes.
+    pub fn range(&self) -> Range<u64> {
+        self.data.start as u64..self.data.end as u64
+    }
+}
+
 /// All entries of a zip file, in the directory's order.
 #[derive(Clone, Debug)]
 pub struct Index {
@@ -44,8 +51,8 @@ impl Index {
     /// # Errors
     /// When a record is missing, is outside the file, or disagrees with another one; when entries
     /// overlap, share a name, have two names or sizes, or are encrypted.
-    pub fn read(file: &MappedFile) -> Result<Self> {
-        let bytes = file.bytes();
+    pub fn read(file: &dyn Source) -> Result<Self> {
+        let bytes = in_memory(file)?;
         let end = End::read(bytes)?;
         let limit = end.directory_offset;
         if limit.checked_add(end.directory_len) != Some(end.offset) {
@@ -66,7 +73,7 @@ impl Index {
             offset = offset.saturating_add(Header::central_span(bytes, offset)?);
         }
         let entries = checked(file, &parts, limit)?;
-        file.release(0..bytes.len());
+        file.release(0..file.len());
         for (what, expected, found) in [
             ("the number of entries", end.entries, entries.len() as u64),
             ("the end of the directory", end.offset, offset),
@@ -82,8 +89,8 @@ impl Index {
 
     /// Whether the directory of `file` lists all of these names. The local headers, which take most of the time, are
     /// not read. `None` if the directory cannot be read.
-    pub fn lists(file: &MappedFile, names: &[&str]) -> Option<bool> {
-        let bytes = file.bytes();
+    pub fn lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
+        let bytes = file.in_memory()?;
         let end = End::read(bytes).ok()?;
         let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
         while offset < end.offset && !missing.is_empty() {
@@ -100,6 +107,11 @@ impl Index {
     }
 }
 
+/// All bytes of the file.
+pub(crate) fn in_memory(file: &dyn Source) -> Result<&[u8]> {
+    file.in_memory().ok_or(Error::NotInMemory)
+}
+
 /// Some lines of the directory, one after the other.
 struct Part {
     /// Where the first one starts.
@@ -113,14 +125,15 @@ impl Part {
 }
 
 /// The entries of the directory's lines, each compared with its local header.
-fn checked(file: &MappedFile, parts: &[Part], limit: u64) -> Result<Vec<Entry>> {
+fn checked(file: &dyn Source, parts: &[Part], limit: u64) -> Result<Vec<Entry>> {
+    let bytes = in_memory(file)?;
     let check = |parts: &[Part]| -> Result<Vec<Entry>> {
         let mut locals = LocalHeaders::new(file);
         let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
         for part in parts {
             let mut offset = part.start;
             for _ in 0..part.lines {
-                let line = Header::central(file.bytes(), offset)?;
+                let line = Header::central(bytes, offset)?;
                 offset = offset.saturating_add(line.span);
                 entries.push(entry(&mut locals, &line, limit)?);
             }
@@ -143,7 +156,7 @@ fn checked(file: &MappedFile, parts: &[Part], limit: u64) -> Result<Vec<Entry>> 
 
 /// Reads local headers, which are between the data, without mapping their pages.
 pub(crate) struct LocalHeaders<'f> {
-    file: &'f MappedFile,
+    file: &'f dyn Source,
     /// Bytes of the file from `start` on: the headers of small entries are close together.
     block: Vec<u8>,
     start: u64,
@@ -154,7 +167,7 @@ impl<'f> LocalHeaders<'f> {
     const BLOCK: usize = 4 << 10;
     const ALONE: usize = 160;
 
-    pub(crate) fn new(file: &'f MappedFile) -> Self {
+    pub(crate) fn new(file: &'f dyn Source) -> Self {
         Self { file, block: Vec::new(), start: 0 }
     }
 
@@ -173,9 +186,10 @@ impl<'f> LocalHeaders<'f> {
             let close = from(self.start).is_some_and(|from| from < Self::BLOCK);
             self.block.resize(len.max(if close { Self::BLOCK } else { Self::ALONE }), 0);
             self.start = offset;
-            let read = self.file.read_at(offset, &mut self.block);
-            let read = read.map_err(|reason| Error::Unread { offset, reason: reason.to_string() })?;
-            self.block.truncate(read);
+            let left = usize::try_from(self.file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+            self.block.truncate(left);
+            let read = self.file.read_at(&mut self.block, offset);
+            read.map_err(|reason| Error::Unread { offset, reason: reason.to_string() })?;
         }
         Ok(from(self.start).and_then(|from| self.block.get(from..)).unwrap_or_default())
     }
@@ -234,7 +248,7 @@ pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> 
     if end > limit {
         return Err(Error::PastEnd { name: name(), end, limit });
     }
-    // `end` is inside the mapped file, so both fit.
+    // `end` is inside the file, which is in memory, so both fit.
     let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let entry = Entry {
         name: central.display_name(),

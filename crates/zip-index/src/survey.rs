@@ -333,9 +333,11 @@ fn kind(error: &Error) -> &'static str {
     match error {
         Error::NoEnd { .. } => "cut",
         Error::Disks | Error::Disagreement { .. } => "directory",
-        Error::NoRecord { .. } | Error::NoLocal { .. } | Error::PastEnd { .. } | Error::Unread { .. } => {
-            "missing"
-        }
+        Error::NoRecord { .. }
+        | Error::NoLocal { .. }
+        | Error::PastEnd { .. }
+        | Error::Unread { .. }
+        | Error::NotInMemory => "missing",
         Error::Renamed { .. } | Error::Local { .. } | Error::TwoZip64 { .. } | Error::TwoNames { .. } => {
             "disagreement"
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use mapped::{Blob, Crc32, Sink, WINDOW, Window};
+use mapped::{Blob, Crc32, ReadError, Sink, WINDOW, Window};
 
 use crate::record::{Comment, FILE, LINK, Record, ZSTD, end};
 
@@ -221,7 +221,7 @@ impl<'s> ZipWriter<'s> {
     /// # Errors
     /// When the name is too long, a blob sends another number of bytes than it announced, or the sink
     /// fails.
-    pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+    pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), ReadError> {
         let mut record = entry.record(self.out.len())?;
         record.local_header(entry.alignment, &mut self.out.small);
         match &entry.content {
@@ -243,7 +243,7 @@ impl<'s> ZipWriter<'s> {
     ///
     /// # Errors
     /// When the sink fails.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(self) -> Result<(), ReadError> {
         self.finish_with_comment("")
     }
 
@@ -251,7 +251,7 @@ impl<'s> ZipWriter<'s> {
     ///
     /// # Errors
     /// When the sink fails, or the comment is longer than a zip file can hold.
-    pub fn finish_with_comment(mut self, comment: &str) -> io::Result<()> {
+    pub fn finish_with_comment(mut self, comment: &str) -> Result<(), ReadError> {
         let comment = checked(comment)?;
         let directory = std::mem::take(&mut self.directory);
         let offset = self.out.len();
@@ -261,14 +261,13 @@ impl<'s> ZipWriter<'s> {
     }
 
     /// Sends the data of an entry and returns their CRC-32.
-    fn pass(&mut self, blob: &dyn Blob, record: &Record<'_>) -> io::Result<u32> {
+    fn pass(&mut self, blob: &dyn Blob, record: &Record<'_>) -> Result<u32, ReadError> {
         let mut sums = Checksum { sink: &mut self.out, crc: Crc32::default(), len: 0 };
         blob.write_to(&mut sums)?;
         if sums.len != record.packed_len {
-            return Err(io::Error::other(format!(
-                "`{}` announced {} bytes and sent {}",
-                record.name, record.packed_len, sums.len
-            )));
+            let Record { name, packed_len, .. } = record;
+            let text = format!("`{name}` announced {packed_len} bytes and sent {}", sums.len);
+            return Err(io::Error::other(text).into());
         }
         Ok(sums.crc.sum())
     }
@@ -288,30 +287,30 @@ impl Collected<'_> {
         self.sent.saturating_add(self.small.len() as u64)
     }
 
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         bytes.chunks(SMALL).try_for_each(|chunk| {
             self.small.extend_from_slice(chunk);
             self.flush_if_full()
         })
     }
 
-    fn flush_if_full(&mut self) -> io::Result<()> {
+    fn flush_if_full(&mut self) -> Result<(), ReadError> {
         if self.small.len() < SMALL { Ok(()) } else { self.flush() }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> Result<(), ReadError> {
         let small = std::mem::replace(&mut self.small, Vec::with_capacity(2 * SMALL));
         if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
     }
 
-    fn send(&mut self, window: Window) -> io::Result<()> {
+    fn send(&mut self, window: Window) -> Result<(), ReadError> {
         self.sent = self.sent.saturating_add(window.len() as u64);
         self.sink.write(window)
     }
 }
 
 impl Sink for Collected<'_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         if window.len() < SMALL {
             return self.write_all(&window);
         }
@@ -328,7 +327,7 @@ struct Checksum<'s, 'o> {
 }
 
 impl Sink for Checksum<'_, '_> {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.crc.add(&window);
         self.len = self.len.saturating_add(window.len() as u64);
         self.sink.write(window)

@@ -1,8 +1,8 @@
 //! Two readers, the `zip` crate and our own strict index, read back what was written.
 
-use std::io::{self, Read, Seek, Write};
+use std::io::{Read, Seek, Write};
 
-use mapped::{Blob, MappedFile, OwnedBlob, PRODUCER, Sink, WINDOW, Window};
+use mapped::{Blob, MappedFile, OwnedBlob, PRODUCER, ReadError, Sink, WINDOW, Window};
 use zip_index::{Index, Survey};
 use zip_layout::{Content, Entry, Plan, ZipWriter};
 
@@ -11,13 +11,13 @@ static ZEROS: &[u8; WINDOW] = &[0; WINDOW];
 struct File(std::fs::File);
 
 impl Sink for File {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         assert!(window.len() <= WINDOW, "a window of {} bytes", window.len());
         if *window == *ZEROS {
             // A hole on the disk reads the same.
-            return self.0.seek_relative(i64::try_from(WINDOW).expect("a window"));
+            return Ok(self.0.seek_relative(i64::try_from(WINDOW).expect("a window"))?);
         }
-        self.0.write_all(&window)
+        Ok(self.0.write_all(&window)?)
     }
 }
 
@@ -29,7 +29,7 @@ impl Blob for Zeros {
         self.0
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         let mut left = self.0;
         while left > 0 {
             let n = left.min(WINDOW as u64);
@@ -137,7 +137,7 @@ fn a_blob_with_a_wrong_length_is_rejected() {
         fn len(&self) -> u64 {
             2
         }
-        fn write_to(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
             sink.write(Window::owned(vec![0]))
         }
     }

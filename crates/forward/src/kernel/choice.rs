@@ -6,7 +6,7 @@ use tensor::Dtype;
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16;
-use super::product::{Number, Product};
+use super::product::{FEW_INPUTS_MAX, Number, Product};
 use super::simd::{Bf16, F16, F32, F64, Load, Portable};
 use super::tiled::Widened;
 #[cfg(target_arch = "x86_64")]
@@ -152,7 +152,7 @@ where
     if products.iter().any(|product| product.w.is_turned()) {
         return turned::linear::<D, _, _, 8, B>(Portable, pool, products);
     }
-    let parts = products.into_iter().flat_map(|product| product.parts(small::MOST));
+    let parts = products.into_iter().flat_map(|product| product.parts(FEW_INPUTS_MAX));
     small::linear::<D, _, _, 8, B>(Portable, pool, parts.collect());
 }
 

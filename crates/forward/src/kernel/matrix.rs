@@ -119,7 +119,7 @@ impl Matrix {
     /// When there is no such line.
     pub(super) fn lines_from(&self, number: usize) -> &[u8] {
         assert!(number < if self.is_turned { self.cols } else { self.rows }, "a line of the matrix");
-        let (_, lines) = self.bytes().split_at(number.saturating_mul(self.line_bytes));
+        let (_, lines) = self.bytes().split_at(number * self.line_bytes);
         lines
     }
 

@@ -2,6 +2,9 @@
 
 use super::Matrix;
 
+/// Largest number of inputs whose products are computed while each row of weights is read once (`small.rs`).
+pub(super) const FEW_INPUTS_MAX: usize = 8;
+
 /// `y[m, rows] = x[m, cols] · Wᵀ + bias`, all in C order.
 pub(crate) struct Product<'a, T> {
     pub(super) w: &'a Matrix,
@@ -17,26 +20,22 @@ impl<'a, T: Number> Product<'a, T> {
     /// # Panics
     /// When the length of `x`, `y` or `bias` is not the one that `m` and the matrix imply.
     pub(crate) fn new(w: &'a Matrix, x: &'a [T], m: usize, bias: Option<&'a [T]>, y: &'a mut [T]) -> Self {
-        assert_eq!(m.checked_mul(w.cols()), Some(x.len()), "x is [m, cols]");
-        assert_eq!(m.checked_mul(w.rows()), Some(y.len()), "y is [m, rows]");
+        assert_eq!(m * w.cols(), x.len(), "x is [m, cols]");
+        assert_eq!(m * w.rows(), y.len(), "y is [m, rows]");
         assert!(bias.is_none_or(|bias| bias.len() == w.rows()), "bias is [rows]");
         Self { w, x, m, bias, y }
     }
 
     /// Whether there are so many inputs that weights are widened into a buffer.
     pub(super) fn is_many(&self) -> bool {
-        self.m > super::small::MOST
+        self.m > FEW_INPUTS_MAX
     }
 
-    /// The product as several of at most `most` inputs.
+    /// The product, which is not empty, as several of at most `most` inputs.
     pub(super) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
         let Self { w, x, bias, y, .. } = self;
-        let x = x.chunks(w.cols().saturating_mul(most).max(1));
-        let y = y.chunks_mut(w.rows().saturating_mul(most).max(1));
-        x.zip(y).map(move |(x, y)| {
-            let m = x.len().checked_div(w.cols()).unwrap_or(0);
-            Self { w, x, m, bias, y }
-        })
+        let parts = x.chunks(w.cols() * most).zip(y.chunks_mut(w.rows() * most));
+        parts.map(move |(x, y)| Self { w, x, m: x.len() / w.cols(), bias, y })
     }
 
     /// Whether nothing is multiplied, because a length is 0. Then the outputs are the bias.

@@ -8,7 +8,6 @@
 )]
 #![expect(
     clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
     clippy::needless_range_loop,
     reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
 )]
@@ -20,11 +19,8 @@ use std::ops::RangeInclusive;
 use super::Matrix;
 use super::pool::Pool;
 use super::prefetch::prefetch;
-use super::product::{Number, Product};
+use super::product::{FEW_INPUTS_MAX, Number, Product};
 use super::simd::{Load, Work};
-
-/// The most inputs that are few.
-pub(super) const MOST: usize = 8;
 
 /// About how many bytes of rows a thread takes at a time, at least and at most. Where it starts anew, the memory is slow at
 /// first.
@@ -119,7 +115,7 @@ struct Part<'a, 'y, T: Number, const N: usize> {
     /// The first row.
     first: usize,
     /// The sums of each input with these rows; empty for inputs that there are not.
-    y: [&'y mut [T]; MOST],
+    y: [&'y mut [T]; FEW_INPUTS_MAX],
 }
 
 impl<'a, 'y, T: Number, const N: usize> Part<'a, 'y, T, N> {
@@ -170,7 +166,7 @@ where
         let line = current.shared.w.line_bytes().max(1);
         let bytes = (self.left / self.threads / 2).clamp(*CHUNK.start(), *CHUNK.end());
         let part = current.cut((bytes / line).max(1).next_multiple_of(ROWS));
-        self.left = self.left.saturating_sub(part.y[0].len() * line);
+        self.left -= part.y[0].len() * line;
         Some(part)
     }
 }
@@ -181,7 +177,7 @@ struct Few<'a, 'y, D, T: Number, const N: usize, const B: usize> {
     /// The weights from the first row on.
     lines: &'a [u8],
     first: usize,
-    y: [&'y mut [T]; MOST],
+    y: [&'y mut [T]; FEW_INPUTS_MAX],
     dtype: PhantomData<D>,
 }
 

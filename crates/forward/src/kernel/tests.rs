@@ -3,12 +3,10 @@
 //! The bound of an error is that of any order of a sum (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1)
 //! and, where inputs are rounded to bfloat16, the error of that.
 
-#![expect(clippy::arithmetic_side_effects, reason = "small numbers that the tests choose")]
-
 use std::io::Write;
 use std::sync::Arc;
 
-use mapped::MappedFile;
+use mapped::{MappedFile, Region, Source};
 use proptest::prelude::*;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
@@ -77,8 +75,9 @@ fn tensor(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f
     let numbers = bytes.chunks(size).map(|bytes| decoded(dtype, bytes)).collect();
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(&[0]).and_then(|()| file.write_all(&bytes)).expect("it is written");
-    let file = Arc::new(MappedFile::open(file.path()).expect("it opens"));
-    let storage = Storage::mapped(&file, 1..bytes.len() + 1, None).expect("it is in the file");
+    let file: Arc<dyn Source> = Arc::new(MappedFile::open(file.path()).expect("it opens"));
+    let region = Region::new(&file, 1..file.len()).expect("it is in the file");
+    let storage = Storage::stored(region, None);
     let shape = vec![rows as u64, cols as u64];
     let tensor = Tensor::new(dtype, shape.clone(), contiguous_strides(&shape), 0, storage).expect("it fits");
     (tensor, numbers)

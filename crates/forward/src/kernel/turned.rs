@@ -7,7 +7,6 @@
 )]
 #![expect(
     clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
     reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
 )]
 

@@ -13,11 +13,7 @@
     reason = "a method becomes instructions only as a part of the function that is compiled for them"
 )]
 #![expect(clippy::unused_self, reason = "a value proves that the CPU has the instructions")]
-#![expect(
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "arrays of 16, in loops over constants"
-)]
+#![expect(clippy::indexing_slicing, reason = "arrays of 16, in loops over constants")]
 
 use std::arch::asm;
 use std::arch::x86_64::{self as x86, __m128i, __m256, __m256d, __m256i, __m512, __m512bh, __m512d, __m512i};

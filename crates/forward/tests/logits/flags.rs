@@ -1,10 +1,10 @@
 //! Each flag of a block, against the formulas in f64.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use decoder::{HUGGING_FACE, META};
 use forward::{Error, Rows};
+use mapped::Observer;
 use serde_json::{Value, json};
 use tensor::Dtype;
 
@@ -201,6 +201,15 @@ fn the_last_rows_and_other_numbers_of_threads_are_the_same() {
     }
 }
 
+/// Stops before the second layer.
+struct StopAfterOneLayer(AtomicUsize);
+
+impl Observer for StopAfterOneLayer {
+    fn is_cancelled(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) > 0
+    }
+}
+
 #[test]
 fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
     for (name, kind) in kinds() {
@@ -208,13 +217,9 @@ fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
         let (model, tokens) = (model(&random, 2), tokens(35, 7));
         let mut cache = model.cache(1).expect("a few bytes");
         model.forward(&tokens[..25], 1, &mut cache, Rows::Last, ON).expect("known ids");
-        let layers = AtomicUsize::new(0);
-        let stop: forward::Check<'_> = &|| match layers.fetch_add(1, Ordering::Relaxed) {
-            0 => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
-        };
-        let stopped = model.forward(&tokens[20..], 1, &mut cache, Rows::All, stop);
-        assert!(matches!(stopped, Err(Error::Cancelled)) && cache.len() == 25, "{name}");
+        let stop = StopAfterOneLayer(AtomicUsize::new(0));
+        let stopped = model.forward(&tokens[20..], 1, &mut cache, Rows::All, &stop);
+        assert!(matches!(stopped, Err(Error::Cancelled(_))) && cache.len() == 25, "{name}");
         let found = model.forward(&tokens[25..], 1, &mut cache, Rows::All, ON).expect("known ids");
         let expected = random.logits_of_parts(&tokens, &[25, 10]);
         let error = error(&found, &expected[25..]);

@@ -15,15 +15,23 @@ mod flags;
 mod formulas;
 mod reference;
 
-use std::ops::ControlFlow;
-
 use decoder::{HUGGING_FACE, META};
 use forward::{Error, Model, Options, Rows};
+use mapped::Observer;
 use proptest::prelude::*;
 use reference::{Random, Shape, VOCAB};
 use tensor::{Dtype, Storage, Tensor};
 
-const ON: forward::Check<'static> = &|| ControlFlow::Continue(());
+/// Stops at once.
+struct Stop;
+
+impl Observer for Stop {
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+}
+
+const ON: &dyn Observer = &();
 
 /// Kinds of models, one for each option that changes the arithmetic.
 fn shapes() -> Vec<Shape> {
@@ -179,8 +187,8 @@ fn wrong_inputs_are_errors() {
         format!("tokens holds ids from {} to 40, expected 0 to 39", i64::MIN)
     );
     assert_eq!(run(&[1, 2, 3], 3), "the cache is of another model or batch");
-    let stopped = model.forward(&[1, 2], 2, &mut cache, Rows::All, &|| ControlFlow::Break(()));
-    assert!(matches!(stopped, Err(Error::Cancelled)));
+    let stopped = model.forward(&[1, 2], 2, &mut cache, Rows::All, &Stop);
+    assert!(matches!(stopped, Err(Error::Cancelled(_))));
     assert_eq!(cache.len(), 0);
     assert!(matches!(model.cache(usize::MAX / 8), Err(Error::Memory { .. })));
 

@@ -11,7 +11,7 @@ use decoder::{
     Activation, Assigned, Assignment, Decoder, Detected, Documents, HeadNorm, Layout, NormKind, NormPlace,
     Options, Part, Scaling, Softmax, Weight,
 };
-use mapped::MappedFile;
+use mapped::{MappedFile, Region, Source};
 use serde_json::{Value, json};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
@@ -201,10 +201,11 @@ impl Random {
             end += bytes.len();
             numbers.insert(weight, rounded);
         }
-        let file = Arc::new(MappedFile::open(file.path()).expect("it was written"));
+        let file: Arc<dyn Source> = Arc::new(MappedFile::open(file.path()).expect("it was written"));
         let (mut tensors, mut weights) = (Vec::new(), Vec::new());
         for (index, (weight, shape, stride, range)) in places.into_iter().enumerate() {
-            let storage = Storage::mapped(&file, range, None).expect("it is in the file");
+            let range = range.start as u64..range.end as u64;
+            let storage = Storage::stored(Region::new(&file, range).expect("it is in the file"), None);
             let tensor = Tensor::new(dtype, shape, stride, 0, storage).expect("the bytes suffice");
             tensors.push((format!("{weight:?}"), tensor));
             weights.push(Assigned { weight, index, view: None });

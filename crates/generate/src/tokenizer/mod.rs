@@ -20,6 +20,7 @@ pub use stream::Stream;
 
 use guard::guarded;
 use limits::Limits;
+use tiktoken::Tiktoken;
 
 /// The most bytes of a tokenizer's file. Gemma's has 33 million, and reading one takes about ten times its length.
 pub const FILE_MAX: u64 = 64 << 20;
@@ -79,14 +80,15 @@ impl Tokenizer {
         match name {
             "vocab.json" | "vocab.txt" => unsupported("a vocabulary without tokenizer.json"),
             _ if is_model && tiktoken::is_tiktoken(bytes) => {
-                let (inner, stops, longest) = tiktoken::read(name, bytes)?;
+                let Tiktoken { tokenizer: inner, stops, longest } = tiktoken::read(name, bytes)?;
                 let limits = Limits::of_tiktoken(longest);
                 Ok(Self { inner, file: file(), limits, stops })
             }
             _ if is_model => unsupported("a SentencePiece model"),
             _ => {
                 let limits = Limits::of_json(name, bytes)?;
-                let mut inner = guarded(name, || HuggingFace::from_bytes(bytes))
+                // `from_bytes` is generic: the whole deserializer would be compiled once more, here.
+                let mut inner: HuggingFace = guarded(name, || std::str::from_utf8(bytes)?.parse())
                     .map_err(|error| as_invalid(name, error))?;
                 // A model takes one text of any length, so there is nothing to cut or fill. A file can ask for padding
                 // to any length.

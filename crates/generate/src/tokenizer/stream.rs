@@ -65,7 +65,6 @@ impl<'t> Stream<'t> {
 /// What `text` has after what it shares with `before`.
 fn added<'t>(before: &str, text: &'t str) -> &'t str {
     let pairs = before.chars().zip(text.chars());
-    let shared =
-        pairs.take_while(|(a, b)| a == b).fold(0_usize, |sum, (a, _)| sum.saturating_add(a.len_utf8()));
+    let shared = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum::<usize>();
     text.get(shared..).unwrap_or_default()
 }

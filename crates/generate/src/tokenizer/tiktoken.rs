@@ -52,8 +52,17 @@ pub(super) fn is_tiktoken(bytes: &[u8]) -> bool {
     std::str::from_utf8(line).ok().and_then(parsed).is_some()
 }
 
-/// The tokenizer in a file, the tokens that end a text, and the bytes of the longest token.
-pub(super) fn read(file: &str, bytes: &[u8]) -> Result<(HuggingFace, Vec<u32>, usize)> {
+/// What a file has.
+pub(super) struct Tiktoken {
+    pub(super) tokenizer: HuggingFace,
+    /// The tokens that end a text.
+    pub(super) stops: Vec<u32>,
+    /// Bytes of the longest token.
+    pub(super) longest: usize,
+}
+
+/// Reads the tokenizer in a file.
+pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Tiktoken> {
     let ranks = ranks(file, bytes)?;
     // Special tokens have names of this length.
     let longest = ranks.iter().map(|(token, _)| token.len()).max().unwrap_or(0).max(SPECIAL_MAX);
@@ -85,7 +94,7 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<(HuggingFace, Vec<u32>, u
             .special_tokens(vec![(BEGIN.to_owned(), id(BEGIN)?)])
             .build()?;
         tokenizer.with_post_processor(Some(begin));
-        Ok((tokenizer, stops, longest))
+        Ok(Tiktoken { tokenizer, stops, longest })
     })
 }
 

@@ -1,11 +1,10 @@
 //! Sends a blob to an output: one thread reads and checks while another one writes.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use mapped::{Blob, Cancelled, Progress, Sink, WINDOW, Window};
+use mapped::{Blob, ReadError, Sink, WINDOW, Window, Work};
 use store::Output;
 
 use crate::{Error, Result};
@@ -15,15 +14,15 @@ const QUEUE: usize = 4;
 /// Windows below this size are joined: passing one on costs more than copying it.
 const SMALL: usize = WINDOW / 16;
 
-/// Writes all of `blob` to `output`, the temporary file of `target`. `progress` receives the bytes that are written and
-/// can stop the work.
+/// Writes all of `blob` to `output`, the temporary file of `target`. `work` learns how many bytes are
+/// written.
 ///
 /// # Errors
-/// When the blob cannot be read, the output cannot be written, or `progress` stops the work.
+/// When the blob cannot be read, the output cannot be written, or the observer stops the work.
 pub(super) fn write(
     blob: &(dyn Blob + Sync),
     (output, target): (&mut Output, &Path),
-    progress: &mut Progress<'_>,
+    work: Work<'_>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
         let (windows, received) = sync_channel(QUEUE);
@@ -36,9 +35,7 @@ pub(super) fn write(
         for window in &received {
             output.write_all(&window).map_err(|reason| Error::Write { path: target.to_owned(), reason })?;
             done = done.saturating_add(window.len() as u64);
-            if progress(done) == ControlFlow::Break(()) {
-                return Err(Error::Cancelled);
-            }
+            work.advance(done).map_err(|_| Error::Cancelled)?;
         }
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         read.map_err(|reason| read_error(target, reason))
@@ -46,11 +43,8 @@ pub(super) fn write(
 }
 
 /// Why the inputs of `target` could not be read.
-pub(super) fn read_error(target: &Path, reason: io::Error) -> Error {
-    if Cancelled::caused(&reason) {
-        return Error::Cancelled;
-    }
-    Error::of_read(&reason).unwrap_or_else(|| Error::Read { path: target.to_owned(), reason })
+pub(super) fn read_error(target: &Path, reason: ReadError) -> Error {
+    Error::of_read(reason, |reason| Error::Read { path: target.to_owned(), reason })
 }
 
 /// The reading end.
@@ -60,19 +54,19 @@ struct Queue {
 }
 
 impl Queue {
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> Result<(), ReadError> {
         let small = std::mem::take(&mut self.small);
         if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
     }
 
-    fn send(&self, window: Window) -> io::Result<()> {
+    fn send(&self, window: Window) -> Result<(), ReadError> {
         // The other thread stopped, and reports why.
         self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
 impl Sink for Queue {
-    fn write(&mut self, window: Window) -> io::Result<()> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
         if window.len() >= SMALL {
             self.flush()?;
             return self.send(window);

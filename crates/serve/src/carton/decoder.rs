@@ -9,14 +9,14 @@
 //! `present_key` and `present_value` are sent to a request that lists them, or that lists no outputs and gives `use_cache` or
 //! the past.
 
+use decoder::interface::{DecoderPort, PortDim, PortSizes};
 use forward::Model as Forward;
 use kserve::{Datatype, InferRequest, Input, ModelConfig, Output, TensorConfig};
-use runtime::{Kind, Port, Runnable};
-use std::sync::Arc;
+use runtime::{Port, Runnable};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use super::elements::{datatype, gathered};
-use super::refusal::{allow, blamed, failed, go_on};
+use super::refusal::{allow, blamed, failed};
 use crate::model::{Cancel, Model, ModelError};
 
 /// The most sequences in a request. What a request may need is bounded by its memory, so this is no more than a number that
@@ -26,70 +26,32 @@ const MAX_BATCH: u32 = 1024;
 /// A decoder in a carton.
 pub(super) struct Decoder {
     runnable: Runnable,
-    sizes: Sizes,
+    sizes: PortSizes,
     memory: u64,
 }
 
-/// Sizes in elements.
-#[derive(Clone, Copy)]
-struct Sizes {
-    layers: u64,
-    heads: u64,
-    head_dim: u64,
-    vocab: u64,
-}
-
-/// What an input or an output is, by what the model calls it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Tokens,
-    /// `last_only` or `use_cache`.
-    Switch,
-    /// Keys or values that come in.
-    Past,
-    Logits,
-    /// Keys or values that go out.
-    Present,
-    Other,
-}
-
-impl Role {
-    fn new(port: &Port) -> Self {
-        match port.internal() {
-            "tokens" => Self::Tokens,
-            "last_only" | "use_cache" => Self::Switch,
-            "past_key" | "past_value" => Self::Past,
-            "logits" => Self::Logits,
-            "present_key" | "present_value" => Self::Present,
-            _ => Self::Other,
-        }
-    }
+/// What an input or an output is; `None` for one that a decoder does not have.
+fn own(port: &Port) -> Option<DecoderPort> {
+    DecoderPort::from_name(port.internal())
 }
 
 impl Decoder {
-    /// `runnable` is a decoder.
-    pub(super) fn new(runnable: Runnable, memory: u64) -> Self {
-        let zero = Sizes { layers: 0, heads: 0, head_dim: 0, vocab: 0 };
-        let sizes = match runnable.kind() {
-            Kind::Decoder(model) => Sizes::new(model),
-            _ => zero,
-        };
+    /// `runnable` is a decoder of these sizes.
+    pub(super) fn new(runnable: Runnable, sizes: PortSizes, memory: u64) -> Self {
         Self { runnable, sizes, memory }
     }
 
     fn tensor(&self, port: &Port) -> TensorConfig {
-        let Sizes { layers, heads, head_dim, vocab } = self.sizes;
-        let dims = match Role::new(port) {
-            Role::Tokens => vec![None],
-            Role::Switch | Role::Other => vec![],
-            Role::Past | Role::Present => vec![Some(layers), None, Some(heads), Some(head_dim)],
-            Role::Logits => vec![None, Some(vocab)],
-        };
+        let shape = own(port).map(|own| own.shape(&self.sizes)).unwrap_or_default();
+        let dims = shape.into_iter().filter(|dim| *dim != PortDim::BATCH).map(|dim| match dim {
+            PortDim::Size(size) => Some(size),
+            PortDim::Symbol(_) => None,
+        });
         TensorConfig {
             name: port.name.clone(),
             datatype: port.tensor_dtype().and_then(datatype).unwrap_or(Datatype::Fp32),
-            dims,
-            optional: port.optional || Role::new(port) == Role::Present,
+            dims: dims.collect(),
+            optional: port.optional || own(port).is_some_and(DecoderPort::is_present),
         }
     }
 
@@ -99,20 +61,20 @@ impl Decoder {
 
     /// Refuses a request whose results would take too much memory, before anything is computed.
     fn allow(&self, request: &InferRequest) -> Result<(), ModelError> {
-        let Sizes { layers, heads, head_dim, vocab } = self.sizes;
+        let PortSizes { layers, kv_heads, head_dim, vocab } = self.sizes;
         let (mut tokens, mut past, mut rows, mut batch) = (0_u64, 0_u64, None, 0);
         for input in &request.inputs {
             let Some(port) = self.input(&input.name) else { continue };
-            match (Role::new(port), input.shape.as_slice()) {
-                (Role::Tokens, &[sequences, seq]) => (batch, tokens) = (sequences, seq),
-                (Role::Past, &[_, _, len, _, _]) => past = past.max(len),
-                (Role::Switch, _) if port.internal() == "last_only" && is_on(input)? => rows = Some(1),
+            match (own(port), input.shape.as_slice()) {
+                (Some(DecoderPort::Tokens), &[sequences, seq]) => (batch, tokens) = (sequences, seq),
+                (Some(own), &[_, _, len, _, _]) if own.is_past() => past = past.max(len),
+                (Some(DecoderPort::LastOnly), _) if is_on(input)? => rows = Some(1),
                 _ => {}
             }
         }
         let product = |sizes: &[u64]| sizes.iter().copied().fold(1, u64::saturating_mul);
         let logits = product(&[batch, rows.unwrap_or(tokens), vocab, FLOAT]);
-        let cache = product(&[2, batch, tokens.saturating_add(past), layers, heads, head_dim, FLOAT]);
+        let cache = product(&[2, batch, tokens.saturating_add(past), layers, kv_heads, head_dim, FLOAT]);
         allow(logits.saturating_add(cache), self.memory)
     }
 }
@@ -120,14 +82,13 @@ impl Decoder {
 /// Bytes of an f32.
 const FLOAT: u64 = 4;
 
-impl Sizes {
-    fn new(model: &Arc<Forward>) -> Self {
-        Self {
-            layers: model.n_layers() as u64,
-            heads: model.n_kv_heads() as u64,
-            head_dim: model.head_dim() as u64,
-            vocab: model.vocab() as u64,
-        }
+/// The sizes of a model.
+pub(super) fn sizes(model: &Forward) -> PortSizes {
+    PortSizes {
+        layers: model.n_layers() as u64,
+        kv_heads: model.n_kv_heads() as u64,
+        head_dim: model.head_dim() as u64,
+        vocab: model.vocab() as u64,
     }
 }
 
@@ -148,14 +109,14 @@ impl Model for Decoder {
         let (mut inputs, mut keeps) = (Vec::new(), false);
         for input in &request.inputs {
             let Some(port) = self.input(&input.name) else { continue };
-            let tensor = match Role::new(port) {
-                Role::Switch if !is_on(input)? => continue,
-                Role::Switch => {
-                    keeps |= port.internal() == "use_cache";
+            let tensor = match own(port) {
+                Some(own) if own.is_switch() && !is_on(input)? => continue,
+                Some(own) if own.is_switch() => {
+                    keeps |= own == DecoderPort::UseCache;
                     Tensor::new(Dtype::Int64, vec![], vec![], 0, Storage::owned(1_i64.to_le_bytes().to_vec()))
                         .map_err(failed)?
                 }
-                Role::Past => {
+                Some(own) if own.is_past() => {
                     keeps = true;
                     batch_second(&read(port, input)?)?
                 }
@@ -164,12 +125,12 @@ impl Model for Decoder {
             inputs.push((input.name.clone(), tensor));
         }
         let mut wanted: Vec<String> = request.outputs.iter().map(|output| output.name.clone()).collect();
-        let is_present = |port: &&Port| Role::new(port) == Role::Present;
+        let is_present = |port: &&Port| own(port).is_some_and(DecoderPort::is_present);
         let present = || self.runnable.outputs().iter().filter(is_present).map(|port| &port.name);
         if keeps && !request.lists_outputs {
             wanted.extend(present().cloned());
         }
-        let outputs = self.runnable.infer_until(&inputs, Some(&wanted), &|| go_on(cancel)).map_err(blamed)?;
+        let outputs = self.runnable.infer_until(&inputs, Some(&wanted), cancel).map_err(blamed)?;
         drop(inputs);
         let output = |(name, tensor): (String, Tensor)| {
             let port = self.runnable.outputs().iter().find(|port| port.name == name);

@@ -26,7 +26,10 @@ use crate::model::Model;
 pub fn carton(runnable: Runnable, memory: usize) -> Result<Arc<dyn Model>, runtime::Error> {
     let memory = memory as u64;
     Ok(match runnable.kind() {
-        Kind::Decoder(_) => Arc::new(decoder::Decoder::new(runnable, memory)),
+        Kind::Decoder(model) => {
+            let sizes = decoder::sizes(model);
+            Arc::new(decoder::Decoder::new(runnable, sizes, memory))
+        }
         _ => Arc::new(weights::Weights::new(&runnable, memory)?),
     })
 }

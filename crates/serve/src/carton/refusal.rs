@@ -1,9 +1,8 @@
 //! Why a carton does not answer a request, and whose fault that is.
 
 use std::error::Error as StdError;
-use std::ops::ControlFlow;
 
-use crate::model::{Cancel, ModelError};
+use crate::model::ModelError;
 
 pub(super) fn failed(error: impl StdError + Send + Sync + 'static) -> ModelError {
     ModelError::Failed(Box::new(error))
@@ -23,10 +22,6 @@ pub(super) fn blamed(error: runtime::Error) -> ModelError {
         ) => ModelError::Input(Box::new(error)),
         error => failed(error),
     }
-}
-
-pub(super) fn go_on(cancel: &Cancel<'_>) -> ControlFlow<()> {
-    if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// A request that needs more memory than it may have.

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+
+use crate::harness::LONG;
 
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
@@ -36,9 +37,8 @@ impl Reply {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server listens");
-        // Only a test that fails waits so long.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-        stream.set_write_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        stream.set_read_timeout(Some(LONG)).expect("a timeout");
+        stream.set_write_timeout(Some(LONG)).expect("a timeout");
         Self { stream: BufReader::new(stream) }
     }
 

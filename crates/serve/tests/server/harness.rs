@@ -12,7 +12,7 @@ use serve::{Cancel, Event, Handle, Model, ModelError, Models, Observer, Options,
 use crate::client::Client;
 
 /// Only a test that fails waits so long.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// A server that runs until this is dropped.
 pub(crate) struct Running {

@@ -20,9 +20,9 @@ mod store;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::IpAddr;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
+use mapped::Work;
 use sha2::{Digest, Sha256};
 
 use self::failure::Failure;
@@ -46,28 +46,24 @@ pub struct DownloadOptions {
     pub max_bytes: u64,
 }
 
-/// Called with the bytes that are there, and with how many there will be if the server reports it. On
-/// [`ControlFlow::Break`] the download stops.
-pub type Progress<'p> = &'p mut dyn FnMut(u64, Option<u64>) -> ControlFlow<()>;
-
 /// Fetches the file with this hash from `url` into `out`, which may hold the beginning of it.
 ///
-/// When a connection breaks, or `progress` stops the download, `out` keeps what came, and a later call resumes
+/// When a connection breaks, or the observer stops the download, `out` keeps what came, and a later call resumes
 /// from there. A caller that does not want to resume removes the file. Bytes that turn out to be wrong are removed
-/// here. `progress` is called at least once per connection and per 128 KiB, so a download stops within one
-/// buffer, or, while a server is silent, within [`DownloadOptions::timeout`].
+/// here. `work` learns how many bytes there are at least once per connection and per 128 KiB, so a download stops within
+/// one buffer, or, while a server is silent, within [`DownloadOptions::timeout`].
 ///
 /// # Errors
-/// [`Error::Cancelled`] when `progress` says so; [`Error::WriteDownload`] when `out` cannot be written; otherwise
+/// [`Error::Cancelled`] when the observer stops the work; [`Error::WriteDownload`] when `out` cannot be written; otherwise
 /// the kinds that have a URL.
 pub fn download(
     url: &str,
     sha256: &[u8; 32],
     out: &mut File,
     options: &DownloadOptions,
-    progress: Progress<'_>,
+    work: Work<'_>,
 ) -> Result<()> {
-    Download { url, sha256, options, is_public: address::is_public }.run(out, progress)
+    Download { url, sha256, options, is_public: address::is_public }.run(out, work)
 }
 
 /// What is downloaded, and under which rules.
@@ -86,14 +82,14 @@ struct Beginning {
 }
 
 impl Download<'_> {
-    fn run(&self, out: &mut File, progress: Progress<'_>) -> Result<()> {
+    fn run(&self, out: &mut File, work: Work<'_>) -> Result<()> {
         let (mut tries, mut most, mut restarted) = (0_u32, 0_u64, false);
         loop {
-            let beginning = Beginning::read(out, progress)?;
+            let beginning = Beginning::read(out, work)?;
             if beginning.len > 0 && beginning.sha256() == *self.sha256 {
                 return Ok(());
             }
-            let error = match self.connect(beginning, out, progress) {
+            let error = match self.connect(beginning, out, work) {
                 Ok(()) => return Ok(()),
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Restart(error)) => {
@@ -119,26 +115,24 @@ impl Download<'_> {
     }
 
     /// One connection, which brings what follows the beginning, or the whole file anew.
-    fn connect(&self, beginning: Beginning, out: &mut File, progress: Progress<'_>) -> Result<(), Failure> {
+    fn connect(&self, beginning: Beginning, out: &mut File, work: Work<'_>) -> Result<(), Failure> {
         let (url, response) = self.follow(beginning.len)?;
         let accepted = accept::accept(&url, response, beginning.len)?;
         let body = decode::decode(&url, accepted.body, &accepted.encoding)?;
         let beginning = if accepted.resumes { beginning } else { Beginning::empty(out)? };
-        self.store(body, accepted.len, beginning, out, progress)
+        self.store(body, accepted.len, beginning, out, work)
     }
 }
 
 impl Beginning {
     /// Hashes what is there. The file's position is its end then.
-    fn read(out: &mut File, progress: Progress<'_>) -> Result<Self> {
+    fn read(out: &mut File, work: Work<'_>) -> Result<Self> {
         let mut hash = Sha256::new();
         out.rewind().map_err(cannot_write)?;
         let there = out.metadata().map_err(cannot_write)?.len();
         let mut buffer = vec![0; READ_BACK];
         loop {
-            if progress(there, None).is_break() {
-                return Err(Error::Cancelled);
-            }
+            work.advance(there)?;
             let read = out.read(&mut buffer).map_err(cannot_write)?;
             if read == 0 {
                 break;

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
+use mapped::Work;
 use sha2::Digest;
 
 use super::decode::BUFFER;
 use super::failure::Failure;
-use super::{Beginning, Download, Progress, cannot_write};
+use super::{Beginning, Download, cannot_write};
 use crate::Error;
 
 impl Download<'_> {
@@ -18,13 +19,14 @@ impl Download<'_> {
         len: Option<u64>,
         beginning: Beginning,
         out: &mut File,
-        progress: Progress<'_>,
+        work: Work<'_>,
     ) -> Result<(), Failure> {
         let Beginning { mut hash, len: start } = beginning;
         let total = len.map(|len| start.saturating_add(len));
         if total.is_some_and(|total| total > self.options.max_bytes) {
             return Err(self.too_large());
         }
+        let work = work.with_total(total);
         let mut buffer = vec![0; BUFFER];
         let mut done = start;
         loop {
@@ -46,9 +48,7 @@ impl Download<'_> {
             let bytes = buffer.get(..read).unwrap_or_default();
             out.write_all(bytes).map_err(|error| Failure::Final(cannot_write(error)))?;
             hash.update(bytes);
-            if progress(done, total).is_break() {
-                return Err(Failure::Final(Error::Cancelled));
-            }
+            work.advance(done).map_err(|stopped| Failure::Final(stopped.into()))?;
         }
         let found: [u8; 32] = hash.finalize().into();
         if found == *self.sha256 {

@@ -2,6 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mapped::{Action, Observer, Step};
 
 use super::*;
 
@@ -27,8 +30,24 @@ fn redirects(address: &str, location: String) -> String {
     })
 }
 
+/// Stops after more bytes than the limit.
+struct StopAfter {
+    limit: u64,
+    last: AtomicU64,
+}
+
+impl Observer for StopAfter {
+    fn progress(&self, step: Step<'_>) {
+        self.last.fetch_max(step.done, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.last.load(Ordering::Relaxed) > self.limit
+    }
+}
+
 fn options() -> DownloadOptions {
-    DownloadOptions { allow_http: true, timeout: Duration::from_secs(10), max_bytes: u64::MAX }
+    DownloadOptions { allow_http: true, timeout: Duration::from_secs(600), max_bytes: u64::MAX }
 }
 
 #[test]
@@ -41,7 +60,7 @@ fn only_private_addresses_redirect_to_private_addresses() {
     let refused = |url: &str| {
         let mut out = tempfile::tempfile().expect("a temporary folder");
         let download = Download { url, sha256: &[0; 32], options: &options(), is_public };
-        match download.run(&mut out, &mut |_, _| ControlFlow::Continue(())) {
+        match download.run(&mut out, Work::unobserved()) {
             Err(Error::PrivateAddress { address, .. }) => address.to_string() == "127.0.0.1",
             Err(Error::Request { url, .. }) if url == "http://127.0.0.2:1/end" => false,
             other => panic!("it is followed to its end: {other:?}"),
@@ -64,13 +83,11 @@ fn a_download_stops_within_one_buffer() {
         }
     });
     let mut out = tempfile::tempfile().expect("a temporary folder");
-    let mut last = 0;
-    let stop = &mut |done, _| {
-        last = done;
-        if done > 1_000_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let error = download(&url, &[0; 32], &mut out, &options(), stop).expect_err("it was stopped");
-    assert!(matches!(error, Error::Cancelled), "{error}");
+    let stop = StopAfter { limit: 1_000_000, last: AtomicU64::new(0) };
+    let work = Work::new(&stop, "file", Action::Download, None);
+    let error = download(&url, &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
+    let last = stop.last.into_inner();
+    assert!(matches!(error, Error::Cancelled(_)), "{error}");
     assert!(last <= 1_000_000 + decode::BUFFER as u64, "{last}");
     assert_eq!(out.metadata().expect("it is open").len(), last, "a later download resumes from here");
 }
@@ -78,8 +95,9 @@ fn a_download_stops_within_one_buffer() {
 #[test]
 fn a_download_that_is_stopped_before_it_begins_connects_nowhere() {
     let mut out = tempfile::tempfile().expect("a temporary folder");
-    let stop = &mut |_, _| ControlFlow::Break(());
+    let stop = StopAfter { limit: 0, last: AtomicU64::new(1) };
+    let work = Work::new(&stop, "file", Action::Download, None);
     let error =
-        download("http://127.0.0.1:1/", &[0; 32], &mut out, &options(), stop).expect_err("it was stopped");
-    assert!(matches!(error, Error::Cancelled), "{error}");
+        download("http://127.0.0.1:1/", &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
+    assert!(matches!(error, Error::Cancelled(_)), "{error}");
 }

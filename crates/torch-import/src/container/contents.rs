@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mapped::MappedFile;
+use mapped::Source;
 use pickle_vm::Pickle;
 use safetensors_format::View;
 use tensor::{ByteOrder, Records};
@@ -50,9 +50,9 @@ impl Format {
 /// What the reader of a format found in a file.
 #[derive(Debug)]
 pub(crate) struct Contents {
-    pub(super) file: Arc<MappedFile>,
+    pub(super) file: Arc<dyn Source>,
     /// Deflated storages, inflated once.
-    pub(super) inflated: Option<Arc<MappedFile>>,
+    pub(super) inflated: Option<Arc<dyn Source>>,
     pub(super) format: Format,
     pub(super) pickle: Bytes,
     pub(super) pickle_record: String,
@@ -74,6 +74,16 @@ pub(crate) struct Contents {
     pub(super) notes: Vec<Note>,
 }
 
+/// All bytes of a source that a container was opened over, which is in memory or mapped.
+pub(crate) fn in_memory(source: &dyn Source) -> &[u8] {
+    source.in_memory().unwrap_or_default()
+}
+
+/// A range in memory as a range of a source.
+pub(crate) fn wide(range: &Range<usize>) -> Range<u64> {
+    range.start as u64..range.end as u64
+}
+
 /// Bytes of the file, or bytes that were made from it.
 #[derive(Debug)]
 pub(super) enum Bytes {
@@ -83,9 +93,9 @@ pub(super) enum Bytes {
 
 impl Contents {
     /// A container without storages, for the formats to complete.
-    pub(super) fn new(file: MappedFile, format: Format, pickle: Bytes) -> Self {
+    pub(super) fn new(file: Arc<dyn Source>, format: Format, pickle: Bytes) -> Self {
         Self {
-            file: Arc::new(file),
+            file,
             inflated: None,
             format,
             pickle,
@@ -102,11 +112,16 @@ impl Contents {
         }
     }
 
+    /// All bytes of the file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        in_memory(&*self.file)
+    }
+
     /// The pickle that holds the root object.
     pub(crate) fn pickle(&self) -> &[u8] {
         match &self.pickle {
             // The format that made the range proved that it is inside the file.
-            Bytes::Mapped(range) => self.file.bytes().get(range.clone()).unwrap_or_default(),
+            Bytes::Mapped(range) => self.bytes().get(range.clone()).unwrap_or_default(),
             Bytes::Inflated(bytes) => bytes,
         }
     }
@@ -124,7 +139,7 @@ impl Contents {
     /// Gives the memory of the mapped pickle back to the system, which reads what is needed again.
     pub(crate) fn release_pickle(&self) {
         if let Bytes::Mapped(range) = &self.pickle {
-            self.file.release(range.clone());
+            self.file.release(wide(range));
         }
     }
 }

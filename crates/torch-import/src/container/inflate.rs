@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::ops::Deref;
 
 use flate2::read::DeflateDecoder;
-use mapped::{MappedFile, WINDOW};
+use mapped::{MappedFile, Source, SourceReader, WINDOW, Window, windows};
 use zip_index::{Entry, Method};
 
 use crate::{Error, Result};
@@ -35,14 +35,14 @@ impl Deref for Inflated {
 }
 
 /// Inflates a whole record.
-pub(super) fn whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Inflated> {
+pub(super) fn whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Inflated> {
     if entry.len > IN_MEMORY
         && let Some(inflated) = spill(file, std::iter::once(entry), checksums)?
     {
         return Ok(Inflated::File(inflated));
     }
     let mut bytes = Vec::new();
-    copy(file.reader(entry.data.clone()), entry, &mut bytes)?;
+    copy(SourceReader::new(file, entry.range()), entry, &mut bytes)?;
     if checksums {
         compare(entry, crc32fast::hash(&bytes))?;
     }
@@ -66,7 +66,7 @@ pub(crate) fn to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
 
 /// Inflates all of `entries` that are not stored, one after the other; `None` when all are stored.
 pub(super) fn spill<'e>(
-    file: &MappedFile,
+    file: &dyn Source,
     entries: impl Iterator<Item = &'e Entry>,
     checksums: bool,
 ) -> Result<Option<MappedFile>> {
@@ -77,13 +77,22 @@ pub(super) fn spill<'e>(
     let mut out = tempfile::tempfile().map_err(Error::Spill)?;
     for entry in deflated {
         let mut sums = Sums { out: &mut out, crc: crc32fast::Hasher::new() };
-        copy(file.reader(entry.data.clone()), entry, &mut sums)?;
+        copy(SourceReader::new(file, entry.range()), entry, &mut sums)?;
         let found = sums.crc.finalize();
         if checksums {
             compare(entry, found)?;
         }
     }
     Ok(Some(MappedFile::from_file(&out, file.path())?))
+}
+
+/// Copies a source into an unlinked temporary file, which is mapped.
+pub(super) fn local_copy(source: &dyn Source) -> Result<MappedFile> {
+    let mut out = tempfile::tempfile().map_err(Error::Spill)?;
+    for window in windows(0..source.len()) {
+        out.write_all(&Window::read(source, window)?).map_err(Error::Spill)?;
+    }
+    Ok(MappedFile::from_file(&out, source.path())?)
 }
 
 /// Inflates the bytes of an entry.

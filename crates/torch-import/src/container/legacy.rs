@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mapped::MappedFile;
+use mapped::Source;
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, Record, Records};
 
 use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format};
+use super::contents::{Bytes, Contents, Format, in_memory, wide};
 use crate::persistent::{StorageRef, module_class};
 use crate::{Error, Note, Result};
 
@@ -39,8 +39,8 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: MappedFile) -> Result<Contents> {
-    let mut chain = Chain::new(file.bytes(), 0..file.bytes().len(), "the file");
+pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+    let mut chain = Chain::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file");
     let Parts { pickle, storages } = parts(&mut chain)?;
     let mut notes = Vec::new();
     if chain.left() > 0 {
@@ -67,12 +67,12 @@ pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
     let reference = StorageRef::read(&root.heap, root.root)?;
     let record = storages.find(&reference.key).and_then(|number| storages.get(number));
     let key = || reference.key.clone().into_owned();
-    let Some(Record { range, .. }) = record else { return Err(Error::MissingStorage { key: key() }) };
-    let (needed, available) = (reference.nbytes().unwrap_or(u64::MAX), range.len() as u64);
+    let Some(record) = record else { return Err(Error::MissingStorage { key: key() }) };
+    let (needed, available) = (reference.nbytes().unwrap_or(u64::MAX), record.nbytes());
     let too_short = || Error::ShortRecord { key: key(), needed, available };
     let within = reference.byte_range().filter(|within| within.end <= available).ok_or_else(too_short)?;
-    // Not more than the range's length, which is a `usize`.
-    let at = |n: u64| range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
+    // Not more than the range's end, which is inside the bytes.
+    let at = |n: u64| usize::try_from(record.range.start.saturating_add(n)).unwrap_or(usize::MAX);
     Ok((reference.dtype, at(within.start)..at(within.end)))
 }
 
@@ -164,7 +164,7 @@ fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Rec
         }
         let len = reference.nbytes().unwrap_or(u64::MAX);
         let range = chain.take(len, &format!("storage `{}`", key.escape_debug()))?;
-        if !storages.insert(key, Record::new(range, None)) {
+        if !storages.insert(key, Record::new(wide(&range), None)) {
             return Err(chain.unexpected(format!("the storage key `{}` is listed twice", key.escape_debug())));
         }
     }

@@ -11,19 +11,18 @@ pub(crate) mod sniff;
 pub(crate) mod tar;
 pub(crate) mod zip;
 
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mapped::{Blob, MappedFile};
+use mapped::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
 use tensor::{ByteOrder, Checksum, Dtype, Records, Storage, Tensor};
 use zip_index::{Index, Method};
 
-pub(crate) use contents::Contents;
 pub use contents::Format;
+pub(crate) use contents::{Contents, in_memory, wide};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
@@ -32,7 +31,7 @@ use crate::{Error, Note, Result};
 /// The most bytes of a record of code that are decompressed.
 const CODE_MAX: u64 = 16 << 20;
 
-/// A checkpoint file, mapped: one pickle, and storages by key. Clones share the map.
+/// A checkpoint file: one pickle, and storages by key. Clones share its source.
 #[derive(Clone, Debug)]
 pub struct Container(Arc<Contents>);
 
@@ -42,22 +41,28 @@ impl Container {
     /// # Errors
     /// When the file cannot be read, is of another format, or its container is damaged.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::from_map(MappedFile::open(path)?)
+        Self::from_source(Arc::new(MappedFile::open(path)?))
     }
 
-    /// Reads a checkpoint that is already mapped: a whole file, or a part of one, such as the model in a carton.
+    /// Reads a checkpoint from a source: a whole file, a part of one, such as the model in a carton, or a buffer. One that
+    /// is not in memory is copied into an unlinked temporary file.
     ///
     /// # Errors
-    /// When it is of another format, or its container is damaged.
-    pub fn from_map(file: MappedFile) -> Result<Self> {
-        let mut contents = sniff::open(file)?;
+    /// When the source cannot be read, is of another format, or its container is damaged.
+    pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
+        let mut contents = sniff::open(Self::local(source)?)?;
         if let Some(storages) = Arc::get_mut(&mut contents.storages) {
-            storages.set_files(&contents.file, contents.inflated.as_ref());
+            storages.set_sources(&contents.file, contents.inflated.as_ref());
         }
         Ok(Self(Arc::new(contents)))
     }
 
-    /// The map and what was found in it, to be shared with values that outlive this container.
+    /// The source itself if it is in memory, or a copy in an unlinked temporary file.
+    pub(crate) fn local(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
+        if source.in_memory().is_some() { Ok(source) } else { Ok(Arc::new(inflate::local_copy(&*source)?)) }
+    }
+
+    /// The source and what was found in it, to be shared with values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<Contents> {
         &self.0
     }
@@ -70,10 +75,10 @@ impl Container {
         if self.format() != Format::TorchScript {
             return Some(false);
         }
-        let index = Index::read(file).ok()?;
+        let index = Index::read(&**file).ok()?;
         let mut runs = false;
         for entry in index.entries.iter().filter(|entry| zip::is_code(&entry.name)) {
-            let stored = file.bytes().get(entry.data.clone())?;
+            let stored = self.0.bytes().get(entry.data.clone())?;
             let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
             runs |= match entry.method {
                 Method::Stored => has_method(stored),
@@ -91,12 +96,12 @@ impl Container {
         if !matches!(self.format(), Format::TorchScript | Format::Zip) {
             return Vec::new();
         }
-        let Ok(index) = Index::read(file) else { return Vec::new() };
+        let Ok(index) = Index::read(&**file) else { return Vec::new() };
         let root = pickle_record.rsplit_once('/').map_or("", |(root, _)| root);
         let others = index.entries.into_iter().filter(|entry| !entry.name.starts_with(prefix.as_str()));
         let named = others.map(|entry| {
             let inner = entry.name.strip_prefix(root).and_then(|name| name.strip_prefix('/'));
-            let stored = (entry.method == Method::Stored).then(|| file.bytes().get(entry.data)).flatten();
+            let stored = (entry.method == Method::Stored).then(|| self.0.bytes().get(entry.data)).flatten();
             (inner.unwrap_or(&entry.name).to_owned(), stored)
         });
         named.collect()
@@ -109,7 +114,7 @@ impl Container {
     /// When a record cannot be decompressed or is outside the root folder, or it is another format.
     pub fn script_records(&self) -> Result<Vec<(String, Storage)>> {
         let Contents { file, pickle_record, prefix, storages, .. } = &*self.0;
-        let index = Index::read(file).map_err(Error::Zip)?;
+        let index = Index::read(&**file).map_err(Error::Zip)?;
         let checksums = index.entries.iter().any(|entry| entry.crc != 0);
         let root = pickle_record.rsplit_once('/').map_or_else(String::new, |(root, _)| format!("{root}/"));
         let mut records = Vec::with_capacity(index.entries.len());
@@ -123,16 +128,15 @@ impl Container {
                 None if entry.method == Method::Stored => {
                     let record = Arc::from(entry.name.as_str());
                     let checksum = checksums.then_some(Checksum { crc: entry.crc, record });
-                    Storage::mapped(file, entry.data.clone(), checksum)
+                    Region::new(file, entry.range()).map(|region| Storage::stored(region, checksum))
                 }
                 None => {
-                    let inflated = inflate::whole(file, &entry, checksums)?;
+                    let inflated = inflate::whole(&**file, &entry, checksums)?;
                     Some(match inflated {
                         inflate::Inflated::Memory(bytes) => Storage::owned(bytes),
                         inflate::Inflated::File(map) => {
-                            let len = map.bytes().len();
-                            let storage = Storage::mapped(&Arc::new(map), 0..len, None);
-                            storage.unwrap_or_else(|| Storage::owned(Vec::new()))
+                            let source: Arc<dyn Source> = Arc::new(map);
+                            Storage::stored(Region::whole(&source), None)
                         }
                     })
                 }
@@ -144,8 +148,7 @@ impl Container {
 
     /// The file itself.
     pub fn whole(&self) -> Storage {
-        let len = self.0.file.bytes().len();
-        Storage::mapped(&self.0.file, 0..len, None).unwrap_or_else(|| Storage::owned(Vec::new()))
+        Storage::stored(Region::whole(&self.0.file), None)
     }
 
     /// What kind of container it is.
@@ -177,7 +180,7 @@ impl Container {
     ///
     /// # Errors
     /// When it changed, or the system does not report its metadata.
-    pub fn check_unchanged(&self) -> io::Result<()> {
+    pub fn check_unchanged(&self) -> Result<(), ReadError> {
         self.0.file.check_unchanged()
     }
 
@@ -185,7 +188,7 @@ impl Container {
     /// when they are touched again.
     pub fn release(&self) {
         for file in std::iter::once(&self.0.file).chain(self.0.inflated.as_ref()) {
-            file.release(0..file.bytes().len());
+            file.release(0..file.len());
         }
     }
 
@@ -234,9 +237,9 @@ impl Container {
 
     /// The storage over bytes of the mapped pickle, without a copy; `None` if the pickle was inflated.
     pub(crate) fn mapped_storage(&self, bytes: &[u8]) -> Option<Storage> {
-        let start = bytes.as_ptr().addr().checked_sub(self.0.file.bytes().as_ptr().addr())?;
+        let start = bytes.as_ptr().addr().checked_sub(self.0.bytes().as_ptr().addr())?;
         let range = start..start.checked_add(bytes.len())?;
-        Storage::mapped(&self.0.file, range, None)
+        Some(Storage::stored(Region::new(&self.0.file, wide(&range))?, None))
     }
 
     /// How many storages the file has.
@@ -275,7 +278,7 @@ impl Container {
                 _ => Error::MissingStorage { key: key.to_owned() },
             });
         };
-        let available = record.range.len() as u64;
+        let available = record.nbytes();
         let needed = reference.nbytes().unwrap_or(u64::MAX);
         let too_short = || Error::ShortRecord { key: key.to_owned(), needed, available };
         let within = reference.byte_range().filter(|range| needed <= available && range.end <= needed);
@@ -283,10 +286,10 @@ impl Container {
         let storage = if within == (0..available) {
             Storage::record(storages, number)
         } else {
-            // Not more than `available`, which is a `usize`.
-            let at = |n: u64| record.range.start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
-            let file = storages.file_of(record);
-            file.and_then(|file| Storage::mapped(file, at(within.start)..at(within.end), None))
+            let at = |n: u64| record.range.start.saturating_add(n);
+            let region = storages.source_of(record);
+            let region = region.and_then(|source| Region::new(source, at(within.start)..at(within.end)));
+            region.map(|region| Storage::stored(region, None))
         };
         Ok(storage.ok_or_else(too_short)?.with_byte_order(self.0.byte_order, dtype.component_size()))
     }

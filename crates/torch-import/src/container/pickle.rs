@@ -1,9 +1,11 @@
 //! A bare pickle, protocols 0 to 5.
 
-use mapped::MappedFile;
+use std::sync::Arc;
+
+use mapped::Source;
 use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
 
-use super::contents::{Bytes, Contents, Format};
+use super::contents::{Bytes, Contents, Format, in_memory};
 use crate::Note;
 
 /// A text or a picture does not start with this many instructions that run.
@@ -28,8 +30,8 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: MappedFile) -> Contents {
-    let mut reader = Reader::new(file.bytes());
+pub(super) fn open(file: Arc<dyn Source>) -> Contents {
+    let mut reader = Reader::new(in_memory(&*file));
     // Errors are reported when the objects are read.
     let whole = reader.by_ref().all(|instruction| instruction.is_ok());
     let left = file.len().saturating_sub(reader.offset());
@@ -37,6 +39,6 @@ pub(super) fn open(file: MappedFile) -> Contents {
     if whole && left > 0 {
         notes.push(Note::AfterPickle { bytes: left });
     }
-    let pickle = Bytes::Mapped(0..file.bytes().len());
+    let pickle = Bytes::Mapped(0..in_memory(&*file).len());
     Contents { pickle_record: "pickle".to_owned(), notes, ..Contents::new(file, Format::Pickle, pickle) }
 }

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use mapped::MappedFile;
+use mapped::{Region, Source};
 use safetensors_format::{Header, METADATA, View};
 use tensor::{Storage, Tensor, contiguous_strides};
 
-use super::contents::{Bytes, Contents, Format};
+use super::contents::{Bytes, Contents, Format, in_memory, wide};
 use super::inflate::Inflated;
 use crate::{Error, Result};
 
 /// The texts of `__metadata__`: keys and values.
 type Metadata = Vec<(String, String)>;
 
-pub(super) fn open(file: MappedFile) -> Result<Contents> {
-    let Header { metadata, tensors } = Header::read(file.bytes())?;
+pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+    let Header { metadata, tensors } = Header::read(in_memory(&*file))?;
     let (ties, metadata) = ties(metadata, &tensors);
     let pickle = pickled(&metadata)
         .map_err(|error| Error::Layout { record: "the header".to_owned(), reason: error.to_string() })?;
@@ -47,10 +47,10 @@ fn ties(metadata: Metadata, tensors: &[(String, View)]) -> (Vec<(String, usize)>
 }
 
 /// The tensor at `view` of the file.
-pub(super) fn tensor(file: &Arc<MappedFile>, view: &View) -> Result<Tensor> {
+pub(super) fn tensor(file: &Arc<dyn Source>, view: &View) -> Result<Tensor> {
     // The header's reader compared the range with the file.
-    let storage =
-        Storage::mapped(file, view.range.clone(), None).unwrap_or_else(|| Storage::owned(Vec::new()));
+    let region = Region::new(file, wide(&view.range));
+    let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));
     Ok(Tensor::new(view.dtype, view.shape.clone(), contiguous_strides(&view.shape), 0, storage)?)
 }
 

@@ -1,9 +1,11 @@
 //! Recognises the kind of a file by its content.
 
-use mapped::MappedFile;
+use std::sync::Arc;
+
+use mapped::Source;
 use safetensors_format::is_safetensors;
 
-use super::contents::{Contents, Format};
+use super::contents::{Contents, Format, in_memory};
 use super::{legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
@@ -11,7 +13,7 @@ use crate::{Error, Result};
 struct Readable {
     format: Format,
     recognises: fn(&[u8]) -> bool,
-    open: fn(MappedFile) -> Result<Contents>,
+    open: fn(Arc<dyn Source>) -> Result<Contents>,
 }
 
 /// The formats in the order in which they are tried: those with the longest signatures first.
@@ -90,16 +92,16 @@ const OTHERS: &[Other] = &[
 ///
 /// # Errors
 /// Says what the file is instead, if that is known.
-pub(super) fn open(file: MappedFile) -> Result<Contents> {
-    if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(file.bytes())) {
+pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+    if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(in_memory(&*file))) {
         return (format.open)(file);
     }
-    reject_others(file.bytes())?;
+    reject_others(in_memory(&*file))?;
     // A bare pickle has the weakest signature.
-    if pickle::recognises(file.bytes()) {
+    if pickle::recognises(in_memory(&*file)) {
         return Ok(pickle::open(file));
     }
-    Err(unknown(file.bytes()))
+    Err(unknown(in_memory(&*file)))
 }
 
 /// The format of a file by its content; an archive with code is a zip archive here.

@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mapped::MappedFile;
+use mapped::Source;
 use pickle_vm::Heap;
 
 use tensor::{Record, Records};
 
 use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format};
+use super::contents::{Bytes, Contents, Format, in_memory, wide};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -34,8 +34,8 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
-pub(super) fn open(file: MappedFile) -> Result<Contents> {
-    let bytes = file.bytes();
+pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+    let bytes = in_memory(&*file);
     let members = Members::read(bytes)?;
     let Some(pickle) = members.find(PICKLE) else { return Err(members.other()) };
     let [storages, tensors] = [STORAGES, TENSORS].map(|name| {
@@ -133,7 +133,8 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
         let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
         let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        if !records.insert(&key, Record::new(range, None)) || references.insert(key, storage).is_some() {
+        if !records.insert(&key, Record::new(wide(&range), None)) || references.insert(key, storage).is_some()
+        {
             return Err(chain.unexpected(format!("storage `{shown}` appears twice")));
         }
     }

@@ -6,19 +6,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mapped::MappedFile;
+use mapped::Source;
 use tensor::{ByteOrder, Record, Records};
 use zip_index::{Entry, Index, Method};
 
-use super::contents::{Bytes, Contents, Format};
+use super::contents::{Bytes, Contents, Format, in_memory};
 use super::inflate;
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{Error, Note, Result};
 
 const PICKLE: &str = "data.pkl";
 
-pub(super) fn open(file: MappedFile) -> Result<Contents> {
-    let index = Index::read(&file).map_err(|error| match error {
+pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+    let index = Index::read(&*file).map_err(|error| match error {
         zip_index::Error::NoEnd { len } => {
             Error::Cut { reason: format!("a zip archive of {len} bytes without the directory at its end") }
         }
@@ -37,34 +37,34 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     if !checksums {
         notes.push(Note::NoChecksums);
     }
-    let whole = |name: &str| index.find(name).map(|entry| read_whole(&file, entry, checksums)).transpose();
+    let whole = |name: &str| index.find(name).map(|entry| read_whole(&*file, entry, checksums)).transpose();
     let pickle_record = format!("{root}{PICKLE}");
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
     let constants_record = format!("{root}constants.pkl");
     let constants = whole(&constants_record)?;
     if let Some(constants) = &constants {
-        notes.extend(constants_note(slice(&file, constants), constants_record)?);
+        notes.extend(constants_note(slice(&*file, constants), constants_record)?);
     }
     let byte_order = match whole(&format!("{root}byteorder"))? {
         None => ByteOrder::Little,
-        Some(bytes) => byte_order(slice(&file, &bytes))?,
+        Some(bytes) => byte_order(slice(&*file, &bytes))?,
     };
     let prefix = format!("{root}data/");
     let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
     let has_constants = notes.iter().any(|note| matches!(note, Note::Constants { .. }));
     let others = index.entries.iter().filter(|entry| !is_storage(entry) && entry.len > 0);
     let unread = others.filter_map(|entry| unread(root, entry, has_constants)).collect();
-    let inflated = inflate::spill(&file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
+    let inflated = inflate::spill(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = Records::with_capacity(&prefix, index.entries.len());
-    let mut next = 0_usize;
+    let mut next = 0_u64;
     for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
         let record = if entry.method == Method::Stored {
-            Record::new(entry.data.clone(), checksums.then_some(entry.crc))
+            Record::new(entry.range(), checksums.then_some(entry.crc))
         } else {
             // One after the other, as `spill` wrote them.
             let start = next;
-            next = next.saturating_add(usize::try_from(entry.len).unwrap_or(usize::MAX));
+            next = next.saturating_add(entry.len);
             Record::inflated(start..next)
         };
         // The index has each name once.
@@ -72,7 +72,7 @@ pub(super) fn open(file: MappedFile) -> Result<Contents> {
     }
     let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
     Ok(Contents {
-        inflated: inflated.map(Arc::new),
+        inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
         pickle_record,
         prefix,
         storages: Arc::new(storages),
@@ -218,7 +218,7 @@ fn other(index: &Index) -> Error {
 }
 
 /// Reads a whole record and compares its checksum.
-fn read_whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Bytes> {
+fn read_whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Bytes> {
     if entry.method != Method::Stored {
         return Ok(Bytes::Inflated(inflate::whole(file, entry, checksums)?));
     }
@@ -229,9 +229,9 @@ fn read_whole(file: &MappedFile, entry: &Entry, checksums: bool) -> Result<Bytes
     Ok(bytes)
 }
 
-fn slice<'f>(file: &'f MappedFile, bytes: &'f Bytes) -> &'f [u8] {
+fn slice<'f>(file: &'f dyn Source, bytes: &'f Bytes) -> &'f [u8] {
     match bytes {
-        Bytes::Mapped(range) => file.bytes().get(range.clone()).unwrap_or_default(),
+        Bytes::Mapped(range) => in_memory(file).get(range.clone()).unwrap_or_default(),
         Bytes::Inflated(bytes) => bytes,
     }
 }

@@ -21,23 +21,30 @@ mod script;
 mod tar;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use mapped::MappedFile;
+use mapped::{MappedFile, Observer, Source};
 
 pub use self::report::{Call, Finding, Omitted, Place, Scan, ScannedPickle, Step, Use};
 use self::scanner::Scanner;
-use crate::Result;
+use crate::{Container, Result};
 
 impl Scan {
     /// Scans the file at `path`. With `checksums`, the checksums of all records of an archive are compared, which
     /// reads the whole file; else only those of pickles.
     ///
     /// # Errors
-    /// When the file cannot be read, is of a kind that holds no pickles, or `stop`, which is asked before each window of
-    /// 1 MiB, says so.
-    pub fn file(path: &Path, checksums: bool, stop: &dyn Fn() -> bool) -> Result<Self> {
-        let file = MappedFile::open(path)?;
-        let scanner = Scanner::of_file(&file, checksums, stop)?;
-        scanner.run(&file, path)
+    /// When the file cannot be read, is of a kind that holds no pickles, or `observer` stops the work.
+    pub fn file(path: &Path, checksums: bool, observer: &dyn Observer) -> Result<Self> {
+        Self::source(&(Arc::new(MappedFile::open(path)?) as Arc<dyn Source>), checksums, observer)
+    }
+
+    /// Scans a source, as [`file`](Self::file) does.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn source(source: &Arc<dyn Source>, checksums: bool, observer: &dyn Observer) -> Result<Self> {
+        let local = Container::local(Arc::clone(source))?;
+        Scanner::of_source(&*local, checksums, observer)?.run(&local)
     }
 }

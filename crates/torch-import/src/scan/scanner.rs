@@ -7,16 +7,16 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::path::Path;
+use std::sync::Arc;
 
-use mapped::MappedFile;
+use mapped::{Cancelled, Observer, Source};
 
 use super::budget::{Budget, shortened};
 use super::packed::Packed;
 use super::pickle::{self, Nested};
 use super::{Finding, Place, Scan, ScannedPickle, Step, Use, packed, recognise};
 use crate::container::inflate::Inflated;
-use crate::container::{legacy, sniff, tar};
+use crate::container::{in_memory, legacy, sniff, tar};
 use crate::{Container, Error, Format, Note, Result, Risk};
 
 /// The deepest level of pickles within pickles, and archives within archives, that is scanned.
@@ -48,7 +48,7 @@ pub(super) struct Scanner<'a> {
     /// Bytes that may still be decompressed.
     pub(super) room: u64,
     pub(super) work: VecDeque<Item<'a>>,
-    stop: &'a dyn Fn() -> bool,
+    observer: &'a dyn Observer,
     pub(super) stopped: bool,
     /// How many globals of each risk are listed.
     listed: [usize; 3],
@@ -98,8 +98,12 @@ impl Kind {
 
 impl<'a> Scanner<'a> {
     /// A scanner for a file of a known kind.
-    pub(super) fn of_file(file: &'a MappedFile, checksums: bool, stop: &'a dyn Fn() -> bool) -> Result<Self> {
-        let bytes = file.bytes();
+    pub(super) fn of_source(
+        file: &'a dyn Source,
+        checksums: bool,
+        observer: &'a dyn Observer,
+    ) -> Result<Self> {
+        let bytes = in_memory(file);
         let kind = Kind::new(bytes)?;
         let mut scanner = Self {
             scan: Scan { format: kind.name(), ..Scan::default() },
@@ -107,7 +111,7 @@ impl<'a> Scanner<'a> {
             budget: Budget::new(file.len()),
             room: file.len().saturating_mul(UNPACKED_TIMES).saturating_add(UNPACKED),
             work: VecDeque::new(),
-            stop,
+            observer,
             stopped: false,
             listed: [0; 3],
         };
@@ -116,14 +120,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans everything that is to be scanned, and what is found in it.
-    pub(super) fn run(mut self, file: &MappedFile, path: &Path) -> Result<Scan> {
+    pub(super) fn run(mut self, file: &Arc<dyn Source>) -> Result<Scan> {
         self.drain();
         if self.stopped {
-            return Err(Error::Stopped);
+            return Err(Cancelled.into());
         }
-        let format = sniff::format(file.bytes());
+        let format = sniff::format(in_memory(&**file));
         if matches!(format, Some(Format::Legacy | Format::Tar | Format::Safetensors)) {
-            self.container(file, path);
+            self.container(file);
         }
         Ok(self.scan)
     }
@@ -138,7 +142,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn should_stop(&mut self) -> bool {
-        self.stopped = self.stopped || (self.stop)();
+        self.stopped = self.stopped || self.observer.is_cancelled();
         self.stopped
     }
 
@@ -198,7 +202,7 @@ impl<'a> Scanner<'a> {
             budget: self.budget.take(),
             room: self.room,
             work: VecDeque::new(),
-            stop: self.stop,
+            observer: self.observer,
             stopped: self.stopped,
             listed: self.listed,
         };
@@ -330,11 +334,11 @@ impl<'a> Scanner<'a> {
     }
 
     /// Adds what the checkpoint reader finds in the rest of the file.
-    fn container(&mut self, file: &MappedFile, path: &Path) {
-        match Container::open(path) {
+    fn container(&mut self, file: &Arc<dyn Source>) {
+        match Container::from_source(Arc::clone(file)) {
             Ok(container) => {
                 for (record, range) in container.more_pickles() {
-                    let bytes = file.bytes().get(range.clone()).unwrap_or_default();
+                    let bytes = in_memory(&**file).get(range.clone()).unwrap_or_default();
                     let place = Place(vec![Step::Part(record)]);
                     let found = pickle::run(bytes, &mut self.budget);
                     self.scan.count = self.scan.count.saturating_add(1);

@@ -47,7 +47,7 @@ pub(super) fn uses_in_code(code: &[u8], budget: &mut Budget) -> Vec<Use> {
                     }
                     Token::Text(text) if getattr && (text.contains(&b'\\') || names_file_method(text)) => {
                         let name = String::from_utf8_lossy(text);
-                        spotted.add("torch", &name, Risk::Dangerous, (offset, code));
+                        spotted.add("torch", &name, Risk::Dangerous, Spot { offset, code });
                     }
                     Token::Other(b'\n') => getattr = false,
                     _ => {}
@@ -75,11 +75,11 @@ pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut Budget) -> Vec<Use> {
         let class = text.find(CLASSES).and_then(|at| text.get(at..)?.strip_prefix(CLASSES));
         if let Some((namespace, name)) = class.and_then(|class| class.split_once('.')) {
             let name = name.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
-            spotted.add_class(namespace, name, (heap.offset(id), b""));
+            spotted.add_class(namespace, name, Spot { offset: heap.offset(id), code: b"" });
         } else if let Some((namespace, name)) = text.split_once("::") {
             let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_word);
             if is_word(namespace) && is_word(name) {
-                spotted.add_operator(namespace, name, (heap.offset(id), b""));
+                spotted.add_operator(namespace, name, Spot { offset: heap.offset(id), code: b"" });
             }
         }
     }
@@ -103,6 +103,14 @@ struct Chain<'t> {
     open: bool,
 }
 
+/// Where a name is used.
+#[derive(Clone, Copy)]
+struct Spot<'c> {
+    offset: u64,
+    /// The text that has the name at this offset; empty if there is none.
+    code: &'c [u8],
+}
+
 struct Spotted<'b> {
     uses: Vec<Use>,
     places: HashMap<(String, String), usize>,
@@ -111,7 +119,7 @@ struct Spotted<'b> {
 
 impl Spotted<'_> {
     fn chain(&mut self, chain: &Chain<'_>, code: &[u8]) {
-        let at = (chain.offset, code);
+        let at = Spot { offset: chain.offset, code };
         match chain.names.as_slice() {
             ["__torch__", "torch", "classes", namespace, name, ..] if !chain.after_dot => {
                 self.add_class(namespace, name, at);
@@ -130,21 +138,21 @@ impl Spotted<'_> {
         }
     }
 
-    fn add_operator(&mut self, namespace: &str, name: &str, at: (u64, &[u8])) {
+    fn add_operator(&mut self, namespace: &str, name: &str, at: Spot<'_>) {
         let risk = risk(namespace, name);
         if risk != Risk::Known {
             self.add(&format!("torch.ops.{namespace}"), name, risk, at);
         }
     }
 
-    fn add_class(&mut self, namespace: &str, name: &str, at: (u64, &[u8])) {
+    fn add_class(&mut self, namespace: &str, name: &str, at: Spot<'_>) {
         let risk = risk(namespace, name);
         if risk != Risk::Known {
             self.add(&format!("torch.classes.{namespace}"), name, risk, at);
         }
     }
 
-    fn add(&mut self, module: &str, name: &str, risk: Risk, (offset, code): (u64, &[u8])) {
+    fn add(&mut self, module: &str, name: &str, risk: Risk, Spot { offset, code }: Spot<'_>) {
         if !self.budget.spend(module.len().saturating_add(name.len()) as u64) {
             return;
         }

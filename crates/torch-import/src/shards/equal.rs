@@ -3,10 +3,8 @@
 //! A file that was copied in place of another one, or downloaded under two names, has parts of the right shapes. Merged,
 //! it is another model. The parts of a trained tensor differ in their first bytes, so this costs a window of each file.
 
-use std::io;
-
 use foldhash::{HashMap, HashMapExt};
-use mapped::{Sha256Sink, Sink, WINDOW};
+use mapped::{Observer, ReadError, Sha256Sink, Sink, WINDOW};
 use tensor::Tensor;
 
 /// Which shards had the same elements in all tensors so far.
@@ -28,8 +26,8 @@ impl Equal {
         &mut self,
         name: &str,
         parts: &[Tensor],
-        check: &dyn Fn() -> io::Result<()>,
-    ) -> io::Result<()> {
+        observer: &dyn Observer,
+    ) -> Result<(), ReadError> {
         let parts = without_repeats(parts);
         let (len, element) = parts.first().map_or((0, 1), |part| (part.nbytes(), part.dtype().size()));
         let element = usize::try_from(element).unwrap_or(1).max(1);
@@ -42,7 +40,7 @@ impl Equal {
             let mut group = self.group.clone();
             for (shard, (part, (value, same))) in gathered.iter().zip(&mut constant).enumerate() {
                 let Some(known) = self.in_group(shard) else { continue };
-                check()?;
+                observer.check()?;
                 let window = part.window(start)?;
                 if start == 0 {
                     *value = window.get(..element).unwrap_or_default().to_vec();
@@ -95,7 +93,7 @@ pub(super) fn without_repeats(parts: &[Tensor]) -> Vec<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tensor::{Dtype, Storage};
 
@@ -106,19 +104,26 @@ mod tests {
         Tensor::new(Dtype::UInt8, vec![len], vec![1], 0, Storage::owned(bytes)).expect("inside")
     }
 
+    /// Counts windows.
+    #[derive(Default)]
+    struct Windows(AtomicUsize);
+
+    impl Observer for Windows {
+        fn is_cancelled(&self) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+    }
+
     /// What is found, and how many windows were read.
     fn found(tensors: &[Vec<Tensor>]) -> (Option<(usize, usize, String)>, usize) {
         let mut equal = Equal::new(tensors.first().map_or(0, Vec::len));
-        let windows = Cell::new(0_usize);
-        let check = || {
-            windows.set(windows.get().saturating_add(1_usize));
-            Ok(())
-        };
+        let windows = Windows::default();
         for (number, parts) in tensors.iter().enumerate() {
-            equal.compare(&number.to_string(), parts, &check).expect("memory can be read");
+            equal.compare(&number.to_string(), parts, &windows).expect("memory can be read");
         }
         let found = equal.found().map(|(first, second, tensor)| (first, second, tensor.to_owned()));
-        (found, windows.get())
+        (found, windows.0.into_inner())
     }
 
     #[test]
@@ -157,11 +162,18 @@ mod tests {
         assert_eq!(found(&[vec![expanded(2), expanded(3)]]), (None, 2));
     }
 
+    struct Stop;
+
+    impl Observer for Stop {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+
     #[test]
     fn the_caller_can_stop() {
         let parts = [part(vec![1, 2]), part(vec![1, 2])];
-        let stopped = || Err(io::Error::other(mapped::Cancelled));
-        let error = Equal::new(2).compare("w", &parts, &stopped).expect_err("stopped");
-        assert!(mapped::Cancelled::caused(&error));
+        let error = Equal::new(2).compare("w", &parts, &Stop).expect_err("stopped");
+        assert!(matches!(error, ReadError::Cancelled(_)));
     }
 }

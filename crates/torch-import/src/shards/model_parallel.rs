@@ -4,10 +4,9 @@
 //! `llama-models` uses them. Nothing is copied: a tensor that was split is a view of its parts.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::ops::Range;
 
-use mapped::Cancelled;
+use mapped::{Observer, ReadError};
 use pickle_vm::Limits;
 use serde::Deserialize;
 use tensor::{Budget, StorageId, Tensor};
@@ -92,18 +91,13 @@ impl Split {
     }
 }
 
-/// The checkpoint that Meta's code split over `shards`, which are in the order of their numbers. `check` is called before
-/// each window of elements that is compared; its error stops the work.
+/// The checkpoint that Meta's code split over `shards`, which are in the order of their numbers.
 ///
 /// # Errors
 /// When there are too few or too many shards, they disagree with each other or with `sizes`, one is a copy of another, or
 /// a tensor is not one of LLaMA's.
-pub fn model_parallel(
-    shards: Vec<Shard>,
-    sizes: &ModelSizes,
-    check: &dyn Fn() -> io::Result<()>,
-) -> Result<Merged> {
-    let mut merge = Merge::new(&shards, sizes, check)?;
+pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Observer) -> Result<Merged> {
+    let mut merge = Merge::new(&shards, sizes, observer)?;
     let mut equal = Equal::new(shards.len());
     let mut joined: HashMap<(usize, Vec<View>), Tensor> = HashMap::new();
     let mut tensors = Vec::with_capacity(merge.first.checkpoint.items.len());
@@ -125,7 +119,7 @@ pub fn model_parallel(
                     merge.spend(name, parts)?;
                     // Where there are fewer heads than shards, shards have equal parts.
                     if parts.len() == shards.len() {
-                        equal.compare(name, parts, check).map_err(|reason| unread(name, reason))?;
+                        equal.compare(name, parts, observer).map_err(|reason| unread(name, reason))?;
                     }
                     let tensor = Tensor::concat(dim, parts);
                     let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
@@ -160,16 +154,16 @@ fn view(tensor: &Tensor) -> View {
 }
 
 /// The error for the elements of a part, or the caller's wish to stop.
-fn unread(tensor: &str, reason: io::Error) -> Error {
-    if Cancelled::caused(&reason) {
-        return Error::Stopped;
+fn unread(tensor: &str, reason: ReadError) -> Error {
+    match reason {
+        ReadError::Cancelled(cancelled) => Error::Cancelled(cancelled),
+        reason => Error::ReadPart { tensor: tensor.to_owned(), reason },
     }
-    Error::ReadPart { tensor: tensor.to_owned(), reason }
 }
 
 /// The shards, and what is needed to merge them.
 struct Merge<'s> {
-    check: &'s dyn Fn() -> io::Result<()>,
+    observer: &'s dyn Observer,
     /// What may be read of parts that repeat bytes of their storages.
     budget: Budget,
     sizes: &'s ModelSizes,
@@ -183,11 +177,7 @@ struct Merge<'s> {
 
 impl<'s> Merge<'s> {
     /// Compares the names in the shards, and the number of shards with the shapes.
-    fn new(
-        shards: &'s [Shard],
-        sizes: &'s ModelSizes,
-        check: &'s dyn Fn() -> io::Result<()>,
-    ) -> Result<Self> {
+    fn new(shards: &'s [Shard], sizes: &'s ModelSizes, observer: &'s dyn Observer) -> Result<Self> {
         let first = shards.first().ok_or_else(empty)?;
         let names: Vec<HashMap<&str, &Tensor>> = shards
             .iter()
@@ -222,7 +212,7 @@ impl<'s> Merge<'s> {
             sizes.dim.or_else(|| norm("norm.weight")).or_else(|| norm("layers.0.attention_norm.weight"));
         let stored = shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(stored(&shard.checkpoint)));
         let budget = Budget::new(Limits::default().repeated_of(stored));
-        let merge = Self { check, budget, sizes, shards, first, names, count, dim };
+        let merge = Self { observer, budget, sizes, shards, first, names, count, dim };
         merge.compare_count()?;
         Ok(merge)
     }
@@ -342,7 +332,7 @@ impl<'s> Merge<'s> {
         let (Some(first), Some(part)) = (shards.first(), parts.first()) else { return Ok(()) };
         for (shard, other) in shards.iter().zip(&parts).skip(1) {
             let tensor = name.to_owned();
-            match part.has_elements_of(other, self.check) {
+            match part.has_elements_of(other, self.observer) {
                 Ok(true) => {}
                 Ok(false) => {
                     let (file, other) = (shard.file.clone(), first.file.clone());

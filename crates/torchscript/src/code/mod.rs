@@ -1,5 +1,6 @@
 //! The modules that tensors become: a decoder that runs, or weights that are returned by name.
 
+mod attributes;
 mod decoder;
 pub(crate) mod recognise;
 mod state;
@@ -8,7 +9,7 @@ pub(crate) mod weights;
 use ::decoder::{Decoder, Detected, Options};
 use tensor::Tensor;
 
-use crate::{Converted, Errors, Note, Result};
+use crate::{Code, Errors, Module, Note, Result};
 use decoder::Signature;
 
 /// A module of the architecture `name`, whose `forward` takes tokens and returns logits.
@@ -16,12 +17,7 @@ use decoder::Signature;
 /// # Errors
 /// As [`decoder::named`](::decoder::named); and when a tensor is missing, is not used, or has the wrong shape or
 /// a dtype that is not a floating-point number.
-pub fn model(
-    name: &str,
-    tensors: &[(String, Tensor)],
-    options: &Options,
-    errors: Errors,
-) -> Result<Converted> {
+pub fn model(name: &str, tensors: &[(String, Tensor)], options: &Options, errors: Errors) -> Result<Module> {
     decoder::module(
         &::decoder::named(name, tensors, options)?,
         tensors,
@@ -36,7 +32,7 @@ pub fn model(
 ///
 /// # Errors
 /// As [`model`].
-pub fn positional(decoder: &Decoder, tensors: &[(String, Tensor)], keep_extra: bool) -> Result<Converted> {
+pub fn positional(decoder: &Decoder, tensors: &[(String, Tensor)], keep_extra: bool) -> Result<Module> {
     decoder::module(decoder, tensors, keep_extra, Signature::Positional)
 }
 
@@ -45,16 +41,16 @@ pub fn positional(decoder: &Decoder, tensors: &[(String, Tensor)], keep_extra: b
 ///
 /// # Errors
 /// As [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
-pub fn auto(tensors: &[(String, Tensor)], options: &Options, errors: Errors) -> Result<Converted> {
+pub fn auto(tensors: &[(String, Tensor)], options: &Options, errors: Errors) -> Result<Module> {
     match ::decoder::detect(tensors, options)? {
         Detected::Model(model) => {
             decoder::module(&model, tensors, options.keep_extra, Signature::Dict(errors))
         }
         Detected::Weights { why, notes } => {
-            let mut converted = weights::weights(tensors, errors)?;
-            converted.notes.extend(notes.into_iter().map(Note::Decoder));
-            converted.why = Some(why);
-            Ok(converted)
+            let mut module = weights::weights(tensors, errors)?;
+            module.notes.extend(notes.into_iter().map(Note::Decoder));
+            module.code = Code::Weights { why: Some(why) };
+            Ok(module)
         }
     }
 }

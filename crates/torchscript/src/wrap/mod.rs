@@ -20,7 +20,7 @@ use tensor::{Dtype, Storage};
 use torchscript_source::{Signature, Sources, Type, TypeId};
 
 use crate::archive::Archive;
-use crate::{Converted, Dim, Error, Errors, Kind, Note, Outputs, Port, Result, Returns};
+use crate::{Code, Dim, Error, Errors, Module, Note, Outputs, Port, Result, Returns};
 use object::Root;
 
 /// The records that hold the object, and the version of the operators.
@@ -64,10 +64,9 @@ pub struct Declared {
 
 /// What became of a TorchScript archive.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Scripted {
     /// A module that Carton can call.
-    Module(Converted),
+    Module(Module),
     /// It cannot be called with named tensors.
     Uncallable(Uncallable),
 }
@@ -221,18 +220,9 @@ fn converted(
     signature: &Signature,
     (inputs, outputs): (Vec<Port>, Vec<Port>),
     notes: Vec<Note>,
-) -> Converted {
+) -> Module {
     let outputs = Outputs(Returns::Ports(outputs));
-    Converted {
-        archive,
-        inputs,
-        outputs,
-        notes,
-        kind: Kind::Script,
-        decoder: None,
-        why: None,
-        signature: Some(signature.to_string()),
-    }
+    Module { archive, inputs, outputs, notes, code: Code::Script { signature: signature.to_string() } }
 }
 
 fn reject_options(options: &ScriptOptions) -> Result<()> {

@@ -22,7 +22,7 @@ fn scripted(records: Vec<(String, Storage)>, options: &ScriptOptions) -> Result<
     script(records, &Storage::owned(b"whole".to_vec()), options, Errors::Return)
 }
 
-fn module(code: &str, more: &[(&str, &[u8])]) -> Converted {
+fn module(code: &str, more: &[(&str, &[u8])]) -> Module {
     match scripted(archive(code, more), &ScriptOptions::default()).expect("it is whole") {
         Scripted::Module(converted) => converted,
         Scripted::Uncallable(why) => panic!("{why}"),
@@ -49,7 +49,27 @@ fn the_pickle_of_the_original_is_inside_that_of_the_wrapper() {
     let mut file: Vec<u8> = Vec::new();
     converted.archive.write_to(&mut file).expect("memory takes it");
     assert_eq!(file.len() as u64, converted.archive.len());
-    assert_eq!(converted.signature.as_deref(), Some("(x: Tensor) -> Tensor"));
+    let Code::Script { signature } = &converted.code else { panic!("it has code") };
+    assert_eq!(signature, "(x: Tensor) -> Tensor");
+}
+
+/// `tests/written/wrapper.py` is the code that the first version wrote. Such a module is known by its namespace and by what it
+/// takes and returns, so it is kept whatever its code is.
+#[test]
+fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
+    const CODE: &str = "code/__torch__/torch2carton.py";
+    let stored: &[u8] = include_bytes!("../../tests/written/wrapper.py");
+    let new = module(&net(", x: Tensor) -> Tensor"), &[]);
+    for change in ["", "\ndef more(x: int) -> int:\n  return x\n"] {
+        let code = [stored, change.as_bytes()].concat();
+        let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, &code)]);
+        records.retain(|(name, _)| name != DATA);
+        records.push((DATA.to_owned(), Storage::owned(new.archive.data_pkl().to_vec())));
+        let Ok(Scripted::Module(kept)) = scripted(records, &ScriptOptions::default()) else { panic!("one") };
+        let Code::Script { signature } = &kept.code else { panic!("it has code") };
+        assert_eq!(signature, "(inputs: Dict[str, Tensor]) -> Dict[str, Any]");
+        assert_eq!((kept.archive.head_records().count(), kept.archive.len()), (0, 5));
+    }
 }
 
 #[test]
@@ -134,7 +154,7 @@ fn inputs_whose_types_say_their_dtypes_are_listed() {
     let code = net(
         ", t: Tensor, s: str, z: complex, c: __torch__.net.C, u: Union[Tensor, int, NoneType], m: List[str]) -> complex",
     ) + "class C(Enum):\n  RED = 1.\n  BLUE = -2.\n";
-    let Converted { inputs, outputs, notes, .. } = module(&code, &[]);
+    let Module { inputs, outputs, notes, .. } = module(&code, &[]);
     let listed: Vec<String> =
         inputs.iter().map(|port| format!("{} {} {}", port.name, port.dtype, port.shape.len())).collect();
     assert_eq!(listed, ["s uint8 1", "z float64 1", "c float64 0"]);

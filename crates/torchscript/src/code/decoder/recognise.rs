@@ -1,15 +1,25 @@
 //! Which decoder a module was made of, from the attributes of its root.
 //!
-//! Facts: `module.rs` writes them.
+//! Facts: `module.rs` writes them, and wrote those of `older/`.
 
-use decoder::{Assignment, Biases, Decoder, Llama3, Part, Recorded, Rope, Scaling, Windowed, Windows};
+use decoder::{
+    Assignment, Biases, Decoder, DecoderSpec, Llama3, Part, Recorded, Rope, Scaling, Windowed, Windows,
+};
 use tensor::Tensor;
 
 use super::lists::{biases_of, weights_of};
-use super::module::{Signature, archive};
-use super::older;
+use super::module::archive;
+use super::signature::Signature;
+use super::version::Version;
+use super::{older, text};
 use crate::Errors;
-use crate::code::recognise::{Attributes, DATA_PKL, Records};
+use crate::code::attributes::{Attributes, DATA_PKL, Records};
+
+/// The versions of the code of modules that have a record. Where the newest changes, its copy in `older/` gets a row.
+pub(super) static VERSIONS: [&Version; 1] = [&text::VERSION];
+
+/// The version of the modules whose record does not say it.
+const UNNUMBERED: u32 = 4;
 
 /// The decoder whose module has these attributes, if the archive is what a conversion of these tensors writes or wrote;
 /// otherwise, the record that differs.
@@ -21,17 +31,23 @@ pub(in crate::code) fn recognise(
     let data_pkl = || DATA_PKL.to_owned();
     let end = root.end_of("cat_dim").ok_or_else(data_pkl)?;
     let record = root.text(&format!("record{end}"));
-    let decoder = match &record {
-        Some(record) => Decoder::from_record(record, tensors).ok(),
-        None => recorded(root, &end).and_then(|recorded| Decoder::from_recorded(recorded, tensors).ok()),
+    let found = match &record {
+        Some(record) => {
+            numbered(record, tensors).map(|(version, decoder)| (Some((version, record)), decoder))
+        }
+        None => unrecorded(root, &end, tensors).map(|decoder| (None, decoder)),
     };
-    let decoder = decoder.ok_or_else(data_pkl)?;
+    let (version, decoder) = found.ok_or_else(data_pkl)?;
     let assignment = decoder.assign(tensors, true).map_err(|_| data_pkl())?;
-    let new = |errors| archive(Signature::Dict(errors), &decoder, &assignment, tensors);
-    let old = |text| older::archive(text, &decoder, &assignment, tensors);
-    let made = match record {
-        Some(_) => [Errors::Return, Errors::Raise].map(new).into_iter().collect::<Vec<_>>(),
-        None => older::TEXTS.map(old).into_iter().collect::<Vec<_>>(),
+    let made = match version {
+        Some((version, record)) => [Errors::Return, Errors::Raise]
+            .map(|errors| archive(version, Signature::Dict(errors), (&decoder, record), &assignment, tensors))
+            .into_iter()
+            .collect::<Vec<_>>(),
+        None => older::TEXTS
+            .map(|text| older::archive(text, &decoder, &assignment, tensors))
+            .into_iter()
+            .collect(),
     };
     let mut closest = None;
     for made in made {
@@ -42,7 +58,21 @@ pub(in crate::code) fn recognise(
     Err(closest.map_or_else(data_pkl, |difference| difference.record))
 }
 
-/// What archives of earlier versions record: separate numbers.
+/// The decoder of a module with this record, and the version of its code. The module is made with the same record, because
+/// this program may write more into one than the program that wrote this one.
+fn numbered(record: &str, tensors: &[(String, Tensor)]) -> Option<(&'static Version, Decoder)> {
+    let spec = DecoderSpec::parse(record).ok()?;
+    let number = spec.code_version().unwrap_or(UNNUMBERED);
+    let version = VERSIONS.into_iter().find(|version| version.number == number)?;
+    Some((version, spec.into_decoder(tensors).ok()?))
+}
+
+/// The decoder of a module without a record.
+fn unrecorded(root: &Attributes<'_>, end: &str, tensors: &[(String, Tensor)]) -> Option<Decoder> {
+    Decoder::from_recorded(recorded(root, end)?, tensors).ok()
+}
+
+/// What modules without a record have: separate numbers.
 fn recorded(root: &Attributes<'_>, end: &str) -> Option<Recorded> {
     let named = |name: &str| format!("{name}{end}");
     let size = |name: &str| u64::try_from(root.int(&named(name))?).ok();

@@ -6,7 +6,7 @@ pub(super) mod fixtures;
 use decoder::{Documents, HUGGING_FACE, META, Options, Part};
 use tensor::Tensor;
 
-use crate::{Converted, Errors, Port, auto, model, positional};
+use crate::{Code, Errors, Module, Port, auto, model, positional};
 use fixtures::{tensors, zeros};
 
 fn params() -> Options {
@@ -27,14 +27,14 @@ fn meta_tensors() -> Vec<(String, Tensor)> {
     all
 }
 
-fn code(converted: &Converted) -> String {
+fn code(converted: &Module) -> String {
     String::from_utf8(converted.archive.code().to_vec()).expect("it was text")
 }
 
 #[test]
 fn metas_names_make_a_module_from_tokens_to_logits() {
     let converted = auto(&meta_tensors(), &params(), Errors::Return).expect("params and shapes agree");
-    assert_eq!((converted.kind.to_string().as_str(), converted.notes.len()), ("llama", 0));
+    assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
     let ports = |ports: &[Port]| {
         ports.iter().map(|port| (port.name.clone(), port.shape.len(), port.optional)).collect::<Vec<_>>()
     };
@@ -66,7 +66,7 @@ fn hugging_faces_names_rotate_halves() {
     let all = tensors(&HUGGING_FACE, 1);
     let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
     let converted = auto(&all, &options, Errors::Return).expect("config and shapes agree");
-    assert_eq!((converted.kind.to_string().as_str(), converted.notes.len()), ("llama", 0));
+    assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
     assert!(code(&converted).contains("torch.select(y, -2, 0)"));
     let named = model("llama", &all, &options, Errors::Return).expect("it is one");
     assert_eq!(code(&named), code(&converted));
@@ -75,7 +75,7 @@ fn hugging_faces_names_rotate_halves() {
 #[test]
 fn a_positional_forward_takes_tokens_and_returns_logits() {
     let converted = auto(&meta_tensors(), &params(), Errors::Return).expect("params and shapes agree");
-    let decoder = converted.decoder.as_ref().expect("it runs");
+    let Code::Decoder(decoder) = &converted.code else { panic!("it runs") };
     let positional = positional(decoder, &meta_tensors(), false).expect("it was a model");
     let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&positional.inputs), ["tokens"]);
@@ -129,7 +129,8 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
 #[test]
 fn weights_without_documents_have_a_reason_and_a_note() {
     let converted = auto(&tensors(&META, 1), &Options::default(), Errors::Return).expect("weights");
-    assert_eq!(converted.why, Some(decoder::WhyWeights::NoDocuments));
+    let Code::Weights { why } = converted.code else { panic!("a model") };
+    assert_eq!(why, Some(decoder::WhyWeights::NoDocuments));
     assert_eq!(converted.notes, [crate::Note::Decoder(decoder::Note::NamesOfLlama)]);
 }
 

@@ -10,7 +10,7 @@ use tensor::{Dtype, Tensor};
 use super::state;
 use crate::archive::{Archive, Difference};
 use crate::module::Value;
-use crate::{Converted, Errors, Kind, Note, Outputs, Result, Returns, export};
+use crate::{Code, Errors, Module, Note, Outputs, Result, Returns, export};
 use text::{TEXTS, Text};
 
 /// A module that returns `tensors`: `forward({})` returns all of them, otherwise those that the keys of its
@@ -19,19 +19,10 @@ use text::{TEXTS, Text};
 /// # Errors
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
 /// dtype, a size or a neighbour in its storage that TorchScript cannot express.
-pub fn weights(tensors: &[(String, Tensor)], errors: Errors) -> Result<Converted> {
+pub fn weights(tensors: &[(String, Tensor)], errors: Errors) -> Result<Module> {
     let (archive, notes) = archive(Text::newest(errors), tensors)?;
     let outputs = Outputs(Returns::Tensors);
-    Ok(Converted {
-        archive,
-        inputs: Vec::new(),
-        outputs,
-        notes,
-        kind: Kind::Weights,
-        decoder: None,
-        why: None,
-        signature: None,
-    })
+    Ok(Module { archive, inputs: Vec::new(), outputs, notes, code: Code::Weights { why: None } })
 }
 
 /// If an archive is one that a conversion of these tensors writes or wrote, nothing; otherwise, the record that differs.
@@ -75,7 +66,7 @@ mod tests {
         names.iter().map(|name| ((*name).to_owned(), scalar())).collect()
     }
 
-    fn code(converted: &Converted) -> String {
+    fn code(converted: &Module) -> String {
         String::from_utf8(converted.archive.code().to_vec()).expect("it was text")
     }
 

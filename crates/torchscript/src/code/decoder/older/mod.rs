@@ -1,7 +1,7 @@
-//! The archives of earlier versions of this program.
+//! The archives of versions of this program that wrote no record of the decoder.
 //!
 //! Facts: the texts are those of this project's history. An archive that has one of them runs like a new one, so
-//! they are kept as they were, byte for byte. Where the text changes, the old one becomes a file and a row here.
+//! they are kept as they were, byte for byte.
 
 mod first;
 mod second;
@@ -11,7 +11,7 @@ use decoder::{Assignment, Biases, Decoder, Llama3, Part, Scaling};
 use tensor::Tensor;
 
 use super::lists::{Lists, biases_of, lists, weights_of};
-use super::module::size;
+use super::version::size;
 use crate::archive::Archive;
 use crate::code::state;
 use crate::module::Value;

@@ -1,20 +1,22 @@
-//! How `forward` is called: what it checks, and what it does with wrong inputs.
+//! How `forward` is called: what it checks, and what it does with wrong inputs. Flags in brackets are as in `forward.rs`.
 //!
 //! Facts: an exception ends the process of Carton's runner, and its client then waits forever. `forward` of a module for
 //! Carton therefore returns the message, in a dict whose values can be anything.
 
-/// Called with a dict. `{bad}` is what happens to the message about wrong inputs.
+/// Called with a dict.
 pub(super) const DICT: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Any]:
     out = annotate(Dict[str, Any], {})
-    wrong = {ns}.wrong(inputs, self.vocab{_}, {layers}, self.n_kv_heads{_}, self.head_dim{_})
+    [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
     if torch.eq(wrong, ""):
       made = (self).infer(inputs, )
       names = torch.keys(made)
       for i in range(torch.len(names)):
         torch._set_item(out, names[i], made[names[i]])
     else:
-      {bad}
+      [returns] torch._set_item(out, "error", wrong)
+      [raises] ops.prim.RaiseException(wrong)
     return out
 "#;
 
@@ -22,7 +24,8 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
 pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     tokens: Tensor) -> Tensor:
     inputs = annotate(Dict[str, Tensor], {"tokens": tokens})
-    wrong = {ns}.wrong(inputs, self.vocab{_}, {layers}, self.n_kv_heads{_}, self.head_dim{_})
+    [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
     if torch.ne(wrong, ""):
       ops.prim.RaiseException(wrong)
     out = (self).infer(inputs, )

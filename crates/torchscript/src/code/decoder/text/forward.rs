@@ -1,6 +1,6 @@
 //! The methods that compute: from tokens to logits.
 //!
-//! A line that begins with flags in brackets is part of the text if all of them hold; `mod.rs` says when each does. `{_}` ends
+//! A line that begins with flags in brackets is part of the text if all of them hold; `flag.rs` says when each does. `{_}` ends
 //! the names of attributes. `{linear LIST X}` is the product of the matrix `i` of LIST with X, plus its bias if it has one;
 //! `{linear LIST X N}` that of the matrix N. `{norm LIST X}` is the norm `i` of LIST over X, and `{head norm LIST X}` that of
 //! queries or keys.

@@ -5,7 +5,7 @@
 //! agree but for the last digits: in float32, PyTorch's logits differ from these by about a millionth of the largest one.
 //! Weights of fewer digits round what they are multiplied with, in a way that depends on the program.
 
-use std::ops::ControlFlow;
+use std::path::Path;
 
 use carton_format::{DataType, References, SelfTest, TENSOR_REFERENCE, TensorIndex, TensorSpec};
 use decoder::{Assignment, Decoder};
@@ -13,10 +13,11 @@ use forward::{Model, Rows};
 use serde::Serialize;
 use tensor::{Dtype, Tensor};
 use torch_import::Container;
-use torchscript::{Converted, Kind};
+use torchscript::{Code, Module};
 
-use super::Job;
-use crate::{Error, Note, Result};
+use crate::back::Job;
+use crate::notes::Notes;
+use crate::{Error, Note, Observer, Result};
 
 /// What is stored about a test in a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,30 +33,27 @@ const SEQ: u64 = 4;
 const BATCH: u64 = 2;
 
 /// A self test with its tensors.
-pub(crate) struct Stored {
+pub(super) struct Stored<'j> {
     pub(super) test: SelfTest,
     pub(super) index: TensorIndex,
-    /// The files of the tensors: their paths, and their bytes.
+    /// The files of the tensors: their paths, and their bytes. Those of the logits are zeros before [`compute`](Self::compute).
     pub(super) files: Vec<(String, Vec<u8>)>,
+    logits: Option<Logits<'j>>,
 }
 
-impl Stored {
+impl<'j> Stored<'j> {
     /// The test of the model that the tensors became.
     ///
     /// # Errors
-    /// When they did not become a model, it cannot run, or the observer stops the work.
-    pub(super) fn new(job: &Job<'_>, converted: &Converted, notes: &mut Vec<Note>) -> Result<Self> {
-        let Some(decoder) = &converted.decoder else {
-            let why = converted.why.as_ref().map(ToString::to_string);
-            let why = why.unwrap_or_else(|| match converted.kind {
-                Kind::Script => "only decoders have self tests, and it is a TorchScript module".to_owned(),
-                _ => "weights were asked for".to_owned(),
-            });
-            return Err(job.error(Error::NothingToTest { why }));
+    /// When they did not become a model, or the logits would not fit in memory.
+    pub(super) fn new(job: &Job<'j>, converted: &Module, notes: &mut Notes<'_>) -> Result<Self> {
+        let decoder = match &converted.code {
+            Code::Decoder(decoder) => decoder,
+            Code::Weights { why } => return Err(job.error(Error::NothingToTest { why: why.clone() })),
+            _ => return Err(job.error(Error::ScriptToTest)),
         };
         let assigned = decoder.assign(job.tensors, true);
         let assignment = assigned.map_err(|error| job.error(Error::Module(Box::new(error.into()))))?;
-        let tokens = tokens(decoder.vocab());
         let mut stored = Self {
             test: SelfTest {
                 name: Some("eight tokens".to_owned()),
@@ -64,17 +62,34 @@ impl Stored {
             },
             index: TensorIndex::default(),
             files: Vec::new(),
+            logits: None,
         };
-        let bytes = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        let bytes = tokens(decoder.vocab()).iter().flat_map(|token| token.to_le_bytes()).collect();
         stored.test.inputs = stored.add("tokens", DataType::Int64, vec![BATCH, SEQ], bytes);
         if let Some(dtype) = rounded(&assignment, job.tensors) {
             notes.push(Note::NoExpectedLogits { dtype });
         } else {
-            let logits = logits(job, (decoder, &assignment), &tokens)?;
+            let (tensors, containers, root) = (job.tensors, job.containers, job.sources.root());
+            let logits = Logits { decoder: (**decoder).clone(), assignment, tensors, containers, root };
             let shape = vec![BATCH, SEQ, decoder.vocab()];
-            stored.test.expected_out = Some(stored.add("logits", DataType::Float32, shape, logits));
+            let zeros = logits.zeros()?;
+            stored.test.expected_out = Some(stored.add("logits", DataType::Float32, shape, zeros));
+            stored.logits = Some(logits);
         }
         Ok(stored)
+    }
+
+    /// Computes the logits.
+    ///
+    /// # Errors
+    /// When the model cannot run, or the observer stops the work.
+    pub(super) fn compute(&mut self, observer: &dyn Observer) -> Result<()> {
+        // They were added last.
+        if let (Some(logits), Some((_, bytes))) = (&self.logits, self.files.last_mut()) {
+            *bytes = Vec::new();
+            *bytes = logits.compute(observer)?;
+        }
+        Ok(())
     }
 
     /// Adds a tensor for an input or output, and returns the reference to it.
@@ -114,25 +129,48 @@ fn rounded(assignment: &Assignment, tensors: &[(String, Tensor)]) -> Option<Dtyp
     dtypes.find(|dtype| !matches!(dtype, Dtype::Float32 | Dtype::Float64))
 }
 
-/// The logits of the tokens as the bytes of f32 numbers. A dry run does not compute them.
-fn logits(job: &Job<'_>, (decoder, assignment): (&Decoder, &Assignment), tokens: &[i64]) -> Result<Vec<u8>> {
-    let failed = |error| match error {
-        forward::Error::Cancelled => Error::Cancelled,
-        error => job.error(Error::Logits(Box::new(error))),
-    };
-    let batch = usize::try_from(BATCH).unwrap_or(1);
-    let model = Model::new(decoder, job.tensors, assignment, &forward::Options::default()).map_err(failed)?;
-    if job.options.dry_run {
-        let len = tokens.len().saturating_mul(model.vocab()).saturating_mul(size_of::<f32>());
-        return Ok(vec![0; len]);
+/// The logits of a model that has not run yet.
+struct Logits<'j> {
+    decoder: Decoder,
+    assignment: Assignment,
+    tensors: &'j [(String, Tensor)],
+    containers: &'j [Container],
+    root: &'j Path,
+}
+
+impl Logits<'_> {
+    fn failed(&self, error: forward::Error) -> Error {
+        match error {
+            forward::Error::Cancelled(_) => Error::Cancelled,
+            error => Error::at(self.root)(Error::Logits(Box::new(error))),
+        }
     }
-    let check =
-        || if job.observer.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    let mut cache = model.cache(batch).map_err(failed)?;
-    let logits = model.forward(tokens, batch, &mut cache, Rows::All, &check).map_err(failed)?;
-    // What the weights are mapped from is read again, window by window.
-    job.containers.iter().for_each(Container::release);
-    Ok(logits.into_iter().flat_map(f32::to_le_bytes).collect())
+
+    /// As many zeros as they have bytes.
+    fn zeros(&self) -> Result<Vec<u8>> {
+        let nbytes = BATCH.saturating_mul(SEQ).saturating_mul(self.decoder.vocab()).saturating_mul(4);
+        let too_many = || self.failed(forward::Error::Memory { nbytes });
+        let len = usize::try_from(nbytes).map_err(|_| too_many())?;
+        let mut zeros = Vec::new();
+        zeros.try_reserve_exact(len).map_err(|_| too_many())?;
+        zeros.resize(len, 0);
+        Ok(zeros)
+    }
+
+    /// Runs the model. Returns the bytes of f32 numbers.
+    fn compute(&self, observer: &dyn Observer) -> Result<Vec<u8>> {
+        let batch = usize::try_from(BATCH).unwrap_or(1);
+        let options = forward::Options::default();
+        let model = Model::new(&self.decoder, self.tensors, &self.assignment, &options);
+        let model = model.map_err(|error| self.failed(error))?;
+        let mut cache = model.cache(batch).map_err(|error| self.failed(error))?;
+        let tokens = tokens(self.decoder.vocab());
+        let logits = model.forward(&tokens, batch, &mut cache, Rows::All, observer);
+        let logits = logits.map_err(|error| self.failed(error))?;
+        // What the weights are mapped from is read again, window by window.
+        self.containers.iter().for_each(Container::release);
+        Ok(logits.into_iter().flat_map(f32::to_le_bytes).collect())
+    }
 }
 
 #[cfg(test)]

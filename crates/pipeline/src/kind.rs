@@ -1,6 +1,5 @@
-//! The formats that a conversion writes, and the settings that only some of them have.
+//! The formats that a conversion writes, and the extensions of their files.
 
-use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -29,7 +28,7 @@ const EXTENSIONS: &[(OutputKind, &[&str])] = &[
 ];
 
 impl OutputKind {
-    /// The kind of a file that is called so.
+    /// The kind of output that the extension of a path names.
     pub fn from_path(path: &Path) -> Option<Self> {
         let extension = extension(path)?;
         let row = EXTENSIONS.iter().find(|(_, names)| names.contains(&extension.as_str()));
@@ -54,56 +53,6 @@ pub enum ForeignKind {
 
 fn extension(path: &Path) -> Option<String> {
     path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase)
-}
-
-/// Something that not every kind of output has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Setting {
-    /// Fields of carton.toml.
-    Fields,
-    /// The model's name.
-    Name,
-    /// A file with fields of carton.toml.
-    Config,
-    /// Files in `misc/`.
-    Misc,
-    /// A self test.
-    SelfTest,
-    /// The PyTorch that a carton requires.
-    Torch,
-    /// What the module is.
-    Model,
-    /// Whose names and documents a model gets.
-    Names,
-    /// Which tensors of a checkpoint are used.
-    Selection,
-    /// What is replaced in the names of tensors.
-    Renames,
-    /// What is known about a model besides its documents.
-    Facts,
-    /// What is written of tensors that share memory.
-    Ties,
-    /// The most bytes in one file.
-    ShardSize,
-}
-
-impl fmt::Display for Setting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fields | Self::Config => "only a carton has fields such as a license",
-            Self::Name => "a file of tensors has no name for the model",
-            Self::Misc => "only a carton keeps files in misc/",
-            Self::SelfTest => "only a carton has self tests",
-            Self::Torch => "only a carton requires a version of PyTorch",
-            Self::Model => "only cartons and Triton repositories hold models that run",
-            Self::Names => "only safetensors and checkpoints can be converted into another layout",
-            Self::Selection | Self::Renames | Self::Facts => {
-                "a model that is already converted is used as it is"
-            }
-            Self::Ties | Self::ShardSize => "applies only to safetensors",
-        })
-    }
 }
 
 /// Whether a file is called as if it was of a format that is not written here, such as `x.h5`. A number, as in `llama-3.1`,

@@ -1,0 +1,144 @@
+//! Why bytes did not get from a source to a sink.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::{Cancelled, Changed};
+
+/// The error of a [`Blob`](crate::Blob), a [`Sink`](crate::Sink), and everything that reads a file in windows.
+///
+/// Traits of the standard library pass an [`io::Error`] on. A `ReadError` that is converted into one and back is the
+/// same again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The system cannot read a source, or a sink fails.
+    #[error(transparent)]
+    Io(io::Error),
+    /// A file changed after it was opened.
+    #[error(transparent)]
+    Changed(#[from] Changed),
+    /// The bytes of a record do not match its checksum.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The requested dtype has no value for a number.
+    #[error(transparent)]
+    NotRepresentable(#[from] NotRepresentable),
+    /// The caller stopped the work.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+}
+
+impl ReadError {
+    /// Adds the name of a tensor to damage that does not have one.
+    #[must_use]
+    pub fn with_tensor(self, name: &str) -> Self {
+        match self {
+            Self::Damaged(damaged @ Damaged { tensor: None, .. }) => {
+                Self::Damaged(Damaged { tensor: Some(name.to_owned()), ..damaged })
+            }
+            error => error,
+        }
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        error.downcast().unwrap_or_else(Self::Io)
+    }
+}
+
+impl From<io::ErrorKind> for ReadError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::Io(kind.into())
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => error,
+            // Not `Interrupted`: the standard library tries such calls again.
+            error => Self::other(error),
+        }
+    }
+}
+
+/// A record of a file whose bytes do not match the checksum that the file has for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The file.
+    pub file: PathBuf,
+    /// The record's name in the file.
+    pub record: String,
+    /// The CRC-32 that the file has.
+    pub expected: u32,
+    /// The CRC-32 of the bytes.
+    pub found: u32,
+    /// A tensor over the record, if a caller added its name.
+    pub tensor: Option<String>,
+}
+
+impl std::error::Error for Damaged {}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { record, expected, found, tensor, .. } = self;
+        if let Some(tensor) = tensor {
+            write!(f, "tensor `{}`: ", tensor.escape_debug())?;
+        }
+        let name = self.file.file_name().unwrap_or(self.file.as_os_str()).display();
+        let record = record.escape_debug();
+        write!(f, "record `{record}` is damaged: its CRC-32 is {found:08x}, {name} records {expected:08x}")
+    }
+}
+
+/// A number that no value of the requested dtype can stand for, such as a float outside the range of an integer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRepresentable {
+    /// A tensor that has the number.
+    pub tensor: String,
+    /// The name of the dtype that the tensor has.
+    pub from: &'static str,
+    /// The name of the requested dtype.
+    pub to: &'static str,
+    /// The number.
+    pub number: String,
+}
+
+impl std::error::Error for NotRepresentable {}
+
+impl fmt::Display for NotRepresentable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tensor, from, to, number } = self;
+        write!(f, "tensor `{}`: {number} ({from}) is not in the range of {to}", tensor.escape_debug())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_passes_through_the_standard_library() {
+        let damaged = Damaged {
+            file: PathBuf::from("/a/b.pth"),
+            record: "b/data/0".to_owned(),
+            expected: 1,
+            found: 0xabc,
+            tensor: None,
+        };
+        let through = io::Error::from(ReadError::from(damaged.clone()).with_tensor("w"));
+        let text = "tensor `w`: record `b/data/0` is damaged: its CRC-32 is 00000abc, b.pth records 00000001";
+        assert_eq!(through.to_string(), text);
+        let ReadError::Damaged(back) = ReadError::from(through).with_tensor("other") else {
+            panic!("it was damage")
+        };
+        assert_eq!(back, Damaged { tensor: Some("w".to_owned()), ..damaged });
+        assert!(matches!(ReadError::from(io::Error::other("disk")), ReadError::Io(_)));
+        let stopped = io::Error::from(ReadError::from(Cancelled));
+        assert_ne!(stopped.kind(), io::ErrorKind::Interrupted);
+        assert!(matches!(ReadError::from(stopped), ReadError::Cancelled(Cancelled)));
+    }
+}

@@ -1,0 +1,379 @@
+//! Where bytes come from: a mapped file, a buffer, or anything that can be read at positions.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Blob, MappedFile, ReadError, Sink, WINDOW, Window};
+
+/// Ranges that are at most this many bytes apart are read together.
+const GAP: u64 = 64 << 10;
+
+/// Bytes that can be read at positions, and do not change.
+pub trait Source: Debug + Send + Sync {
+    /// The name of the source in messages.
+    fn path(&self) -> &Path;
+
+    /// The number of bytes.
+    fn len(&self) -> u64;
+
+    /// Returns whether the source has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the bytes at `offset` to all of `buffer`.
+    ///
+    /// # Errors
+    /// When they are not inside the source, cannot be read, or the source changed.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
+
+    /// The bytes of several ranges. Those that are near each other are read together.
+    ///
+    /// # Errors
+    /// When a range is not inside the source, cannot be read, or the source changed.
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+        let mut order: Vec<usize> = (0..ranges.len()).collect();
+        let of = |number: &usize| ranges.get(*number).cloned().unwrap_or_default();
+        order.sort_by_key(|number| of(number).start);
+        let mut parts: Vec<Bytes> = vec![Bytes::new(); ranges.len()];
+        let mut rest = order.as_slice();
+        while let Some(first) = rest.first() {
+            let Range { start, mut end } = of(first);
+            let mut count = 0_usize;
+            while let Some(next) = rest.get(count).map(of)
+                && next.start <= end.saturating_add(GAP)
+            {
+                end = end.max(next.end);
+                count = count.saturating_add(1);
+            }
+            let inside = end.checked_sub(start).filter(|_| end <= self.len());
+            let len = inside.and_then(|len| usize::try_from(len).ok()).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let mut joined = vec![0; len];
+            self.read_at(&mut joined, start)?;
+            let joined = Bytes::from(joined);
+            let (now, later) = rest.split_at_checked(count).unwrap_or_default();
+            for number in now {
+                let at = |n: u64| usize::try_from(n.saturating_sub(start)).unwrap_or(usize::MAX);
+                let range = of(number);
+                if range.start < range.end
+                    && let Some(part) = parts.get_mut(*number)
+                {
+                    *part = joined.slice(at(range.start)..at(range.end));
+                }
+            }
+            rest = later;
+        }
+        Ok(parts)
+    }
+
+    /// All bytes, where they are in memory or mapped: no copy is needed then.
+    fn in_memory(&self) -> Option<&[u8]>;
+
+    /// Fails when the source is not what it was when it was opened.
+    ///
+    /// # Errors
+    /// [`Changed`](crate::Changed), or when the system does not say.
+    fn check_unchanged(&self) -> Result<(), ReadError>;
+
+    /// Gives the memory of a range back to the system. Reading it again brings it back.
+    fn release(&self, range: Range<u64>) {
+        let _ = range;
+    }
+}
+
+impl Source for MappedFile {
+    fn path(&self) -> &Path {
+        Self::path(self)
+    }
+
+    fn len(&self) -> u64 {
+        Self::len(self)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        self.read_exact_at(offset, buffer)
+    }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        Some(self.bytes())
+    }
+
+    fn check_unchanged(&self) -> Result<(), ReadError> {
+        Self::check_unchanged(self)
+    }
+
+    fn release(&self, range: Range<u64>) {
+        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Self::release(self, at(range.start)..at(range.end));
+    }
+}
+
+/// Bytes in memory as a source.
+#[derive(Clone, Debug)]
+pub struct BufferSource {
+    path: PathBuf,
+    bytes: Bytes,
+}
+
+impl BufferSource {
+    /// The bytes, called `path` in messages.
+    pub fn new(path: impl Into<PathBuf>, bytes: impl Into<Bytes>) -> Self {
+        Self { path: path.into(), bytes: bytes.into() }
+    }
+}
+
+impl Source for BufferSource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let range = offset..offset.saturating_add(buffer.len() as u64);
+        buffer.copy_from_slice(part(&self.bytes, &range).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        Some(&self.bytes)
+    }
+
+    fn check_unchanged(&self) -> Result<(), ReadError> {
+        Ok(())
+    }
+}
+
+/// A range of a source. It is a source, too, whose first byte is the range's. Clones share the source.
+#[derive(Clone, Debug)]
+pub struct Region {
+    source: Arc<dyn Source>,
+    range: Range<u64>,
+}
+
+impl Region {
+    /// The bytes of `range`; `None` if it is not inside the source.
+    pub fn new(source: &Arc<dyn Source>, range: Range<u64>) -> Option<Self> {
+        let is_inside = range.start <= range.end && range.end <= source.len();
+        is_inside.then(|| Self { source: Arc::clone(source), range })
+    }
+
+    /// All bytes of a source.
+    pub fn whole(source: &Arc<dyn Source>) -> Self {
+        Self { range: 0..source.len(), source: Arc::clone(source) }
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+
+    /// The bytes of the source that it has.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// A part, counted from the first byte of this one; `None` if it is not inside.
+    pub fn slice(&self, range: Range<u64>) -> Option<Self> {
+        let start = self.range.start.checked_add(range.start)?;
+        let end = self.range.start.checked_add(range.end).filter(|end| *end <= self.range.end)?;
+        (start <= end).then(|| Self { source: Arc::clone(&self.source), range: start..end })
+    }
+}
+
+impl Source for Region {
+    fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > Source::len(self)) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.source.read_at(buffer, self.range.start.saturating_add(offset))
+    }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        part(self.source.in_memory()?, &self.range)
+    }
+
+    fn check_unchanged(&self) -> Result<(), ReadError> {
+        self.source.check_unchanged()
+    }
+
+    fn release(&self, range: Range<u64>) {
+        let at = |n: u64| self.range.start.saturating_add(n).min(self.range.end);
+        self.source.release(at(range.start)..at(range.end));
+    }
+}
+
+impl Blob for Region {
+    fn len(&self) -> u64 {
+        Source::len(self)
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+        send(&*self.source, self.range(), sink)
+    }
+}
+
+/// All bytes of the file.
+impl Blob for Arc<MappedFile> {
+    fn len(&self) -> u64 {
+        MappedFile::len(self)
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+        send(&**self, 0..MappedFile::len(self), sink)
+    }
+}
+
+/// Sends the bytes of a range to `sink`, a window at a time.
+fn send(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    windows(range).try_for_each(|window| sink.write(Window::read(source, window)?))
+}
+
+/// A range of a source, read in order. A map is not touched.
+#[derive(Debug)]
+pub struct SourceReader<'s> {
+    source: &'s dyn Source,
+    /// The bytes that are left.
+    range: Range<u64>,
+}
+
+impl<'s> SourceReader<'s> {
+    /// Reads the bytes of `range`.
+    pub fn new(source: &'s dyn Source, range: Range<u64>) -> Self {
+        Self { source, range }
+    }
+}
+
+impl io::Read for SourceReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.range.end.saturating_sub(self.range.start)).unwrap_or(usize::MAX);
+        let len = left.min(buffer.len());
+        self.source.read_at(buffer.get_mut(..len).unwrap_or_default(), self.range.start)?;
+        self.range.start = self.range.start.saturating_add(len as u64);
+        Ok(len)
+    }
+}
+
+/// The bytes of a range; `None` if it is not inside.
+pub fn part<'b>(bytes: &'b [u8], range: &Range<u64>) -> Option<&'b [u8]> {
+    bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+}
+
+/// A range in parts of at most [`WINDOW`] bytes, in order. All but the last have as many.
+pub fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let mut start = range.start;
+    std::iter::from_fn(move || {
+        let end = start.saturating_add(WINDOW as u64).min(range.end);
+        let window = (start < end).then_some(start..end);
+        start = end;
+        window
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Bytes that are not in memory, as those of an object in a store, and the ranges that were read.
+    #[derive(Debug)]
+    struct Counting(BufferSource, Mutex<Vec<Range<u64>>>);
+
+    impl Source for Counting {
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+            self.1.lock().expect("one thread").push(offset..offset.saturating_add(buffer.len() as u64));
+            self.0.read_at(buffer, offset)
+        }
+
+        fn in_memory(&self) -> Option<&[u8]> {
+            None
+        }
+
+        fn check_unchanged(&self) -> Result<(), ReadError> {
+            Ok(())
+        }
+    }
+
+    fn bytes() -> Vec<u8> {
+        (0..1_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+    }
+
+    #[test]
+    fn ranges_that_are_near_each_other_are_read_together() {
+        let all = bytes();
+        let source = Counting(BufferSource::new("x", all.clone()), Mutex::default());
+        let ranges =
+            [900_000..900_010, 0..10, 20..20, 5..30, 70_000..70_001, 999_999..1_000_000, 400_000..400_002];
+        let found = source.read_ranges(&ranges).expect("they are inside");
+        for (range, found) in ranges.iter().zip(&found) {
+            let expected =
+                usize::try_from(range.start).expect("small")..usize::try_from(range.end).expect("small");
+            assert_eq!(found[..], all[expected], "{range:?}");
+        }
+        let read = source.1.lock().expect("one thread").clone();
+        // 30 + 65,536 is less than 70,000.
+        assert_eq!(read, [0..30, 70_000..70_001, 400_000..400_002, 900_000..900_010, 999_999..1_000_000]);
+        source.read_ranges(&[10..20, 999_999..1_000_001]).expect_err("past the end");
+        assert!(source.read_ranges(&[]).expect("nothing").is_empty());
+        source.read_ranges(&[Range { start: 7, end: 3 }]).expect_err("it ends before it starts");
+    }
+
+    #[test]
+    fn a_region_is_a_source() {
+        let all = bytes();
+        let source: Arc<dyn Source> = Arc::new(BufferSource::new("x", all.clone()));
+        let region = Region::new(&source, 1000..900_000).expect("inside");
+        let part = region.slice(500..600).expect("inside");
+        assert_eq!((part.range(), part.in_memory()), (1500..1600, Some(&all[1500..1600])));
+        let mut buffer = [0; 50];
+        part.read_at(&mut buffer, 50).expect("inside");
+        assert_eq!(buffer, all[1550..1600]);
+        part.read_at(&mut buffer, 51).expect_err("past the end of the region");
+        part.read_at(&mut buffer, u64::MAX).expect_err("far past the end");
+        let mut sent: Vec<u8> = Vec::new();
+        region.write_to(&mut sent).expect("memory can be read");
+        assert_eq!(sent, all[1000..900_000]);
+        assert!(region.slice(0..899_001).is_none() && region.slice(Range { start: 2, end: 1 }).is_none());
+        assert!(region.slice(u64::MAX..u64::MAX).is_none());
+        assert!(Region::new(&source, 0..1_000_001).is_none());
+        assert!(Region::new(&source, Range { start: 2, end: 1 }).is_none());
+        assert_eq!(Source::len(&Region::whole(&source)), 1_000_000);
+    }
+
+    #[test]
+    fn a_range_is_cut_into_windows() {
+        const LEN: u64 = WINDOW as u64;
+        assert_eq!(windows(3..3).count(), 0);
+        assert!(windows(5..LEN).eq(std::iter::once(5..LEN)));
+        assert_eq!(
+            windows(5..5 + 2 * LEN + 1).collect::<Vec<_>>(),
+            [5..5 + LEN, 5 + LEN..5 + 2 * LEN, 5 + 2 * LEN..6 + 2 * LEN]
+        );
+        assert_eq!(windows(Range { start: 2, end: 1 }).count(), 0);
+    }
+}

@@ -1,0 +1,45 @@
+//! What takes the place of the markers `{linear LIST X}`, `{norm LIST X}` and `{head norm LIST X}` of the templates.
+
+use decoder::HeadNorm;
+
+use super::super::flag::{Flag, Variant};
+use super::super::lists::{biases_of, has_list};
+
+/// The product of a matrix of LIST with X, plus its bias if it has one.
+pub(super) fn linear(variant: Variant<'_>, list: &str, operand: &str) -> String {
+    let (x, number) = operand.split_once(' ').unwrap_or((operand, "i"));
+    let weight = |list: &str| {
+        if variant.has_half {
+            format!(", (self.__tensors__{{_}}).weight(\"{list}\", {number}, {x}, )")
+        } else {
+            format!(", {{ns}}.weight(weights[\"{list}\"], {number}, {x})")
+        }
+    };
+    let bias = biases_of(list);
+    let bias = if has_list(variant.lists, &bias) { weight(&bias) } else { String::new() };
+    format!("torch.linear({x}{}{bias})", weight(list))
+}
+
+/// The norm of LIST over X.
+pub(super) fn norm(variant: Variant<'_>, list: &str, x: &str) -> String {
+    let weight = if list == "outer" { "outer[1]".to_owned() } else { format!("(weights[\"{list}\"])[i]") };
+    let bias = match list {
+        _ if !Flag::LayerNorm.holds(variant) => String::new(),
+        "outer" => "(weights[\"norm_bias\"])[0], ".to_owned(),
+        _ => format!("(weights[\"{}\"])[i], ", biases_of(list)),
+    };
+    format!("{{ns}}.norm({x}, {weight}, {bias}self.norm_eps{{_}})")
+}
+
+/// The norm of LIST over queries or keys.
+pub(super) fn head_norm(variant: Variant<'_>, list: &str, x: &str) -> String {
+    let norm = if Flag::LayerHeadNorm.holds(variant) { "head_norm" } else { "norm" };
+    let weight = match variant.decoder.block().head_norm {
+        Some(HeadNorm::EachHead) => format!(
+            "torch.stack(torch.slice(weights[\"{list}\"], torch.mul(i, torch.size({x}, 2)), \
+             torch.mul(torch.add(i, 1), torch.size({x}, 2))))"
+        ),
+        _ => format!("(weights[\"{list}\"])[i]"),
+    };
+    format!("{{ns}}.{norm}({x}, {weight}, self.norm_eps{{_}})")
+}
