@@ -5,22 +5,33 @@ use std::collections::HashSet;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container, Format};
 
-use crate::input::source;
+use crate::input::{remote, source};
 use crate::tensors::{bytes, naive};
 
 /// Larger tensors and storages are not read: an input of a few bytes can expand one element to any size.
 const MAX: u64 = 1 << 16;
 
-/// Reads the bytes as a checkpoint. If they are one, two readings agree, names differ, and each tensor is
-/// inside its storage and consists of the elements that a naive reader finds there. Returns the format.
+/// Reads the bytes as a checkpoint. If they are one, two readings agree, also one that does not have the bytes in memory, names
+/// differ, and each tensor is inside its storage and consists of the elements that a naive reader finds there. Returns the
+/// format.
 pub fn check(bytes: &[u8]) -> Option<Format> {
-    let input = source(bytes);
-    let container = Container::from_source(input).ok()?;
+    let container = Container::from_source(source(bytes));
+    // It may be an error that is found later: a local header is read with its data.
+    let from_ranges = Container::from_source(remote(bytes));
+    let container = container.ok()?;
+    let from_ranges = from_ranges.expect("the bytes in memory are a checkpoint");
     let (Ok(checkpoint), again) = (Checkpoint::read(&container), Checkpoint::read(&container)) else {
         return Some(container.format());
     };
     let again = again.expect("the first reading succeeded");
     assert_eq!(listing(&checkpoint), listing(&again));
+    let again = Checkpoint::read(&from_ranges).expect("the bytes in memory are a checkpoint");
+    assert_eq!(listing(&checkpoint), listing(&again));
+    for ((name, tensor), (_, again)) in checkpoint.tensors().zip(again.tensors()) {
+        if tensor.storage().len() <= MAX {
+            assert_eq!(bytes_of(tensor), bytes_of(again), "{name}");
+        }
+    }
     let mut names = HashSet::new();
     for (name, tensor) in checkpoint.tensors() {
         assert!(names.insert(name.clone()), "{name} appears twice");
@@ -33,6 +44,11 @@ pub fn check(bytes: &[u8]) -> Option<Format> {
 fn listing(checkpoint: &Checkpoint) -> Vec<String> {
     let tensors = checkpoint.tensors();
     tensors.map(|(name, t)| format!("{name} {} {:?} {:?}", t.dtype(), t.shape(), t.stride())).collect()
+}
+
+/// The bytes of a tensor's storage; `None` if they cannot be read.
+fn bytes_of(tensor: &Tensor) -> Option<Vec<u8>> {
+    bytes(tensor.storage()).ok()
 }
 
 fn check_tensor(tensor: &Tensor) {

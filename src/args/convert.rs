@@ -131,6 +131,7 @@ impl Convert {
     /// When a flag was typed that the output does not have.
     pub(crate) fn options(&self) -> anyhow::Result<ConvertOptions> {
         Ok(ConvertOptions {
+            source: None,
             inputs: self.files.clone(),
             output: self.output.clone(),
             target: self.target()?,

@@ -55,13 +55,18 @@ impl Carton {
         Self::checked(Self::open_unlisted(path)?)
     }
 
-    /// Reads a `.carton` from a source, which has to be in memory or mapped.
+    /// Reads a `.carton` from a source. Of one that is not in memory, the local headers are read with the files.
     ///
     /// # Errors
     /// As those of [`open`](Self::open).
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
         let (path, links) = (source.path().to_owned(), Links::default());
-        let entries = zipped(&*source)?;
+        let index = match source.in_memory() {
+            Some(_) => Index::read(&*source).map(|index| (index, source)),
+            None => Index::read_directory(&source),
+        };
+        let (index, source) = index.map_err(Error::Zip)?;
+        let entries = zipped(index)?;
         Self::checked(Self { path, zip: Some(source), entries, manifest: None, manifest_hash: None, links })
     }
 
@@ -394,8 +399,7 @@ pub fn resolve_link(path: &str, target: &str) -> Option<String> {
     (is_inside(&resolved) && resolved.starts_with(MODEL)).then_some(resolved)
 }
 
-fn zipped(file: &dyn Source) -> Result<BTreeMap<String, Entry>> {
-    let index = Index::read(file).map_err(Error::Zip)?;
+fn zipped(index: Index) -> Result<BTreeMap<String, Entry>> {
     let mut entries = BTreeMap::new();
     for entry in index.entries {
         // Many zip files have entries for folders, but Carton's own never do.
@@ -408,11 +412,12 @@ fn zipped(file: &dyn Source) -> Result<BTreeMap<String, Entry>> {
         if is_folder {
             continue;
         }
-        let (place, path) = (entry.range(), entry.name);
+        let packed_len = entry.stored_len();
+        let (place, path) = (entry.data, entry.name);
         let entry = Entry {
             path: path.clone(),
             len: entry.len,
-            packed_len: entry.data.len() as u64,
+            packed_len,
             method: entry.method,
             link: entry.link,
             place: Some((place, entry.crc)),

@@ -42,7 +42,7 @@ fn change(carton: &Path, change: impl Fn(&str, &[u8]) -> Vec<(String, Vec<u8>)>)
     let mut sink: Vec<u8> = Vec::new();
     let mut zip = zip_layout::ZipWriter::new(&mut sink);
     for entry in &index.entries {
-        let bytes = file.bytes().get(entry.data.clone()).expect("in the file");
+        let bytes = entry.stored(file.bytes());
         for (name, bytes) in change(&entry.name, bytes) {
             let content = zip_layout::Content::Bytes(&bytes);
             zip.add(&zip_layout::Entry { name: &name, alignment: 64, content }).expect("memory takes it");

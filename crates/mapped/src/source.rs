@@ -32,6 +32,14 @@ pub trait Source: Debug + Send + Sync {
     /// When they are not inside the source, cannot be read, or the source changed.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
 
+    /// The bytes of a range.
+    ///
+    /// # Errors
+    /// When it is not inside the source, cannot be read, or the source changed.
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        Ok(self.read_ranges(&[range])?.into_iter().next().unwrap_or_default())
+    }
+
     /// The bytes of several ranges. Those that are near each other are read together.
     ///
     /// # Errors
@@ -203,6 +211,12 @@ impl Source for Region {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.source.read_at(buffer, self.range.start.saturating_add(offset))
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+        let of = |range: &Range<u64>| self.slice(range.clone()).map(|part| part.range());
+        let ranges: Option<Vec<Range<u64>>> = ranges.iter().map(of).collect();
+        self.source.read_ranges(&ranges.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
     fn in_memory(&self) -> Option<&[u8]> {

@@ -44,7 +44,7 @@ impl Conversion {
         }
         let containers = sources.open()?;
         let format = options.target.format();
-        let (misc, left_out) = misc::find(format.misc(), &sources.path)?;
+        let (misc, left_out) = misc::find(format.misc(), sources)?;
         if !self.is_folder {
             self.check_target(misc.iter().map(|(_, path)| path.as_path()))?;
         }

@@ -1,6 +1,7 @@
 //! What the inputs of a conversion are: the files of a checkpoint, or a carton.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use carton_format::Config;
 use sources::Sources;
@@ -12,6 +13,9 @@ use crate::{ConvertOptions, Result, Target};
 /// # Errors
 /// When the inputs are not one checkpoint.
 pub(crate) fn sources(options: &ConvertOptions) -> Result<Sources> {
+    if let Some(source) = &options.source {
+        return Ok(Sources::source(Arc::clone(source)));
+    }
     Ok(match (options.inputs.as_slice(), &options.target) {
         ([folder], Target::Triton(_)) if is_unpacked_carton(folder) => Sources::file(folder),
         (inputs, _) => Sources::find(inputs, options.shards)?,

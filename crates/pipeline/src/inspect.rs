@@ -1,9 +1,10 @@
 //! What is in a checkpoint: its tensors, its values, and the globals that it names.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use mapped::{ReadError, hex, sha256};
+use mapped::{ReadError, Source, hex, sha256};
 use pickle_vm::Limits;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -18,10 +19,12 @@ use crate::{Error, Note, Observer, Result, ValueRows, size, values};
 /// Version of the members of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
 /// What to look at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct InspectOptions {
     /// A checkpoint, or a folder that holds one. A shard is inspected alone.
     pub input: PathBuf,
+    /// What the file at `input` is read from, if it is not on this machine.
+    pub source: Option<Arc<dyn Source>>,
     /// Whether to hash the elements of each tensor.
     pub sha256: bool,
     /// Whether to list the values that are not tensors.
@@ -32,6 +35,11 @@ impl InspectOptions {
     /// Lists the tensors of `input`.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self { input: input.into(), ..Self::default() }
+    }
+
+    /// Lists the tensors of a file that is read from `source`.
+    pub fn from_source(source: Arc<dyn Source>) -> Self {
+        Self { source: Some(Arc::clone(&source)), ..Self::new(source.path()) }
     }
 }
 
@@ -240,7 +248,10 @@ impl Totals {
 /// When the input cannot be read, is not a checkpoint, or is damaged, or `observer` stops the work.
 pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<InspectReport> {
     store::refuse_remote(&options.input)?;
-    let sources = Sources::find(std::slice::from_ref(&options.input), Shards::ThisFileOnly)?;
+    let sources = match &options.source {
+        Some(source) => Sources::source(Arc::clone(source)),
+        None => Sources::find(std::slice::from_ref(&options.input), Shards::ThisFileOnly)?,
+    };
     let containers = sources.open()?;
     let (mut checkpoint, notes) = sources.read_checked::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();

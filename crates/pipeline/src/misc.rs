@@ -1,8 +1,8 @@
 //! The files to keep with the tensors: those next to the checkpoint, and those that are given.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use sources::Companion;
+use sources::{Companion, Sources};
 use store::file_name;
 
 use crate::{InvalidOption, Note, Result};
@@ -12,7 +12,7 @@ use crate::{InvalidOption, Note, Result};
 ///
 /// # Errors
 /// When a given file does not exist, or its name is not UTF-8 or that of another one.
-pub(crate) fn find(given: &[PathBuf], checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
+pub(crate) fn find(given: &[PathBuf], sources: &Sources) -> Result<(Vec<Companion>, Vec<Note>)> {
     let mut all: Vec<Companion> = Vec::new();
     for path in given {
         if !path.is_file() {
@@ -26,7 +26,7 @@ pub(crate) fn find(given: &[PathBuf], checkpoint: &Path) -> Result<(Vec<Companio
         }
         all.push((name.to_owned(), path.clone()));
     }
-    let (mut companions, mut left_out) = sources::companions(checkpoint)?;
+    let (mut companions, mut left_out) = sources.companions()?;
     let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
     companions.retain(|(name, _)| !is_given(name));
     left_out.retain(|note| match note {

@@ -1,8 +1,10 @@
 //! What a conversion is asked for, whatever it writes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use decoder::Given;
+use mapped::Source;
 use sources::Shards;
 use store::IfExists;
 
@@ -13,6 +15,8 @@ use crate::{Cast, InvalidOption, Rename, Selection, Target};
 pub struct ConvertOptions {
     /// A checkpoint, a folder that holds one, or all shards of one.
     pub inputs: Vec<PathBuf>,
+    /// What the file at the only one of the `inputs` is read from, if it is not on this machine.
+    pub source: Option<Arc<dyn Source>>,
     /// The file or folder to write; `None` for one next to the input, which [`Conversion`](crate::Conversion) names.
     pub output: Option<PathBuf>,
     /// The kind of output. The extension of `output` does not change it; see [`Target::from_path`].
@@ -40,6 +44,7 @@ impl ConvertOptions {
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self {
             inputs: vec![input.into()],
+            source: None,
             output: None,
             target: Target::default(),
             if_exists: IfExists::default(),
@@ -51,6 +56,11 @@ impl ConvertOptions {
             casts: Vec::new(),
             dry_run: false,
         }
+    }
+
+    /// Converts a file that is read from `source`.
+    pub fn from_source(source: Arc<dyn Source>) -> Self {
+        Self { source: Some(Arc::clone(&source)), ..Self::new(source.path()) }
     }
 
     /// Writes to `output` what its extension names.

@@ -50,7 +50,8 @@ fn damage(checkpoint: &Path) {
     let storages = index.entries.iter().filter(|entry| entry.name.contains("/data/"));
     let mut count = 0;
     for storage in storages {
-        let byte = bytes.get_mut(storage.data.start).expect("it is in the file");
+        let byte =
+            bytes.get_mut(usize::try_from(storage.data.start).expect("small")).expect("it is in the file");
         *byte ^= 1;
         count += 1;
     }

@@ -16,7 +16,6 @@ use crate::dtype::{self, Row};
 use crate::info::Info;
 use crate::{EntryError, Error, MAX_HEADER, METADATA, Result};
 
-/// Bytes of the header's length.
 const LENGTH: usize = 8;
 
 /// The header of a safetensors file.
@@ -36,7 +35,7 @@ pub struct View {
     /// Elements of `dtype` along each dimension.
     pub shape: Vec<u64>,
     /// Its bytes, from the start of the file.
-    pub range: Range<usize>,
+    pub range: Range<u64>,
 }
 
 impl Header {
@@ -46,20 +45,36 @@ impl Header {
     /// When the header is longer than [`MAX_HEADER`] or is not the JSON that the format describes; when a tensor's dtype,
     /// shape and bytes disagree; when the tensors overlap, leave holes, or do not end where the file ends.
     pub fn read(file: &[u8]) -> Result<Self> {
-        let len = header_len(file).unwrap_or_default();
-        if len > MAX_HEADER {
-            return Err(Error::TooLong { len });
-        }
-        // At most MAX_HEADER.
-        let start = LENGTH.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
-        let Some(text) = file.get(LENGTH..start) else {
-            let missing = start.saturating_sub(file.len()) as u64;
-            return Err(Error::CutHeader { len, missing });
+        Self::parse(file, file.len() as u64)
+    }
+
+    /// Bytes of the header's length, which a file starts with.
+    pub const LENGTH: u64 = LENGTH as u64;
+
+    /// Where the header ends in a file that starts with `start`.
+    ///
+    /// # Errors
+    /// When it is longer than [`MAX_HEADER`].
+    pub fn end(start: &[u8]) -> Result<u64> {
+        let len = header_len(start).unwrap_or_default();
+        if len > MAX_HEADER { Err(Error::TooLong { len }) } else { Ok(Self::LENGTH.saturating_add(len)) }
+    }
+
+    /// Reads the header of a file of `file_len` bytes, of which `start` has at least those up to [`end`](Self::end).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parse(start: &[u8], file_len: u64) -> Result<Self> {
+        let end = Self::end(start)?;
+        let text = usize::try_from(end).ok().and_then(|end| start.get(LENGTH..end));
+        let Some(text) = text else {
+            let len = end.saturating_sub(Self::LENGTH);
+            return Err(Error::CutHeader { len, missing: end.saturating_sub(file_len) });
         };
         let text = std::str::from_utf8(text).map_err(|error| Error::NotText { at: error.valid_up_to() })?;
         let Entries { metadata, tensors } = serde_json::from_str(text).map_err(Error::Json)?;
-        check_layout(&tensors, file.len().saturating_sub(start) as u64)?;
-        let views = tensors.into_iter().map(|(name, info)| match view(info, start) {
+        check_layout(&tensors, file_len.saturating_sub(end))?;
+        let views = tensors.into_iter().map(|(name, info)| match view(info, end) {
             Ok(view) => Ok((name, view)),
             Err(reason) => Err(Error::Entry { name, reason }),
         });
@@ -112,7 +127,7 @@ fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
 }
 
 /// Compares a tensor's dtype, shape and bytes. `start` is where the header ends.
-fn view(info: Info, start: usize) -> Result<View, EntryError> {
+fn view(info: Info, start: u64) -> Result<View, EntryError> {
     let Info { dtype, shape, data_offsets: (first, last) } = info;
     let Some(Row { torch, packed, .. }) = dtype::named(&dtype) else {
         return Err(EntryError::Dtype { dtype });
@@ -137,8 +152,8 @@ fn view(info: Info, start: usize) -> Result<View, EntryError> {
         return Err(EntryError::Size { shape, dtype, needed, found });
     }
     // `check_layout` proved that both are inside the file.
-    let at = |n: u64| start.saturating_add(usize::try_from(n).unwrap_or(usize::MAX));
-    Ok(View { dtype: *torch, shape: elements, range: at(first)..at(last) })
+    let range = start.saturating_add(first)..start.saturating_add(last);
+    Ok(View { dtype: *torch, shape: elements, range })
 }
 
 /// The header's entries, in the file's order.

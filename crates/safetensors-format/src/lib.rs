@@ -17,7 +17,7 @@
 //! assert_eq!(header.metadata, [("format".to_owned(), "pt".to_owned())]);
 //! let (name, view) = &header.tensors[0];
 //! assert_eq!((name.as_str(), view.dtype, view.shape.as_slice()), ("w", Dtype::BFloat16, [2, 3].as_slice()));
-//! assert_eq!(view.range, 8 + json.len()..file.len());
+//! assert_eq!(view.range, 8 + json.len() as u64..file.len() as u64);
 //! # Ok::<(), safetensors_format::Error>(())
 //! ```
 //!

@@ -12,10 +12,10 @@ use crate::{Error, Result};
 /// The most bytes of a document that are read. An index of 100,000 tensors has about 10 MB.
 pub const DOCUMENT_MAX: u64 = 64 << 20;
 
-/// The documents next to a checkpoint.
-#[derive(Debug)]
+/// The documents next to a checkpoint. The default has none.
+#[derive(Debug, Default)]
 pub struct Documents {
-    checkpoint: PathBuf,
+    checkpoint: Option<PathBuf>,
     params: OnceLock<Option<String>>,
     config: OnceLock<Option<String>>,
     adapter: OnceLock<Option<String>>,
@@ -24,12 +24,7 @@ pub struct Documents {
 impl Documents {
     /// The documents in the folder of `path`.
     pub fn next_to(path: &Path) -> Self {
-        Self {
-            checkpoint: path.to_owned(),
-            params: OnceLock::new(),
-            config: OnceLock::new(),
-            adapter: OnceLock::new(),
-        }
+        Self { checkpoint: Some(path.to_owned()), ..Self::default() }
     }
 
     /// The text of `params.json`; `None` when there is no such file.
@@ -60,8 +55,9 @@ impl Documents {
         if let Some(text) = text.get() {
             return Ok(text.as_deref());
         }
-        let path = self.checkpoint.with_file_name(name);
-        let read = path.is_file().then(|| read_document(&path, DOCUMENT_MAX)).transpose()?;
+        let path = self.checkpoint.as_ref().map(|checkpoint| checkpoint.with_file_name(name));
+        let path = path.filter(|path| path.is_file());
+        let read = path.map(|path| read_document(&path, DOCUMENT_MAX)).transpose()?;
         Ok(text.get_or_init(|| read).as_deref())
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use mapped::Observer;
+use mapped::{Observer, Source};
 use torch_import::{Checkpoint, Container, Index, ModelSizes, Shard};
 
+use crate::companions::{Companion, companions};
 use crate::documents::Documents;
 use crate::{Error, Note, Result};
 use store::{file_name, folder};
@@ -23,6 +25,8 @@ pub struct Sources {
     /// The documents next to the files.
     pub documents: Documents,
     kind: Kind,
+    /// What the only file is read from, if it is not at its path.
+    source: Option<Arc<dyn Source>>,
 }
 
 /// How the files make one checkpoint.
@@ -49,9 +53,22 @@ impl Sources {
         Self::new(vec![path.to_owned()], path.to_owned(), Kind::Single)
     }
 
+    /// A file that is read from a source. Nothing is next to it.
+    pub fn source(source: Arc<dyn Source>) -> Self {
+        let path = source.path().to_owned();
+        Self {
+            files: vec![path.clone()],
+            path,
+            notes: Vec::new(),
+            documents: Documents::default(),
+            kind: Kind::Single,
+            source: Some(source),
+        }
+    }
+
     pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: Kind) -> Self {
         let documents = Documents::next_to(&path);
-        Self { files, path, notes: Vec::new(), documents, kind }
+        Self { files, path, notes: Vec::new(), documents, kind, source: None }
     }
 
     /// The paths from which the checkpoint is read: its files, and its index where there is one.
@@ -60,7 +77,8 @@ impl Sources {
             Kind::Indexed { path, .. } => Some(path.as_path()),
             _ => None,
         };
-        self.files.iter().map(PathBuf::as_path).chain(index)
+        let files = if self.source.is_some() { &[] } else { self.files.as_slice() };
+        files.iter().map(PathBuf::as_path).chain(index)
     }
 
     /// Opens the files.
@@ -69,8 +87,25 @@ impl Sources {
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
         self.refuse_one_file_twice()?;
-        let open = |path: &PathBuf| Container::open(path).map_err(|reason| Error::checkpoint(path, reason));
+        let open = |path: &PathBuf| {
+            let container = match &self.source {
+                Some(source) => Container::from_source(Arc::clone(source)),
+                None => Container::open(path),
+            };
+            container.map_err(|reason| Error::checkpoint(path, reason))
+        };
         self.files.iter().map(open).collect()
+    }
+
+    /// The documents and tokenizers next to the files; see [`companions`](crate::companions).
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn companions(&self) -> Result<(Vec<Companion>, Vec<Note>)> {
+        match self.source {
+            Some(_) => Ok(Default::default()),
+            None => companions(&self.path),
+        }
     }
 
     /// Refuses a set in which two names lead to one file: its tensors would be merged with themselves.

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use pickle_vm::{Heap, Object, ObjectId};
+use pickle_vm::{Heap, Object, ObjectId, Reader};
 
 /// The bytes of a byte string, in any of the encodings that the protocols use; `None` for a bytearray that the pickle
 /// changes.
@@ -13,6 +13,25 @@ pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]
         Some(bytes) if heap.changed(id).is_none() => Some(Cow::Borrowed(bytes)),
         _ => EncodedBytes::find(heap, id)?.decode(),
     }
+}
+
+/// Where the bytes of a byte string start in the pickle; `None` if the pickle does not have them as they are.
+pub(crate) fn position(heap: &Heap<'_>, pickle: &[u8], id: ObjectId) -> Option<usize> {
+    let (id, bytes) = match heap.bytes(id) {
+        Some(bytes) => (id, bytes),
+        None => match EncodedBytes::find(heap, id)?.source {
+            Source::Bytes(inner, bytes) => (inner?, bytes),
+            Source::Latin1(_) => return None,
+        },
+    };
+    let offset = usize::try_from(heap.offset(id)).ok()?;
+    let mut reader = Reader::new(pickle.get(offset..)?);
+    reader.next()?.ok()?;
+    // The bytes are the last part of their instruction.
+    let end = offset.checked_add(usize::try_from(reader.offset()).ok()?)?;
+    let start = end.checked_sub(bytes.len())?;
+    pickle.get(start..end).filter(|found| std::ptr::eq(*found, bytes))?;
+    Some(start)
 }
 
 /// `_codecs.encode(text, 'latin1')`: text whose characters are the bytes, in protocols 0 to 2.
@@ -30,7 +49,8 @@ pub struct EncodedBytes<'h> {
 
 #[derive(Debug)]
 enum Source<'h> {
-    Bytes(&'h [u8]),
+    /// The object that has the bytes, if there is one.
+    Bytes(Option<ObjectId>, &'h [u8]),
     Latin1(ObjectId),
 }
 
@@ -51,9 +71,9 @@ impl<'h> EncodedBytes<'h> {
             _ => return None,
         };
         let source = match heap.items(instance.args)? {
-            [] => Source::Bytes(&[]),
+            [] => Source::Bytes(None, &[]),
             &[inner, ..] => match heap.bytes(inner) {
-                Some(bytes) => Source::Bytes(bytes),
+                Some(bytes) => Source::Bytes(Some(inner), bytes),
                 None => Source::Latin1(latin1_text(heap, inner)?),
             },
         };
@@ -68,7 +88,7 @@ impl<'h> EncodedBytes<'h> {
     /// How many bytes of the pickle it is decoded from.
     pub fn encoded_len(&self) -> usize {
         match self.source {
-            Source::Bytes(bytes) => bytes.len(),
+            Source::Bytes(_, bytes) => bytes.len(),
             Source::Latin1(text) => match self.heap.get(text) {
                 Object::Text(text) => text.bytes().len(),
                 _ => self.heap.bytes(text).map_or(0, <[u8]>::len),
@@ -79,7 +99,7 @@ impl<'h> EncodedBytes<'h> {
     /// The bytes; `None` if a character is not a byte.
     pub fn decode(&self) -> Option<Cow<'h, [u8]>> {
         match self.source {
-            Source::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+            Source::Bytes(_, bytes) => Some(Cow::Borrowed(bytes)),
             Source::Latin1(text) => {
                 let text = self.heap.text(text)?;
                 text.chars()

@@ -4,6 +4,7 @@
 //! under it `version` (10 is the highest that 2.0.1 and 2.15 both load; with it no operator is upgraded),
 //! `data.pkl`, `constants.pkl` (an empty tuple), `code/` and `data/`.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -95,10 +96,12 @@ impl Archive {
     /// The first record in which an archive with the records `found`, named as in [`head_records`](Self::head_records), is
     /// not this one. The bytes of compressed records are `None`, and such a record differs. Those of records that are kept of
     /// another archive are not compared.
-    pub fn first_difference(&self, found: &[(String, Option<&[u8]>)]) -> Option<Difference> {
+    pub fn first_difference(&self, found: &[(String, Option<Cow<'_, [u8]>>)]) -> Option<Difference> {
         let written: Vec<(&str, &[u8])> = self.head_records().collect();
         let kept: HashSet<&str> = self.kept.iter().map(|(name, _)| name.as_str()).collect();
-        let record = |name: &str| found.iter().find(|(found, _)| found == name).and_then(|(_, bytes)| *bytes);
+        let record = |name: &str| {
+            found.iter().find(|(found, _)| found == name).and_then(|(_, bytes)| bytes.as_deref())
+        };
         let other = written.iter().position(|(name, bytes)| record(name) != Some(*bytes));
         if let Some(equal) = other {
             let record = written.get(equal).map_or("", |(name, _)| *name).to_owned();

@@ -1,7 +1,7 @@
 //! What can be wrong with a zip file.
 
 /// A result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What is wrong with a zip file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,8 +24,16 @@ pub enum Error {
     /// The file is neither in memory nor mapped.
     #[error("the file is neither in memory nor mapped")]
     NotInMemory,
-    /// The system cannot read a local header.
-    #[error("cannot read the local header at offset 0x{offset:x}: {reason}")]
+    /// The directory of a file that is not in memory does not fit into it.
+    #[error("the directory has {len} bytes, expected at most {max}")]
+    LongDirectory {
+        /// Bytes of the directory.
+        len: u64,
+        /// The most bytes that are read.
+        max: u64,
+    },
+    /// The system cannot read a local header or the directory.
+    #[error("cannot read the record at offset 0x{offset:x}: {reason}")]
     Unread {
         /// Where it starts, in bytes from the file's start.
         offset: u64,
@@ -161,6 +169,7 @@ impl Error {
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
             | Self::NotInMemory
+            | Self::LongDirectory { .. }
             | Self::Unread { .. }
             | Self::Disagreement { .. }
             | Self::Disks => None,

@@ -134,7 +134,7 @@ impl Flaw {
 /// When a record is missing or is outside the file.
 pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
     let bytes = in_memory(file)?;
-    let end = End::read(bytes)?;
+    let end = End::read(bytes.into())?;
     let mut found = Vec::new();
     if !end.one_disk {
         found.push(Flaw::Disks);
@@ -143,7 +143,7 @@ pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
     let mut locals = LocalHeaders::new(file);
     let mut offset = end.directory_offset;
     while offset < end.offset {
-        let central = Header::central(bytes, offset)?;
+        let central = Header::central(bytes.into(), offset)?;
         let name = central.display_name();
         let start = central.local_offset;
         let local = locals.at(start, &|| name.clone())?;

@@ -4,12 +4,14 @@
 
 use std::hash::BuildHasher;
 use std::ops::Range;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use mapped::Source;
 
-use crate::record::{End, Header, Method};
+use crate::lazy::{LazyHeaders, TailBytes};
+use crate::record::{End, Header, Method, Tail};
 use crate::{Error, Result};
 
 /// One file in the zip file.
@@ -20,7 +22,7 @@ pub struct Entry {
     /// How the data are compressed.
     pub method: Method,
     /// The range of the stored (possibly compressed) data, in bytes from the file's start.
-    pub data: Range<usize>,
+    pub data: Range<u64>,
     /// Bytes of the decompressed data.
     pub len: u64,
     /// The CRC-32 of the decompressed data, from the directory.
@@ -32,9 +34,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The range of the stored data in the source, in bytes.
-    pub fn range(&self) -> Range<u64> {
-        self.data.start as u64..self.data.end as u64
+    /// Bytes of the stored data.
+    pub fn stored_len(&self) -> u64 {
+        self.data.end.saturating_sub(self.data.start)
+    }
+
+    /// The stored data in `archive`, all bytes of the file; empty if they are not in it.
+    pub fn stored<'b>(&self, archive: &'b [u8]) -> &'b [u8] {
+        mapped::part(archive, &self.data).unwrap_or_default()
     }
 }
 
@@ -52,36 +59,29 @@ impl Index {
     /// When a record is missing, is outside the file, or disagrees with another one; when entries
     /// overlap, share a name, have two names or sizes, or are encrypted.
     pub fn read(file: &dyn Source) -> Result<Self> {
-        let bytes = in_memory(file)?;
-        let end = End::read(bytes)?;
-        let limit = end.directory_offset;
-        if limit.checked_add(end.directory_len) != Some(end.offset) {
-            return Err(Error::Disagreement {
-                what: "the end of the directory",
-                expected: end.offset,
-                found: limit.saturating_add(end.directory_len),
-                offset: end.offset,
-            });
-        }
-        let mut offset = limit;
-        let mut parts: Vec<Part> = Vec::new();
-        while offset < end.offset {
-            match parts.last_mut() {
-                Some(part) if part.lines < Part::LINES => part.lines = part.lines.saturating_add(1),
-                _ => parts.push(Part { start: offset, lines: 1 }),
-            }
-            offset = offset.saturating_add(Header::central_span(bytes, offset)?);
-        }
-        let entries = checked(file, &parts, limit)?;
+        let directory = Directory::new(in_memory(file)?.into())?;
+        let entries = checked(file, &directory)?;
         file.release(0..file.len());
-        for (what, expected, found) in [
-            ("the number of entries", end.entries, entries.len() as u64),
-            ("the end of the directory", end.offset, offset),
-        ] {
-            if expected != found {
-                return Err(Error::Disagreement { what, expected, found, offset: end.offset });
-            }
-        }
+        Self::new(entries, &directory)
+    }
+
+    /// Reads the directory of `file` alone. The local header of an entry is read and compared when bytes of the entry are
+    /// read from the returned source: the ranges of the entries are ranges of that source.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but for local headers, and when the directory has more than 1 GiB.
+    pub fn read_directory(file: &Arc<dyn Source>) -> Result<(Self, Arc<dyn Source>)> {
+        let bytes = TailBytes::read(&**file)?;
+        let directory = Directory::new(bytes.tail())?;
+        let entries = directory.lines().map(|line| unlocated(&line?.1, directory.start));
+        let index = Self::new(entries.collect::<Result<_>>()?, &directory)?;
+        let lines = directory.lines().map(|line| Ok(line?.0)).collect::<Result<Vec<_>>>()?;
+        let source = LazyHeaders::new(Arc::clone(file), &index.entries, &lines, directory.start, bytes);
+        Ok((index, Arc::new(source)))
+    }
+
+    fn new(entries: Vec<Entry>, directory: &Directory<'_>) -> Result<Self> {
+        directory.check_end()?;
         reject_overlaps(&entries)?;
         reject_duplicates(&entries)?;
         Ok(Self { entries })
@@ -90,7 +90,7 @@ impl Index {
     /// Whether the directory of `file` lists all of these names. The local headers, which take most of the time, are
     /// not read. `None` if the directory cannot be read.
     pub fn lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
-        let bytes = file.in_memory()?;
+        let bytes = Tail::from(file.in_memory()?);
         let end = End::read(bytes).ok()?;
         let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
         while offset < end.offset && !missing.is_empty() {
@@ -112,6 +112,17 @@ pub(crate) fn in_memory(file: &dyn Source) -> Result<&[u8]> {
     file.in_memory().ok_or(Error::NotInMemory)
 }
 
+/// The lines of a directory.
+struct Directory<'b> {
+    bytes: Tail<'b>,
+    /// Where the first line starts, and with it the end of all data.
+    start: u64,
+    parts: Vec<Part>,
+    /// Where the last line ends.
+    offset: u64,
+    end: End,
+}
+
 /// Some lines of the directory, one after the other.
 struct Part {
     /// Where the first one starts.
@@ -124,19 +135,64 @@ impl Part {
     const LINES: usize = 4096;
 }
 
+impl<'b> Directory<'b> {
+    fn new(bytes: Tail<'b>) -> Result<Self> {
+        let end = End::read(bytes)?;
+        let start = end.directory_offset;
+        if start.checked_add(end.directory_len) != Some(end.offset) {
+            let found = start.saturating_add(end.directory_len);
+            return Err(end.disagreement("the end of the directory", end.offset, found));
+        }
+        let mut offset = start;
+        let mut parts: Vec<Part> = Vec::new();
+        while offset < end.offset {
+            match parts.last_mut() {
+                Some(part) if part.lines < Part::LINES => part.lines = part.lines.saturating_add(1),
+                _ => parts.push(Part { start: offset, lines: 1 }),
+            }
+            offset = offset.saturating_add(Header::central_span(bytes, offset)?);
+        }
+        Ok(Self { bytes, start, parts, offset, end })
+    }
+
+    /// Compares the lines with the end record.
+    fn check_end(&self) -> Result<()> {
+        let end = &self.end;
+        let lines = self.parts.iter().fold(0, |lines: u64, part| lines.saturating_add(part.lines as u64));
+        if lines != end.entries {
+            return Err(end.disagreement("the number of entries", end.entries, lines));
+        }
+        if self.offset != end.offset {
+            return Err(end.disagreement("the end of the directory", end.offset, self.offset));
+        }
+        Ok(())
+    }
+
+    /// The lines in the directory's order, and where each starts.
+    fn lines(&self) -> impl Iterator<Item = Result<(u64, Header<'b>)>> {
+        self.parts.iter().flat_map(|part| part.lines(self.bytes))
+    }
+}
+
+impl Part {
+    fn lines<'b>(&self, bytes: Tail<'b>) -> impl Iterator<Item = Result<(u64, Header<'b>)>> + use<'b> {
+        let mut next = self.start;
+        (0..self.lines).map(move |_| {
+            let (offset, line) = (next, Header::central(bytes, next)?);
+            next = next.saturating_add(line.span);
+            Ok((offset, line))
+        })
+    }
+}
+
 /// The entries of the directory's lines, each compared with its local header.
-fn checked(file: &dyn Source, parts: &[Part], limit: u64) -> Result<Vec<Entry>> {
-    let bytes = in_memory(file)?;
+fn checked(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entry>> {
+    let Directory { bytes, start: limit, parts, .. } = directory;
     let check = |parts: &[Part]| -> Result<Vec<Entry>> {
         let mut locals = LocalHeaders::new(file);
         let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
-        for part in parts {
-            let mut offset = part.start;
-            for _ in 0..part.lines {
-                let line = Header::central(bytes, offset)?;
-                offset = offset.saturating_add(line.span);
-                entries.push(entry(&mut locals, &line, limit)?);
-            }
+        for line in parts.iter().flat_map(|part| part.lines(*bytes)) {
+            entries.push(entry(&mut locals, &line?.1, *limit)?);
         }
         Ok(entries)
     };
@@ -197,19 +253,60 @@ impl<'f> LocalHeaders<'f> {
 
 /// One entry, its local header compared with its line in the directory.
 fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
+    let offset = within(central, limit)?;
+    compared(central, &locals.at(offset, &|| central.display_name())?, limit)
+}
+
+/// Where an entry's local header starts.
+fn within(central: &Header<'_>, limit: u64) -> Result<u64> {
     let offset = central.local_offset;
     if offset >= limit {
         return Err(Error::PastEnd { name: central.display_name(), end: offset, limit });
     }
-    compared(central, &locals.at(offset, &|| central.display_name())?, limit)
+    Ok(offset)
 }
 
 /// The entry that both headers describe.
 pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> Result<Entry> {
+    agree(central, local)?;
+    placed(central, central.local_offset.saturating_add(local.span), limit)
+}
+
+/// The entry of a line whose local header was not read. Its data start at the first byte where they can start, because the
+/// length of the local header's extra field is not in the directory.
+fn unlocated(central: &Header<'_>, limit: u64) -> Result<Entry> {
+    let span = (Header::LOCAL_MIN as u64).saturating_add(central.name.len() as u64);
+    let start = within(central, limit)?.saturating_add(span);
+    usable(central, central)?;
+    placed(central, start, limit)
+}
+
+/// Compares a local header with the line in the directory.
+pub(crate) fn agree(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
     if local.name != central.name {
         return Err(Error::Renamed { central: name(), local: local.display_name(), offset });
     }
+    usable(central, local)?;
+    let numbers = [
+        ("the compression method", u64::from(central.method), u64::from(local.method)),
+        ("the CRC-32", central.crc, local.crc),
+        ("the compressed size", central.compressed_len, local.compressed_len),
+        ("the size", central.len, local.len),
+    ];
+    // With bit 3 the local header has only the method.
+    let compared = if local.has_descriptor() { 1 } else { numbers.len() };
+    for (what, central, local) in numbers.into_iter().take(compared) {
+        if central != local {
+            return Err(Error::Local { name: name(), what, central, local, offset });
+        }
+    }
+    Ok(())
+}
+
+/// Rejects what other readers may see differently, in both headers of an entry.
+fn usable(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
+    let name = || central.display_name();
     if central.is_encrypted() || local.is_encrypted() {
         return Err(Error::Encrypted { name: name() });
     }
@@ -225,35 +322,25 @@ pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> 
             return Err(Error::TwoNames { name: name(), other });
         }
     }
-    let numbers = [
-        ("the compression method", u64::from(central.method), u64::from(local.method)),
-        ("the CRC-32", central.crc, local.crc),
-        ("the compressed size", central.compressed_len, local.compressed_len),
-        ("the size", central.len, local.len),
-    ];
-    // With bit 3 the local header has only the method.
-    let compared = if local.has_descriptor() { 1 } else { numbers.len() };
-    for (what, central, local) in numbers.into_iter().take(compared) {
-        if central != local {
-            return Err(Error::Local { name: name(), what, central, local, offset });
-        }
-    }
+    Ok(())
+}
+
+/// The entry whose data start at `start`.
+fn placed(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
+    let (name, offset) = (|| central.display_name(), central.local_offset);
     let method = Method::from(central.method);
     if method == Method::Stored && central.compressed_len != central.len {
         let (central, local) = (central.len, central.compressed_len);
         return Err(Error::Local { name: name(), what: "the size of stored data", central, local, offset });
     }
-    let start = offset.saturating_add(local.span);
     let end = start.saturating_add(central.compressed_len);
     if end > limit {
         return Err(Error::PastEnd { name: name(), end, limit });
     }
-    // `end` is inside the file, which is in memory, so both fit.
-    let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let entry = Entry {
-        name: central.display_name(),
+        name: name(),
         method,
-        data: at(start)..at(end),
+        data: start..end,
         len: central.len,
         crc: u32::try_from(central.crc).unwrap_or_default(),
         header_offset: offset,
@@ -276,7 +363,7 @@ fn reject_overlaps(entries: &[Entry]) -> Result<()> {
     by_offset.sort_by_key(|entry| entry.header_offset);
     for pair in by_offset.windows(2) {
         if let [first, second] = pair
-            && first.data.end as u64 > second.header_offset
+            && first.data.end > second.header_offset
         {
             return Err(Error::Overlap {
                 first: first.name.clone(),

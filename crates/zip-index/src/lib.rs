@@ -9,6 +9,7 @@
 mod error;
 mod flaw;
 mod index;
+mod lazy;
 mod record;
 mod survey;
 

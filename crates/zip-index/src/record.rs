@@ -78,9 +78,30 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The bytes from `offset` on.
-fn from(bytes: &[u8], offset: u64) -> Option<&[u8]> {
-    bytes.get(usize::try_from(offset).ok()?..)
+/// The last bytes of a file, or all of them, by their offsets in the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail<'b> {
+    pub(crate) bytes: &'b [u8],
+    /// Bytes of the file before them.
+    pub(crate) start: u64,
+}
+
+impl<'b> From<&'b [u8]> for Tail<'b> {
+    fn from(whole: &'b [u8]) -> Self {
+        Self { bytes: whole, start: 0 }
+    }
+}
+
+impl<'b> Tail<'b> {
+    /// The bytes from `offset` on.
+    fn starting_at(self, offset: u64) -> Option<&'b [u8]> {
+        self.bytes.get(usize::try_from(offset.checked_sub(self.start)?).ok()?..)
+    }
+
+    /// Bytes of the file.
+    fn file_len(self) -> u64 {
+        self.start.saturating_add(self.bytes.len() as u64)
+    }
 }
 
 /// The contents of the end records.
@@ -102,8 +123,16 @@ impl End {
     pub(crate) const LEN: u64 = Self::RECORD as u64;
     const RECORD: usize = 22;
 
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
-        let len = bytes.len() as u64;
+    /// The error for a number that the end records have and the directory contradicts.
+    pub(crate) fn disagreement(&self, what: &'static str, expected: u64, found: u64) -> Error {
+        Error::Disagreement { what, expected, found, offset: self.offset }
+    }
+
+    /// The most bytes of all end records, with the longest comment.
+    pub(crate) const MAX: u64 = 56 + 20 + Self::LEN + u16::MAX as u64;
+
+    pub(crate) fn read(tail: Tail<'_>) -> Result<Self> {
+        let Tail { bytes, start } = tail;
         // The record ends with a comment of at most 65,535 bytes, which ends the file.
         let first = bytes.len().saturating_sub(Self::RECORD.saturating_add(usize::from(u16::MAX)));
         let at = (first..=bytes.len().saturating_sub(Self::RECORD)).rev().find(|at| {
@@ -113,23 +142,25 @@ impl End {
                 && comment
                     .is_some_and(|comment| record.len() == Self::RECORD.saturating_add(usize::from(comment)))
         });
-        Self::at(bytes, at.ok_or(Error::NoEnd { len })? as u64)
+        let at = at.ok_or(Error::NoEnd { len: tail.file_len() })?;
+        Self::at(tail, start.saturating_add(at as u64))
     }
 
     /// The contents of the last record with the signature, whatever follows it.
     pub(crate) fn last(bytes: &[u8]) -> Option<Self> {
         let at = bytes.windows(4).rposition(|window| window == b"PK\x05\x06")?;
-        Self::at(bytes, at as u64).ok()
+        Self::at(bytes.into(), at as u64).ok()
     }
 
     /// Where the archive that ends `bytes` starts, if its end records agree on that: offsets count from there.
     pub(crate) fn start(bytes: &[u8]) -> Option<u64> {
         let at = bytes.len().checked_sub(Self::RECORD)? as u64;
-        let (disks, narrow) = Self::parse(bytes, at).filter(|_| bytes.ends_with(&[0, 0]))?;
+        let tail = Tail::from(bytes);
+        let (disks, narrow) = Self::parse(tail, at).filter(|_| bytes.ends_with(&[0, 0]))?;
         // The wide record is right before its locator, which is right before the narrow one.
-        let wide = at.checked_sub(20).and_then(|at| locator(bytes, at)).and_then(|(offset, _, _)| {
+        let wide = at.checked_sub(20).and_then(|at| locator(tail, at)).and_then(|(offset, _, _)| {
             let record = at.checked_sub(20 + 56)?;
-            Some((record.checked_sub(offset)?, Self::parse_wide(bytes, record)?))
+            Some((record.checked_sub(offset)?, Self::parse_wide(tail, record)?))
         });
         let (start, end) = match wide {
             Some((start, end)) => (Some(start), end),
@@ -138,18 +169,17 @@ impl End {
         };
         let directory = end.offset.checked_sub(end.directory_len)?;
         let first = directory.checked_sub(end.directory_offset)?;
-        let has_header = end.entries == 0 || Header::central(bytes, directory).is_ok();
+        let has_header = end.entries == 0 || Header::central(tail, directory).is_ok();
         (start.is_none_or(|start| start == first) && has_header).then_some(first)
     }
 
-    fn at(bytes: &[u8], at: u64) -> Result<Self> {
-        let len = bytes.len() as u64;
-        let (disks, end) = Self::parse(bytes, at).ok_or(Error::NoEnd { len })?;
-        let Some((wide_offset, wide_disk, wide_disks)) = at.checked_sub(20).and_then(|at| locator(bytes, at))
+    fn at(tail: Tail<'_>, at: u64) -> Result<Self> {
+        let (disks, end) = Self::parse(tail, at).ok_or(Error::NoEnd { len: tail.file_len() })?;
+        let Some((wide_offset, wide_disk, wide_disks)) = at.checked_sub(20).and_then(|at| locator(tail, at))
         else {
             return if disks == 0 { Ok(end) } else { Err(Error::Disks) };
         };
-        let mut wide = Self::parse_wide(bytes, wide_offset)
+        let mut wide = Self::parse_wide(tail, wide_offset)
             .ok_or(Error::NoRecord { record: "zip64 end of central directory", offset: wide_offset })?;
         if wide_disks > 1 {
             return Err(Error::Disks);
@@ -167,8 +197,8 @@ impl End {
         Ok(Self { record: at, ..wide })
     }
 
-    fn parse(bytes: &[u8], offset: u64) -> Option<(u64, Self)> {
-        let mut fields = Fields(from(bytes, offset)?);
+    fn parse(tail: Tail<'_>, offset: u64) -> Option<(u64, Self)> {
+        let mut fields = Fields(tail.starting_at(offset)?);
         fields.signature(*b"PK\x05\x06")?;
         let disks = u64::from(fields.u16()?).checked_add(u64::from(fields.u16()?))?;
         let here = u64::from(fields.u16()?);
@@ -179,8 +209,8 @@ impl End {
         Some((disks, Self { entries, directory_offset, directory_len, offset, record: offset, one_disk }))
     }
 
-    fn parse_wide(bytes: &[u8], offset: u64) -> Option<Self> {
-        let mut fields = Fields(from(bytes, offset)?);
+    fn parse_wide(tail: Tail<'_>, offset: u64) -> Option<Self> {
+        let mut fields = Fields(tail.starting_at(offset)?);
         fields.signature(*b"PK\x06\x06")?;
         fields.take(8 + 2 + 2)?; // its length, versions
         let disks = fields.u32()?.checked_add(fields.u32()?)?;
@@ -194,8 +224,8 @@ impl End {
 }
 
 /// The zip64 end record's offset, its disk and the number of disks, if there is a locator at `offset`.
-fn locator(bytes: &[u8], offset: u64) -> Option<(u64, u64, u64)> {
-    let mut fields = Fields(from(bytes, offset)?);
+fn locator(tail: Tail<'_>, offset: u64) -> Option<(u64, u64, u64)> {
+    let mut fields = Fields(tail.starting_at(offset)?);
     fields.signature(*b"PK\x06\x07")?;
     let disk = fields.u32()?;
     Some((fields.u64()?, disk, fields.u32()?))
@@ -231,15 +261,15 @@ pub(crate) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    pub(crate) fn central(bytes: &'a [u8], offset: u64) -> Result<Self> {
-        let parsed = from(bytes, offset).and_then(|bytes| Self::parse(bytes, true));
+    pub(crate) fn central(tail: Tail<'a>, offset: u64) -> Result<Self> {
+        let parsed = tail.starting_at(offset).and_then(|line| Self::parse(line, true));
         parsed.ok_or(Error::NoRecord { record: "directory entry", offset })
     }
 
     /// Bytes of the line of the central directory at `offset`: 46, and its name, extra field and comment.
-    pub(crate) fn central_span(bytes: &[u8], offset: u64) -> Result<u64> {
+    pub(crate) fn central_span(tail: Tail<'_>, offset: u64) -> Result<u64> {
         let span = || {
-            let mut fields = Fields(from(bytes, offset)?);
+            let mut fields = Fields(tail.starting_at(offset)?);
             fields.signature(*b"PK\x01\x02")?;
             fields.take(24)?;
             let lengths = [fields.u16()?, fields.u16()?, fields.u16()?];

@@ -94,12 +94,12 @@ impl Survey {
         let tail = bytes.get(from..).unwrap_or_default();
         // Most bytes have no such record; then nothing else is looked at.
         find(tail, END).is_some()
-            && End::last(bytes).is_some_and(|end| Header::central(bytes, end.directory_offset).is_ok())
+            && End::last(bytes).is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
     }
 
     /// Whether `bytes` end like a zip file.
     pub fn ends_as_zip(bytes: &[u8]) -> bool {
-        End::read(bytes).is_ok()
+        End::read(bytes.into()).is_ok()
     }
 
     fn odd(&mut self, kind: &'static str, text: String) {
@@ -112,7 +112,7 @@ impl Survey {
 
     /// Reads the entries of the directory and returns where the directory starts.
     fn directory(&mut self, bytes: &[u8]) -> Option<usize> {
-        let end = match End::read(bytes) {
+        let end = match End::read(bytes.into()) {
             Ok(end) => end,
             Err(error) => {
                 self.odd(kind(&error), error.to_string());
@@ -131,8 +131,11 @@ impl Survey {
         // Bytes before an archive shift all of its offsets; some readers compensate for that.
         let start = end.offset.saturating_sub(end.directory_len);
         let moved = start.saturating_sub(end.directory_offset);
-        let start =
-            if Header::central(bytes, end.directory_offset).is_ok() { end.directory_offset } else { start };
+        let start = if Header::central(bytes.into(), end.directory_offset).is_ok() {
+            end.directory_offset
+        } else {
+            start
+        };
         let moved = if start == end.directory_offset { 0 } else { moved };
         if moved > 0 {
             self.odd(
@@ -143,7 +146,7 @@ impl Survey {
         let mut offset = start;
         let mut count = 0_u64;
         while offset < end.offset
-            && let Ok(mut central) = Header::central(bytes, offset)
+            && let Ok(mut central) = Header::central(bytes.into(), offset)
         {
             if self.entries.len() >= ENTRIES_MAX {
                 self.cut = true;
@@ -270,16 +273,16 @@ impl Survey {
 impl Entry {
     /// The range from its header to the end of its data.
     fn span(&self) -> Range<usize> {
-        usize::try_from(self.header_offset).unwrap_or(usize::MAX)..self.data.end
+        let at = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
+        at(self.header_offset)..at(self.data.end)
     }
 
     /// The entry that a header describes, whose data start at `start` and are cut at `limit`.
     fn lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
-        let start = usize::try_from(start).ok().filter(|start| *start <= limit)?;
-        let method = Method::from(header.method);
-        let len = usize::try_from(header.compressed_len).unwrap_or(usize::MAX);
+        let limit = Some(limit as u64).filter(|limit| start <= *limit)?;
+        let (method, len) = (Method::from(header.method), header.compressed_len);
         // Without sizes the data may extend to the next record.
-        let len = if header.has_descriptor() && len == 0 { usize::MAX } else { len };
+        let len = if header.has_descriptor() && len == 0 { u64::MAX } else { len };
         Some(Self {
             name,
             method,
@@ -297,7 +300,7 @@ fn overlaps(entries: &[Entry]) -> Vec<Error> {
     let mut by_offset: Vec<&Entry> = entries.iter().collect();
     by_offset.sort_by_key(|entry| entry.header_offset);
     let overlap = |pair: &[&Entry]| match pair {
-        [first, second] if first.data.end as u64 > second.header_offset => Some(Error::Overlap {
+        [first, second] if first.data.end > second.header_offset => Some(Error::Overlap {
             first: first.name.clone(),
             second: second.name.clone(),
             offset: second.header_offset,
@@ -337,7 +340,8 @@ fn kind(error: &Error) -> &'static str {
         | Error::NoLocal { .. }
         | Error::PastEnd { .. }
         | Error::Unread { .. }
-        | Error::NotInMemory => "missing",
+        | Error::NotInMemory
+        | Error::LongDirectory { .. } => "missing",
         Error::Renamed { .. } | Error::Local { .. } | Error::TwoZip64 { .. } | Error::TwoNames { .. } => {
             "disagreement"
         }

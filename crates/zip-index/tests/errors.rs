@@ -11,6 +11,7 @@ fn every_error_has_its_text() {
         Error::NoEnd { len: 3 },
         Error::NoRecord { record: "directory entry", offset: 64 },
         Error::NotInMemory,
+        Error::LongDirectory { len: 2 << 30, max: 1 << 30 },
         Error::Unread { offset: 64, reason: "permission denied".to_owned() },
         Error::NoLocal { name: name(), offset: 64 },
         Error::Disagreement { what: "the number of entries", expected: 2, found: 3, offset: 64 },

@@ -14,7 +14,7 @@ use crate::{Error, InvalidOption, Result};
 /// The documents next to the checkpoint, and the one that the model gets in place of one of them. Those that are in the
 /// folder already stay.
 pub(super) fn documents(job: &Job<'_>) -> Result<Documents> {
-    let (companions, _) = sources::companions(&job.sources.path)?;
+    let (companions, _) = job.sources.companions()?;
     let mut documents = Documents::default();
     for (name, from) in companions.into_iter().filter(|(name, _)| !job.is_replaced(name)) {
         let to = job.target.join(name);

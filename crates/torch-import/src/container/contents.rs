@@ -1,14 +1,16 @@
 //! What the reader of a format finds in a file; each format makes one of these, and a [`Container`](super::Container)
 //! answers from it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mapped::Source;
+use mapped::{ReadError, Region, Source};
 use pickle_vm::Pickle;
 use safetensors_format::View;
-use tensor::{ByteOrder, Records};
+use tensor::{ByteOrder, Records, Storage};
+use zip_index::Index;
 
 use super::inflate::Inflated;
 use crate::omission::Omission;
@@ -53,6 +55,8 @@ pub(crate) struct Contents {
     pub(super) file: Arc<dyn Source>,
     /// Deflated storages, inflated once.
     pub(super) inflated: Option<Arc<dyn Source>>,
+    /// The directory of a zip archive that is not in memory.
+    pub(super) index: Option<Index>,
     pub(super) format: Format,
     pub(super) pickle: Bytes,
     pub(super) pickle_record: String,
@@ -74,7 +78,7 @@ pub(crate) struct Contents {
     pub(super) notes: Vec<Note>,
 }
 
-/// All bytes of a source that a container was opened over, which is in memory or mapped.
+/// All bytes of a source that is in memory or mapped; none of another one.
 pub(crate) fn in_memory(source: &dyn Source) -> &[u8] {
     source.in_memory().unwrap_or_default()
 }
@@ -97,6 +101,7 @@ impl Contents {
         Self {
             file,
             inflated: None,
+            index: None,
             format,
             pickle,
             pickle_record: String::new(),
@@ -112,16 +117,33 @@ impl Contents {
         }
     }
 
-    /// All bytes of the file.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        in_memory(&*self.file)
+    /// The directory of a zip archive. One that is in memory is read again, because it may have a million entries.
+    ///
+    /// # Errors
+    /// When the file is not such an archive.
+    pub(crate) fn index(&self) -> Result<Cow<'_, Index>> {
+        match &self.index {
+            Some(index) => Ok(Cow::Borrowed(index)),
+            None => Index::read(&*self.file).map(Cow::Owned).map_err(Error::Zip),
+        }
+    }
+
+    /// Bytes of the file; they are copied if the file is not in memory.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read(&self, range: &Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
+        Ok(match self.file.in_memory() {
+            Some(bytes) => Cow::Borrowed(mapped::part(bytes, range).unwrap_or_default()),
+            None => Cow::Owned(self.file.read_range(range.clone())?.into()),
+        })
     }
 
     /// The pickle that holds the root object.
     pub(crate) fn pickle(&self) -> &[u8] {
         match &self.pickle {
             // The format that made the range proved that it is inside the file.
-            Bytes::Mapped(range) => self.bytes().get(range.clone()).unwrap_or_default(),
+            Bytes::Mapped(range) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
             Bytes::Inflated(bytes) => bytes,
         }
     }
@@ -134,6 +156,14 @@ impl Contents {
         let loaded = pickle_vm::load(self.pickle());
         self.release_pickle();
         loaded.map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
+    }
+
+    /// The storage over a range of the pickle, without a copy; `None` if the pickle is not mapped.
+    pub(crate) fn pickle_storage(&self, range: &Range<usize>) -> Option<Storage> {
+        let Bytes::Mapped(pickle) = &self.pickle else { return None };
+        let at = |n: usize| pickle.start.checked_add(n).filter(|at| *at <= pickle.end);
+        let range = at(range.start)?..at(range.end)?;
+        Some(Storage::stored(Region::new(&self.file, wide(&range))?, None))
     }
 
     /// Gives the memory of the mapped pickle back to the system, which reads what is needed again.

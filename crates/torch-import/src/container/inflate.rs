@@ -2,7 +2,7 @@
 //! every storage has an address and memory stays small.
 
 use std::io::{self, Read, Write};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use flate2::read::DeflateDecoder;
 use mapped::{MappedFile, Source, SourceReader, WINDOW, Window, windows};
@@ -13,8 +13,8 @@ use crate::{Error, Result};
 /// Deflate's best ratio: 258 bytes from two bits, and a header. A directory that records more is wrong.
 const RATIO: u64 = 1032;
 
-/// A pickle that inflates to more bytes is inflated into a temporary file, as storages are.
-const IN_MEMORY: u64 = 16 << 20;
+/// A pickle that has more bytes, inflated or read from a source that is not in memory, is kept in a temporary file.
+pub(super) const IN_MEMORY: u64 = 16 << 20;
 
 /// A record's bytes once they are inflated.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) fn whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result
         return Ok(Inflated::File(inflated));
     }
     let mut bytes = Vec::new();
-    copy(SourceReader::new(file, entry.range()), entry, &mut bytes)?;
+    copy(SourceReader::new(file, entry.data.clone()), entry, &mut bytes)?;
     if checksums {
         compare(entry, crc32fast::hash(&bytes))?;
     }
@@ -77,7 +77,7 @@ pub(super) fn spill<'e>(
     let mut out = tempfile::tempfile().map_err(Error::Spill)?;
     for entry in deflated {
         let mut sums = Sums { out: &mut out, crc: crc32fast::Hasher::new() };
-        copy(SourceReader::new(file, entry.range()), entry, &mut sums)?;
+        copy(SourceReader::new(file, entry.data.clone()), entry, &mut sums)?;
         let found = sums.crc.finalize();
         if checksums {
             compare(entry, found)?;
@@ -87,9 +87,14 @@ pub(super) fn spill<'e>(
 }
 
 /// Copies a source into an unlinked temporary file, which is mapped.
-pub(super) fn local_copy(source: &dyn Source) -> Result<MappedFile> {
+pub(crate) fn local_copy(source: &dyn Source) -> Result<MappedFile> {
+    local_copy_of(source, 0..source.len())
+}
+
+/// Copies a range of a source into an unlinked temporary file, which is mapped.
+pub(super) fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<MappedFile> {
     let mut out = tempfile::tempfile().map_err(Error::Spill)?;
-    for window in windows(0..source.len()) {
+    for window in windows(range) {
         out.write_all(&Window::read(source, window)?).map_err(Error::Spill)?;
     }
     Ok(MappedFile::from_file(&out, source.path())?)
@@ -103,8 +108,8 @@ fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()>
         Method::Zstd => return Err(fail("PyTorch's archives do not use zstd".to_owned())),
         Method::Other(number) => return Err(fail(format!("compression method {number} is not supported"))),
     }
-    let stored = entry.data.len();
-    if entry.len > (stored as u64).saturating_mul(RATIO).saturating_add(RATIO) {
+    let stored = entry.stored_len();
+    if entry.len > stored.saturating_mul(RATIO).saturating_add(RATIO) {
         return Err(fail(format!("{stored} bytes cannot hold {}", entry.len)));
     }
     // One byte more than the directory records reveals a record that is too long.

@@ -11,6 +11,7 @@ pub(crate) mod sniff;
 pub(crate) mod tar;
 pub(crate) mod zip;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use mapped::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
 use tensor::{ByteOrder, Checksum, Dtype, Records, Storage, Tensor};
-use zip_index::{Index, Method};
+use zip_index::Method;
 
 pub use contents::Format;
-pub(crate) use contents::{Contents, in_memory, wide};
+pub(crate) use contents::{Contents, in_memory};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
@@ -44,22 +45,18 @@ impl Container {
         Self::from_source(Arc::new(MappedFile::open(path)?))
     }
 
-    /// Reads a checkpoint from a source: a whole file, a part of one, such as the model in a carton, or a buffer. One that
-    /// is not in memory is copied into an unlinked temporary file.
+    /// Reads a checkpoint from a source: a whole file, a part of one, such as the model in a carton, or a buffer. Of a source
+    /// that is not in memory, what describes the tensors of a zip archive or a safetensors file is read now, in few ranges,
+    /// and their bytes when they are asked for. Another format is copied into an unlinked temporary file.
     ///
     /// # Errors
     /// When the source cannot be read, is of another format, or its container is damaged.
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
-        let mut contents = sniff::open(Self::local(source)?)?;
+        let mut contents = sniff::open(sniff::prepare(source)?)?;
         if let Some(storages) = Arc::get_mut(&mut contents.storages) {
             storages.set_sources(&contents.file, contents.inflated.as_ref());
         }
         Ok(Self(Arc::new(contents)))
-    }
-
-    /// The source itself if it is in memory, or a copy in an unlinked temporary file.
-    pub(crate) fn local(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
-        if source.in_memory().is_some() { Ok(source) } else { Ok(Arc::new(inflate::local_copy(&*source)?)) }
     }
 
     /// The source and what was found in it, to be shared with values that outlive this container.
@@ -71,37 +68,40 @@ impl Container {
     /// holds. `None` if code cannot be read.
     pub fn runs_code_when_loaded(&self) -> Option<bool> {
         const METHOD: &[u8] = b"__setstate__";
-        let file = &self.0.file;
         if self.format() != Format::TorchScript {
             return Some(false);
         }
-        let index = Index::read(&**file).ok()?;
         let mut runs = false;
-        for entry in index.entries.iter().filter(|entry| zip::is_code(&entry.name)) {
-            let stored = self.0.bytes().get(entry.data.clone())?;
+        for entry in self.0.index().ok()?.entries.iter().filter(|entry| zip::is_code(&entry.name)) {
+            if entry.len > CODE_MAX && (entry.method != Method::Stored || self.0.file.in_memory().is_none()) {
+                return None;
+            }
+            let stored = self.0.read(&entry.data).ok()?;
             let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
             runs |= match entry.method {
-                Method::Stored => has_method(stored),
-                _ if entry.len > CODE_MAX => return None,
-                _ => has_method(&inflate::to_memory(stored, entry).ok()?),
+                Method::Stored => has_method(&stored),
+                _ => has_method(&inflate::to_memory(&stored, entry).ok()?),
             };
         }
         Some(runs)
     }
 
     /// The records of a zip archive besides its storages: their names after the root folder, and their bytes, which are
-    /// `None` for compressed ones. Empty for other formats.
-    pub fn records_besides_storages(&self) -> Vec<(String, Option<&[u8]>)> {
+    /// `None` for compressed ones, and for those of more than 16 MiB in a file that is not in memory. Empty for other
+    /// formats.
+    pub fn records_besides_storages(&self) -> Vec<(String, Option<Cow<'_, [u8]>>)> {
         let Contents { file, pickle_record, prefix, .. } = &*self.0;
         if !matches!(self.format(), Format::TorchScript | Format::Zip) {
             return Vec::new();
         }
-        let Ok(index) = Index::read(&**file) else { return Vec::new() };
+        let Ok(index) = self.0.index() else { return Vec::new() };
         let root = pickle_record.rsplit_once('/').map_or("", |(root, _)| root);
-        let others = index.entries.into_iter().filter(|entry| !entry.name.starts_with(prefix.as_str()));
+        let others = index.entries.iter().filter(|entry| !entry.name.starts_with(prefix.as_str()));
         let named = others.map(|entry| {
             let inner = entry.name.strip_prefix(root).and_then(|name| name.strip_prefix('/'));
-            let stored = (entry.method == Method::Stored).then(|| self.0.bytes().get(entry.data)).flatten();
+            let is_read =
+                entry.method == Method::Stored && (entry.len <= CODE_MAX || file.in_memory().is_some());
+            let stored = is_read.then(|| self.0.read(&entry.data).ok()).flatten();
             (inner.unwrap_or(&entry.name).to_owned(), stored)
         });
         named.collect()
@@ -114,11 +114,11 @@ impl Container {
     /// When a record cannot be decompressed or is outside the root folder, or it is another format.
     pub fn script_records(&self) -> Result<Vec<(String, Storage)>> {
         let Contents { file, pickle_record, prefix, storages, .. } = &*self.0;
-        let index = Index::read(&**file).map_err(Error::Zip)?;
+        let index = self.0.index()?;
         let checksums = index.entries.iter().any(|entry| entry.crc != 0);
         let root = pickle_record.rsplit_once('/').map_or_else(String::new, |(root, _)| format!("{root}/"));
         let mut records = Vec::with_capacity(index.entries.len());
-        for entry in index.entries {
+        for entry in &index.entries {
             let Some(inner) = entry.name.strip_prefix(&root).filter(|inner| !inner.ends_with('/')) else {
                 continue;
             };
@@ -128,10 +128,10 @@ impl Container {
                 None if entry.method == Method::Stored => {
                     let record = Arc::from(entry.name.as_str());
                     let checksum = checksums.then_some(Checksum { crc: entry.crc, record });
-                    Region::new(file, entry.range()).map(|region| Storage::stored(region, checksum))
+                    Region::new(file, entry.data.clone()).map(|region| Storage::stored(region, checksum))
                 }
                 None => {
-                    let inflated = inflate::whole(&**file, &entry, checksums)?;
+                    let inflated = inflate::whole(&**file, entry, checksums)?;
                     Some(match inflated {
                         inflate::Inflated::Memory(bytes) => Storage::owned(bytes),
                         inflate::Inflated::File(map) => {
@@ -233,13 +233,6 @@ impl Container {
     /// The order of the bytes in the storages' numbers.
     pub(crate) fn byte_order(&self) -> ByteOrder {
         self.0.byte_order
-    }
-
-    /// The storage over bytes of the mapped pickle, without a copy; `None` if the pickle was inflated.
-    pub(crate) fn mapped_storage(&self, bytes: &[u8]) -> Option<Storage> {
-        let start = bytes.as_ptr().addr().checked_sub(self.0.bytes().as_ptr().addr())?;
-        let range = start..start.checked_add(bytes.len())?;
-        Some(Storage::stored(Region::new(&self.0.file, wide(&range))?, None))
     }
 
     /// How many storages the file has.

@@ -10,7 +10,7 @@ use mapped::{Region, Source};
 use safetensors_format::{Header, METADATA, View};
 use tensor::{Storage, Tensor, contiguous_strides};
 
-use super::contents::{Bytes, Contents, Format, in_memory, wide};
+use super::contents::{Bytes, Contents, Format};
 use super::inflate::Inflated;
 use crate::{Error, Result};
 
@@ -18,12 +18,27 @@ use crate::{Error, Result};
 type Metadata = Vec<(String, String)>;
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
-    let Header { metadata, tensors } = Header::read(in_memory(&*file))?;
+    let read;
+    let start = match file.in_memory() {
+        Some(bytes) => bytes,
+        None => {
+            read = header(&*file)?;
+            &read
+        }
+    };
+    let Header { metadata, tensors } = Header::parse(start, file.len())?;
     let (ties, metadata) = ties(metadata, &tensors);
     let pickle = pickled(&metadata)
         .map_err(|error| Error::Layout { record: "the header".to_owned(), reason: error.to_string() })?;
     let pickle = Bytes::Inflated(Inflated::Memory(pickle));
     Ok(Contents { direct: tensors, ties, ..Contents::new(file, Format::Safetensors, pickle) })
+}
+
+/// The bytes of the header and its length.
+fn header(file: &dyn Source) -> Result<Vec<u8>> {
+    let start = file.read_range(0..file.len().min(Header::LENGTH))?;
+    let end = Header::end(&start)?;
+    Ok(file.read_range(0..file.len().min(end))?.into())
 }
 
 /// The names that the metadata gives to tensors of the file, each with the position of its tensor, and the rest of the
@@ -49,7 +64,7 @@ fn ties(metadata: Metadata, tensors: &[(String, View)]) -> (Vec<(String, usize)>
 /// The tensor at `view` of the file.
 pub(super) fn tensor(file: &Arc<dyn Source>, view: &View) -> Result<Tensor> {
     // The header's reader compared the range with the file.
-    let region = Region::new(file, wide(&view.range));
+    let region = Region::new(file, view.range.clone());
     let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));
     Ok(Tensor::new(view.dtype, view.shape.clone(), contiguous_strides(&view.shape), 0, storage)?)
 }

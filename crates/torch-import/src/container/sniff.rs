@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use mapped::Source;
+use mapped::{Prefetched, Source};
 use safetensors_format::is_safetensors;
 
 use super::contents::{Contents, Format, in_memory};
-use super::{legacy, pickle, safetensors, tar, zip};
+use super::{inflate, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
+
+/// How many bytes of a source that is not in memory are read to recognise it: a zip archive of PyTorch has its pickle at the
+/// start, and its directory, about 100 bytes for each tensor, at the end.
+const HEAD: u64 = 64 << 10;
+const TAIL: u64 = 128 << 10;
 
 /// A container that this crate reads.
 struct Readable {
@@ -88,11 +93,37 @@ const OTHERS: &[Other] = &[
     },
 ];
 
+/// A source that [`open`] reads: the source itself if it is in memory; one whose first and last bytes are kept, if it is a
+/// format that describes its tensors there; a copy in an unlinked temporary file of any other.
+pub(super) fn prepare(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
+    if source.in_memory().is_some() {
+        return Ok(source);
+    }
+    let kept = with_edges(source)?;
+    if is_zip(kept.head()) || is_safetensors(kept.head()) {
+        return Ok(Arc::new(kept));
+    }
+    reject_others(kept.head())?;
+    Ok(Arc::new(inflate::local_copy(&kept)?))
+}
+
+/// The source with its first and its last bytes.
+pub(crate) fn with_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
+    let len = source.len();
+    let head = len.min(HEAD);
+    let edges = [0..head, len.saturating_sub(TAIL).max(head)..len];
+    Ok(Prefetched::new(source, &edges)?)
+}
+
 /// Opens `file` in its own format.
 ///
 /// # Errors
 /// Says what the file is instead, if that is known.
 pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+    if file.in_memory().is_none() {
+        let head = file.read_range(0..file.len().min(HEAD))?;
+        return if is_zip(&head) { zip::open(file) } else { safetensors::open(file) };
+    }
     if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(in_memory(&*file))) {
         return (format.open)(file);
     }
@@ -139,7 +170,7 @@ pub(crate) fn is_in_pieces(bytes: &[u8]) -> bool {
 }
 
 /// Whether a file is a zip archive; an archive without entries starts with its end record.
-fn is_zip(bytes: &[u8]) -> bool {
+pub(crate) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 

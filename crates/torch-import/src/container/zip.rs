@@ -4,21 +4,26 @@
 //! `consolidated` or anything else; records that are not named here are ignored.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use mapped::Source;
+use mapped::{Prefetched, Source};
 use tensor::{ByteOrder, Record, Records};
 use zip_index::{Entry, Index, Method};
 
 use super::contents::{Bytes, Contents, Format, in_memory};
-use super::inflate;
+use super::inflate::{self, Inflated};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{Error, Note, Result};
 
 const PICKLE: &str = "data.pkl";
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
-    let index = Index::read(&*file).map_err(|error| match error {
+    let index = match file.in_memory() {
+        Some(_) => Index::read(&*file).map(|index| (index, file)),
+        None => Index::read_directory(&file),
+    };
+    let (index, file) = index.map_err(|error| match error {
         zip_index::Error::NoEnd { len } => {
             Error::Cut { reason: format!("a zip archive of {len} bytes without the directory at its end") }
         }
@@ -37,16 +42,18 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     if !checksums {
         notes.push(Note::NoChecksums);
     }
-    let whole = |name: &str| index.find(name).map(|entry| read_whole(&*file, entry, checksums)).transpose();
     let pickle_record = format!("{root}{PICKLE}");
+    let constants_record = format!("{root}constants.pkl");
+    let byte_order_record = format!("{root}byteorder");
+    let near = together(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?;
+    let whole = |name: &str| index.find(name).map(|entry| read_whole(&*near, entry, checksums)).transpose();
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
-    let constants_record = format!("{root}constants.pkl");
     let constants = whole(&constants_record)?;
     if let Some(constants) = &constants {
         notes.extend(constants_note(slice(&*file, constants), constants_record)?);
     }
-    let byte_order = match whole(&format!("{root}byteorder"))? {
+    let byte_order = match whole(&byte_order_record)? {
         None => ByteOrder::Little,
         Some(bytes) => byte_order(slice(&*file, &bytes))?,
     };
@@ -60,7 +67,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     let mut next = 0_u64;
     for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
         let record = if entry.method == Method::Stored {
-            Record::new(entry.range(), checksums.then_some(entry.crc))
+            Record::new(entry.data.clone(), checksums.then_some(entry.crc))
         } else {
             // One after the other, as `spill` wrote them.
             let start = next;
@@ -71,8 +78,10 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
         storages.insert(entry.name.strip_prefix(&prefix).unwrap_or_default(), record);
     }
     let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
+    let index = file.in_memory().is_none().then_some(index);
     Ok(Contents {
         inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
+        index,
         pickle_record,
         prefix,
         storages: Arc::new(storages),
@@ -217,12 +226,31 @@ fn other(index: &Index) -> Error {
     }
 }
 
+/// A source that has read small records together, if the file is not in memory.
+fn together(file: &Arc<dyn Source>, index: &Index, records: &[&str]) -> Result<Arc<dyn Source>> {
+    if file.in_memory().is_some() {
+        return Ok(Arc::clone(file));
+    }
+    let found = records.iter().filter_map(|name| index.find(name));
+    let small = found.filter(|entry| entry.stored_len() <= inflate::IN_MEMORY);
+    let mut ranges: Vec<Range<u64>> = small.map(|entry| entry.data.clone()).collect();
+    ranges.sort_by_key(|range| range.start);
+    Ok(Arc::new(Prefetched::new(Arc::clone(file), &ranges)?))
+}
+
 /// Reads a whole record and compares its checksum.
 fn read_whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Bytes> {
     if entry.method != Method::Stored {
         return Ok(Bytes::Inflated(inflate::whole(file, entry, checksums)?));
     }
-    let bytes = Bytes::Mapped(entry.data.clone());
+    let bytes = if file.in_memory().is_some() {
+        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Bytes::Mapped(at(entry.data.start)..at(entry.data.end))
+    } else if entry.len <= inflate::IN_MEMORY {
+        Bytes::Inflated(Inflated::Memory(file.read_range(entry.data.clone())?.into()))
+    } else {
+        Bytes::Inflated(Inflated::File(inflate::local_copy_of(file, entry.data.clone())?))
+    };
     if checksums {
         inflate::compare(entry, crc32fast::hash(slice(file, &bytes)))?;
     }

@@ -49,8 +49,9 @@ fn tensor<'h>(rebuilder: &Rebuilder<'h>, then: Then<'h>, parts: &Parts) -> Resul
     let Some(shape) = shape else { return Err(then.bad("its shape is not a tuple of natural numbers")) };
     let Some(data) = then.bytes(parts.data)? else { return Err(then.bad("its data is not bytes")) };
     let stride = if parts.fortran { fortran_strides(&shape) } else { contiguous_strides(&shape) };
-    let storage =
-        rebuilder.storage_from_bytes(then.id(), &data)?.with_byte_order(order, dtype.component_size());
+    let storage = rebuilder
+        .storage_from_bytes(then.id(), Some(parts.data), &data, 0..data.len())?
+        .with_byte_order(order, dtype.component_size());
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }
 

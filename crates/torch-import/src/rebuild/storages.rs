@@ -2,6 +2,8 @@
 //!
 //! Facts: `persistent_load` and `_load_from_bytes` in `torch/serialization.py` and `torch/storage.py` of PyTorch 2.15.
 
+use std::ops::Range;
+
 use pickle_vm::ObjectId;
 use tensor::{Dtype, Storage};
 
@@ -9,6 +11,7 @@ use super::call::{Args, Call, Then};
 use super::{Function, Rebuilder, UNTYPED};
 use crate::Result;
 use crate::container::legacy;
+use crate::encoded;
 use crate::persistent::StorageRef;
 
 /// After this many references to storages, which take about 6 MB of the pickle, its pages are released.
@@ -46,16 +49,30 @@ impl<'h> Rebuilder<'h> {
         let Some(bytes) = bytes else { return Err(then.bad("expected bytes")) };
         let found = legacy::storage(&bytes).map_err(|error| then.bad(&error.to_string()));
         let (dtype, range) = found?;
-        let storage = self.storage_from_bytes(then.id(), bytes.get(range).unwrap_or_default())?;
+        let storage = self.storage_from_bytes(then.id(), args.nth(0), &bytes, range)?;
         self.loaded.insert(then.id(), (dtype, storage.clone()));
         Ok((dtype, storage))
     }
 
-    /// A storage over bytes of the pickle. They are copied only if they are not in the mapped file.
-    pub(crate) fn storage_from_bytes(&self, id: ObjectId, bytes: &[u8]) -> Result<Storage> {
-        if let Some(storage) = self.container.mapped_storage(bytes) {
+    /// A storage over a range of the byte string `text`, whose bytes are `bytes`. They are copied only if they are not in the
+    /// mapped file.
+    pub(super) fn storage_from_bytes(
+        &self,
+        id: ObjectId,
+        text: Option<ObjectId>,
+        bytes: &[u8],
+        range: Range<usize>,
+    ) -> Result<Storage> {
+        let container = self.container;
+        let start = text.and_then(|text| encoded::position(self.heap, container.pickle(), text));
+        let mapped = start.and_then(|start| {
+            let range = start.checked_add(range.start)?..start.checked_add(range.end)?;
+            container.contents().pickle_storage(&range)
+        });
+        if let Some(storage) = mapped {
             return Ok(storage);
         }
+        let bytes = bytes.get(range).unwrap_or_default();
         self.copies(id, bytes.len())?;
         Ok(Storage::owned(bytes.to_vec()))
     }

@@ -34,8 +34,8 @@ const INFLATED_MAX: u64 = 1 << 30;
 
 /// What the entries of an archive have in common.
 #[derive(Clone, Copy)]
-struct Archive {
-    is_checkpoint: bool,
+pub(super) struct Archive {
+    pub(super) is_checkpoint: bool,
     /// Whether it has checksums.
     sums: bool,
     /// Whether it ends before its directory.
@@ -74,8 +74,19 @@ impl<'a> Scanner<'a> {
         if survey.cut {
             self.miss(|| format!("{place}the entries after the limit were not scanned"));
         }
-        let roots: Vec<&Entry> =
-            survey.entries.iter().filter(|entry| is_named(&entry.name, "data.pkl")).collect();
+        let archive = Archive { is_cut: survey.is_cut, depth, ..self.overview(&place, &survey.entries) };
+        for entry in &survey.entries {
+            if self.stopped {
+                return;
+            }
+            let record = record.with(Step::Record(entry.name.clone()));
+            self.entry(record, entry, Cow::Borrowed(entry.stored(bytes)), archive);
+        }
+    }
+
+    /// Reports what is odd about the entries of an archive together.
+    pub(super) fn overview(&mut self, place: &str, entries: &[Entry]) -> Archive {
+        let roots: Vec<&Entry> = entries.iter().filter(|entry| is_named(&entry.name, "data.pkl")).collect();
         if let [first, second, ..] = roots.as_slice()
             && first.name != second.name
         {
@@ -84,58 +95,47 @@ impl<'a> Scanner<'a> {
                 format!("{place}`{first}` and `{second}` are both the root of a checkpoint")
             });
         }
-        let root =
-            roots.first().and_then(|entry| entry.name.get(..entry.name.len().checked_sub("data.pkl".len())?));
-        let twins = root.and_then(|root| zip::twins(&survey.entries, root));
+        let twins = root(entries).and_then(|root| zip::twins(entries, root));
         if let Some((first, second)) = twins.filter(|_| roots.len() == 1) {
             let error = Error::Twins { first: first.to_owned(), second: second.to_owned() };
             self.report("duplicate", || format!("{place}{error}"));
         }
         let is_checkpoint = !roots.is_empty();
-        let sums = survey.entries.iter().any(|entry| entry.crc != 0);
-        if !sums && !survey.entries.is_empty() {
+        let sums = entries.iter().any(|entry| entry.crc != 0);
+        if !sums && !entries.is_empty() {
             self.note(|| format!("{place}the archive has no checksums"));
         }
-        if survey.entries.iter().any(|entry| entry.name.ends_with(".data/extern_modules")) {
-            let sources = survey.entries.iter().filter(|entry| is_package_source(entry)).count();
+        if entries.iter().any(|entry| entry.name.ends_with(".data/extern_modules")) {
+            let sources = entries.iter().filter(|entry| is_package_source(entry)).count();
             if sources > 0 {
                 self.miss(|| {
                     format!("{place}`torch.package` runs its Python code ({sources} records), which is not scanned")
                 });
             }
         }
-        let archive = Archive { is_checkpoint, sums, is_cut: survey.is_cut, depth };
-        for entry in &survey.entries {
-            if self.stopped {
-                return;
-            }
-            let record = record.with(Step::Record(entry.name.clone()));
-            self.entry(record, entry, bytes, archive);
-        }
+        Archive { is_checkpoint, sums, is_cut: false, depth: 0 }
     }
 
-    fn entry(&mut self, record: Place, entry: &Entry, bytes: &'a [u8], archive: Archive) {
+    /// Scans one entry, whose bytes in the archive are `stored`.
+    pub(super) fn entry(&mut self, record: Place, entry: &Entry, stored: Cow<'a, [u8]>, archive: Archive) {
         let Archive { is_checkpoint, sums, is_cut, depth } = archive;
-        let stored = bytes.get(entry.data.clone()).unwrap_or_default();
         if stored.is_empty() {
             return;
         }
-        let read = PICKLES.iter().any(|end| is_named(&entry.name, end));
-        let extension = entry.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        let pickle = read || matches!(extension.as_deref(), Some("pkl" | "pickle"));
+        let pickle = is_pickle(&entry.name);
         if !matches!(entry.method, Method::Stored | Method::Deflated) {
             return self.miss(|| format!("{record}: its compression method is not supported"));
         }
         if sums && !is_cut && (pickle || self.checksums) {
-            self.compare(&record, entry, stored);
+            self.compare(&record, entry, &stored);
         }
         let is_code = is_code(&entry.name);
-        if !(pickle || is_code || self.holds_something(&record, stored, entry.method)) {
+        if !(pickle || is_code || self.holds_something(&record, &stored, entry.method)) {
             return;
         }
         let content = match entry.method {
-            Method::Stored => Cow::Borrowed(stored),
-            _ => match self.inflated(&record, entry, stored, is_cut) {
+            Method::Stored => stored,
+            _ => match self.inflated(&record, entry, &stored, is_cut) {
                 Some(bytes) => Cow::Owned(bytes),
                 None => return,
             },
@@ -231,6 +231,18 @@ impl<'a> Scanner<'a> {
         }
         Some(sum.finalize())
     }
+}
+
+/// Whether an entry is a pickle by its name.
+fn is_pickle(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    PICKLES.iter().any(|end| is_named(name, end)) || matches!(extension.as_deref(), Some("pkl" | "pickle"))
+}
+
+/// The root folder of an archive, with its slash, if it is a checkpoint.
+pub(super) fn root(entries: &[Entry]) -> Option<&str> {
+    let root = entries.iter().find(|entry| is_named(&entry.name, "data.pkl"))?;
+    root.name.get(..root.name.len().checked_sub("data.pkl".len())?)
 }
 
 /// Whether an entry has this name in any folder. miniz, which PyTorch uses, takes capital letters for small ones.

@@ -15,6 +15,7 @@ mod operators;
 mod packed;
 mod pickle;
 mod recognise;
+mod remote;
 mod report;
 mod scanner;
 mod script;
@@ -27,7 +28,8 @@ use mapped::{MappedFile, Observer, Source};
 
 pub use self::report::{Call, Finding, Omitted, Place, Scan, ScannedPickle, Step, Use};
 use self::scanner::Scanner;
-use crate::{Container, Result};
+use crate::Result;
+use crate::container::inflate;
 
 impl Scan {
     /// Scans the file at `path`. With `checksums`, the checksums of all records of an archive are compared, which
@@ -39,12 +41,22 @@ impl Scan {
         Self::source(&(Arc::new(MappedFile::open(path)?) as Arc<dyn Source>), checksums, observer)
     }
 
-    /// Scans a source, as [`file`](Self::file) does.
+    /// Scans a source, as [`file`](Self::file) does. Of a zip archive that is not in memory and has 256 KiB or more, the
+    /// directory and all records but the storages are read, unless there are `checksums` to compare: the storages are then
+    /// in [`missed`](Scan::missed). Of a safetensors file, the header is read. Everything else is copied into an unlinked
+    /// temporary file and scanned there.
     ///
     /// # Errors
     /// The same.
     pub fn source(source: &Arc<dyn Source>, checksums: bool, observer: &dyn Observer) -> Result<Self> {
-        let local = Container::local(Arc::clone(source))?;
+        let local = match source.in_memory() {
+            Some(_) => Arc::clone(source),
+            None if checksums => Arc::new(inflate::local_copy(&**source)?),
+            None => match remote::scan(source, observer)? {
+                Ok(scan) => return Ok(scan),
+                Err(kept) => Arc::new(inflate::local_copy(&kept)?),
+            },
+        };
         Scanner::of_source(&*local, checksums, observer)?.run(&local)
     }
 }

@@ -14,6 +14,11 @@ pub(super) fn starts_as_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 
+/// Whether the last bytes of a file have the signature of the end of a zip archive.
+pub(super) fn may_end_as_archive(tail: &[u8]) -> bool {
+    tail.windows(4).any(|found| found == b"PK\x05\x06")
+}
+
 /// Whether bytes end like a zip archive.
 pub(super) fn ends_as_archive(bytes: &[u8]) -> bool {
     Survey::ends_as_zip(bytes)

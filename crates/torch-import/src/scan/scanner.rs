@@ -105,18 +105,23 @@ impl<'a> Scanner<'a> {
     ) -> Result<Self> {
         let bytes = in_memory(file);
         let kind = Kind::new(bytes)?;
-        let mut scanner = Self {
-            scan: Scan { format: kind.name(), ..Scan::default() },
-            checksums,
-            budget: Budget::new(file.len()),
-            room: file.len().saturating_mul(UNPACKED_TIMES).saturating_add(UNPACKED),
+        let mut scanner = Self { checksums, ..Self::new(kind.name(), file.len(), observer) };
+        scanner.root(bytes, &kind);
+        Ok(scanner)
+    }
+
+    /// A scanner for parts of a file of `len` bytes.
+    pub(super) fn new(format: &'static str, len: u64, observer: &'a dyn Observer) -> Self {
+        Self {
+            scan: Scan { format, ..Scan::default() },
+            checksums: false,
+            budget: Budget::new(len),
+            room: len.saturating_mul(UNPACKED_TIMES).saturating_add(UNPACKED),
             work: VecDeque::new(),
             observer,
             stopped: false,
             listed: [0; 3],
-        };
-        scanner.root(bytes, &kind);
-        Ok(scanner)
+        }
     }
 
     /// Scans everything that is to be scanned, and what is found in it.
@@ -132,7 +137,7 @@ impl<'a> Scanner<'a> {
         Ok(self.scan)
     }
 
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         while let Some(item) = self.work.pop_front() {
             if self.should_stop() {
                 break;

@@ -3,6 +3,8 @@
 //! Facts: `state.rs` puts tensors into the tree of modules. The records of storages are numbered in the order of the
 //! checkpoint's tensors, and the modules that are the same class in the order of their names.
 
+use std::borrow::Cow;
+
 use std::collections::HashSet;
 
 use pickle_vm::{Heap, ObjectId, Pickle};
@@ -12,7 +14,7 @@ use crate::module::{HALF, NAMESPACE};
 
 /// The records of an archive besides its storages: their names after the root folder and, if they are not compressed,
 /// their bytes.
-pub(super) type Records<'a> = [(String, Option<&'a [u8]>)];
+pub(super) type Records<'a> = [(String, Option<Cow<'a, [u8]>>)];
 
 /// The record of the objects.
 pub(super) const DATA_PKL: &str = "data.pkl";

@@ -6,6 +6,7 @@
 //! by its meaning, because later versions may write more into it.
 
 use ::decoder::{Assignment, Decoder};
+use std::borrow::Cow;
 use tensor::Tensor;
 
 use super::attributes::{Attributes, DATA_PKL};
@@ -43,9 +44,9 @@ pub struct Model {
 ///
 /// # Errors
 /// None: what cannot be read is [`Recognised::Other`].
-pub fn recognise(records: &[(String, Option<&[u8]>)], tensors: Vec<(String, Tensor)>) -> Recognised {
+pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Vec<(String, Tensor)>) -> Recognised {
     let other = |record: &str| Recognised::Other { record: record.to_owned() };
-    let data_pkl = records.iter().find(|(name, _)| name == DATA_PKL).and_then(|(_, bytes)| *bytes);
+    let data_pkl = records.iter().find(|(name, _)| name == DATA_PKL).and_then(|(_, bytes)| bytes.as_deref());
     let Some(pickle) = data_pkl.and_then(|bytes| pickle_vm::load(bytes).ok()) else { return other(DATA_PKL) };
     let Some(root) = Attributes::of_root(&pickle) else { return other(DATA_PKL) };
     if root.class == weights::CLASS {

@@ -33,7 +33,7 @@ impl Survey {
             offset = end.saturating_add(next);
         }
         let last = self.entries.last().map_or_else(String::new, |entry| {
-            let (name, here) = (entry.name.escape_debug(), entry.data.len());
+            let (name, here) = (entry.name.escape_debug(), entry.stored_len());
             let of = match missing {
                 Some(0) => String::new(),
                 Some(missing) => format!(", of which {missing} bytes are missing"),

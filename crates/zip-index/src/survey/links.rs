@@ -18,7 +18,7 @@ impl Survey {
         let mut lost = Vec::new();
         // The target of a compressed link is not known here.
         for entry in self.entries.iter().filter(|entry| entry.link && entry.method == Method::Stored) {
-            let target = bytes.get(entry.data.clone()).unwrap_or_default();
+            let target = entry.stored(bytes);
             let target = target.get(..target.len().min(TARGET)).unwrap_or_default();
             let target = String::from_utf8_lossy(target);
             let there = resolved(&entry.name, &target);

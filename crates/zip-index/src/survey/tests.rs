@@ -36,7 +36,10 @@ fn interrupted(bytes: &[u8]) -> (Vec<(String, usize)>, String) {
     assert!(survey.is_cut && !survey.cut);
     let [oddity] = survey.oddities.as_slice() else { panic!("{:?}", survey.oddities) };
     assert_eq!(oddity.kind, "cut");
-    let entries = survey.entries.into_iter().map(|entry| (entry.name, entry.data.len()));
+    let entries = survey.entries.into_iter().map(|entry| {
+        let len = usize::try_from(entry.stored_len()).expect("small");
+        (entry.name, len)
+    });
     (entries.collect(), oddity.text.clone())
 }
 

@@ -48,7 +48,7 @@ fn wide_sizes_are_in_the_extra_field() {
     };
     let index = Index::read(&mapped(&archive(&[wide(&[3, 3])], &ONE))).expect("the sizes are right");
     let [entry] = index.entries.as_slice() else { panic!("one entry") };
-    assert_eq!((entry.len, entry.data.len()), (3, 3));
+    assert_eq!((entry.len, entry.stored_len()), (3, 3));
     assert!(error(&[wide(&[3])], &ONE).is_some(), "one of two sizes is missing");
     // Sizes that are not full are those of the header.
     let both = Entry::new("a").with(|header| header.extra = extra(1, &[7; 16]));

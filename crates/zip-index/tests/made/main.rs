@@ -5,4 +5,5 @@
 mod archive;
 mod flaws;
 mod index;
+mod lazy;
 mod survey;

@@ -5,6 +5,7 @@
 
 mod text;
 
+use std::borrow::Cow;
 use tensor::{Dtype, Tensor};
 
 use super::state;
@@ -31,7 +32,7 @@ pub fn weights(tensors: &[(String, Tensor)], errors: Errors) -> Result<Module> {
 /// As [`weights`].
 pub(super) fn difference(
     tensors: &[(String, Tensor)],
-    records: &[(String, Option<&[u8]>)],
+    records: &[(String, Option<Cow<'_, [u8]>>)],
 ) -> Result<Option<Difference>> {
     let mut closest = None;
     for text in TEXTS {

@@ -1,0 +1,160 @@
+//! A source that keeps some of its ranges in memory.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{ReadError, Source};
+
+/// A source of which some ranges were read already: they are not read again.
+#[derive(Clone, Debug)]
+pub struct Prefetched {
+    source: Arc<dyn Source>,
+    /// Where each kept part starts, and its bytes. In order and disjoint.
+    parts: Vec<(u64, Bytes)>,
+}
+
+/// Consecutive bytes that are all kept, or none of them.
+enum Piece {
+    Kept(Bytes),
+    Missing(Range<u64>),
+}
+
+impl Prefetched {
+    /// Reads and keeps `ranges`, which have to be in order and disjoint.
+    ///
+    /// # Errors
+    /// As those of [`Source::read_ranges`].
+    pub fn new(source: Arc<dyn Source>, ranges: &[Range<u64>]) -> Result<Self, ReadError> {
+        let bytes = source.read_ranges(ranges)?;
+        let parts = ranges.iter().map(|range| range.start).zip(bytes).collect();
+        Ok(Self { source, parts })
+    }
+
+    /// The kept bytes from the start of the source on.
+    pub fn head(&self) -> &[u8] {
+        self.parts.first().filter(|(start, _)| *start == 0).map_or(&[], |(_, bytes)| bytes)
+    }
+
+    fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+        let (mut at, mut pieces) = (range.start, Vec::new());
+        for (start, bytes) in &self.parts {
+            let end = start.saturating_add(bytes.len() as u64).min(range.end);
+            if end <= at {
+                continue;
+            }
+            let from = at.max(*start).min(range.end);
+            if at < from {
+                pieces.push(Piece::Missing(at..from));
+            }
+            let within = |offset: u64| usize::try_from(offset.saturating_sub(*start)).unwrap_or(usize::MAX);
+            if from < end {
+                pieces.push(Piece::Kept(bytes.slice(within(from)..within(end))));
+            }
+            at = from.max(end);
+        }
+        if at < range.end {
+            pieces.push(Piece::Missing(at..range.end));
+        }
+        pieces
+    }
+}
+
+impl Source for Prefetched {
+    fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let mut rest = buffer;
+        for piece in self.pieces(offset..offset.saturating_add(rest.len() as u64)) {
+            let len = match &piece {
+                Piece::Kept(bytes) => bytes.len(),
+                Piece::Missing(range) => {
+                    usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX)
+                }
+            };
+            let (part, later) = rest.split_at_mut(len.min(rest.len()));
+            match piece {
+                Piece::Kept(bytes) => part.copy_from_slice(&bytes),
+                Piece::Missing(range) => self.source.read_at(part, range.start)?,
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+        let pieces: Vec<Vec<Piece>> = ranges.iter().map(|range| self.pieces(range.clone())).collect();
+        let missing: Vec<Range<u64>> = pieces
+            .iter()
+            .flatten()
+            .filter_map(|piece| match piece {
+                Piece::Missing(range) => Some(range.clone()),
+                Piece::Kept(_) => None,
+            })
+            .collect();
+        let mut read =
+            if missing.is_empty() { Vec::new() } else { self.source.read_ranges(&missing)? }.into_iter();
+        let joined = pieces.into_iter().map(|pieces| {
+            let mut parts = pieces.into_iter().map(|piece| match piece {
+                Piece::Kept(bytes) => bytes,
+                Piece::Missing(_) => read.next().unwrap_or_default(),
+            });
+            match (parts.next(), parts.next()) {
+                (None, _) => Bytes::new(),
+                (Some(only), None) => only,
+                (Some(first), Some(second)) => {
+                    let mut bytes = [first, second].concat();
+                    parts.for_each(|part| bytes.extend_from_slice(&part));
+                    bytes.into()
+                }
+            }
+        });
+        Ok(joined.collect())
+    }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        self.source.in_memory()
+    }
+
+    fn check_unchanged(&self) -> Result<(), ReadError> {
+        self.source.check_unchanged()
+    }
+
+    fn release(&self, range: Range<u64>) {
+        self.source.release(range);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BufferSource;
+
+    #[test]
+    fn every_range_has_the_bytes_of_the_source() {
+        let bytes: Vec<u8> = (0..40).collect();
+        let source: Arc<dyn Source> = Arc::new(BufferSource::new("x", bytes.clone()));
+        let kept = Prefetched::new(source, &[0..5, 5..6, 10..20, 38..40]).expect("inside");
+        assert_eq!(kept.head(), &bytes[..5]);
+        for start in 0..40 {
+            for end in start..=40 {
+                let range = start as u64..end as u64;
+                let read = kept.read_ranges(&[range.clone(), 0..1, range]).expect("inside");
+                assert_eq!(read, [&bytes[start..end], &[0], &bytes[start..end]]);
+                let mut buffer = vec![0; end - start];
+                kept.read_at(&mut buffer, start as u64).expect("inside");
+                assert_eq!(buffer, bytes[start..end]);
+            }
+        }
+        kept.read_range(39..41).expect_err("past the end");
+        kept.read_at(&mut [0; 2], 39).expect_err("past the end");
+    }
+}
