@@ -11,7 +11,7 @@ use carton_writer::{Content, File};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
 use mapped::Work;
-use tensor::{Storage, Tensor};
+use tensor::{Storage, Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torch2carton_fuzz::input::source;
 use torch2carton_fuzz::tensors::{bytes, dtype, layout, naive, needed};
@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     Corpus::Keep
 });
 
-fn check(tensors: &[(String, Tensor)], facts: &BTreeMap<String, Facts>, with_carton: bool) {
+fn check(tensors: &Tensors, facts: &BTreeMap<String, Facts>, with_carton: bool) {
     // Some dtypes and names cannot be in an archive.
     let Ok(converted) = torchscript::weights(tensors, torchscript::Errors::Return) else { return };
     let archive = bytes(&converted.archive).expect("nothing is damaged");
@@ -79,7 +79,7 @@ fn facts(tensor: &Tensor, elements: Vec<u8>) -> Facts {
 }
 
 /// Tensors with different names over a few storages, and the facts of each.
-fn tensors(u: &mut Unstructured<'_>) -> Result<(Vec<(String, Tensor)>, BTreeMap<String, Facts>)> {
+fn tensors(u: &mut Unstructured<'_>) -> Result<(Tensors, BTreeMap<String, Facts>)> {
     let (mut tensors, mut known) = (Vec::new(), BTreeMap::new());
     for _ in 0..u.int_in_range(1..=3)? {
         let dtype = dtype(u)?;

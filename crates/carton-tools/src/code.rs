@@ -10,7 +10,7 @@ use mapped::{Observer, sha256};
 use pipeline::{usual_modules, usual_scripts};
 use serde::Serialize;
 use sources::{Shards, Sources};
-use tensor::{Storage, Tensor};
+use tensor::{Storage, Tensors};
 use torch_import::{Checkpoint, Container, Format};
 use torchscript::Recognised;
 
@@ -80,7 +80,7 @@ pub(crate) fn compared(
     original: Option<&Container>,
     sources: &Sources,
     shards: Shards,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
     observer: &dyn Observer,
 ) -> Result<(Code, Option<Note>)> {
     // The code of the original may run when it is loaded, as it does there.

@@ -11,7 +11,7 @@ use mapped::{Blob, Observer, ReadError, Sink, Window};
 use pickle_vm::Limits;
 use pipeline::{select, size};
 use sources::Sources;
-use tensor::{Budget, StorageId, Tensor};
+use tensor::{Budget, Tensor, ViewId};
 use torch_import::Checkpoint;
 
 use crate::code::{self, Code};
@@ -67,8 +67,8 @@ pub(crate) fn compare(
     let budget = Budget::new(Limits::default().repeated_of(files));
     let mut comparer = Pairs { budget, known: HashMap::new(), observer };
     let mut differences = Vec::new();
-    for (name, tensor) in &mut expected {
-        let difference = match by_name.remove(name.as_str()) {
+    for (name, tensor) in expected.tensors_mut() {
+        let difference = match by_name.remove(name) {
             None => Some("is missing".to_owned()),
             Some(other) => {
                 let difference = comparer.difference(tensor, other);
@@ -93,16 +93,8 @@ pub(crate) fn compare(
 struct Pairs<'o> {
     /// A scalar can be expanded to terabytes.
     budget: Budget,
-    known: HashMap<(View, View), Option<String>>,
+    known: HashMap<(ViewId, ViewId), Option<String>>,
     observer: &'o dyn Observer,
-}
-
-/// Equal for tensors that are the same elements of the same storage.
-type View = (StorageId, u64, Vec<u64>, Vec<u64>, &'static str);
-
-fn view(tensor: &Tensor) -> View {
-    let (storage, offset, shape, stride) = tensor.view();
-    (storage, offset, shape.to_vec(), stride.to_vec(), tensor.dtype().name())
 }
 
 impl Pairs<'_> {
@@ -115,7 +107,7 @@ impl Pairs<'_> {
             let (expected, found) = (expected.shape(), found.shape());
             return Ok(Some(format!("has shape {found:?}, in the checkpoint {expected:?}")));
         }
-        let key = (view(expected), view(found));
+        let key = (expected.view_id(), found.view_id());
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
         }

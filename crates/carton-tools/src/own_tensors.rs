@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use tensor::{StorageId, Tensor};
+use tensor::{StorageId, Tensor, ViewId};
 use torch_import::Checkpoint;
 
 /// What the name of the attribute begins with; underscores follow.
@@ -14,8 +14,6 @@ const INDEX: &str = "__tensors__";
 
 /// Names and tensors, in the file's order.
 type Named<'c> = Vec<(Cow<'c, str>, &'c Tensor)>;
-/// Equal for tensors that are the same elements.
-type View<'c> = (StorageId, u64, &'c [u64], &'c [u64]);
 
 /// The tensors of `checkpoint`, each once under its own name. Tensors that share elements keep all of their names.
 pub(crate) fn own_tensors(checkpoint: &Checkpoint) -> Named<'_> {
@@ -46,10 +44,10 @@ fn indexes(tensors: &Named<'_>) -> Vec<String> {
 /// The names below `index`, if every other tensor is there again under its whole name.
 fn in_dict(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
     // A flat module has names that begin as the index does. What they are copies of is shorter, so it is decided first.
-    let mut by_length: Vec<(&str, View<'_>)> =
-        tensors.iter().map(|(name, tensor)| (name.as_ref(), tensor.view())).collect();
+    let mut by_length: Vec<(&str, ViewId)> =
+        tensors.iter().map(|(name, tensor)| (name.as_ref(), tensor.view_id())).collect();
     by_length.sort_by_key(|(name, _)| name.len());
-    let mut own: HashMap<&str, View<'_>> = HashMap::with_capacity(by_length.len());
+    let mut own: HashMap<&str, ViewId> = HashMap::with_capacity(by_length.len());
     let mut copies = HashSet::new();
     for (name, view) in by_length {
         let original = name.strip_prefix(index).and_then(|original| own.get(original));
@@ -83,7 +81,7 @@ impl Spans {
         let mut spans: HashMap<StorageId, Vec<(u64, u64)>> = HashMap::new();
         for tensor in tensors {
             let span = tensor.span();
-            spans.entry(tensor.view().0).or_default().push((span.start, span.end));
+            spans.entry(tensor.storage().id()).or_default().push((span.start, span.end));
         }
         for spans in spans.values_mut() {
             spans.sort_unstable();
@@ -99,7 +97,7 @@ impl Spans {
     /// Whether a tensor is one of them or a part of one.
     fn contain(&self, tensor: &Tensor) -> bool {
         let span = tensor.span();
-        let Some(spans) = self.0.get(&tensor.view().0) else { return false };
+        let Some(spans) = self.0.get(&tensor.storage().id()) else { return false };
         let before = spans.partition_point(|(start, _)| *start <= span.start);
         before.checked_sub(1).and_then(|last| spans.get(last)).is_some_and(|(_, end)| span.end <= *end)
     }

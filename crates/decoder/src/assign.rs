@@ -3,9 +3,7 @@
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0 and the modeling files of Hugging Face's `transformers` 5.23, for
 //! shapes.
 
-use std::collections::HashMap;
-
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block::{HeadNorm, NormKind, NormPlace};
 use crate::layout::{Layout, Place};
@@ -36,8 +34,8 @@ pub struct Assigned {
 
 impl Assigned {
     /// The weight's numbers. `tensors` are those that it was assigned from.
-    pub fn tensor<'t>(&'t self, tensors: &'t [(String, Tensor)]) -> Option<&'t Tensor> {
-        self.view.as_ref().or_else(|| tensors.get(self.index).map(|(_, tensor)| tensor))
+    pub fn tensor<'t>(&'t self, tensors: &'t Tensors) -> Option<&'t Tensor> {
+        self.view.as_ref().or_else(|| tensors.at(self.index).map(|(_, tensor)| tensor))
     }
 }
 
@@ -48,13 +46,10 @@ impl Decoder {
     /// # Errors
     /// When two tensors have one name, a tensor is missing, has the wrong shape or a dtype that is not a
     /// floating-point number, or is not used and `keep_extra` is false.
-    pub fn assign(&self, tensors: &[(String, Tensor)], keep_extra: bool) -> Result<Assignment> {
+    pub fn assign(&self, tensors: &Tensors, keep_extra: bool) -> Result<Assignment> {
         let mut notes = self.notes.clone();
-        let mut found: HashMap<&str, (usize, &Tensor)> = HashMap::with_capacity(tensors.len());
-        for (index, (name, tensor)) in tensors.iter().enumerate() {
-            if found.insert(name, (index, tensor)).is_some() {
-                return Err(Error::Duplicate { name: name.clone() });
-            }
+        if let Some(name) = tensors.duplicate() {
+            return Err(Error::Duplicate { name: name.to_owned() });
         }
         let mut used = vec![false; tensors.len()];
         let mut first_use =
@@ -63,25 +58,26 @@ impl Decoder {
         let mut embedding = None;
         for weight in self.weights() {
             let mut places = self.layout().places(weight);
-            let at = places.iter().position(|place| found.contains_key(place.name.as_str())).unwrap_or(0);
+            let at = places.iter().position(|place| tensors.contains(&place.name)).unwrap_or(0);
             // Every weight that a layout has no name for is missing.
             let place = if at < places.len() { places.swap_remove(at) } else { Place::nowhere(weight) };
-            let (index, view) = match found.get(place.name.as_str()) {
-                Some((index, tensor)) => {
-                    first_use(*index);
-                    self.check(&place.name, tensor, &self.stored(weight, &place))?;
-                    (*index, self.view(weight, &place, tensor)?)
-                }
-                None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
-                    Some(embedding) => {
-                        notes.push(Note::TiedOutput { name: place.name });
-                        (embedding, None)
+            let (index, view) =
+                match tensors.position(&place.name).and_then(|index| Some((index, tensors.at(index)?.1))) {
+                    Some((index, tensor)) => {
+                        first_use(index);
+                        self.check(&place.name, tensor, &self.stored(weight, &place))?;
+                        (index, self.view(weight, &place, tensor)?)
                     }
-                    None => {
-                        return Err(Error::MissingTensor { name: place.name, n_layers: self.n_layers() });
-                    }
-                },
-            };
+                    None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
+                        Some(embedding) => {
+                            notes.push(Note::TiedOutput { name: place.name });
+                            (embedding, None)
+                        }
+                        None => {
+                            return Err(Error::MissingTensor { name: place.name, n_layers: self.n_layers() });
+                        }
+                    },
+                };
             embedding = embedding.or(Some(index));
             weights.push(Assigned { weight, index, view });
         }

@@ -1,8 +1,6 @@
 //! Which architecture a checkpoint has, and the decoder that its documents and tensors describe.
 
-use std::collections::HashMap;
-
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::architectures::{ARCHITECTURES, llama};
@@ -65,7 +63,7 @@ pub(crate) fn architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'st
 /// # Errors
 /// When there is no such architecture, the tensors' names are not the architecture's, or the documents omit
 /// what the shapes do not reveal or disagree with the shapes. [`Decoder::assign`] looks at the other tensors.
-pub fn named(name: &str, tensors: &[(String, Tensor)], options: &Options) -> Result<Decoder> {
+pub fn named(name: &str, tensors: &Tensors, options: &Options) -> Result<Decoder> {
     let Some(architecture) = architecture(|known| known.name == name) else {
         return Err(Error::UnknownArchitecture { name: name.to_owned() });
     };
@@ -79,7 +77,7 @@ pub fn named(name: &str, tensors: &[(String, Tensor)], options: &Options) -> Res
 ///
 /// # Errors
 /// As [`named`], and when numbers are given for tensors that are only weights.
-pub fn detect(tensors: &[(String, Tensor)], options: &Options) -> Result<Detected> {
+pub fn detect(tensors: &Tensors, options: &Options) -> Result<Detected> {
     let model = |decoder| Detected::Model(Box::new(decoder));
     match choice(tensors, options)? {
         Choice::Meta => from_meta(tensors, options).map(model),
@@ -102,7 +100,7 @@ enum Choice {
     Weights(WhyWeights),
 }
 
-fn choice(tensors: &[(String, Tensor)], options: &Options) -> Result<Choice> {
+fn choice(tensors: &Tensors, options: &Options) -> Result<Choice> {
     let documents = &options.documents;
     if let Some(adapter) = &documents.adapter {
         let adapter = Config::from_json(adapter).ok();
@@ -139,7 +137,7 @@ fn choice(tensors: &[(String, Tensor)], options: &Options) -> Result<Choice> {
 }
 
 /// What to make of a checkpoint with a `config.json`.
-fn from_config(config: &Config, tensors: &[(String, Tensor)], is_transformer: bool) -> Result<Choice> {
+fn from_config(config: &Config, tensors: &Tensors, is_transformer: bool) -> Result<Choice> {
     let has = |wanted: &str| tensors.iter().any(|(name, _)| name == wanted);
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
     let class = class(config);
@@ -194,35 +192,33 @@ fn shortened(text: &str) -> String {
 }
 
 /// A LLaMA with Meta's names.
-fn from_meta(tensors: &[(String, Tensor)], options: &Options) -> Result<Decoder> {
+fn from_meta(tensors: &Tensors, options: &Options) -> Result<Decoder> {
     let (given, document) = (&options.given, &options.documents.params);
-    let tensors = by_name(tensors);
     let mut params = match document {
         Some(text) => Params::from_json(text)?,
-        None => Params::from_head_dim(head_dim_without_document(&META, &tensors, given)?),
+        None => Params::from_head_dim(head_dim_without_document(&META, tensors, given)?),
     };
     let heads_given = params.fill_in(given)?;
-    if let Some(count) = params.shard_count(&tensors) {
+    if let Some(count) = params.shard_count(tensors) {
         return Err(Error::Shard { count });
     }
-    let facts = Facts { has_document: document.is_some(), heads_given, ..params.facts(&tensors) };
-    Decoder::new(&llama::ARCHITECTURE, &META, facts, &tensors)
+    let facts = Facts { has_document: document.is_some(), heads_given, ..params.facts(tensors) };
+    Decoder::new(&llama::ARCHITECTURE, &META, facts, tensors)
 }
 
 /// An architecture with Hugging Face's names.
 fn from_hugging_face(
     architecture: &'static Architecture,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
     options: &Options,
 ) -> Result<Decoder> {
     let layout = layout(architecture, tensors)
         .map_err(|name| Error::NotThisArchitecture { architecture: architecture.name, name })?;
     let (given, document) = (&options.given, &options.documents.config);
-    let tensors = by_name(tensors);
     let mut config = match document {
         Some(text) => Config::from_json(text)?,
         None if architecture.works_without_config => {
-            Config::from_head_dim(head_dim_without_document(layout, &tensors, given)?)
+            Config::from_head_dim(head_dim_without_document(layout, tensors, given)?)
         }
         None => return Err(Error::NoConfig { architecture: architecture.name }),
     };
@@ -231,14 +227,14 @@ fn from_hugging_face(
     }
     let heads_given = config.fill_in(given, architecture.config)?;
     let has_document = document.is_some();
-    let config = config.with_layers(layers(layout, &tensors)?);
+    let config = config.with_layers(layers(layout, tensors)?);
     let facts = architecture.facts(&config)?;
     let facts = Facts { has_document, heads_given, tied: facts.tied || !has_document, ..facts };
-    Decoder::new(architecture, layout, facts, &tensors)
+    Decoder::new(architecture, layout, facts, tensors)
 }
 
 /// The layout with a config.json that these tensors have; otherwise, a tensor that is missing.
-fn layout(architecture: &Architecture, tensors: &[(String, Tensor)]) -> Result<&'static Layout, String> {
+fn layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static Layout, String> {
     let mut missing = String::new();
     for layout in architecture.layouts.iter().filter(|layout| layout.is(&HUGGING_FACE)) {
         match layout.missing_from(tensors) {
@@ -251,16 +247,12 @@ fn layout(architecture: &Architecture, tensors: &[(String, Tensor)]) -> Result<&
 }
 
 /// The number of layers that the checkpoint has. Lists are made of this length, so each layer needs a tensor.
-fn layers(layout: &Layout, tensors: &HashMap<&str, &Tensor>) -> Result<u64> {
-    let n_layers = layout.count_layers(tensors.keys().copied());
+fn layers(layout: &Layout, tensors: &Tensors) -> Result<u64> {
+    let n_layers = layout.count_layers(tensors.names());
     if n_layers <= tensors.len() as u64 {
         return Ok(n_layers);
     }
-    let has_tensors = |layer: &u64| tensors.keys().any(|name| layout.layer_number(name) == Some(*layer));
+    let has_tensors = |layer: &u64| tensors.names().any(|name| layout.layer_number(name) == Some(*layer));
     let missing = (0..n_layers).find(|layer| !has_tensors(layer)).unwrap_or_default();
     Err(Error::MissingTensor { name: layout.weight(missing, Part::Wq), n_layers })
-}
-
-pub(crate) fn by_name(tensors: &[(String, Tensor)]) -> HashMap<&str, &Tensor> {
-    tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
 }

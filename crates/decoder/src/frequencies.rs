@@ -5,10 +5,9 @@
 //! the exact one in the last place.
 
 use std::io;
-use std::sync::Arc;
 
 use mapped::{Blob, ReadError, Sink, Window};
-use tensor::{CastNumbers, Conversion, Dtype, Seen, Storage, Tensor};
+use tensor::{Dtype, Storage, Tensor};
 
 use crate::{Error, Result};
 
@@ -42,7 +41,7 @@ impl Frequencies {
         let bytes = (0..self.count()).flat_map(|pair| self.at(pair).to_le_bytes()).collect();
         let tensor =
             Tensor::new(Dtype::Float32, vec![self.count()], vec![1], 0, Storage::owned(bytes)).ok()?;
-        cast(&tensor, dtype)
+        tensor.cast(dtype)
     }
 
     /// Compares a tensor with them. Returns whether they are equal bit for bit; they may differ in the last place.
@@ -51,7 +50,7 @@ impl Frequencies {
     /// When one of them is another number, or the tensor cannot be read.
     pub(crate) fn compare(self, name: &str, tensor: &Tensor) -> Result<bool> {
         let cannot_read = |reason| Error::Read { tensor: name.to_owned(), reason };
-        let Some(numbers) = cast(tensor, Dtype::Float64) else {
+        let Some(numbers) = tensor.cast(Dtype::Float64) else {
             return Err(Error::NotFloat { tensor: name.to_owned(), dtype: tensor.dtype() });
         };
         let mut comparison = Comparison { frequencies: self, dtype: tensor.dtype(), next: 0, wrong: None };
@@ -65,16 +64,6 @@ impl Frequencies {
         let equals = |made: Tensor| made.has_elements_of(tensor, &()).map_err(cannot_read);
         made.map_or(Ok(false), equals)
     }
-}
-
-/// The tensor in another dtype; `None` if one of them is not one of plain numbers.
-fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
-    let conversion = Conversion::new(tensor.dtype(), dtype)?;
-    let elements = tensor.storage().len().checked_div(tensor.dtype().size())?;
-    let cast = CastNumbers::new(tensor.storage(), conversion, &(0..elements), Seen::default())?;
-    let storage = Storage::computed(Arc::new(cast));
-    let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
-    Tensor::new(dtype, shape, stride, tensor.storage_offset(), storage).ok()
 }
 
 /// Receives numbers of float64 and compares them with frequencies.

@@ -3,7 +3,7 @@
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0; the modeling files and `conversion_mapping.py` of Hugging Face's
 //! `transformers` 5.23.
 
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::weight::{Part, Weight};
 
@@ -251,9 +251,9 @@ impl Layout {
     }
 
     /// The first name that identifies this layout and that `tensors` do not have.
-    pub(crate) fn missing_from(&self, tensors: &[(String, Tensor)]) -> Option<String> {
+    pub(crate) fn missing_from(&self, tensors: &Tensors) -> Option<String> {
         let signs = [self.weight(0, self.sign), format!("{}.weight", self.embedding)];
-        signs.into_iter().find(|sign| !tensors.iter().any(|(name, _)| name == sign))
+        signs.into_iter().find(|sign| !tensors.contains(sign))
     }
 
     /// The number of the layer that a tensor belongs to.

@@ -10,7 +10,7 @@
 //!
 //! let storage = Storage::owned(vec![0; 24]);
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
-//! let found = decoder::detect(&[("fc.weight".to_owned(), tensor)], &decoder::Options::default())?;
+//! let found = decoder::detect(&[("fc.weight".to_owned(), tensor)].into(), &decoder::Options::default())?;
 //! let decoder::Detected::Weights { why, .. } = found else { panic!("one matrix is not a language model") };
 //! assert_eq!(why, decoder::WhyWeights::NoArchitecture);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use tensor::{Dtype, StorageId, Tensor};
+use tensor::{Dtype, Tensor, Tensors, ViewId};
 
 use crate::assign::Assigned;
 use crate::choose::{Detected, Options, detect};
@@ -25,7 +25,7 @@ use crate::{Error, Note, Result};
 #[derive(Clone, Debug)]
 pub struct Translated {
     /// The tensors with their new names, in the order of the old ones.
-    pub tensors: Vec<(String, Tensor)>,
+    pub tensors: Tensors,
     /// What a user should know.
     pub notes: Vec<Note>,
     /// The document of the new layout; `None` if the model had that layout before, so that its document is still right.
@@ -39,11 +39,7 @@ pub struct Translated {
 /// When these are only weights, the architecture does not have that layout, the documents and the tensors disagree, a
 /// tensor has no name in the layout, frequencies are not those that the model computes, or the layout's document cannot
 /// express the model.
-pub fn translate(
-    tensors: Vec<(String, Tensor)>,
-    options: &Options,
-    to: &'static Layout,
-) -> Result<Translated> {
+pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Result<Translated> {
     let decoder = match detect(&tensors, options)? {
         Detected::Model(decoder) => *decoder,
         Detected::Weights { why, .. } => return Err(Error::NoLayout { why }),
@@ -68,7 +64,7 @@ pub fn translate(
     }
 
     let mut rows = Rows { decoder: &decoder, made: HashMap::new() };
-    let mut renamed = Vec::with_capacity(tensors.len());
+    let mut renamed = Tensors::with_capacity(tensors.len());
     let (mut frequencies, mut exact) = (Vec::new(), true);
     for (index, (name, tensor)) in tensors.iter().enumerate() {
         let Some(weights) = weights.get(&index) else {
@@ -82,7 +78,7 @@ pub fn translate(
             let Some(new) = to.name(*weight) else {
                 return Err(Error::NoBias { owner: to.owner, tensor: name.clone() });
             };
-            renamed.push((new, rows.ordered(*weight, name, tensor)?));
+            renamed.push(new, rows.ordered(*weight, name, tensor)?);
         }
     }
     let names = |named: &[(String, Dtype)]| named.iter().map(|(name, _)| name.clone()).collect();
@@ -107,10 +103,10 @@ pub fn translate(
 }
 
 /// Whether the output matrix is the embeddings: their tensor, or another view of the same elements.
-fn is_tied(weights: &[Assigned], tensors: &[(String, Tensor)]) -> bool {
+fn is_tied(weights: &[Assigned], tensors: &Tensors) -> bool {
     let tensor = |wanted| {
         let assigned = weights.iter().find(|assigned| assigned.weight == wanted)?;
-        assigned.tensor(tensors).map(Tensor::view)
+        assigned.tensor(tensors).map(Tensor::view_id)
     };
     tensor(Weight::Embedding) == tensor(Weight::Output)
 }
@@ -119,7 +115,7 @@ fn is_tied(weights: &[Assigned], tensors: &[(String, Tensor)]) -> bool {
 const MOST_FREQUENCIES: u64 = 1 << 20;
 
 /// Frequencies that were left out when the checkpoint got Hugging Face's names.
-fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Vec<(String, Tensor)>> {
+fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
     let (count, frequencies) = (recorded.len() as u64, decoder.frequencies());
     if frequencies.count().checked_mul(count).is_none_or(|all| all > MOST_FREQUENCIES) {
         return Err(Error::Param {
@@ -138,11 +134,8 @@ fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Vec<(String
 struct Rows<'d> {
     decoder: &'d Decoder,
     /// Tensors that were ordered, by view and number of heads, so that ties stay ties.
-    made: HashMap<(View, u64), Tensor>,
+    made: HashMap<(ViewId, u64), Tensor>,
 }
-
-/// [`Tensor::view`], owned.
-type View = (StorageId, u64, Vec<u64>, Vec<u64>);
 
 impl Rows<'_> {
     fn ordered(&mut self, weight: Weight, name: &str, tensor: &Tensor) -> Result<Tensor> {
@@ -151,8 +144,7 @@ impl Rows<'_> {
             Weight::Layer { part: Part::Wk, .. } => self.decoder.n_kv_heads(),
             _ => return Ok(tensor.clone()),
         };
-        let (storage, offset, shape, stride) = tensor.view();
-        let key = ((storage, offset, shape.to_vec(), stride.to_vec()), heads);
+        let key = (tensor.view_id(), heads);
         if let Some(made) = self.made.get(&key) {
             return Ok(made.clone());
         }

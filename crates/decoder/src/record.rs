@@ -3,11 +3,11 @@
 //! Records of earlier versions are read too. So a member that is added has a default: what modules without it compute.
 
 use serde::{Deserialize, Serialize};
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::choose::{architecture, by_name};
+use crate::choose::architecture;
 use crate::facts::{Biases, Facts, Rotated, Windows};
 use crate::layout::Layout;
 use crate::rope::Rope;
@@ -58,7 +58,7 @@ impl DecoderSpec {
     /// # Errors
     /// When no architecture has the recorded name, the tensors have other names, or the facts contradict each other or the
     /// tensors.
-    pub fn into_decoder(self, tensors: &[(String, Tensor)]) -> Result<Decoder> {
+    pub fn into_decoder(self, tensors: &Tensors) -> Result<Decoder> {
         let Some(architecture) = architecture(|known| known.name == self.architecture) else {
             return Err(Error::UnknownArchitecture { name: self.architecture });
         };
@@ -88,7 +88,7 @@ impl DecoderSpec {
             rope_of_layer: self.rope_of_layer,
             notes: Vec::new(),
         };
-        Decoder::new(architecture, layout, facts, &by_name(tensors))
+        Decoder::new(architecture, layout, facts, tensors)
     }
 }
 
@@ -120,7 +120,7 @@ impl Decoder {
     ///
     /// # Errors
     /// As [`DecoderSpec::parse`] and [`DecoderSpec::into_decoder`].
-    pub fn from_record(text: &str, tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub fn from_record(text: &str, tensors: &Tensors) -> Result<Self> {
         DecoderSpec::parse(text)?.into_decoder(tensors)
     }
 }
@@ -130,7 +130,7 @@ impl Architecture {
     ///
     /// # Errors
     /// When they have none of the architecture's.
-    pub(crate) fn layout(&self, tensors: &[(String, Tensor)]) -> Result<&'static Layout> {
+    pub(crate) fn layout(&self, tensors: &Tensors) -> Result<&'static Layout> {
         let mut missing = None;
         for layout in self.layouts {
             match layout.missing_from(tensors) {

@@ -3,10 +3,10 @@
 //! Facts: `torchscript` writes these facts into the module's attributes and text. The shapes of the tensors tell the
 //! rest, as they do when a checkpoint is converted.
 
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::block::Block;
-use crate::choose::{architecture, by_name};
+use crate::choose::architecture;
 use crate::facts::{Biases, Facts, Rotated, Windows};
 use crate::rope::Rope;
 use crate::sizes::Decoder;
@@ -41,7 +41,7 @@ impl Decoder {
     /// # Errors
     /// When no architecture has this class, its layouts have other names of tensors, or the facts contradict each
     /// other or the shapes.
-    pub fn from_recorded(recorded: Recorded, tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub fn from_recorded(recorded: Recorded, tensors: &Tensors) -> Result<Self> {
         let Recorded { class, n_layers, n_kv_heads, head_dim, vocab, norm_eps, rope, windows, biases } =
             recorded;
         let Some(architecture) = architecture(|known| known.class == class) else {
@@ -69,6 +69,6 @@ impl Decoder {
             rope_of_layer: None,
             notes: Vec::new(),
         };
-        Self::new(architecture, layout, facts, &by_name(tensors))
+        Self::new(architecture, layout, facts, tensors)
     }
 }

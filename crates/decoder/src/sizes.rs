@@ -6,10 +6,9 @@
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0 and `modeling_llama.py` in Hugging Face's `transformers`
 //! 5.23, for names and shapes.
 
-use std::collections::HashMap;
 use std::fmt::Display;
 
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
@@ -54,7 +53,7 @@ impl Decoder {
         architecture: &'static Architecture,
         layout: &'static Layout,
         facts: Facts,
-        tensors: &HashMap<&str, &Tensor>,
+        tensors: &Tensors,
     ) -> Result<Self> {
         let (file, keys) = (layout.file, &layout.keys);
         let wrong = |key: &str, found: &dyn Display, expected: String| Error::Param {
@@ -63,7 +62,7 @@ impl Decoder {
             found: found.to_string(),
             expected,
         };
-        let layers = layout.count_layers(tensors.keys().copied());
+        let layers = layout.count_layers(tensors.names());
         let n_layers = facts.n_layers.unwrap_or(layers);
         if n_layers != layers {
             return Err(wrong(
@@ -273,7 +272,7 @@ impl Decoder {
 /// When a number that the model needs is neither given nor shown by the shapes.
 pub(crate) fn head_dim_without_document(
     layout: &'static Layout,
-    tensors: &HashMap<&str, &Tensor>,
+    tensors: &Tensors,
     given: &Given,
 ) -> Result<Option<u64>> {
     let frequencies = tensors.iter().find(|(name, _)| Layout::is_frequencies(name));

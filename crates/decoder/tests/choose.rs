@@ -12,7 +12,7 @@ use fixtures::{tensors, zeros};
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 32}"#;
 
-type Tensors = [(String, Tensor)];
+type List = [(String, Tensor)];
 
 fn config(text: &str) -> Options {
     let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
@@ -29,10 +29,10 @@ fn with(more: &str) -> Options {
 }
 
 /// Everything that is known of a model, or of weights, as text.
-fn outcome(tensors: &Tensors, options: &Options) -> Result<String> {
-    match detect(tensors, options)? {
+fn outcome(tensors: &List, options: &Options) -> Result<String> {
+    match detect(&tensors.to_vec().into(), options)? {
         Detected::Model(decoder) => {
-            let assignment = decoder.assign(tensors, options.keep_extra)?;
+            let assignment = decoder.assign(&tensors.to_vec().into(), options.keep_extra)?;
             Ok(format!("{decoder:?} {assignment:?}"))
         }
         Detected::Weights { why, .. } => Ok(why.to_string()),
@@ -44,20 +44,23 @@ fn config_json_and_hugging_faces_names_make_a_model() {
     let mut all = tensors(&HUGGING_FACE, 1);
     all.push(zeros("model.layers.1.self_attn.rotary_emb.inv_freq", &[2]));
     let options = config(CONFIG);
-    let Detected::Model(found) = detect(&all, &options).expect("config and shapes agree") else {
+    let Detected::Model(found) = detect(&all.to_vec().into(), &options).expect("config and shapes agree")
+    else {
         panic!("weights")
     };
     assert_eq!(found.architecture().name(), "llama");
     assert!(found.layout().rotates_halves);
     assert_eq!([found.n_heads(), found.n_kv_heads(), found.head_dim()], [4, 2, 4]);
-    assert!(found.assign(&all, false).expect("all is there").notes.is_empty());
-    let named = named("llama", &all, &options).expect("it is one");
+    assert!(found.assign(&all.to_vec().into(), false).expect("all is there").notes.is_empty());
+    let named = named("llama", &all.to_vec().into(), &options).expect("it is one");
     assert_eq!(format!("{named:?}"), format!("{found:?}"));
 }
 
 #[test]
 fn weights_have_a_reason_why_they_are_not_a_model() {
-    let why = |tensors: &Tensors, options: &Options| match detect(tensors, options).expect("no error") {
+    let why = |tensors: &List, options: &Options| match detect(&tensors.to_vec().into(), options)
+        .expect("no error")
+    {
         Detected::Weights { why, .. } => why.to_string(),
         Detected::Model(decoder) => panic!("{decoder:?}"),
     };
@@ -87,7 +90,8 @@ fn weights_have_a_reason_why_they_are_not_a_model() {
     );
     let missing = "config.json says llama, but there is no tensor `model.layers.0.self_attn.q_proj.weight`";
     assert_eq!(why(&[zeros("w", &[1])], &config(CONFIG)), missing);
-    let Detected::Weights { why: reason, notes } = detect(&tensors(&META, 1), &nothing).expect("weights")
+    let Detected::Weights { why: reason, notes } =
+        detect(&tensors(&META, 1).to_vec().into(), &nothing).expect("weights")
     else {
         panic!("a model without its numbers")
     };
@@ -225,7 +229,9 @@ fn given_numbers_fill_in_what_config_json_omits() {
 #[test]
 fn a_named_architecture_has_to_fit() {
     let hf = tensors(&HUGGING_FACE, 1);
-    let error = |name: &str, options: &Options| named(name, &hf, options).expect_err("wrong").to_string();
+    let error = |name: &str, options: &Options| {
+        named(name, &hf.to_vec().into(), options).expect_err("wrong").to_string()
+    };
     assert_eq!(
         error("mistral", &config(CONFIG)),
         "config.json: `model_type` is \"llama\", expected \"mistral\""
@@ -236,7 +242,9 @@ fn a_named_architecture_has_to_fit() {
         "there is no config.json, and `num_attention_heads`, `rope_theta` and `rms_norm_eps` cannot be inferred from the tensor shapes"
     );
     assert_eq!(
-        named("mistral", &tensors(&META, 1), &config(CONFIG)).expect_err("Meta's names").to_string(),
+        named("mistral", &tensors(&META, 1).to_vec().into(), &config(CONFIG))
+            .expect_err("Meta's names")
+            .to_string(),
         "this is not a mistral model: there is no tensor `model.layers.0.self_attn.q_proj.weight`"
     );
     assert_eq!(error("gpt2", &Options::default()), "unknown architecture `gpt2`");

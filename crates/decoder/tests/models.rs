@@ -64,9 +64,9 @@ fn tensors(model: &Model) -> Vec<(String, Tensor)> {
 fn decoder(model: &Model, tensors: &[(String, Tensor)]) -> decoder::Result<(Box<Decoder>, Assignment)> {
     let config = Some(Value::Object(model.config.clone()).to_string());
     let options = Options { documents: Documents { config, ..Documents::default() }, ..Options::default() };
-    match detect(tensors, &options)? {
+    match detect(&tensors.to_vec().into(), &options)? {
         Detected::Model(decoder) => {
-            let assignment = decoder.assign(tensors, false)?;
+            let assignment = decoder.assign(&tensors.to_vec().into(), false)?;
             Ok((decoder, assignment))
         }
         Detected::Weights { why, .. } => panic!("{why}"),
@@ -120,8 +120,9 @@ fn published_models_are_what_their_documents_say() {
         used.sort_unstable();
         used.dedup();
         assert_eq!(used.len(), tensors.len());
+        let listed = tensors.to_vec().into();
         for assigned in &assignment.weights {
-            let tensor = assigned.tensor(&tensors).expect("it has one");
+            let tensor = assigned.tensor(&listed).expect("it has one");
             assert_eq!(tensor.shape(), decoder.shape(assigned.weight), "{:?}", assigned.weight);
         }
     }
@@ -133,13 +134,13 @@ fn a_record_makes_the_same_decoder() {
         let tensors = tensors(&model);
         let (decoder, assignment) = decoder(&model, &tensors).expect("it is one");
         let text = decoder.record(1);
-        let again = Decoder::from_record(&text, &tensors)
+        let again = Decoder::from_record(&text, &tensors.to_vec().into())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_eq!(again.record(1), text);
         let places = |assignment: &Assignment| {
             assignment.weights.iter().map(|it| (it.weight, it.index)).collect::<Vec<(Weight, usize)>>()
         };
-        let again = again.assign(&tensors, false).expect("the same tensors");
+        let again = again.assign(&tensors.to_vec().into(), false).expect("the same tensors");
         assert_eq!(places(&again), places(&assignment));
     }
 }
@@ -211,9 +212,9 @@ proptest! {
         }
         let config = Some(Value::Object(model.config).to_string());
         let options = Options { documents: Documents { config, ..Documents::default() }, ..Options::default() };
-        if let Ok(Detected::Model(decoder)) = detect(&all, &options) {
+        if let Ok(Detected::Model(decoder)) = detect(&all.to_vec().into(), &options) {
             let text = decoder.record(1);
-            prop_assert_eq!(Decoder::from_record(&text, &all).expect("its own").record(1), text);
+            prop_assert_eq!(Decoder::from_record(&text, &all.to_vec().into()).expect("its own").record(1), text);
             for rope in decoder.ropes() {
                 let frequencies = rope.frequencies(decoder.rotated(), 1000);
                 prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);

@@ -26,7 +26,7 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
     out
 }
 
-type Tensors = Vec<(String, Tensor)>;
+type List = Vec<(String, Tensor)>;
 
 fn params(text: &str) -> Options {
     let documents = Documents { params: Some(text.to_owned()), ..Documents::default() };
@@ -147,7 +147,7 @@ impl Plan {
     }
 
     /// The model in Meta's layout.
-    fn tensors(&self) -> Tensors {
+    fn tensors(&self) -> List {
         let (dim, hidden) = (self.dim(), self.hidden());
         let (queries, keys) = (self.heads() * self.head_dim, self.kv_heads * self.head_dim);
         let mut shapes =
@@ -168,7 +168,7 @@ impl Plan {
             }
         }
         let made = |(seed, (name, shape)): (usize, (String, Vec<u64>))| (name, self.tensor(seed, &shape));
-        let mut all: Tensors = shapes.into_iter().enumerate().map(made).collect();
+        let mut all: List = shapes.into_iter().enumerate().map(made).collect();
         let output = if self.tied { all[0].1.clone() } else { self.tensor(99, &[13, dim]) };
         all.push(("output.weight".to_owned(), output));
         all
@@ -177,7 +177,9 @@ impl Plan {
 
 /// What a decoder is, without how it was found.
 fn facts(tensors: &[(String, Tensor)], options: &Options) -> String {
-    let Detected::Model(model) = detect(tensors, options).expect("a model") else { panic!("only weights") };
+    let Detected::Model(model) = detect(&tensors.to_vec().into(), options).expect("a model") else {
+        panic!("only weights")
+    };
     format!(
         "{:?}",
         (
@@ -207,27 +209,27 @@ proptest! {
         if let Some(dtype) = plan.frequencies {
             meta.push(("rope.freqs".to_owned(), frequencies(&plan, dtype)));
         }
-        let there = translate(meta.clone(), &original, &HUGGING_FACE).expect("a llama");
+        let there = translate(meta.clone().into(), &original, &HUGGING_FACE).expect("a llama");
         prop_assert!(there.tensors.iter().all(|(name, _)| name.starts_with("model.") || name == "lm_head.weight"));
         let text = document(&there);
-        prop_assert_eq!(facts(&meta, &original), facts(&there.tensors, &config(&text)));
+        prop_assert_eq!(facts(&meta, &original), facts(there.tensors.as_slice(), &config(&text)));
         let back = translate(there.tensors.clone(), &config(&text), &META).expect("a llama");
-        prop_assert_eq!(facts(&meta, &original), facts(&back.tensors, &params(&document(&back))));
+        prop_assert_eq!(facts(&meta, &original), facts(back.tensors.as_slice(), &params(&document(&back))));
 
-        let contents = |tensors: &Tensors| -> BTreeMap<String, (Dtype, Vec<u64>, Vec<u8>)> {
+        let contents = |tensors: &[(String, Tensor)]| -> BTreeMap<String, (Dtype, Vec<u64>, Vec<u8>)> {
             let row = |(name, tensor): &(String, Tensor)| {
                 (name.clone(), (tensor.dtype(), tensor.shape().to_vec(), bytes(tensor)))
             };
             tensors.iter().map(row).collect()
         };
-        prop_assert_eq!(contents(&back.tensors), contents(&meta));
+        prop_assert_eq!(contents(back.tensors.as_slice()), contents(&meta));
         prop_assert_eq!(back.tensors.len(), meta.len());
-        let (embedding, output) = (get(&back.tensors, "tok_embeddings.weight"), get(&back.tensors, "output.weight"));
-        prop_assert_eq!(embedding.view() == output.view(), plan.tied);
+        let (embedding, output) = (get(back.tensors.as_slice(), "tok_embeddings.weight"), get(back.tensors.as_slice(), "output.weight"));
+        prop_assert_eq!(embedding.view_id() == output.view_id(), plan.tied);
 
         // The other way round, from Hugging Face's names.
         let again = translate(back.tensors.clone(), &params(&document(&back)), &HUGGING_FACE).expect("a llama");
-        prop_assert_eq!(contents(&again.tensors), contents(&there.tensors));
+        prop_assert_eq!(contents(again.tensors.as_slice()), contents(there.tensors.as_slice()));
         prop_assert_eq!(document(&again), text);
     }
 }
@@ -246,8 +248,8 @@ fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
 const PARAMS: &str =
     r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
 
-fn error(tensors: Tensors, options: &Options, to: &'static Layout) -> String {
-    translate(tensors, options, to).expect_err("it has no such layout").to_string()
+fn error(tensors: List, options: &Options, to: &'static Layout) -> String {
+    translate(tensors.into(), options, to).expect_err("it has no such layout").to_string()
 }
 
 /// `permute` of Hugging Face's script, element by element:
@@ -268,10 +270,10 @@ fn rows_of_queries_and_keys_are_permuted_for_each_head() {
         scaled: None,
         theta: 1e4,
     };
-    let there = translate(plan.tensors(), &params(&plan.params()), &HUGGING_FACE).expect("a llama");
+    let there = translate(plan.tensors().into(), &params(&plan.params()), &HUGGING_FACE).expect("a llama");
     for (meta, hugging_face, heads) in [("wq", "q_proj", 4), ("wk", "k_proj", 2), ("wv", "v_proj", 0)] {
         let meta = plan.tensors().into_iter().find(|(name, _)| name.contains(meta)).expect("it is there").1;
-        let new = get(&there.tensors, &format!("model.layers.0.self_attn.{hugging_face}.weight"));
+        let new = get(there.tensors.as_slice(), &format!("model.layers.0.self_attn.{hugging_face}.weight"));
         let (old, new) = (bytes(&meta), bytes(new));
         let row = |bytes: &[u8], row: usize| bytes[row * 24 * 4..(row + 1) * 24 * 4].to_vec();
         for head in 0..heads {
@@ -293,7 +295,7 @@ fn documents_say_what_the_other_layout_needs() {
     let storage = Storage::owned(computed.to_vec());
     meta.last_mut().expect("it was pushed").1 =
         Tensor::new(Dtype::BFloat16, vec![2], vec![1], 0, storage).expect("inside");
-    let there = translate(meta, &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
     assert_eq!(
         notes(&there),
         [
@@ -335,7 +337,7 @@ fn documents_say_what_the_other_layout_needs() {
     );
     let back = translate(there.tensors, &config(&text), &META).expect("a llama");
     assert_eq!(notes(&back), ["`rope.freqs` is made again, as config.json records"]);
-    assert_eq!(bytes(get(&back.tensors, "rope.freqs")), computed);
+    assert_eq!(bytes(get(back.tensors.as_slice(), "rope.freqs")), computed);
     assert_eq!(
         document(&back),
         r#"{
@@ -355,7 +357,7 @@ fn documents_say_what_the_other_layout_needs() {
 #[test]
 fn llama_3_has_its_own_numbers() {
     let scaled = PARAMS.replace('}', r#", "rope_theta": 5e5, "use_scaled_rope": true}"#);
-    let there = translate(tensors(&META, 1), &params(&scaled), &HUGGING_FACE).expect("a llama");
+    let there = translate(tensors(&META, 1).into(), &params(&scaled), &HUGGING_FACE).expect("a llama");
     let text = document(&there);
     assert!(text.contains(
         r#"  "rope_scaling": {
@@ -381,23 +383,23 @@ fn a_tied_output_is_left_out_for_hugging_face_and_repeated_for_meta() {
     let mut meta = tensors(&META, 1);
     let embedding = meta[0].1.clone();
     meta[2].1 = embedding;
-    let there = translate(meta, &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
     assert_eq!(
-        get(&there.tensors, "lm_head.weight").view(),
-        get(&there.tensors, "model.embed_tokens.weight").view()
+        get(there.tensors.as_slice(), "lm_head.weight").view_id(),
+        get(there.tensors.as_slice(), "model.embed_tokens.weight").view_id()
     );
     assert!(document(&there).contains(r#""tie_word_embeddings": true"#));
 
     let mut meta = tensors(&META, 1);
     meta.remove(2);
-    let there = translate(meta, &params(PARAMS), &HUGGING_FACE).expect("a llama");
-    assert!(!names(&there.tensors).contains(&"lm_head.weight"));
+    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    assert!(!names(there.tensors.as_slice()).contains(&"lm_head.weight"));
     let text = document(&there);
     assert!(text.contains(r#""tie_word_embeddings": true"#));
     let back = translate(there.tensors, &config(&text), &META).expect("a llama");
     assert_eq!(
-        get(&back.tensors, "output.weight").view(),
-        get(&back.tensors, "tok_embeddings.weight").view()
+        get(back.tensors.as_slice(), "output.weight").view_id(),
+        get(back.tensors.as_slice(), "tok_embeddings.weight").view_id()
     );
 }
 
@@ -409,16 +411,18 @@ fn permuted_ties_stay_ties() {
     let second =
         meta.iter_mut().find(|(name, _)| name == "layers.1.attention.wk.weight").expect("it is there");
     second.1 = first;
-    let there = translate(meta, &params(PARAMS), &HUGGING_FACE).expect("a llama");
-    let of_layer = |n| get(&there.tensors, &format!("model.layers.{n}.self_attn.k_proj.weight")).view().0;
+    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let of_layer = |n| {
+        get(there.tensors.as_slice(), &format!("model.layers.{n}.self_attn.k_proj.weight")).storage().id()
+    };
     assert_eq!(of_layer(0), of_layer(1));
 }
 
 #[test]
 fn what_the_other_layout_lacks_is_an_error() {
     let (meta, hf) = (tensors(&META, 1), tensors(&HUGGING_FACE, 1));
-    let llama = document(&translate(meta.clone(), &params(PARAMS), &HUGGING_FACE).expect("a llama"));
-    let with = |mut tensors: Tensors, name: &str, shape: &[u64]| {
+    let llama = document(&translate(meta.clone().into(), &params(PARAMS), &HUGGING_FACE).expect("a llama"));
+    let with = |mut tensors: List, name: &str, shape: &[u64]| {
         tensors.push(zeros(name, shape));
         tensors
     };
@@ -457,7 +461,7 @@ fn what_the_other_layout_lacks_is_an_error() {
         error(hf.clone(), &config(&mistral), &META),
         "Meta's layout is for llama models, and this is a mistral model"
     );
-    let same = translate(hf.clone(), &config(&mistral), &HUGGING_FACE).expect("it has these names");
+    let same = translate(hf.clone().into(), &config(&mistral), &HUGGING_FACE).expect("it has these names");
     assert_eq!(notes(&same), ["the tensors have Hugging Face's names already"]);
     assert!(same.document.is_none());
     for recorded in [r#""rope.freqs": "int8""#, r#""rope.freqs": 4"#, r#""lm_head.weight": "float32""#] {
@@ -496,12 +500,12 @@ fn frequencies_of_each_layer_are_left_out_too() {
     for layer in 0..2 {
         meta.push((format!("layers.{layer}.attention.inner_attention.rope.freqs"), frequencies()));
     }
-    let there = translate(meta.clone(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.clone().into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
     let text = document(&there);
     let mut hf = there.tensors;
     for layer in 0..2 {
-        hf.push((format!("model.layers.{layer}.self_attn.rotary_emb.inv_freq"), frequencies()));
+        hf.push(format!("model.layers.{layer}.self_attn.rotary_emb.inv_freq"), frequencies());
     }
     let back = translate(hf, &config(&text), &META).expect("a llama");
-    assert_eq!(names(&back.tensors), names(&meta));
+    assert_eq!(names(back.tensors.as_slice()), names(&meta));
 }

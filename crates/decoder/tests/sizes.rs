@@ -12,7 +12,7 @@ use fixtures::{tensors, zeros};
 const PARAMS: &str =
     r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
 
-type Tensors = [(String, Tensor)];
+type List = [(String, Tensor)];
 
 fn meta(shards: u64) -> Vec<(String, Tensor)> {
     let mut all = tensors(&META, shards);
@@ -30,10 +30,10 @@ fn given(given: Given) -> Options {
 }
 
 /// The assignment of a model's weights, and everything that is known of it as text.
-fn outcome(tensors: &Tensors, options: &Options) -> decoder::Result<(Assignment, String)> {
-    match detect(tensors, options)? {
+fn outcome(tensors: &List, options: &Options) -> decoder::Result<(Assignment, String)> {
+    match detect(&tensors.to_vec().into(), options)? {
         Detected::Model(decoder) => {
-            let assignment = decoder.assign(tensors, options.keep_extra)?;
+            let assignment = decoder.assign(&tensors.to_vec().into(), options.keep_extra)?;
             Ok((assignment, format!("{decoder:?}")))
         }
         Detected::Weights { why, .. } => panic!("{why}"),
@@ -42,7 +42,7 @@ fn outcome(tensors: &Tensors, options: &Options) -> decoder::Result<(Assignment,
 
 #[test]
 fn shapes_reveal_the_number_of_shards() {
-    let count = |tensors: &Tensors, text: &str| match outcome(tensors, &params(text)) {
+    let count = |tensors: &List, text: &str| match outcome(tensors, &params(text)) {
         Err(Error::Shard { count }) => Some(count),
         _ => None,
     };
@@ -114,8 +114,8 @@ fn sizes_of_zero_are_refused() {
 #[test]
 fn facts_that_shapes_do_not_reveal_have_to_be_given() {
     let mut plain = meta(1);
-    let error = |tensors: &Tensors, options: &Options| {
-        named("llama", tensors, options).expect_err("open").to_string()
+    let error = |tensors: &List, options: &Options| {
+        named("llama", &tensors.to_vec().into(), options).expect_err("open").to_string()
     };
     let nothing = Options::default();
     let open = |facts: &str| {
@@ -131,9 +131,9 @@ fn facts_that_shapes_do_not_reveal_have_to_be_given() {
     let heads = Given { n_heads: Some(4), ..Given::default() };
     let all = given(Given { rope_theta: Some(1e4), norm_eps: Some(1e-5), ..heads });
     assert!(outcome(&plain, &all).is_ok());
-    let error = detect(&plain, &given(heads)).expect_err("open").to_string();
+    let error = detect(&plain.to_vec().into(), &given(heads)).expect_err("open").to_string();
     assert_eq!(error, open("`rope_theta` and `norm_eps`"));
-    let error = detect(&[zeros("w", &[1])], &all).expect_err("not a model").to_string();
+    let error = detect(&[zeros("w", &[1])].to_vec().into(), &all).expect_err("not a model").to_string();
     assert_eq!(error, "these tensors are not a model that can run: no known architecture");
 }
 
@@ -186,8 +186,8 @@ fn errors_about_given_heads_do_not_blame_a_document() {
         norm_eps: Some(1e-5),
         ..Given::default()
     };
-    let error = |tensors: &Tensors, options: Options| {
-        let error = named("llama", tensors, &options).expect_err("no such heads");
+    let error = |tensors: &List, options: Options| {
+        let error = named("llama", &tensors.to_vec().into(), &options).expect_err("no such heads");
         assert_eq!(error.document(), None, "{error}");
         error.to_string()
     };
@@ -220,7 +220,7 @@ fn errors_about_given_heads_do_not_blame_a_document() {
 
 #[test]
 fn missing_and_unused_tensors_are_errors() {
-    let error = |tensors: &Tensors| outcome(tensors, &params(PARAMS)).expect_err("wrong").to_string();
+    let error = |tensors: &List| outcome(tensors, &params(PARAMS)).expect_err("wrong").to_string();
     let mut all = tensors(&META, 1);
     let last = all.pop().expect("it has some");
     assert_eq!(error(&all), "there is no tensor `layers.1.ffn_norm.weight`, which a model of 2 layers needs");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use decoder::{Decoder, DecoderSpec, Detected, Documents, Options, Part, Weight, detect};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-type Tensors = Vec<(String, Tensor)>;
+type List = Vec<(String, Tensor)>;
 
 fn tensor(shape: &[u64]) -> Tensor {
     let len = shape.iter().product::<u64>().checked_mul(4).and_then(|len| usize::try_from(len).ok());
@@ -19,15 +19,16 @@ fn options(config: &str) -> Options {
     Options { documents, ..Options::default() }
 }
 
-fn decoder(config: &str, tensors: &Tensors) -> Decoder {
-    match detect(tensors, &options(config)).expect("document and shapes agree") {
+fn decoder(config: &str, tensors: &List) -> Decoder {
+    match detect(&tensors.to_vec().into(), &options(config)).expect("document and shapes agree") {
         Detected::Model(decoder) => *decoder,
         Detected::Weights { why, .. } => panic!("{why}"),
     }
 }
 
 /// Of each weight: where it begins, its shape and its strides.
-fn view(decoder: &Decoder, tensors: &Tensors, weight: Weight) -> (u64, Vec<u64>, Vec<u64>) {
+fn view(decoder: &Decoder, tensors: &List, weight: Weight) -> (u64, Vec<u64>, Vec<u64>) {
+    let tensors = &tensors.to_vec().into();
     let assignment = decoder.assign(tensors, false).expect("all is there");
     let assigned = assignment.weights.iter().find(|assigned| assigned.weight == weight).expect("it has one");
     let tensor = assigned.tensor(tensors).expect("it has one");
@@ -37,7 +38,7 @@ fn view(decoder: &Decoder, tensors: &Tensors, weight: Weight) -> (u64, Vec<u64>,
 const PHI3: &str = r#"{"model_type": "phi3", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
     "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 32, "tie_word_embeddings": true}"#;
 
-fn phi3() -> Tensors {
+fn phi3() -> List {
     let layer = "model.layers.0.";
     [
         ("model.embed_tokens.weight".to_owned(), vec![32, 16]),
@@ -70,7 +71,10 @@ fn fused_matrices_are_views_of_their_rows() {
 fn errors_about_fused_matrices_name_all_their_rows() {
     let mut tensors = phi3();
     tensors[2].1 = tensor(&[48, 16]);
-    let error = decoder(PHI3, &tensors).assign(&tensors, false).expect_err("too many rows").to_string();
+    let error = decoder(PHI3, &tensors)
+        .assign(&tensors.to_vec().into(), false)
+        .expect_err("too many rows")
+        .to_string();
     assert_eq!(
         error,
         "tensor `model.layers.0.self_attn.qkv_proj.weight`: shape [48, 16], expected [32, 16] from num_attention_heads 4 \
@@ -79,7 +83,7 @@ fn errors_about_fused_matrices_name_all_their_rows() {
 }
 
 /// The tensors of a layer without its feed-forward layer, and those outside of it.
-fn attention(bias: bool) -> Tensors {
+fn attention(bias: bool) -> List {
     let layer = "model.layers.0.";
     let mut shapes = vec![
         ("model.embed_tokens.weight".to_owned(), vec![32, 16]),
@@ -147,7 +151,10 @@ fn a_record_may_lack_the_version_of_the_code() {
     for (text, expected) in [(text.clone(), Some(7)), (text.replace("\"code_version\":7,", ""), None)] {
         let spec = DecoderSpec::parse(&text).expect("a record");
         assert_eq!(spec.code_version(), expected, "{text}");
-        assert_eq!(spec.into_decoder(&tensors).expect("its tensors").record(8), written.record(8));
+        assert_eq!(
+            spec.into_decoder(&tensors.to_vec().into()).expect("its tensors").record(8),
+            written.record(8)
+        );
     }
 }
 
@@ -155,7 +162,7 @@ fn a_record_may_lack_the_version_of_the_code() {
 fn records_are_checked_like_documents() {
     let tensors = phi3();
     let text = decoder(PHI3, &tensors).record(1);
-    assert!(Decoder::from_record(&text, &tensors).is_ok());
+    assert!(Decoder::from_record(&text, &tensors.to_vec().into()).is_ok());
     for (from, to, expected) in [
         ("\"phi3\"", "\"phi5\"", "unknown architecture `phi5`"),
         (
@@ -220,7 +227,9 @@ fn records_are_checked_like_documents() {
         ("\"architecture\"", "\"other\":1,\"architecture\"", "the record: unknown field `other`"),
     ] {
         assert!(text.contains(from), "{from} is not in {text}");
-        let error = Decoder::from_record(&text.replacen(from, to, 1), &tensors).expect_err(to).to_string();
+        let error = Decoder::from_record(&text.replacen(from, to, 1), &tensors.to_vec().into())
+            .expect_err(to)
+            .to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }
@@ -244,7 +253,7 @@ const NUMBERS: [&str; 14] = [
 ];
 
 /// A record with everything that a record can have.
-fn rich(tensors: &Tensors) -> String {
+fn rich(tensors: &List) -> String {
     let text = decoder(PHI3, tensors).record(1);
     let longrope = r#"{"theta":10000.0,"scaling":{"LongRope":{"short":[1.0,2.0],"long":[3.0,4.0],"old":32.0,"magnitude":1.5}}}"#;
     let yarn = r#"{"theta":10000.0,"scaling":{"Yarn":{"factor":4.0,"fast":32.0,"slow":1.0,"old":16.0,"magnitude":1.1,"truncate":true}}}"#;
@@ -275,14 +284,14 @@ proptest! {
             let (before, after) = text.split_at(start);
             text = [before, NUMBERS[number], after.trim_start_matches(is_digit)].concat();
         }
-        if let Ok(decoder) = Decoder::from_record(&text, &tensors) {
+        if let Ok(decoder) = Decoder::from_record(&text, &tensors.to_vec().into()) {
             for rope in decoder.ropes() {
                 let frequencies = rope.frequencies(decoder.rotated(), 100);
                 prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);
                 prop_assert!(rope.magnitude() > 0.0);
             }
-            prop_assert_eq!(decoder.record(1), Decoder::from_record(&decoder.record(1), &tensors).expect("its own").record(1));
-            let _ = decoder.assign(&tensors, true);
+            prop_assert_eq!(decoder.record(1), Decoder::from_record(&decoder.record(1), &tensors.to_vec().into()).expect("its own").record(1));
+            let _ = decoder.assign(&tensors.to_vec().into(), true);
         }
     }
 }
@@ -290,5 +299,8 @@ proptest! {
 #[test]
 fn a_rich_record_is_right() {
     let tensors = phi3();
-    assert_eq!(Decoder::from_record(&rich(&tensors), &tensors).expect("right").ropes().len(), 4);
+    assert_eq!(
+        Decoder::from_record(&rich(&tensors), &tensors.to_vec().into()).expect("right").ropes().len(),
+        4
+    );
 }

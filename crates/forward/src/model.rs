@@ -4,7 +4,7 @@
 
 use decoder::{Assignment, Decoder};
 use mapped::Observer;
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensor, Tensors};
 
 use crate::attention::Queries;
 use crate::block::Work;
@@ -75,7 +75,7 @@ impl Model {
     /// When a weight is missing or is not what the decoder says, cannot be read, or the threads cannot be started.
     pub fn new(
         decoder: &Decoder,
-        tensors: &[(String, Tensor)],
+        tensors: &Tensors,
         assignment: &Assignment,
         options: &Options,
     ) -> Result<Self> {
@@ -348,12 +348,7 @@ struct Logits {
 }
 
 impl<T: Real> Net<T> {
-    fn new(
-        decoder: &Decoder,
-        dims: Dims,
-        tensors: &[(String, Tensor)],
-        assignment: &Assignment,
-    ) -> Result<Self> {
+    fn new(decoder: &Decoder, dims: Dims, tensors: &Tensors, assignment: &Assignment) -> Result<Self> {
         let rotates_halves = decoder.layout().rotates_halves;
         let frequencies = |rope| Frequencies::new(rope, decoder.rotated(), rotates_halves);
         let scales = &decoder.block().scales;

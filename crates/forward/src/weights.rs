@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use decoder::{Assigned, Assignment, Decoder, HeadNorm, NormKind, Part, Weight};
-use tensor::{Budget, Tensor};
+use tensor::{Budget, Tensor, Tensors};
 
 use crate::attention::Scores;
 use crate::block::{self, Attention, Layer, Norms};
@@ -66,7 +66,7 @@ const REPEATED: u64 = 1 << 26;
 struct Source<'s> {
     decoder: &'s Decoder,
     dims: Dims,
-    tensors: &'s [(String, Tensor)],
+    tensors: &'s Tensors,
     assigned: HashMap<Weight, &'s Assigned>,
     /// What may be copied of weights that are not in the file as they are.
     budget: RefCell<Budget>,
@@ -81,7 +81,7 @@ impl<T: Real> Weights<T> {
     pub(crate) fn new(
         decoder: &Decoder,
         dims: Dims,
-        tensors: &[(String, Tensor)],
+        tensors: &Tensors,
         assignment: &Assignment,
     ) -> Result<Self> {
         let assigned = assignment.weights.iter().map(|assigned| (assigned.weight, assigned)).collect();
@@ -89,7 +89,7 @@ impl<T: Real> Weights<T> {
         let source = Source { decoder, dims, tensors, assigned, budget };
         let layers = (0..decoder.n_layers()).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
         let embedding = source.matrix(Weight::Embedding)?;
-        let view = |weight| source.tensor(weight).map(|(_, tensor)| tensor.view());
+        let view = |weight| source.tensor(weight).map(|(_, tensor)| tensor.view_id());
         let output = if view(Weight::Embedding)? == view(Weight::Output)? {
             embedding.clone()
         } else {
@@ -237,8 +237,8 @@ impl Source<'_> {
     /// The numbers of a weight, and the name of the tensor that has them.
     fn tensor(&self, weight: Weight) -> Result<(&str, &Tensor)> {
         let assigned = self.assigned.get(&weight).and_then(|assigned| {
-            let (name, _) = self.tensors.get(assigned.index)?;
-            Some((name.as_str(), assigned.tensor(self.tensors)?))
+            let (name, _) = self.tensors.at(assigned.index)?;
+            Some((name, assigned.tensor(self.tensors)?))
         });
         assigned.ok_or_else(|| self.missing(weight))
     }
@@ -295,8 +295,8 @@ fn feed_forward<T: Real>([gate, up, down]: [Result<Linear<T>>; 3]) -> Result<Fee
 }
 
 /// The bytes of all weights, those that are used twice counted once.
-pub(crate) fn nbytes(tensors: &[(String, Tensor)], assignment: &Assignment) -> u64 {
+pub(crate) fn nbytes(tensors: &Tensors, assignment: &Assignment) -> u64 {
     let indexes: HashSet<usize> = assignment.weights.iter().map(|assigned| assigned.index).collect();
-    let tensors = indexes.into_iter().filter_map(|index| tensors.get(index));
+    let tensors = indexes.into_iter().filter_map(|index| tensors.at(index));
     tensors.fold(0, |sum, (_, tensor)| sum.saturating_add(tensor.nbytes()))
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use mapped::{Observer, ReadError};
 use serde::Serialize;
-use tensor::{CastNumbers, Conversion, Dims, Dtype, Seen, Storage, StorageId, Tensor};
-use torch_import::{Compound, CompoundKind};
+use tensor::{CastNumbers, Conversion, Dims, Dtype, Seen, Storage, StorageId, Tensor, Tensors};
+use torch_import::CompoundKind;
 
 use crate::notes::Notes;
 use crate::{Cast, CastFrom, Error, InvalidOption, Note, Result};
@@ -81,16 +81,11 @@ pub(crate) fn check(casts: &[Cast]) -> Result<()> {
 ///
 /// # Errors
 /// When a tensor cannot have the dtype.
-pub(crate) fn apply(
-    casts: &[Cast],
-    tensors: Vec<(String, Tensor)>,
-    compounds: &mut [(String, Compound)],
-    notes: &mut Notes<'_>,
-) -> Result<(Vec<(String, Tensor)>, Casts)> {
+pub(crate) fn apply(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>) -> Result<(Tensors, Casts)> {
     if casts.is_empty() {
         return Ok((tensors, Casts::default()));
     }
-    let kept = parts_to_keep(casts, compounds);
+    let kept = parts_to_keep(casts, &tensors);
     let mut groups = Groups::default();
     let mut found: HashSet<Dtype> = HashSet::new();
     let mut kept_parts = 0_usize;
@@ -107,10 +102,10 @@ pub(crate) fn apply(
             groups.add(name, tensor);
         }
     }
-    for (_, compound) in compounds.iter_mut() {
-        let is_quantized = matches!(compound.kind, CompoundKind::Quantized { .. });
-        if let Some(to) = target(casts, compound.dtype).filter(|_| !is_quantized) {
-            compound.dtype = to;
+    for (kind, dtype) in tensors.compounds_mut() {
+        let is_quantized = matches!(kind, CompoundKind::Quantized { .. });
+        if let Some(to) = target(casts, *dtype).filter(|_| !is_quantized) {
+            *dtype = to;
         }
     }
     if kept_parts > 0 {
@@ -127,13 +122,12 @@ pub(crate) fn apply(
     }
     let mut made = groups.storages(casts)?;
     let mut dims = Dims::default();
-    let mut cast = Vec::with_capacity(tensors.len());
-    for (name, tensor) in tensors {
-        let is_kept = kept.contains(&name);
-        let new = if is_kept { None } else { made.tensor(&name, &tensor)? };
-        cast.push((name, new.map_or(tensor, |new| dims.shared(new))));
+    for (name, tensor) in tensors.tensors_mut().filter(|(name, _)| !kept.contains(*name)) {
+        if let Some(new) = made.tensor(name, tensor)? {
+            *tensor = dims.shared(new);
+        }
     }
-    Ok((cast, Casts { rows: made.rows, counts: OnceLock::new() }))
+    Ok((tensors, Casts { rows: made.rows, counts: OnceLock::new() }))
 }
 
 /// The dtype that tensors of a dtype get; that of a cast for this dtype alone before that of all floats.
@@ -144,18 +138,19 @@ fn target(casts: &[Cast], from: Dtype) -> Option<Dtype> {
 }
 
 /// The parts of compound tensors that are not their values: a scale or an index keeps its meaning only in its dtype.
-fn parts_to_keep(casts: &[Cast], compounds: &[(String, Compound)]) -> HashSet<String> {
+fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
     let mut kept = HashSet::new();
-    for (name, compound) in compounds {
+    for compound in tensors.compounds() {
         let is_value = |part: &str| match compound.kind {
             CompoundKind::Quantized { .. } => false,
             CompoundKind::Sparse { .. } | CompoundKind::Nested | CompoundKind::Jagged => part == "values",
             _ => true,
         };
-        let parts = compound.parts.iter().filter(|(part, tensor)| {
+        let parts = tensors.parts(compound).iter().filter(|(name, tensor)| {
+            let part = name.rsplit_once('.').map_or(name.as_str(), |(_, part)| part);
             !is_value(part) && target(casts, tensor.dtype()).is_some_and(|to| to != tensor.dtype())
         });
-        kept.extend(parts.map(|(part, _)| format!("{name}.{part}")));
+        kept.extend(parts.map(|(name, _)| name.clone()));
     }
     kept
 }
@@ -266,9 +261,8 @@ impl Made {
         // A tensor without elements may start anywhere.
         let len = made.range.end.saturating_sub(made.range.start);
         let offset = if tensor.numel() == 0 { offset.min(len) } else { offset };
-        let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
         let (from, to) = (row.conversion.from(), row.conversion.to());
-        let cast = Tensor::new(to, shape, stride, offset, made.storage.clone());
+        let cast = tensor.over(to, offset, made.storage.clone());
         cast.map(Some).map_err(|_| Error::CannotCast { name: name.to_owned(), from, to })
     }
 }
@@ -349,7 +343,7 @@ mod tests {
     fn cast(casts: &[Cast], tensors: &[(&str, Tensor)]) -> (Vec<Tensor>, Casts, Vec<Note>) {
         let tensors = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
         let mut notes = Notes::new(&());
-        let (tensors, casts) = apply(casts, tensors, &mut [], &mut notes).expect("it can be cast");
+        let (tensors, casts) = apply(casts, tensors, &mut notes).expect("it can be cast");
         (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes.into_vec())
     }
 
@@ -365,7 +359,7 @@ mod tests {
         let (made, casts, notes) = cast(&[ALL_BF16], &tensors);
         assert_eq!(notes, []);
         let [a, tied, transposed, none] = made.as_slice() else { panic!("{made:?}") };
-        assert_eq!(a.view(), tied.view());
+        assert_eq!(a.view_id(), tied.view_id());
         assert!(made.iter().all(|tensor| tensor.dtype() == Dtype::BFloat16));
         assert!(made.iter().all(|tensor| tensor.storage().id() == a.storage().id()));
         assert_eq!(bytes(transposed), bf16(&[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
@@ -384,7 +378,7 @@ mod tests {
         ];
         let (made, ..) = cast(&[ALL_BF16], &tensors);
         let [ints, floats, last] = made.as_slice() else { panic!("{made:?}") };
-        assert_eq!(ints.view(), tensors[0].1.view());
+        assert_eq!(ints.view_id(), tensors[0].1.view_id());
         assert_eq!((floats.storage().len(), floats.storage_offset(), last.storage_offset()), (4, 0, 1));
         assert_eq!((bytes(floats), bytes(last)), (bf16(&[3.0, 4.0]), bf16(&[4.0])));
     }
@@ -442,33 +436,22 @@ mod tests {
     #[test]
     fn a_scale_is_not_cast() {
         let one = |dtype: Dtype| tensor(dtype, &[1], &[1], 0, &Storage::owned(vec![0; 8]));
-        let compound = |kind, dtype, parts: &[(&'static str, Dtype)]| Compound {
-            kind,
-            dtype,
-            shape: vec![1],
-            parts: parts.iter().map(|(part, dtype)| ((*part).into(), one(*dtype))).collect(),
-        };
         let quantized = CompoundKind::Quantized { scheme: "per_tensor_affine".to_owned(), axis: None };
         let sparse = CompoundKind::Sparse { layout: "sparse_coo".to_owned() };
-        let mut compounds = [
-            (
-                "q".to_owned(),
-                compound(quantized, Dtype::QInt8, &[("int_repr", Dtype::Int8), ("scale", Dtype::Float64)]),
-            ),
-            (
-                "s".to_owned(),
-                compound(sparse, Dtype::Float32, &[("indices", Dtype::Int64), ("values", Dtype::Float32)]),
-            ),
-        ];
-        let parts = compounds.iter().flat_map(|(name, compound)| {
-            compound.parts.iter().map(move |(part, tensor)| (format!("{name}.{part}"), tensor.clone()))
-        });
+        let mut tensors = Tensors::default();
+        let parts = [("q.int_repr", Dtype::Int8), ("q.scale", Dtype::Float64)]
+            .map(|(name, dtype)| (name.to_owned(), one(dtype)));
+        tensors.push_compound("q".to_owned(), (quantized, Dtype::QInt8, vec![1]), parts);
+        let parts = [("s.indices", Dtype::Int64), ("s.values", Dtype::Float32)]
+            .map(|(name, dtype)| (name.to_owned(), one(dtype)));
+        tensors.push_compound("s".to_owned(), (sparse, Dtype::Float32, vec![1]), parts);
         let mut notes = Notes::new(&());
         let casts = [ALL_BF16, exact(Dtype::Int64, Dtype::Int32)];
-        let (made, _) = apply(&casts, parts.collect(), &mut compounds, &mut notes).expect("it can be cast");
+        let (made, _) = apply(&casts, tensors, &mut notes).expect("it can be cast");
         let dtypes: Vec<Dtype> = made.iter().map(|(_, tensor)| tensor.dtype()).collect();
         assert_eq!(dtypes, [Dtype::Int8, Dtype::Float64, Dtype::Int64, Dtype::BFloat16]);
-        assert_eq!(compounds.map(|(_, compound)| compound.dtype), [Dtype::QInt8, Dtype::BFloat16]);
+        let dtypes: Vec<Dtype> = made.compounds().iter().map(|compound| compound.dtype).collect();
+        assert_eq!(dtypes, [Dtype::QInt8, Dtype::BFloat16]);
         assert_eq!(notes.into_vec(), [Note::PartsNotCast { parts: 2 }]);
     }
 
@@ -480,7 +463,8 @@ mod tests {
         assert!(texts(&[ALL_BF16, ALL_BF16]).contains("twice"));
         assert!(check(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
-        let refused = apply(&[ALL_BF16], vec![("w".to_owned(), packed)], &mut [], &mut Notes::new(&()));
+        let refused =
+            apply(&[ALL_BF16], [("w".to_owned(), packed)].into_iter().collect(), &mut Notes::new(&()));
         let refused = refused.expect_err("several numbers in a byte").to_string();
         assert_eq!(refused, "tensor `w`: float4_e2m1fn_x2 cannot be cast to bfloat16");
     }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use decoder::Document;
 use sources::Sources;
-use tensor::Tensor;
-use torch_import::{Checkpoint, Compound, Risk};
+use tensor::Tensors;
+use torch_import::{Checkpoint, Risk};
 
 use crate::back::Kept;
 use crate::cast::Casts;
@@ -67,7 +67,7 @@ impl Conversion {
         notes.extend(script.note());
         let risks = [Risk::Dangerous, Risk::Unknown];
         notes.extend(risks.into_iter().filter_map(|risk| recorded(&checkpoint, risk)));
-        let Selected { tensors, compounds, document, casts } = if keeps_code {
+        let Selected { tensors, document, casts } = if keeps_code {
             Selected::all(&checkpoint)
         } else {
             Selected::new(options, sources, &checkpoint, &mut notes)
@@ -75,10 +75,8 @@ impl Conversion {
         };
         let script = script.into_module();
         let keeps_values = options.target.carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
-        let kept = Kept {
-            script,
-            values: keeps_values.then(|| values::document(&checkpoint, &compounds)).flatten(),
-        };
+        let kept =
+            Kept { script, values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten() };
         let values = checkpoint.notable_values().count();
         // The objects of a pickle can take more memory than all that follows.
         drop(checkpoint);
@@ -88,7 +86,6 @@ impl Conversion {
             document: document.as_ref().map(|document| (document.file(), document.text(&tensors))),
             tensors: &tensors,
             decoder: None,
-            compounds: &compounds,
             values,
             misc: &misc,
             casts: &casts,
@@ -109,8 +106,7 @@ impl Conversion {
 
 /// The tensors that an output gets of a checkpoint.
 struct Selected {
-    tensors: Vec<(String, Tensor)>,
-    compounds: Vec<(String, Compound)>,
+    tensors: Tensors,
     document: Option<Document>,
     casts: Casts,
 }
@@ -119,7 +115,7 @@ impl Selected {
     /// All tensors as they are, for a module that keeps its code.
     fn all(checkpoint: &Checkpoint) -> Self {
         let tensors = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
-        Self { tensors: tensors.collect(), compounds: Vec::new(), document: None, casts: Casts::default() }
+        Self { tensors: tensors.collect(), document: None, casts: Casts::default() }
     }
 
     /// The tensors that the options select, under the names and with the dtypes that they ask for.
@@ -133,14 +129,13 @@ impl Selected {
             .and_then(|selected| rename::apply(&options.renames, selected))
             .map_err(Error::at(sources.root()))?;
         notes.extend(selected.notes);
-        let mut compounds = selected.compounds;
         let Named { tensors, document } = match options.target.format().names() {
             Some(names) => names::apply(names, options.given, sources, selected.tensors, notes)?,
             None => Named { tensors: selected.tensors, document: None },
         };
         let (tensors, casts) =
-            cast::apply(&options.casts, tensors, &mut compounds, notes).map_err(Error::at(sources.root()))?;
-        Ok(Self { tensors, compounds, document, casts })
+            cast::apply(&options.casts, tensors, notes).map_err(Error::at(sources.root()))?;
+        Ok(Self { tensors, document, casts })
     }
 }
 

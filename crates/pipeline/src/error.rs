@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use carton_format::Problems;
 use mapped::{Changed, Damaged, NotRepresentable, ReadError};
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensors};
 
 use crate::InvalidOption;
 
@@ -362,7 +362,7 @@ impl Error {
 
     /// The error, with the first of `tensors` that a damaged storage is of.
     #[must_use]
-    pub(crate) fn with_tensor(self, tensors: &[(String, Tensor)]) -> Self {
+    pub(crate) fn with_tensor(self, tensors: &Tensors) -> Self {
         match self {
             Self::Damaged(damaged) if damaged.tensor.is_none() => {
                 let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads_record(&damaged));

@@ -6,7 +6,7 @@ use std::time::Instant;
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use decoder::Given;
-use tensor::Tensor;
+use tensor::Tensors;
 use torch_import::{Checkpoint, Container, Format, LeftOut};
 use torchscript::{Model, Recognised};
 
@@ -82,14 +82,13 @@ impl CartonModel {
     ) -> Result<ConvertReport> {
         let Self { container, model } = self;
         let casts = &conversion.options.casts;
-        let (tensors, casts) = cast::apply(casts, model.tensors, &mut [], &mut notes)
-            .map_err(Error::at(conversion.sources.root()))?;
+        let (tensors, casts) =
+            cast::apply(casts, model.tensors, &mut notes).map_err(Error::at(conversion.sources.root()))?;
         let selected = SelectedTensors {
             containers: std::slice::from_ref(&container),
             tensors: &tensors,
             decoder: Some(&model.decoder),
             document: None,
-            compounds: &[],
             values: 0,
             misc: &[],
             casts: &casts,
@@ -105,7 +104,7 @@ fn recognise(container: &Container) -> Result<Box<Model>> {
         let (path, reason) = (MODEL_PT.to_owned(), Box::new(reason));
         Error::ReadCarton(Box::new(carton_reader::Error::Model { path, reason }))
     })?;
-    let tensors: Vec<(String, Tensor)> =
+    let tensors: Tensors =
         checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
     match torchscript::recognise(&container.records_besides_storages(), tensors) {
         Recognised::Decoder(model) => Ok(model),

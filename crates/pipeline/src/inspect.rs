@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use sources::{Shards, Sources};
 use store::file_name;
-use tensor::{Budget, Dtype, StorageId, Tensor};
+use tensor::{Budget, Dtype, StorageId, Tensor, ViewId};
 use torch_import::{Compound, CompoundKind, Content, Item, Omission, Risk};
 
 use crate::{Error, Note, Observer, Result, ValueRows, size, values};
@@ -226,8 +226,8 @@ impl Totals {
             // Most storages have one tensor, whose shape then need not be hashed.
             let first = *first_of.entry(tensor.storage().id()).or_insert(tensor);
             if !std::ptr::eq(first, tensor) {
-                seen.insert(first.view());
-                if !seen.insert(tensor.view()) {
+                seen.insert(first.view_id());
+                if !seen.insert(tensor.view_id()) {
                     continue;
                 }
             }
@@ -423,17 +423,13 @@ impl Rows<'_> {
 struct Hasher<'o> {
     /// A scalar can be expanded to terabytes.
     budget: Budget,
-    known: HashMap<View, TensorHash>,
+    known: HashMap<ViewId, TensorHash>,
     observer: &'o dyn Observer,
 }
 
-/// Equal for tensors that are the same elements of the same storage, and have the same dtype.
-type View = (StorageId, u64, Vec<u64>, Vec<u64>, &'static str);
-
 impl Hasher<'_> {
     fn hash(&mut self, tensor: &Tensor) -> Result<TensorHash, ReadError> {
-        let (storage, offset, shape, stride) = tensor.view();
-        let view = (storage, offset, shape.to_vec(), stride.to_vec(), tensor.dtype().name());
+        let view = tensor.view_id();
         if let Some(known) = self.known.get(&view) {
             return Ok(known.clone());
         }

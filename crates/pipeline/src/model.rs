@@ -2,7 +2,7 @@
 
 use decoder::{Documents, Given, Options, WhyWeights};
 use sources::{Shards, Sources};
-use tensor::Tensor;
+use tensor::Tensors;
 use torchscript::{Code, Errors, Module};
 
 use crate::{Error, InvalidOption, Result};
@@ -45,7 +45,7 @@ pub(crate) fn convert(
     sources: &Sources,
     shards: Shards,
     given: Given,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
 ) -> Result<Module> {
     let path = sources.path.as_path();
     let auto = options.architecture == Architecture::Auto;
@@ -92,11 +92,7 @@ pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<E
 
 /// The modules that conversions of `tensors` without further options make: weights, a model, and a model that keeps the
 /// tensors that it does not use; each as it returns and as it raises errors.
-pub fn usual_modules(
-    shards: Shards,
-    sources: &Sources,
-    tensors: &[(String, Tensor)],
-) -> impl Iterator<Item = Module> {
+pub fn usual_modules(shards: Shards, sources: &Sources, tensors: &Tensors) -> impl Iterator<Item = Module> {
     let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
     let usual = [Errors::Return, Errors::Raise].map(|errors| {
         usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))

@@ -2,7 +2,7 @@
 
 use decoder::{Document, Given, HUGGING_FACE, META, translate};
 use sources::Sources;
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::notes::Notes;
 use crate::{Error, Note, Result, model};
@@ -28,7 +28,7 @@ impl Names {
 
 /// The tensors of a model, and the document of its layout if that is a new one.
 pub(crate) struct Named {
-    pub(crate) tensors: Vec<(String, Tensor)>,
+    pub(crate) tensors: Tensors,
     pub(crate) document: Option<Document>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn apply(
     names: Names,
     given: Given,
     sources: &Sources,
-    tensors: Vec<(String, Tensor)>,
+    tensors: Tensors,
     notes: &mut Notes<'_>,
 ) -> Result<Named> {
     let layout = match names {

@@ -6,7 +6,6 @@
 use std::collections::{HashMap, HashSet};
 
 use regex::Regex;
-use tensor::Tensor;
 
 use crate::{Error, InvalidOption, Result, Selected};
 
@@ -85,19 +84,20 @@ pub(crate) fn apply(renames: &[Rename], selected: Selected) -> Result<Selected> 
     if renames.is_empty() {
         return Ok(selected);
     }
-    let Selected { tensors, mut compounds, notes } = selected;
-    let whole: HashSet<&str> = compounds.iter().map(|(name, _)| name.as_str()).collect();
+    let Selected { mut tensors, notes } = selected;
+    let whole: HashSet<&str> = tensors.compounds().iter().map(|compound| compound.name.as_str()).collect();
     let split = |name: &str| {
         let mut dots = name.rmatch_indices('.').map(|(dot, _)| name.split_at(dot));
         let (name, part) = dots.find(|(name, _)| whole.contains(name)).unwrap_or((name, ""));
         (name.to_owned(), part.to_owned())
     };
-    let mut names: Vec<(String, String)> = tensors.iter().map(|(name, _)| split(name)).collect();
+    // The names of compound tensors have no parts.
+    let of_compounds = tensors.compounds().iter().map(|compound| (compound.name.clone(), String::new()));
+    let mut names: Vec<(String, String)> = tensors.names().map(split).chain(of_compounds).collect();
     for rename in renames {
         let regex = rename.regex()?;
         let mut matches = false;
-        let of_compounds = compounds.iter_mut().map(|(name, _)| name);
-        for name in names.iter_mut().map(|(name, _)| name).chain(of_compounds) {
+        for (name, _) in &mut names {
             if regex.is_match(name) {
                 matches = true;
                 *name = regex.replace_all(name, rename.to.as_str()).into_owned();
@@ -109,23 +109,22 @@ pub(crate) fn apply(renames: &[Rename], selected: Selected) -> Result<Selected> 
     }
     let names: Vec<String> = names.into_iter().map(|(name, part)| name + &part).collect();
     let mut seen: HashMap<&str, &str> = HashMap::with_capacity(names.len());
-    for (new, (old, _)) in names.iter().zip(&tensors) {
+    for (new, old) in names.iter().zip(tensors.names()) {
         if new.is_empty() {
-            return Err(Error::EmptyName { name: old.clone() });
+            return Err(Error::EmptyName { name: old.to_owned() });
         }
         if let Some(first) = seen.insert(new, old) {
-            let (name, first, second) = (new.clone(), first.to_owned(), old.clone());
+            let (name, first, second) = (new.clone(), first.to_owned(), old.to_owned());
             return Err(Error::SameName { name, first, second });
         }
     }
-    let tensors: Vec<(String, Tensor)> =
-        names.into_iter().zip(tensors).map(|(new, (_, tensor))| (new, tensor)).collect();
-    Ok(Selected { tensors, compounds, notes })
+    tensors.names_mut().zip(names).for_each(|(name, new)| *name = new);
+    Ok(Selected { tensors, notes })
 }
 
 #[cfg(test)]
 mod tests {
-    use tensor::{Dtype, Storage};
+    use tensor::{Dtype, Storage, Tensor};
 
     use super::*;
 
@@ -136,7 +135,7 @@ mod tests {
     fn renamed(names: &[&str], renames: &[Rename]) -> Result<Vec<String>> {
         let tensor = Tensor::new(Dtype::UInt8, vec![], vec![], 0, Storage::owned(vec![0])).expect("a byte");
         let tensors = names.iter().map(|name| ((*name).to_owned(), tensor.clone())).collect();
-        let selected = Selected { tensors, compounds: Vec::new(), notes: Vec::new() };
+        let selected = Selected { tensors, notes: Vec::new() };
         Ok(apply(renames, selected)?.tensors.into_iter().map(|(name, _)| name).collect())
     }
 

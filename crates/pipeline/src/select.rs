@@ -1,10 +1,11 @@
 //! Which of a checkpoint's tensors are converted, and under which names.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use tensor::{StorageId, Tensor};
+use tensor::{StorageId, Tensor, Tensors};
 use torch_import::{Checkpoint, Compound, CompoundKind, Content, Item};
 
 use crate::{Error, InvalidOption, Note, Result};
@@ -41,9 +42,7 @@ impl Selection {
 #[derive(Clone, Debug)]
 pub struct Selected {
     /// The tensors, with their names in the output.
-    pub tensors: Vec<(String, Tensor)>,
-    /// The compound tensors that some of them are parts of, by name.
-    pub compounds: Vec<(String, Compound)>,
+    pub tensors: Tensors,
     /// What a person should know.
     pub notes: Vec<Note>,
 }
@@ -64,25 +63,30 @@ pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected
         exclude: globs(&selection.exclude)?,
         strip: selection.strip_prefix.clone().unwrap_or_default(),
     };
-    let named = || {
-        let items = checkpoint.items.iter().filter(|item| rules.key.includes(item));
-        items.flat_map(|item| item.tensors().map(move |(name, tensor)| (item, name, tensor)))
-    };
-    let mut tensors: Vec<(String, Tensor)> =
-        named().filter_map(|(item, name, tensor)| Some((rules.name(item, &name)?, tensor.clone()))).collect();
-    if !rules.strip.is_empty() && !named().any(|(item, name, _)| rules.strips(item, &name)) {
+    let mut tensors = Tensors::with_capacity(checkpoint.items.len());
+    let (mut strips, mut without_data) = (rules.strip.is_empty(), None);
+    for item in checkpoint.items.iter().filter(|item| rules.key.includes(item)) {
+        let named =
+            |(name, tensor): (Cow<'_, str>, &Tensor)| Some((rules.name(item, &name)?, tensor.clone()));
+        strips = strips || item.tensors().any(|(name, _)| rules.strips(item, &name));
+        match (&item.content, rules.name(item, &item.name)) {
+            (Content::Compound(compound), Some(name)) => {
+                let Compound { kind, dtype, shape, .. } = compound.as_ref();
+                if let CompoundKind::Meta { what } = kind {
+                    without_data.get_or_insert((name.clone(), what));
+                }
+                let parts = item.tensors().filter_map(named);
+                tensors.push_compound(name, (kind.clone(), *dtype, shape.clone()), parts);
+            }
+            _ => tensors.extend(item.tensors().filter_map(named)),
+        }
+    }
+    if !strips {
         return Err(Error::NoSuchPrefix { prefix: rules.strip });
     }
     cut_to_spans(&mut tensors, &mut notes);
-    let compound = |item: &Item| match &item.content {
-        Content::Compound(compound) => Some((rules.name(item, &item.name)?, compound.as_ref().clone())),
-        _ => None,
-    };
-    let compounds: Vec<(String, Compound)> = checkpoint.items.iter().filter_map(compound).collect();
-    for (name, compound) in &compounds {
-        if let CompoundKind::Meta { what } = &compound.kind {
-            return Err(Error::NoData { name: name.clone(), what: what.clone() });
-        }
+    if let Some((name, what)) = without_data {
+        return Err(Error::NoData { name, what: what.clone() });
     }
     if tensors.is_empty() {
         return Err(nothing_left(selection, checkpoint));
@@ -93,14 +97,14 @@ pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected
     {
         notes.push(Note::CommonPrefix { prefix: (*prefix).to_owned() });
     }
-    Ok(Selected { tensors, compounds, notes })
+    Ok(Selected { tensors, notes })
 }
 
 /// Storages whose unused ends are larger than this are cut.
 const WORTH_CUTTING: u64 = 4096;
 
 /// A slice keeps its whole storage alive. What no selected tensor uses at the ends of a storage is not written.
-fn cut_to_spans(tensors: &mut [(String, Tensor)], notes: &mut Vec<Note>) {
+fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
     let mut spans: HashMap<StorageId, Range<u64>> = HashMap::new();
     // There may be a million small storages.
     let is_worthwhile = |tensor: &Tensor| tensor.numel() > 0 && tensor.storage().len() >= WORTH_CUTTING;
@@ -111,7 +115,7 @@ fn cut_to_spans(tensors: &mut [(String, Tensor)], notes: &mut Vec<Note>) {
     }
     let mut parts = HashMap::new();
     let mut saved = 0_u64;
-    for (_, tensor) in tensors {
+    for (_, tensor) in tensors.tensors_mut() {
         let storage = tensor.storage();
         let Some(span) = spans.get(&storage.id()) else { continue };
         let unused = storage.len().saturating_sub(span.end.saturating_sub(span.start));
@@ -126,9 +130,8 @@ fn cut_to_spans(tensors: &mut [(String, Tensor)], notes: &mut Vec<Note>) {
         // An empty tensor may start anywhere, even after the cut.
         let start = if tensor.numel() == 0 { before } else { tensor.storage_offset() };
         let offset = start.saturating_sub(before);
-        let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
         if let Some(part) = part.clone()
-            && let Ok(cut) = Tensor::new(tensor.dtype(), shape, stride, offset, part)
+            && let Ok(cut) = tensor.over(tensor.dtype(), offset, part)
         {
             *tensor = cut;
         }

@@ -7,6 +7,7 @@ use mapped::hex;
 use pickle_vm::{Heap, Object, ObjectId};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
+use tensor::{Compound, Tensors};
 use torch_import::{Checkpoint, EncodedBytes, Extent, Value};
 
 /// How deeply calls inside the arguments of calls are shown.
@@ -204,11 +205,8 @@ const FILE_MAX: usize = 16 << 20;
 
 /// `misc/checkpoint.json`: the values, and how the parts of quantized, sparse and nested tensors belong
 /// together. `None` when there is neither.
-pub(crate) fn document(
-    checkpoint: &Checkpoint,
-    compounds: &[(String, torch_import::Compound)],
-) -> Option<String> {
-    if checkpoint.notable_values().next().is_none() && compounds.is_empty() {
+pub(crate) fn document(checkpoint: &Checkpoint, tensors: &Tensors) -> Option<String> {
+    if checkpoint.notable_values().next().is_none() && tensors.compounds().is_empty() {
         return None;
     }
     let mut lines = Vec::new();
@@ -223,7 +221,8 @@ pub(crate) fn document(
             lines.push(line);
         }
     }
-    let compounds: Vec<String> = compounds.iter().map(|(name, it)| compound(name, it).to_string()).collect();
+    let compounds: Vec<String> =
+        tensors.compounds().iter().map(|it| compound(it, tensors).to_string()).collect();
     Some(format!(
         "{{\"schema_version\": 1, \"values_left_out\": {left_out}, \"values\": [\n{}\n], \"compounds\": [\n{}\n]}}\n",
         lines.join(",\n"),
@@ -243,11 +242,10 @@ pub(crate) fn subclass(kind: &torch_import::CompoundKind) -> Option<Json> {
     Some(subclass)
 }
 
-fn compound(name: &str, compound: &torch_import::Compound) -> Json {
+fn compound(compound: &Compound, tensors: &Tensors) -> Json {
     use torch_import::CompoundKind;
-    let parts: Vec<String> = compound.parts.iter().map(|(part, _)| format!("{name}.{part}")).collect();
-    let mut out =
-        json!({ "name": name, "dtype": compound.dtype.name(), "shape": compound.shape, "parts": parts });
+    let parts: Vec<&str> = tensors.parts(compound).iter().map(|(name, _)| name.as_str()).collect();
+    let mut out = json!({ "name": compound.name, "dtype": compound.dtype.name(), "shape": compound.shape, "parts": parts });
     let kind = match &compound.kind {
         CompoundKind::Quantized { scheme, axis } => json!({ "quantized": scheme, "axis": axis }),
         CompoundKind::Sparse { layout } => json!({ "layout": layout }),

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use decoder::Decoder;
 use sources::Companion;
-use tensor::Tensor;
-use torch_import::{Compound, Container, LeftOut};
+use tensor::Tensors;
+use torch_import::{Container, LeftOut};
 
 use crate::back::commit::commit;
 use crate::back::{Job, Kept, Plan};
@@ -19,13 +19,12 @@ const SCHEMA_VERSION: u32 = 1;
 /// The tensors of an output, and what else the inputs hold.
 pub(crate) struct SelectedTensors<'t> {
     pub(crate) containers: &'t [Container],
-    pub(crate) tensors: &'t [(String, Tensor)],
+    pub(crate) tensors: &'t Tensors,
     /// The decoder whose tensors they are, if that is known without documents.
     pub(crate) decoder: Option<&'t Decoder>,
     /// The document that describes the tensors in place of those next to the checkpoint: the name of its file, and its text.
     pub(crate) document: Option<(&'static str, String)>,
     /// The compound tensors that some of them are parts of, by name.
-    pub(crate) compounds: &'t [(String, Compound)],
     /// The number of values that are not tensors and are worth a note.
     pub(crate) values: usize,
     /// The files to keep.
@@ -48,8 +47,7 @@ pub(crate) fn write(
     observer: &dyn Observer,
 ) -> Result<ConvertReport> {
     let Conversion { options, sources, output, .. } = conversion;
-    let SelectedTensors { containers, tensors, decoder, document, compounds, values, misc, casts, omitted } =
-        selected;
+    let SelectedTensors { containers, tensors, decoder, document, values, misc, casts, omitted } = selected;
     let job = Job {
         sources,
         containers,
@@ -64,7 +62,6 @@ pub(crate) fn write(
         decoder,
         names: options.target.format().names(),
         document,
-        compounds,
         values,
     };
     let Plan { files, report } = options.target.plan(&job, kept, &mut notes)?;

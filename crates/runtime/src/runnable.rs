@@ -8,7 +8,7 @@ use carton_format::{Config, MODEL_PT};
 use carton_reader::Carton;
 use decoder::interface::DecoderPort;
 use mapped::{Action, Observer, Work};
-use tensor::Tensor;
+use tensor::{Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
 
@@ -40,7 +40,7 @@ pub struct Runnable {
     kind: Kind,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
-    tensors: Vec<(String, Tensor)>,
+    tensors: Tensors,
     /// The model's file stays mapped.
     _container: Container,
 }
@@ -135,7 +135,7 @@ impl Runnable {
     }
 
     /// The tensors of the model under their own names, as the checkpoint had them.
-    pub fn tensors(&self) -> &[(String, Tensor)] {
+    pub fn tensors(&self) -> &Tensors {
         &self.tensors
     }
 
@@ -204,8 +204,7 @@ impl Runnable {
             // A port may have a name of its own.
             let port = self.outputs.iter().find(|port| port.name == *name);
             let internal = port.map_or(name.as_str(), Port::internal);
-            let found = self.tensors.iter().find(|(known, _)| known == internal);
-            let (_, tensor) = found.ok_or_else(|| self.no_output(name))?;
+            let tensor = self.tensors.get(internal).ok_or_else(|| self.no_output(name))?;
             export(name, tensor)
         };
         wanted.iter().map(find).collect()
@@ -250,7 +249,7 @@ fn declared(
     path: &Path,
     config: &Config,
     model: Option<(Vec<Port>, Vec<Port>)>,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
 ) -> Result<(Vec<Port>, Vec<Port>)> {
     let Some((inputs, outputs)) = model else {
         let has = |port: &Port| tensors.iter().any(|(name, _)| name == port.internal());

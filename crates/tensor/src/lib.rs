@@ -8,6 +8,7 @@
 mod blocks;
 mod budget;
 mod cast;
+mod compound;
 mod compute;
 mod conversion;
 mod dtype;
@@ -20,10 +21,13 @@ mod signs;
 mod small_float;
 mod storage;
 mod tensor;
+mod tensors;
 mod tiles;
+mod view_id;
 
 pub use budget::Budget;
 pub use cast::{CastNumbers, OutOfRange, Seen};
+pub use compound::CompoundKind;
 pub use compute::{Compute, Inputs};
 pub use conversion::Conversion;
 pub use dtype::Dtype;
@@ -33,4 +37,6 @@ pub use shared::{Elements, Shared};
 pub use signs::Signs;
 pub use storage::{ByteOrder, Checksum, Storage, StorageId};
 pub use tensor::{Dims, Error, Tensor, contiguous_strides};
+pub use tensors::{Compound, Entry, Tensors};
 pub use tiles::Tile;
+pub use view_id::ViewId;

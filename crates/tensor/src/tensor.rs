@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::HashSet;
 
-use crate::{CastNumbers, Conversion, Dtype, Gathered, Seen, Storage, StorageId};
+use crate::{CastNumbers, Conversion, Dtype, Gathered, Seen, Storage};
 
 /// Why a view does not fit its storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -231,7 +231,7 @@ impl Tensor {
         let elements = self.storage.len().checked_div(self.dtype.size())?;
         let cast = CastNumbers::new(&self.storage, conversion, &(0..elements), Seen::default())?;
         let storage = Storage::computed(Arc::new(cast));
-        Self::new(dtype, self.shape().to_vec(), self.stride().to_vec(), self.offset, storage).ok()
+        self.over(dtype, self.offset, storage).ok()
     }
 
     /// The elements in C order, little-endian, in place: nothing is copied, read or checked. `None` where
@@ -255,9 +255,45 @@ impl Tensor {
         Self { dims, ..self.clone() }
     }
 
-    /// Equal for tensors that are the same elements of the same storage.
-    pub fn view(&self) -> (StorageId, u64, &[u64], &[u64]) {
-        (self.storage.id(), self.offset, self.shape(), self.stride())
+    /// The shape, then the stride.
+    pub(crate) fn dims(&self) -> Arc<[u64]> {
+        Arc::clone(&self.dims)
+    }
+
+    /// The view of the same shape and stride over another storage, whose elements are of `dtype`; `offset` counts them.
+    ///
+    /// # Errors
+    /// When it is not inside the storage.
+    pub fn over(&self, dtype: Dtype, offset: u64, storage: Storage) -> Result<Self, Error> {
+        Self::new(dtype, self.shape().to_vec(), self.stride().to_vec(), offset, storage)
+    }
+
+    /// The view with two dimensions exchanged, as `torch.Tensor.transpose`; `None` if there are not so many.
+    #[must_use]
+    pub fn transpose(&self, first: usize, second: usize) -> Option<Self> {
+        let rank = self.rank();
+        if first >= rank || second >= rank {
+            return None;
+        }
+        let mut dims = self.dims.to_vec();
+        dims.swap(first, second);
+        dims.swap(rank.checked_add(first)?, rank.checked_add(second)?);
+        Some(Self { dims: dims.into(), ..self.clone() })
+    }
+
+    /// The view with one more dimension of size 1 before dimension `dim`, as `torch.Tensor.unsqueeze`; `None` if there are not
+    /// so many.
+    #[must_use]
+    pub fn unsqueeze(&self, dim: usize) -> Option<Self> {
+        let (mut shape, mut stride) = (self.shape().to_vec(), self.stride().to_vec());
+        if dim > shape.len() {
+            return None;
+        }
+        let step = shape.get(dim).zip(stride.get(dim));
+        stride.insert(dim, step.map_or(1, |(size, stride)| size.saturating_mul(*stride)));
+        shape.insert(dim, 1);
+        shape.append(&mut stride);
+        Some(Self { dims: shape.into(), ..self.clone() })
     }
 
     /// The bytes of the storage from the view's first element to its last.
@@ -314,4 +350,27 @@ fn end(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> Option<u64> 
     }
     fits(numel.checked_mul(dtype.size())?)?;
     fits(last.checked_add(1)?.checked_mul(dtype.size())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_are_exchanged_and_added_as_in_pytorch() {
+        let bytes: Vec<u8> = (0..24).collect();
+        let tensor =
+            Tensor::new(Dtype::UInt8, vec![2, 3, 4], vec![12, 4, 1], 0, Storage::owned(bytes)).expect("24");
+        let dims = |tensor: Option<Tensor>| tensor.map(|it| (it.shape().to_vec(), it.stride().to_vec()));
+        assert_eq!(dims(tensor.transpose(0, 2)), Some((vec![4, 3, 2], vec![1, 4, 12])));
+        assert_eq!(dims(tensor.transpose(1, 1)), Some((vec![2, 3, 4], vec![12, 4, 1])));
+        assert!(tensor.transpose(0, 3).is_none() && tensor.transpose(3, 0).is_none());
+        assert_eq!(dims(tensor.unsqueeze(0)), Some((vec![1, 2, 3, 4], vec![24, 12, 4, 1])));
+        assert_eq!(dims(tensor.unsqueeze(2)), Some((vec![2, 3, 1, 4], vec![12, 4, 4, 1])));
+        assert_eq!(dims(tensor.unsqueeze(3)), Some((vec![2, 3, 4, 1], vec![12, 4, 1, 1])));
+        assert!(tensor.unsqueeze(4).is_none());
+        let other = tensor.over(Dtype::Int16, 1, Storage::owned(vec![0; 50])).expect("inside");
+        assert_eq!((other.dtype(), other.storage_offset(), other.shape()), (Dtype::Int16, 1, tensor.shape()));
+        tensor.over(Dtype::Int16, 2, Storage::owned(vec![0; 50])).expect_err("past the end");
+    }
 }

@@ -47,7 +47,7 @@ mod wrapped;
 
 pub use annotate::annotate;
 pub use checkpoint::Checkpoint;
-pub use compound::{Compound, CompoundKind};
+pub use compound::Compound;
 pub use container::{Container, Format};
 pub use encoded::EncodedBytes;
 pub use error::{Error, Result};
@@ -60,3 +60,4 @@ pub use rebuild::count_tensors;
 pub use risk::Risk;
 pub use scan::{Call, Finding, Omitted, Place, Scan, ScannedPickle, Step, Use};
 pub use shards::{Index, Merged, ModelSizes, Shard, model_parallel, union};
+pub use tensor::CompoundKind;

@@ -10,7 +10,7 @@ use std::fmt;
 
 use foldhash::{HashSet, HashSetExt};
 use mapped::{Blob, OwnedBlob, PRODUCER, ReadError, Sink};
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensors};
 use zip_layout::{Content, Entry, Plan, ZipWriter};
 
 use crate::pickle::data_pkl;
@@ -38,7 +38,7 @@ impl Archive {
     ///
     /// # Errors
     /// When two tensors have the same name, a tensor is quantized, or the file is larger than a zip file can be.
-    pub fn new(tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub fn new(tensors: &Tensors) -> Result<Self> {
         let mut names = HashSet::with_capacity(tensors.len());
         if let Some((name, _)) = tensors.iter().find(|(name, _)| !names.insert(name.as_str())) {
             return Err(Error::Duplicate { name: name.clone() });
@@ -111,7 +111,7 @@ impl fmt::Debug for Archive {
 mod tests {
     use std::io::{self, Read};
 
-    use tensor::Storage;
+    use tensor::{Storage, Tensor};
 
     use super::*;
 
@@ -119,7 +119,7 @@ mod tests {
         Tensor::new(dtype, vec![numel], vec![1], 0, storage.clone()).expect("inside its storage")
     }
 
-    fn named(tensors: impl IntoIterator<Item = Tensor>) -> Vec<(String, Tensor)> {
+    fn named(tensors: impl IntoIterator<Item = Tensor>) -> Tensors {
         tensors.into_iter().enumerate().map(|(i, tensor)| (i.to_string(), tensor)).collect()
     }
 
@@ -177,7 +177,8 @@ mod tests {
     fn what_cannot_be_written_is_refused() {
         let storage = Storage::owned(vec![0; 4]);
         let same = view(Dtype::Int8, 4, &storage);
-        let error = Archive::new(&[("a".to_owned(), same.clone()), ("a".to_owned(), same)]);
+        let error =
+            Archive::new(&Tensors::from([("a".to_owned(), same.clone()), ("a".to_owned(), same)].to_vec()));
         assert!(matches!(&error, Err(Error::Duplicate { name }) if name == "a"), "{error:?}");
         for dtype in Dtype::all().filter(|dtype| dtype.is_quantized()) {
             let error = Archive::new(&named([view(Dtype::UInt8, 4, &storage), view(dtype, 1, &storage)]));

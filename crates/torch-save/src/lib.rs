@@ -12,7 +12,7 @@
 //! let storage = Storage::owned(vec![0; 24]);
 //! let weight = Tensor::new(Dtype::Float32, vec![2, 3], vec![3, 1], 0, storage.clone())?;
 //! let transposed = Tensor::new(Dtype::Float32, vec![3, 2], vec![1, 3], 0, storage)?;
-//! let archive = Archive::new(&[("weight".to_owned(), weight), ("transposed".to_owned(), transposed)])?;
+//! let archive = Archive::new(&[("weight".to_owned(), weight), ("transposed".to_owned(), transposed)].into())?;
 //! assert_eq!(archive.newer().count(), 0);
 //! assert!(archive.len() > 24);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

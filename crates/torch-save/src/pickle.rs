@@ -4,7 +4,7 @@
 //! are not put into the memo. The unpickler of `weights_only=True` in 2.0.1 knows all of these opcodes.
 
 use pickle_vm::{MemoId, Writer};
-use tensor::Tensor;
+use tensor::{Tensor, Tensors};
 
 use crate::storages::Storages;
 use crate::{Error, Result};
@@ -13,10 +13,10 @@ use crate::{Error, Result};
 const BATCH: usize = 1000;
 
 /// The pickle of `tensors` over `storages`.
-pub(crate) fn data_pkl(tensors: &[(String, Tensor)], storages: &Storages) -> Result<Vec<u8>> {
+pub(crate) fn data_pkl(tensors: &Tensors, storages: &Storages) -> Result<Vec<u8>> {
     let mut out = Objects { writer: Writer::new(), globals: Vec::new() };
     out.ordered_dict()?;
-    for (batch, part) in tensors.chunks(BATCH).enumerate() {
+    for (batch, part) in tensors.as_slice().chunks(BATCH).enumerate() {
         out.writer.mark();
         for (i, (name, tensor)) in part.iter().enumerate() {
             out.writer.text(name)?;

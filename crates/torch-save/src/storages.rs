@@ -5,7 +5,7 @@
 //! it reads first, and `_rebuild_tensor_v2` gives that dtype to every tensor over it: so only tensors that are rebuilt by
 //! `_rebuild_tensor_v3`, over an untyped storage, can have different dtypes. PyTorch 2.0 has no such function.
 
-use tensor::{Dtype, Elements, Shared, Tensor};
+use tensor::{Dtype, Elements, Shared, Tensor, Tensors};
 
 use crate::{Error, Result};
 
@@ -24,11 +24,11 @@ pub(crate) struct Storage {
 }
 
 impl Storages {
-    pub(crate) fn new(tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
         let shared = Shared::new(tensors.iter().map(|(_, tensor)| tensor));
         let Shared { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
-        let first = first.into_iter().filter_map(|first| tensors.get(first as usize));
-        let storage = |(_, tensor): &(String, Tensor)| Storage {
+        let first = first.into_iter().filter_map(|first| tensors.at(first as usize));
+        let storage = |(_, tensor): (&str, &Tensor)| Storage {
             storage: tensor.storage().clone(),
             dtype: Some(tensor.dtype()).filter(|dtype| dtype.storage_class().is_some()),
         };

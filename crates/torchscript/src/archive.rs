@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use mapped::{Blob, OwnedBlob, ReadError, Sink};
-use tensor::{Storage, Tensor};
+use tensor::{Storage, Tensors};
 use zip_layout::{Content, Entry, Plan, ZipWriter};
 
 use crate::module::{ModuleId, Tree};
@@ -39,7 +39,7 @@ pub struct Archive {
 
 impl Archive {
     /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
-    pub(crate) fn new(tree: Tree<'_>, root: ModuleId, tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub(crate) fn new(tree: Tree<'_>, root: ModuleId, tensors: &Tensors) -> Result<Self> {
         let records = Records::new(tensors)?;
         // What the tree was made with can be as large as the pickle.
         mapped::memory_freed();
@@ -195,7 +195,7 @@ impl fmt::Debug for Archive {
 mod tests {
     use std::io::{self, Read};
 
-    use tensor::Dtype;
+    use tensor::{Dtype, Tensor};
 
     use super::*;
     use crate::{Errors, weights};
@@ -213,7 +213,7 @@ mod tests {
             .iter()
             .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
             .collect();
-        let archive = weights(&tensors, Errors::Return).expect("plain names").archive;
+        let archive = weights(&tensors.to_vec().into(), Errors::Return).expect("plain names").archive;
         let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
         assert_eq!(file.len() as u64, archive.len());

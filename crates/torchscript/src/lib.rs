@@ -13,7 +13,7 @@
 //!
 //! let storage = Storage::owned(vec![0; 24]);
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
-//! let tensors = [("output.weight".to_owned(), tensor)];
+//! let tensors = [("output.weight".to_owned(), tensor)].into();
 //! let converted = torchscript::weights(&tensors, torchscript::Errors::Return)?;
 //! let outputs: Vec<_> = converted.outputs.ports(&tensors).collect();
 //! assert_eq!(outputs[0].dtype, Dtype::Float32); // Carton has no bfloat16
@@ -46,7 +46,7 @@ pub use record::{Record, loads_in_2_0};
 pub use wrap::{Declared, ScriptOptions, Scripted, Uncallable, is_kept, script};
 
 use decoder::{Decoder, WhyWeights};
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensors};
 
 /// The module that a checkpoint became.
 #[derive(Debug)]
@@ -87,9 +87,9 @@ enum Returns {
 impl Outputs {
     /// The outputs of the module that was made of `tensors`. Those of tensors are made when they are needed, because
     /// there may be a million of them.
-    pub fn ports<'c>(&'c self, tensors: &'c [(String, Tensor)]) -> impl Iterator<Item = Port> + 'c {
+    pub fn ports<'c>(&'c self, tensors: &'c Tensors) -> impl Iterator<Item = Port> + 'c {
         let (ports, tensors) = match &self.0 {
-            Returns::Tensors => ([].as_slice(), tensors),
+            Returns::Tensors => ([].as_slice(), tensors.as_slice()),
             Returns::Ports(ports) => (ports.as_slice(), [].as_slice()),
         };
         // `weights` has checked that there is a port for each.

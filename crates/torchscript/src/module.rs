@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 use pickle_vm::MemoId;
-use tensor::Tensor;
+use tensor::{Tensor, Tensors, ViewId};
 
 use crate::pickler::Pickler;
 use crate::record::{Record, Records, class};
@@ -230,12 +230,7 @@ impl<'n> Tree<'n> {
     }
 
     /// The bytes of `data.pkl`, whose root object is `root`.
-    pub(crate) fn data_pkl(
-        &self,
-        root: ModuleId,
-        tensors: &[(String, Tensor)],
-        records: &Records,
-    ) -> Result<Vec<u8>> {
+    pub(crate) fn data_pkl(&self, root: ModuleId, tensors: &Tensors, records: &Records) -> Result<Vec<u8>> {
         let mut out = Objects {
             pickler: Pickler::default(),
             tensors,
@@ -274,17 +269,14 @@ impl<'n> Tree<'n> {
 /// What `data.pkl` holds so far.
 struct Objects<'t> {
     pickler: Pickler,
-    tensors: &'t [(String, Tensor)],
+    tensors: &'t Tensors,
     records: &'t Records,
     /// By tensor.
     written: Vec<Option<MemoId>>,
-    views: HashMap<ViewOf, MemoId>,
+    views: HashMap<(TensorId, ViewId), MemoId>,
     /// By record. A persistent id that is written twice becomes two storages.
     storages: Vec<Option<MemoId>>,
 }
-
-/// A part of a tensor: its offset, shape and stride.
-type ViewOf = (TensorId, u64, Vec<u64>, Vec<u64>);
 
 impl Objects<'_> {
     fn begin(&mut self, class: &str) -> Result<()> {
@@ -382,7 +374,7 @@ impl Objects<'_> {
             self.pickler.get(*memo);
             return Ok(());
         }
-        let (_, tensor) = self.tensors.get(id.0).expect("ids count the same list");
+        let (_, tensor) = self.tensors.at(id.0).expect("ids count the same list");
         let memo = self.rebuilt(id, tensor)?;
         remember(&mut self.written, id.0, memo);
         Ok(())
@@ -390,7 +382,7 @@ impl Objects<'_> {
 
     /// A view is one object in all lists that hold it, as a whole tensor is.
     fn view(&mut self, id: TensorId, view: &Tensor) -> Result<()> {
-        let key = (id, view.storage_offset(), view.shape().to_vec(), view.stride().to_vec());
+        let key = (id, view.view_id());
         if let Some(memo) = self.views.get(&key) {
             self.pickler.get(*memo);
             return Ok(());
@@ -402,7 +394,7 @@ impl Objects<'_> {
 
     /// Writes a tensor over the storage of the tensor `id`.
     fn rebuilt(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId> {
-        let (name, _) = self.tensors.get(id.0).expect("ids count the same list");
+        let (name, _) = self.tensors.at(id.0).expect("ids count the same list");
         let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
         self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
         self.pickler.mark();
@@ -489,8 +481,8 @@ mod tests {
         let training = || attribute("training", Value::Bool(false));
         let linear = tree.add(Some("Linear"), "", vec![weight, training()]);
         let top = tree.add(Some("Top"), "", vec![training(), attribute("output", Value::Module(linear))]);
-        let records = Records::new(&tensors).expect("one tensor");
-        let bytes = tree.data_pkl(top, &tensors, &records).expect("short names");
+        let records = Records::new(&tensors.to_vec().into()).expect("one tensor");
+        let bytes = tree.data_pkl(top, &tensors.to_vec().into(), &records).expect("short names");
         assert_eq!(hex(&bytes), SAMPLE);
         assert_eq!(
             tree.into_code(),
@@ -509,8 +501,8 @@ mod tests {
             .map(|i| tree.add(None, "", vec![attribute("w", Value::Parameter(TensorId(i)))]))
             .map(Value::Module);
         let root = tree.add(None, "", ["a", "b"].into_iter().map(Cow::from).zip(leaves).collect());
-        let records = Records::new(&tensors).expect("equal dtypes");
-        let bytes = tree.data_pkl(root, &tensors, &records).expect("short names");
+        let records = Records::new(&tensors.to_vec().into()).expect("equal dtypes");
+        let bytes = tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names");
         assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);
         assert_eq!(tree.into_code().matches("class ").count(), 2);
     }
@@ -525,8 +517,8 @@ mod tests {
             let mut tree = Tree::default();
             let lists = lists.into_iter().map(|(name, items)| attribute(name, Value::List(Box::new(items))));
             let root = tree.add(None, "", lists.collect());
-            let records = Records::new(&tensors).expect("one tensor");
-            tree.data_pkl(root, &tensors, &records).expect("short names")
+            let records = Records::new(&tensors.to_vec().into()).expect("one tensor");
+            tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names")
         };
         let count =
             |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
@@ -543,7 +535,7 @@ mod tests {
         for _ in 0..100_000 {
             module = tree.add(None, "", vec![attribute("a", Value::Module(module))]);
         }
-        let bytes = tree.data_pkl(module, &[], &Records::default()).expect("short names");
+        let bytes = tree.data_pkl(module, &[].to_vec().into(), &Records::default()).expect("short names");
         assert!(bytes.len() > 100_000);
         assert!(tree.into_code().len() > 100_000);
     }

@@ -5,7 +5,7 @@
 //! a second persistent id with the same key, of whatever class, makes a second copy of the bytes.
 
 use mapped::{Blob, ReadError, Sink};
-use tensor::{Dtype, Elements, Shared, Storage, Tensor};
+use tensor::{Dtype, Elements, Shared, Storage, Tensors};
 
 use crate::{Error, Result};
 
@@ -75,7 +75,7 @@ pub(crate) struct Records {
 
 impl Records {
     /// One record a storage, in the order of `tensors`.
-    pub(crate) fn new(tensors: &[(String, Tensor)]) -> Result<Self> {
+    pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
         let shared = Shared::new(tensors.iter().map(|(_, tensor)| tensor));
         let Shared { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
         let mut all = Self { records: Vec::with_capacity(first.len()), by_tensor };
@@ -93,9 +93,9 @@ impl Records {
             }
             let Some(record) = all.get(*number) else { continue };
             if record.dtype != dtype {
-                let first = first.get(*number as usize).and_then(|first| tensors.get(*first as usize));
+                let first = first.get(*number as usize).and_then(|first| tensors.at(*first as usize));
                 return Err(Error::MixedDtypes {
-                    first: first.map(|(name, _)| name.clone()).unwrap_or_default(),
+                    first: first.map_or("", |(name, _)| name).to_owned(),
                     first_dtype: record.dtype,
                     second: name.clone(),
                     second_dtype: dtype,
@@ -120,7 +120,7 @@ impl Records {
 ///
 /// # Errors
 /// Names the first tensor that is not, and its dtype.
-pub fn loads_in_2_0(tensors: &[(String, Tensor)]) -> Result<()> {
+pub fn loads_in_2_0(tensors: &Tensors) -> Result<()> {
     match tensors.iter().find(|(_, tensor)| newer_class(tensor.dtype()).is_some()) {
         Some((tensor, newer)) => Err(Error::Newer { tensor: tensor.clone(), dtype: newer.dtype() }),
         None => Ok(()),

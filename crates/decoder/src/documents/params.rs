@@ -3,11 +3,9 @@
 //! Facts: `ModelArgs` and `FeedForward` in Meta's `llama-models` 0.3.0 (`models/llama3/args.py`, `model.py`);
 //! `head_dim` and `hidden_dim` are Mistral's, `rope_scaling_factor` is in Meta's newer files.
 
-use std::collections::HashMap;
-
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::block::Block;
 use crate::facts::{Biases, Facts, Rotated, Windows};
@@ -137,7 +135,7 @@ impl Params {
 
     /// The number of model-parallel shards, if the shapes are those of one of several shards: its attention
     /// has that fraction of the full width.
-    pub(crate) fn shard_count(&self, tensors: &HashMap<&str, &Tensor>) -> Option<u64> {
+    pub(crate) fn shard_count(&self, tensors: &Tensors) -> Option<u64> {
         let shape = |part| match tensors.get(META.weight(0, part).as_str())?.shape() {
             [rows, columns] => Some((*rows, *columns)),
             _ => None,
@@ -154,7 +152,7 @@ impl Params {
     }
 
     /// What this document and the shape of the first matrix state.
-    pub(crate) fn facts(&self, tensors: &HashMap<&str, &Tensor>) -> Facts {
+    pub(crate) fn facts(&self, tensors: &Tensors) -> Facts {
         let dim = tensors.get(META.weight(0, Part::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
         let dim = self.dim.or(dim);
         let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));

@@ -4,7 +4,7 @@
 //! versions read these files; `ModelArgs`, `FeedForward` and `apply_scaling` in Meta's `llama-models` 0.3.0.
 
 use serde_json::{Map, Value, json};
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensors};
 
 use crate::block::Activation;
 use crate::documents::config::FREQUENCIES;
@@ -28,7 +28,7 @@ impl Document {
     }
 
     /// Its text, if it is next to these tensors: a `config.json` states their dtype.
-    pub fn text(&self, tensors: &[(String, Tensor)]) -> String {
+    pub fn text(&self, tensors: &Tensors) -> String {
         let mut keys = self.keys.clone();
         if self.layout.is(&HUGGING_FACE)
             && let Some(dtype) = dtype(tensors)
@@ -210,7 +210,7 @@ fn whole(number: f64) -> Value {
 }
 
 /// The dtype that holds all numbers of the tensors, as `torch.promote_types` has it.
-fn dtype(tensors: &[(String, Tensor)]) -> Option<Dtype> {
+fn dtype(tensors: &Tensors) -> Option<Dtype> {
     let is_float =
         |dtype: &Dtype| matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);
     tensors.iter().map(|(_, tensor)| tensor.dtype()).filter(is_float).reduce(|one, other| {

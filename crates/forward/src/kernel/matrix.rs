@@ -61,12 +61,8 @@ impl Matrix {
 
     /// The matrix of a tensor that its file has by columns, which products alone can read in place.
     pub(crate) fn turned(tensor: &Tensor) -> Option<Self> {
-        let (&[rows, cols], &[between_rows, between_cols]) = (tensor.shape(), tensor.stride()) else {
-            return None;
-        };
-        let (shape, stride) = (vec![cols, rows], vec![between_cols, between_rows]);
-        let storage = tensor.storage().clone();
-        let turned = Tensor::new(tensor.dtype(), shape, stride, tensor.storage_offset(), storage).ok()?;
+        let &[_, _] = tensor.shape() else { return None };
+        let turned = tensor.transpose(0, 1)?;
         if tensor.is_contiguous() || turned.mapped_bytes().is_none() {
             return None;
         }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use decoder::{Decoder, Given};
 use sources::{Companion, Shards, Sources};
 use store::IfExists;
-use tensor::Tensor;
-use torch_import::{Compound, CompoundKind, Container, Format as ContainerFormat};
+use tensor::Tensors;
+use torch_import::{CompoundKind, Container, Format as ContainerFormat};
 use torchscript::Module;
 
 use self::commit::Files;
@@ -98,7 +98,7 @@ pub(crate) struct Job<'j> {
     pub(crate) name: &'j str,
     /// The files to keep: those next to the checkpoint, and those that are given.
     pub(crate) misc: &'j [Companion],
-    pub(crate) tensors: &'j [(String, Tensor)],
+    pub(crate) tensors: &'j Tensors,
     /// The decoder whose tensors they are, if that is known without documents.
     pub(crate) decoder: Option<&'j Decoder>,
     /// The layout that the tensors got.
@@ -106,7 +106,6 @@ pub(crate) struct Job<'j> {
     /// The document that describes the tensors in place of those next to the checkpoint: the name of its file, and its text.
     pub(crate) document: Option<(&'static str, String)>,
     /// The compound tensors that some of them are parts of, by name.
-    pub(crate) compounds: &'j [(String, Compound)],
     /// The number of values of the checkpoint that are not tensors and are worth a note.
     pub(crate) values: usize,
 }
@@ -138,7 +137,7 @@ impl<'p, R: 'p> Plan<'p, R> {
 impl Job<'_> {
     /// The compound tensors that a format of plain tensors cannot represent, with their kinds.
     pub(crate) fn inseparable(&self) -> impl Iterator<Item = (String, String)> {
-        self.compounds.iter().filter_map(|(name, compound)| {
+        self.tensors.compounds().iter().filter_map(|compound| {
             let what = match &compound.kind {
                 CompoundKind::Quantized { .. } => "quantized".to_owned(),
                 CompoundKind::Sparse { layout } => layout.clone(),
@@ -146,9 +145,8 @@ impl Job<'_> {
                 CompoundKind::Jagged => "jagged".to_owned(),
                 // Its parts are tensors like others.
                 CompoundKind::Subclass { .. } | CompoundKind::Meta { .. } => return None,
-                _ => "of several parts".to_owned(),
             };
-            Some((name.clone(), what))
+            Some((compound.name.clone(), what))
         })
     }
 

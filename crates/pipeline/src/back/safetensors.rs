@@ -60,14 +60,15 @@ impl Format for SafetensorsOptions {
         // Meta's code looks for each name.
         let handling = if self.names == Some(Names::Meta) { Ties::Duplicate } else { self.ties };
         let tied = Tied::find(job.tensors, handling, FORMAT.0);
-        let name = |position: usize| job.tensors.get(position).map_or("", |(name, _)| name.as_str());
+        let name = |position: usize| job.tensors.at(position).map_or("", |(name, _)| name);
         if !tied.partial.is_empty() {
             let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
             notes.push(Note::ViewsSeparated { count: tied.partial.len(), names });
         }
-        if !job.compounds.is_empty() {
-            let names = job.compounds.iter().take(SHOWN).map(|(name, _)| name.clone()).collect();
-            notes.push(Note::PartsSeparated { count: job.compounds.len(), names });
+        if !job.tensors.compounds().is_empty() {
+            let names =
+                job.tensors.compounds().iter().take(SHOWN).map(|compound| compound.name.clone()).collect();
+            notes.push(Note::PartsSeparated { count: job.tensors.compounds().len(), names });
         }
         if job.values > 0 {
             notes.push(Note::ValuesLeftOut { values: job.values });
@@ -117,7 +118,7 @@ fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
 
 /// Lays out the files: the documents and the index after those with the tensors.
 fn files<'j>(job: &Job<'j>, tied: &Tied, max_shard_size: Option<u64>) -> Result<Files<'j>> {
-    let kept = || tied.kept.iter().filter_map(|position| job.tensors.get(*position));
+    let kept = || tied.kept.iter().filter_map(|position| job.tensors.as_slice().get(*position));
     let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
     let shards = split(&sizes, max_shard_size.unwrap_or(u64::MAX));
     let count = shards.len();
@@ -127,13 +128,13 @@ fn files<'j>(job: &Job<'j>, tied: &Tied, max_shard_size: Option<u64>) -> Result<
     let mut models: Vec<(PathBuf, Archive<'j>)> = Vec::with_capacity(count);
     for (number, shard) in shards.iter().enumerate() {
         let positions = shard.iter().filter_map(|it| tied.kept.get(*it));
-        let tensors = positions.filter_map(|position| job.tensors.get(*position));
+        let tensors = positions.filter_map(|position| job.tensors.as_slice().get(*position));
         let mut metadata = vec![(FORMAT.0.to_owned(), FORMAT.1.to_owned())];
         let in_shard =
             |kept: &usize| tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok());
         let names = tied.dropped.iter().filter(|(_, kept)| in_shard(kept));
         metadata.extend(names.filter_map(|(dropped, kept)| {
-            Some((job.tensors.get(*dropped)?.0.clone(), job.tensors.get(*kept)?.0.clone()))
+            Some((job.tensors.at(*dropped)?.0.to_owned(), job.tensors.at(*kept)?.0.to_owned()))
         }));
         models.push((path(number), Archive::new(tensors, &metadata).map_err(Error::Safetensors)?));
     }

@@ -5,7 +5,7 @@
 
 use decoder::{HUGGING_FACE, META};
 use foldhash::{HashMap, HashMapExt, HashSet};
-use tensor::{Dtype, StorageId, Tensor};
+use tensor::{StorageId, Tensors, ViewId};
 
 /// What is written of tensors that are the same memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,34 +28,24 @@ pub(crate) struct Tied {
     pub(crate) partial: Vec<usize>,
 }
 
-/// Equal for tensors that are the same elements of the same memory in the same order.
-type View<'t> = (StorageId, Dtype, u64, &'t [u64], Vec<u64>);
-
-fn view(tensor: &Tensor) -> View<'_> {
-    // The stride of a dimension with one index says nothing.
-    let strides = tensor.shape().iter().zip(tensor.stride());
-    let strides = strides.map(|(size, stride)| if *size == 1 { 0 } else { *stride }).collect();
-    (tensor.storage().id(), tensor.dtype(), tensor.storage_offset(), tensor.shape(), strides)
-}
-
 impl Tied {
     /// Finds tensors that are the same memory. The first of them is kept, except that the input embedding of a known
     /// architecture is preferred, and a name that the metadata uses otherwise, `reserved`, is never dropped.
-    pub(crate) fn find(tensors: &[(String, Tensor)], ties: Ties, reserved: &str) -> Self {
-        let mut groups: HashMap<View<'_>, Vec<usize>> = HashMap::new();
-        let mut first_views: HashMap<StorageId, (View<'_>, bool)> = HashMap::new();
+    pub(crate) fn find(tensors: &Tensors, ties: Ties, reserved: &str) -> Self {
+        let mut groups: HashMap<ViewId, Vec<usize>> = HashMap::new();
+        let mut first_views: HashMap<StorageId, (ViewId, bool)> = HashMap::new();
         let shared = shared_storages(tensors);
         for (position, (_, tensor)) in tensors.iter().enumerate() {
             if tensor.numel() == 0 || !shared.contains(&tensor.storage().id()) {
                 continue;
             }
-            let view = view(tensor);
+            let view = tensor.view_id();
             let (first, is_shared) =
                 first_views.entry(tensor.storage().id()).or_insert_with(|| (view.clone(), false));
             *is_shared |= *first != view;
             groups.entry(view).or_default().push(position);
         }
-        let name = |position: usize| tensors.get(position).map_or("", |(name, _)| name.as_str());
+        let name = |position: usize| tensors.at(position).map_or("", |(name, _)| name);
         let mut dropped: Vec<(usize, usize)> = Vec::new();
         if ties == Ties::Drop {
             for group in groups.values() {
@@ -70,7 +60,7 @@ impl Tied {
         let is_dropped = |position: &usize| dropped.binary_search_by_key(position, |(it, _)| *it).is_ok();
         let kept: Vec<usize> = (0..tensors.len()).filter(|position| !is_dropped(position)).collect();
         let is_partial = |position: &usize| {
-            let tensor = tensors.get(*position).map(|(_, tensor)| tensor).filter(|it| it.numel() > 0);
+            let tensor = tensors.at(*position).map(|(_, tensor)| tensor).filter(|it| it.numel() > 0);
             tensor.and_then(|it| first_views.get(&it.storage().id())).is_some_and(|(_, is_shared)| *is_shared)
         };
         let partial = kept.iter().copied().filter(is_partial).collect();
@@ -79,7 +69,7 @@ impl Tied {
 }
 
 /// The storages that several tensors view. Of a million tensors, most have one of their own.
-fn shared_storages(tensors: &[(String, Tensor)]) -> HashSet<StorageId> {
+fn shared_storages(tensors: &Tensors) -> HashSet<StorageId> {
     let mut ids: Vec<StorageId> = tensors.iter().map(|(_, tensor)| tensor.storage().id()).collect();
     ids.sort_unstable();
     ids.windows(2)
@@ -94,11 +84,11 @@ fn is_embedding(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tensor::Storage;
+    use tensor::{Dtype, Storage, Tensor};
 
     use super::*;
 
-    fn tensors(names: &[(&str, u64, &[u64], &[u64])]) -> Vec<(String, Tensor)> {
+    fn tensors(names: &[(&str, u64, &[u64], &[u64])]) -> Tensors {
         let storage = Storage::owned(vec![0; 64]);
         let tensor = |(name, offset, shape, stride): &(&str, u64, &[u64], &[u64])| {
             let tensor = Tensor::new(Dtype::Int16, shape.to_vec(), stride.to_vec(), *offset, storage.clone());

@@ -118,7 +118,7 @@ impl Model for Decoder {
                 }
                 Some(own) if own.is_past() => {
                     keeps = true;
-                    batch_second(&read(port, input)?)?
+                    batch_second(&read(port, input)?)
                 }
                 _ => read(port, input)?,
             };
@@ -135,7 +135,7 @@ impl Model for Decoder {
         let output = |(name, tensor): (String, Tensor)| {
             let port = self.runnable.outputs().iter().find(|port| port.name == name);
             let is_present = port.is_some_and(|port| is_present(&port));
-            let tensor = if is_present { batch_second(&tensor)? } else { tensor };
+            let tensor = if is_present { batch_second(&tensor) } else { tensor };
             let listed = request.outputs.iter().find(|output| output.name == name);
             Ok(Output {
                 name,
@@ -158,14 +158,8 @@ fn read(port: &Port, input: &Input) -> Result<Tensor, ModelError> {
 }
 
 /// The tensor with its first two dimensions exchanged. Nothing is copied.
-fn batch_second(tensor: &Tensor) -> Result<Tensor, ModelError> {
-    let (mut shape, mut stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
-    if shape.len() >= 2 && stride.len() >= 2 {
-        shape.swap(0, 1);
-        stride.swap(0, 1);
-    }
-    Tensor::new(tensor.dtype(), shape, stride, tensor.storage_offset(), tensor.storage().clone())
-        .map_err(failed)
+fn batch_second(tensor: &Tensor) -> Tensor {
+    tensor.transpose(0, 1).unwrap_or_else(|| tensor.clone())
 }
 
 /// Whether a switch is on: the same for each sequence of a batch, since they run together.

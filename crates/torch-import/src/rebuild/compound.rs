@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 
 use pickle_vm::ObjectId;
-use tensor::{Dtype, Signs, Storage, Tensor};
+use tensor::{CompoundKind, Dtype, Signs, Storage, Tensor};
 
 use super::call::{Args, Then};
 use super::{Rebuilder, dtype};
 use crate::Result;
-use crate::compound::{Compound, CompoundKind};
+use crate::compound::Compound;
 
 /// `(storage, offset, size, stride, quantizer, …)`
 pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {

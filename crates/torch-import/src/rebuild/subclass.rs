@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
 use pickle_vm::ObjectId;
-use tensor::Tensor;
+use tensor::{CompoundKind, Tensor};
 
 use super::call::{Args, Then};
 use super::{Rebuilder, Rebuilt, compound, sharded};
 use crate::Result;
-use crate::compound::{Compound, CompoundKind};
+use crate::compound::Compound;
 
 /// The tensor of `(class, dtype, size, …)` without its attributes, where the data are.
 pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use mapped::{Observer, ReadError};
 use pickle_vm::Limits;
 use serde::Deserialize;
-use tensor::{Budget, StorageId, Tensor};
+use tensor::{Budget, Tensor, ViewId};
 
 use super::equal::{Equal, without_repeats};
 use super::{Merged, Shard, empty};
@@ -99,7 +99,7 @@ impl Split {
 pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Observer) -> Result<Merged> {
     let mut merge = Merge::new(&shards, sizes, observer)?;
     let mut equal = Equal::new(shards.len());
-    let mut joined: HashMap<(usize, Vec<View>), Tensor> = HashMap::new();
+    let mut joined: HashMap<(usize, Vec<ViewId>), Tensor> = HashMap::new();
     let mut tensors = Vec::with_capacity(merge.first.checkpoint.items.len());
     for item in &merge.first.checkpoint.items {
         let (name, Content::Tensor(first)) = (&item.name, &item.content) else {
@@ -112,7 +112,7 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Obs
             [one] => one.clone(),
             parts => {
                 // Tensors that share their parts in each shard share the result.
-                let key = (dim, parts.iter().map(view).collect());
+                let key = (dim, parts.iter().map(Tensor::view_id).collect());
                 if let Some(known) = joined.get(&key) {
                     known.clone()
                 } else {
@@ -144,13 +144,6 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Obs
         merged.add(&shard.file, shard.checkpoint);
     });
     Ok(merged)
-}
-
-/// Two tensors of a file are the same if this is equal.
-type View = (StorageId, u64, Vec<u64>, Vec<u64>);
-
-fn view(tensor: &Tensor) -> View {
-    (tensor.storage().id(), tensor.storage_offset(), tensor.shape().to_vec(), tensor.stride().to_vec())
 }
 
 /// The error for the elements of a part, or the caller's wish to stop.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use pickle_vm::{Heap, ObjectId, Pickle};
-use tensor::Tensor;
+use tensor::{Tensor, Tensors};
 
 use crate::module::{HALF, NAMESPACE};
 
@@ -94,7 +94,7 @@ impl<'p> Attributes<'p> {
 
     /// The tensors that the attributes other than containers hold, in the order in which the records of their storages are
     /// numbered. Where several share a record, those after the first follow what precedes them in the tree of modules.
-    pub(super) fn own(&self, tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
+    pub(super) fn own(&self, tensors: Tensors) -> Tensors {
         let is_half = |value: &ObjectId| {
             self.heap
                 .instance(*value)
@@ -122,18 +122,16 @@ impl<'p> Attributes<'p> {
     }
 
     /// The tensors in the dict that a weights module returns them from.
-    pub(super) fn index(&self, mut tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
+    pub(super) fn index(&self, tensors: Tensors) -> Tensors {
         let is_index =
             |name: &str| name.strip_prefix(INDEX).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
         let index = self.values.iter().find(|(name, value)| is_index(name) && self.tagged(*value).is_some());
-        let Some((index, _)) = index else { return Vec::new() };
-        tensors.retain_mut(|(name, _)| {
+        let Some((index, _)) = index else { return Tensors::default() };
+        let inner = |(name, tensor): (String, Tensor)| {
             let inner = name.strip_prefix(index.as_str()).and_then(|rest| rest.strip_prefix('.'));
-            let Some(inner) = inner.map(str::to_owned) else { return false };
-            *name = inner;
-            true
-        });
-        tensors
+            Some((inner?.to_owned(), tensor))
+        };
+        tensors.into_iter().filter_map(inner).collect()
     }
 }
 

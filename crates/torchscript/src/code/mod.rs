@@ -7,7 +7,7 @@ mod state;
 pub(crate) mod weights;
 
 use ::decoder::{Decoder, Detected, Options};
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::{Code, Errors, Module, Note, Result};
 use decoder::Signature;
@@ -17,7 +17,7 @@ use decoder::Signature;
 /// # Errors
 /// As [`decoder::named`](::decoder::named); and when a tensor is missing, is not used, or has the wrong shape or
 /// a dtype that is not a floating-point number.
-pub fn model(name: &str, tensors: &[(String, Tensor)], options: &Options, errors: Errors) -> Result<Module> {
+pub fn model(name: &str, tensors: &Tensors, options: &Options, errors: Errors) -> Result<Module> {
     decoder::module(
         &::decoder::named(name, tensors, options)?,
         tensors,
@@ -32,7 +32,7 @@ pub fn model(name: &str, tensors: &[(String, Tensor)], options: &Options, errors
 ///
 /// # Errors
 /// As [`model`].
-pub fn positional(decoder: &Decoder, tensors: &[(String, Tensor)], keep_extra: bool) -> Result<Module> {
+pub fn positional(decoder: &Decoder, tensors: &Tensors, keep_extra: bool) -> Result<Module> {
     decoder::module(decoder, tensors, keep_extra, Signature::Positional)
 }
 
@@ -41,7 +41,7 @@ pub fn positional(decoder: &Decoder, tensors: &[(String, Tensor)], keep_extra: b
 ///
 /// # Errors
 /// As [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
-pub fn auto(tensors: &[(String, Tensor)], options: &Options, errors: Errors) -> Result<Module> {
+pub fn auto(tensors: &Tensors, options: &Options, errors: Errors) -> Result<Module> {
     match ::decoder::detect(tensors, options)? {
         Detected::Model(model) => {
             decoder::module(&model, tensors, options.keep_extra, Signature::Dict(errors))

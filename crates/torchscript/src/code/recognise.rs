@@ -7,7 +7,7 @@
 
 use ::decoder::{Assignment, Decoder};
 use std::borrow::Cow;
-use tensor::Tensor;
+use tensor::Tensors;
 
 use super::attributes::{Attributes, DATA_PKL};
 use super::{decoder, weights};
@@ -20,7 +20,7 @@ pub enum Recognised {
     /// A module that returns tensors, which a conversion wrote.
     Weights {
         /// The tensors under their own names, in the order in which `forward` returns them.
-        tensors: Vec<(String, Tensor)>,
+        tensors: Tensors,
     },
     /// Anything else.
     Other {
@@ -37,14 +37,14 @@ pub struct Model {
     /// Which of the tensors is which weight.
     pub assignment: Assignment,
     /// The tensors under their own names.
-    pub tensors: Vec<(String, Tensor)>,
+    pub tensors: Tensors,
 }
 
 /// Recognises the archive with these records. `tensors` are all that `data.pkl` names, in its order.
 ///
 /// # Errors
 /// None: what cannot be read is [`Recognised::Other`].
-pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Vec<(String, Tensor)>) -> Recognised {
+pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Tensors) -> Recognised {
     let other = |record: &str| Recognised::Other { record: record.to_owned() };
     let data_pkl = records.iter().find(|(name, _)| name == DATA_PKL).and_then(|(_, bytes)| bytes.as_deref());
     let Some(pickle) = data_pkl.and_then(|bytes| pickle_vm::load(bytes).ok()) else { return other(DATA_PKL) };

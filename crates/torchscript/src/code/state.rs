@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::hash::BuildHasher;
 
+use foldhash::HashSet;
 use foldhash::fast::RandomState;
-use foldhash::{HashSet, HashSetExt};
 use hashbrown::HashTable;
-use tensor::Tensor;
+use tensor::Tensors;
 
 use crate::archive::Archive;
 use crate::module::{ModuleId, TensorId, Tree, Value};
@@ -72,7 +72,7 @@ const WIDE: usize = 20_000;
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or TorchScript cannot
 /// express a tensor.
 pub(super) fn archive(
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
     class: &'static str,
     methods: &str,
     functions: &str,
@@ -172,20 +172,19 @@ impl<'n> Nested<'n> {
 }
 
 /// The tensors in a tree of modules, or why their names do not make one.
-fn arrange(tensors: &[(String, Tensor)]) -> Result<Arrangement<'_>> {
+fn arrange(tensors: &Tensors) -> Result<Arrangement<'_>> {
     let arrangement = nested(tensors);
     // Two tensors of one name are not in one tree.
-    if matches!(arrangement, Arrangement::Flat(_)) {
-        let mut all = HashSet::with_capacity(tensors.len());
-        if let Some((name, _)) = tensors.iter().find(|(name, _)| !all.insert(name.as_str())) {
-            return Err(Error::Duplicate { name: name.clone() });
-        }
+    if matches!(arrangement, Arrangement::Flat(_))
+        && let Some(name) = tensors.duplicate()
+    {
+        return Err(Error::Duplicate { name: name.to_owned() });
     }
     Ok(arrangement)
 }
 
 /// The tensors in a tree of modules, if each has a place of its own in it.
-fn nested(tensors: &[(String, Tensor)]) -> Arrangement<'_> {
+fn nested(tensors: &Tensors) -> Arrangement<'_> {
     let mut nested = Nested::default();
     let mut modules = 1_usize;
     for (i, (name, _)) in tensors.iter().enumerate() {
@@ -255,8 +254,8 @@ impl<'n> Nested<'n> {
     }
 }
 
-fn tensor_and_module(tensors: &[(String, Tensor)], shorter: usize, longer: &str) -> WhyFlat {
-    let tensor = tensors.get(shorter).map_or_else(String::new, |(name, _)| name.clone());
+fn tensor_and_module(tensors: &Tensors, shorter: usize, longer: &str) -> WhyFlat {
+    let tensor = tensors.at(shorter).map_or("", |(name, _)| name).to_owned();
     WhyFlat::TensorAndModule { tensor, member: longer.to_owned() }
 }
 

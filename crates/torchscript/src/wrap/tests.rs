@@ -158,7 +158,10 @@ fn inputs_whose_types_say_their_dtypes_are_listed() {
     let listed: Vec<String> =
         inputs.iter().map(|port| format!("{} {} {}", port.name, port.dtype, port.shape.len())).collect();
     assert_eq!(listed, ["s uint8 1", "z float64 1", "c float64 0"]);
-    assert_eq!(outputs.ports(&[]).map(|port| port.shape).collect::<Vec<_>>(), [[Dim::Size(2)]]);
+    assert_eq!(
+        outputs.ports(&[].to_vec().into()).map(|port| port.shape).collect::<Vec<_>>(),
+        [[Dim::Size(2)]]
+    );
     assert!(matches!(notes.as_slice(), [Note::UnlistedInputs { names }] if names == &["t", "u"]));
     // Values of several types are not an enumeration.
     let mixed = net(", c: __torch__.net.C) -> Tensor") + "class C(Enum):\n  RED = 1\n  BLUE = \"b\"\n";

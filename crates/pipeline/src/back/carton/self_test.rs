@@ -11,7 +11,7 @@ use carton_format::{DataType, References, SelfTest, TENSOR_REFERENCE, TensorInde
 use decoder::{Assignment, Decoder};
 use forward::{Model, Rows};
 use serde::Serialize;
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensors};
 use torch_import::Container;
 use torchscript::{Code, Module};
 
@@ -123,8 +123,8 @@ fn tokens(vocab: u64) -> Vec<i64> {
 }
 
 /// The dtype of the first weight that rounds more than float32 does.
-fn rounded(assignment: &Assignment, tensors: &[(String, Tensor)]) -> Option<Dtype> {
-    let weights = assignment.weights.iter().filter_map(|assigned| tensors.get(assigned.index));
+fn rounded(assignment: &Assignment, tensors: &Tensors) -> Option<Dtype> {
+    let weights = assignment.weights.iter().filter_map(|assigned| tensors.at(assigned.index));
     let mut dtypes = weights.map(|(_, tensor)| tensor.dtype());
     dtypes.find(|dtype| !matches!(dtype, Dtype::Float32 | Dtype::Float64))
 }
@@ -133,7 +133,7 @@ fn rounded(assignment: &Assignment, tensors: &[(String, Tensor)]) -> Option<Dtyp
 struct Logits<'j> {
     decoder: Decoder,
     assignment: Assignment,
-    tensors: &'j [(String, Tensor)],
+    tensors: &'j Tensors,
     containers: &'j [Container],
     root: &'j Path,
 }

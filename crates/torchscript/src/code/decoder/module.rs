@@ -1,7 +1,7 @@
 //! The module that runs a decoder: its attributes and its text.
 
 use decoder::{Assignment, Decoder};
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensors};
 
 use super::flag::Variant;
 use super::lists::lists;
@@ -22,7 +22,7 @@ use crate::{Code, Module, Note, Outputs, Result, Returns};
 /// When the tensors are not the decoder's, or TorchScript cannot express a name, a tensor or a size.
 pub(in crate::code) fn module(
     decoder: &Decoder,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
     keep_extra: bool,
     signature: Signature,
 ) -> Result<Module> {
@@ -46,7 +46,7 @@ pub(super) fn archive(
     signature: Signature,
     (decoder, record): (&Decoder, &str),
     assignment: &Assignment,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
 ) -> Result<(Archive, Vec<Note>)> {
     let lists = lists(&assignment.weights);
     let positions = Positions::new(decoder);

@@ -5,7 +5,7 @@
 use decoder::{
     Assignment, Biases, Decoder, DecoderSpec, Llama3, Part, Recorded, Rope, Scaling, Windowed, Windows,
 };
-use tensor::Tensor;
+use tensor::Tensors;
 
 use super::lists::{biases_of, weights_of};
 use super::module::archive;
@@ -26,7 +26,7 @@ const UNNUMBERED: u32 = 4;
 pub(in crate::code) fn recognise(
     root: &Attributes<'_>,
     records: &Records<'_>,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
 ) -> Result<(Decoder, Assignment), String> {
     let data_pkl = || DATA_PKL.to_owned();
     let end = root.end_of("cat_dim").ok_or_else(data_pkl)?;
@@ -60,7 +60,7 @@ pub(in crate::code) fn recognise(
 
 /// The decoder of a module with this record, and the version of its code. The module is made with the same record, because
 /// this program may write more into one than the program that wrote this one.
-fn numbered(record: &str, tensors: &[(String, Tensor)]) -> Option<(&'static Version, Decoder)> {
+fn numbered(record: &str, tensors: &Tensors) -> Option<(&'static Version, Decoder)> {
     let spec = DecoderSpec::parse(record).ok()?;
     let number = spec.code_version().unwrap_or(UNNUMBERED);
     let version = VERSIONS.into_iter().find(|version| version.number == number)?;
@@ -68,7 +68,7 @@ fn numbered(record: &str, tensors: &[(String, Tensor)]) -> Option<(&'static Vers
 }
 
 /// The decoder of a module without a record.
-fn unrecorded(root: &Attributes<'_>, end: &str, tensors: &[(String, Tensor)]) -> Option<Decoder> {
+fn unrecorded(root: &Attributes<'_>, end: &str, tensors: &Tensors) -> Option<Decoder> {
     Decoder::from_recorded(recorded(root, end)?, tensors).ok()
 }
 

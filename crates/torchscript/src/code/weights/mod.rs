@@ -6,7 +6,7 @@
 mod text;
 
 use std::borrow::Cow;
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Tensors};
 
 use super::state;
 use crate::archive::{Archive, Difference};
@@ -20,7 +20,7 @@ use text::{TEXTS, Text};
 /// # Errors
 /// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
 /// dtype, a size or a neighbour in its storage that TorchScript cannot express.
-pub fn weights(tensors: &[(String, Tensor)], errors: Errors) -> Result<Module> {
+pub fn weights(tensors: &Tensors, errors: Errors) -> Result<Module> {
     let (archive, notes) = archive(Text::newest(errors), tensors)?;
     let outputs = Outputs(Returns::Tensors);
     Ok(Module { archive, inputs: Vec::new(), outputs, notes, code: Code::Weights { why: None } })
@@ -31,7 +31,7 @@ pub fn weights(tensors: &[(String, Tensor)], errors: Errors) -> Result<Module> {
 /// # Errors
 /// As [`weights`].
 pub(super) fn difference(
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
     records: &[(String, Option<Cow<'_, [u8]>>)],
 ) -> Result<Option<Difference>> {
     let mut closest = None;
@@ -47,7 +47,7 @@ pub(super) fn difference(
 pub(super) const CLASS: &str = "Weights";
 
 /// The archive of a module that has this text, and notes about it.
-fn archive(text: &Text, tensors: &[(String, Tensor)]) -> Result<(Archive, Vec<Note>)> {
+fn archive(text: &Text, tensors: &Tensors) -> Result<(Archive, Vec<Note>)> {
     tensors.iter().try_for_each(|(name, tensor)| export::port(name, tensor).map(drop))?;
     let index = vec![("__tensors__".to_owned(), Value::Tensors)];
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
@@ -56,11 +56,11 @@ fn archive(text: &Text, tensors: &[(String, Tensor)]) -> Result<(Archive, Vec<No
 
 #[cfg(test)]
 mod tests {
-    use tensor::Storage;
+    use tensor::{Storage, Tensor};
 
     use super::*;
 
-    fn named(names: &[&str]) -> Vec<(String, Tensor)> {
+    fn named(names: &[&str]) -> Tensors {
         let scalar = || {
             Tensor::new(Dtype::Int8, vec![], vec![], 0, Storage::owned(vec![1])).expect("1 byte is enough")
         };
@@ -155,8 +155,7 @@ class Weights(Module):
 
     #[test]
     fn what_torchscript_cannot_express_is_an_error() {
-        let error =
-            |tensors: &[(String, Tensor)]| weights(tensors, Errors::Return).expect_err("wrong").to_string();
+        let error = |tensors: &Tensors| weights(tensors, Errors::Return).expect_err("wrong").to_string();
         assert_eq!(error(&named(&["a", "b", "a"])), "two tensors have the name `a`");
         let storage = Storage::owned(vec![0; 8]);
         let view = |dtype, shape: u64, offset| {
@@ -164,22 +163,24 @@ class Weights(Module):
         };
         let (a, b) = ("a".to_owned(), "b".to_owned());
         assert_eq!(
-            error(&[(a.clone(), view(Dtype::Float32, 2, 0)), (b, view(Dtype::Int32, 1, 1))]),
+            error(&Tensors::from(
+                [(a.clone(), view(Dtype::Float32, 2, 0)), (b, view(Dtype::Int32, 1, 1))].to_vec()
+            )),
             "tensors `a` (float32) and `b` (int32) share a storage, but a TorchScript storage has one dtype"
         );
         assert_eq!(
-            error(&[(a.clone(), view(Dtype::QInt8, 4, 0))]),
+            error(&Tensors::from([(a.clone(), view(Dtype::QInt8, 4, 0))].to_vec())),
             "tensor `a`: qint8 cannot be a Carton output and has no conversion"
         );
         let newer = [(a.clone(), view(Dtype::UInt16, 4, 0))];
-        assert!(weights(&newer, Errors::Return).is_ok());
+        assert!(weights(&newer.to_vec().into(), Errors::Return).is_ok());
         assert_eq!(
-            crate::loads_in_2_0(&newer).expect_err("2.0.1 has no uint16").to_string(),
+            crate::loads_in_2_0(&newer.to_vec().into()).expect_err("2.0.1 has no uint16").to_string(),
             "tensor `a`: PyTorch 2.0, which Carton runs, cannot load uint16"
         );
         assert!(crate::loads_in_2_0(&named(&["a"])).is_ok());
         assert_eq!(
-            error(&[(a, view(Dtype::Float32, 0, 3))]),
+            error(&Tensors::from([(a, view(Dtype::Float32, 0, 3))].to_vec())),
             "tensor `a`: starts at element 3 of its storage, which has 2"
         );
     }
@@ -191,10 +192,10 @@ class Weights(Module):
             let tensor =
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
             let tensors = [("a".to_owned(), tensor)];
-            let converted = weights(&tensors, Errors::Return).expect("a dtype of 2.15");
+            let converted = weights(&tensors.to_vec().into(), Errors::Return).expect("a dtype of 2.15");
             converted
                 .outputs
-                .ports(&tensors)
+                .ports(&tensors.to_vec().into())
                 .next()
                 .map(|port| (port.dtype, port.shape.len(), port.description))
         };

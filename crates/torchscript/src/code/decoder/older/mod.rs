@@ -8,7 +8,7 @@ mod second;
 mod third;
 
 use decoder::{Assignment, Biases, Decoder, Llama3, Part, Scaling};
-use tensor::Tensor;
+use tensor::Tensors;
 
 use super::lists::{Lists, biases_of, lists, weights_of};
 use super::version::size;
@@ -37,7 +37,7 @@ pub(super) fn archive(
     text: &Text,
     decoder: &Decoder,
     assignment: &Assignment,
-    tensors: &[(String, Tensor)],
+    tensors: &Tensors,
 ) -> Result<(Archive, Vec<Note>)> {
     let rope = decoder.rope();
     let scaling = match rope.scaling {

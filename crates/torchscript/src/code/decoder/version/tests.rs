@@ -197,7 +197,8 @@ impl Case {
             assert!(record.contains(from), "{from}: {record}");
             record = record.replace(from, to);
         }
-        let decoder = Decoder::from_record(&record, &tensors(self.layout, 1)).expect("flags of some model");
+        let decoder = Decoder::from_record(&record, &tensors(self.layout, 1).to_vec().into())
+            .expect("flags of some model");
         let (mut weights, mut tensors) = (Vec::new(), Vec::new());
         for (index, weight) in decoder.weights().enumerate() {
             let tensor = Tensor::new(self.dtype, vec![1], vec![1], 0, Storage::owned(vec![0; 2]));
@@ -221,7 +222,8 @@ impl Case {
         for errors in [Errors::Return, Errors::Raise] {
             let signature = Signature::Dict(errors);
             let decoder = (&made.decoder, made.record.as_str());
-            let archive = archive(version, signature, decoder, &made.assignment, &made.tensors);
+            let archive =
+                archive(version, signature, decoder, &made.assignment, &made.tensors.to_vec().into());
             for (name, bytes) in archive.expect("plain names").0.head_records() {
                 all.extend([name.as_bytes(), &(bytes.len() as u64).to_le_bytes(), bytes].concat());
             }
