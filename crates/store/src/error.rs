@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use mapped::Cancelled;
-use ureq::http::StatusCode;
 
 use crate::Remote;
 
@@ -221,8 +220,16 @@ pub enum Error {
 }
 
 /// A status code with its name, such as `404 Not Found`.
+#[cfg(feature = "download")]
 fn described(status: u16) -> String {
+    use ureq::http::StatusCode;
     StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string())
+}
+
+/// The number of a status code.
+#[cfg(not(feature = "download"))]
+fn described(status: u16) -> u16 {
+    status
 }
 
 /// A hash in lower-case hexadecimal digits.

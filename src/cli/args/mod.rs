@@ -15,14 +15,16 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use store::IfExists;
 
-pub(crate) use carton::{Compression, Pack, Resolve, Shrink, Unpack, Verify};
+#[cfg(feature = "download")]
+pub(crate) use carton::Resolve;
+pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
 pub(crate) use convert::{Convert, To, shards};
 pub(crate) use run::Run;
 #[cfg(feature = "serve")]
 pub(crate) use serve::{LogFormat, Serve};
 
-use crate::ui::typed::{self, Usage};
-use crate::ui::usage;
+use crate::cli::ui::typed::{self, Usage};
+use crate::cli::ui::usage;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,6 +98,7 @@ pub(crate) enum Command {
     /// Move files out of a carton, to be fetched when they are needed
     Shrink(Shrink),
     /// Fetch the files that a carton leaves out
+    #[cfg(feature = "download")]
     Resolve(Resolve),
     /// Answer inference requests over HTTP
     #[cfg(feature = "serve")]

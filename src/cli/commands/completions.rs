@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::args::{Cli, Convert};
+use crate::cli::args::{Cli, Convert};
 
 /// Prints the script. `torch2carton FILE` has the options of `convert`, so those are completed without a subcommand too.
 pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {

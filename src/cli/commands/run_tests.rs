@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use pipeline::counted;
 use runtime::{Outcome, Runnable, TestRow};
 
-use crate::args::Run;
-use crate::ui::run_advice::plain;
-use crate::ui::signals::Interruption;
-use crate::ui::terminal::{self, safe};
+use crate::cli::args::Run;
+use crate::cli::ui::run_advice::plain;
+use crate::cli::ui::signals::Interruption;
+use crate::cli::ui::terminal::{self, safe};
 
 pub(super) fn run(
     args: &Run,

@@ -117,6 +117,7 @@ pub(crate) struct Shrink {
     pub(crate) existing: Existing,
 }
 
+#[cfg(feature = "download")]
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:

@@ -11,7 +11,7 @@ mod with {
     use generate::{FILE_MAX, Tokenizer};
     use runtime::Runnable;
 
-    use crate::ui::run_advice::plain;
+    use crate::cli::ui::run_advice::plain;
 
     pub(crate) use generate::Stream;
 
@@ -55,7 +55,7 @@ mod without {
     use anyhow::Result;
     use runtime::Runnable;
 
-    use crate::ui::typed::Usage;
+    use crate::cli::ui::typed::Usage;
 
     /// No value exists without the feature.
     pub(crate) enum Words {}

@@ -7,10 +7,10 @@ use anyhow::Result;
 use carton_tools::ResolveOptions;
 use pipeline::{counted, size};
 
-use crate::args::Resolve;
-use crate::ui::carton_advice;
-use crate::ui::progress::Progress;
-use crate::ui::terminal::{self, safe};
+use crate::cli::args::Resolve;
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     let options = ResolveOptions {

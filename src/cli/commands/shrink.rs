@@ -6,9 +6,9 @@ use anyhow::Result;
 use carton_tools::ShrinkOptions;
 use pipeline::{counted, size};
 
-use crate::args::Shrink;
-use crate::ui::progress::Progress;
-use crate::ui::terminal::{self, safe};
+use crate::cli::args::Shrink;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     let options = ShrinkOptions {

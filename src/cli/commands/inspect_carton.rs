@@ -8,9 +8,9 @@ use carton_format::{Port, TensorSpec};
 use carton_tools::ContentsReport;
 use pipeline::size;
 
-use crate::ui::carton_advice;
-use crate::ui::table::{self, Align, cut};
-use crate::ui::terminal::{self, DIM, safe};
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::table::{self, Align, cut};
+use crate::cli::ui::terminal::{self, DIM, safe};
 
 const ALIGN: [Align; 4] = [Align::Left, Align::Right, Align::Left, Align::Left];
 

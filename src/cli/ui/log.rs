@@ -15,7 +15,7 @@ use serde::Serialize;
 use serve::{Event, Observer};
 
 use super::escapes::{Json, safe};
-use crate::args::LogFormat;
+use crate::cli::args::LogFormat;
 
 /// Lines that wait to be written.
 const WAITING: usize = 4096;

@@ -7,11 +7,11 @@ use anyhow::Result;
 use carton_tools::PackOptions;
 use pipeline::{counted, size};
 
-use crate::args::{Compression, Pack};
-use crate::ui::carton_advice;
-use crate::ui::progress::Progress;
-use crate::ui::terminal::{self, BOLD, DIM, safe};
-use crate::ui::typed::Usage;
+use crate::cli::args::{Compression, Pack};
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, BOLD, DIM, safe};
+use crate::cli::ui::typed::Usage;
 
 pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let tensor = |pair: &String| match pair.split_once('=') {

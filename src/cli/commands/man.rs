@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::args::Cli;
+use crate::cli::args::Cli;
 
 /// Prints one page: the program, and a section for each subcommand with its options and examples.
 pub(crate) fn man() -> Result<ExitCode> {

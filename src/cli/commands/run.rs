@@ -10,12 +10,12 @@ use pipeline::{Observer, Step, size};
 use runtime::{Kind, Runnable};
 
 use super::{run_tests, run_text};
-use crate::args::Run;
-use crate::ui::progress::Progress;
-use crate::ui::run_advice::plain;
-use crate::ui::signals::{self, INTERRUPTED, Interruption};
-use crate::ui::terminal::{self, safe};
-use crate::ui::typed::Usage;
+use crate::cli::args::Run;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::run_advice::plain;
+use crate::cli::ui::signals::{self, INTERRUPTED, Interruption};
+use crate::cli::ui::terminal::{self, safe};
+use crate::cli::ui::typed::Usage;
 
 pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
     let asks = args.text.is_some() || args.tokens.is_some();
@@ -81,7 +81,7 @@ fn get(
 }
 
 fn no_tensor(runnable: &Runnable, name: &str) -> anyhow::Error {
-    let file = crate::ui::shell::quoted(runnable.path());
+    let file = crate::cli::ui::shell::quoted(runnable.path());
     let what = match runnable.kind() {
         Kind::Weights => "carton",
         _ => "model",

@@ -6,6 +6,7 @@ mod inspect;
 mod inspect_carton;
 mod man;
 mod pack;
+#[cfg(feature = "download")]
 mod resolve;
 mod run;
 mod run_tests;
@@ -28,6 +29,7 @@ pub(crate) use convert::convert;
 pub(crate) use inspect::inspect;
 pub(crate) use man::man;
 pub(crate) use pack::pack;
+#[cfg(feature = "download")]
 pub(crate) use resolve::resolve;
 pub(crate) use run::run;
 pub(crate) use scan::scan;
@@ -38,7 +40,7 @@ pub(crate) use trace::trace;
 pub(crate) use unpack::unpack;
 pub(crate) use verify::verify;
 
-use crate::ui::escapes::Json;
+use crate::cli::ui::escapes::Json;
 
 /// Writes bytes to standard output at once.
 fn written(bytes: &[u8]) -> io::Result<()> {

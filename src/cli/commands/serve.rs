@@ -12,11 +12,11 @@ use pipeline::Observer;
 use runtime::{OpenOptions, Runnable};
 use serve::{Folder, Limits, LoadError, Model, Models, Options, Server, Timeouts};
 
-use crate::args::Serve;
-use crate::ui::log::Log;
-use crate::ui::progress::Progress;
-use crate::ui::signals;
-use crate::ui::typed::Usage;
+use crate::cli::args::Serve;
+use crate::cli::ui::log::Log;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::signals;
+use crate::cli::ui::typed::Usage;
 
 /// What the files in a repository are.
 const EXTENSION: &str = "carton";

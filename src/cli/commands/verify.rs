@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use carton_tools::{Code, VerifyOptions};
 use pipeline::{counted, problems, size};
 
-use crate::args::{Verify, shards};
-use crate::ui::carton_advice;
-use crate::ui::progress::Progress;
-use crate::ui::terminal::{self, safe};
+use crate::cli::args::{Verify, shards};
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     let selection = args.select.selection();

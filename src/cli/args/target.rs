@@ -8,7 +8,7 @@ use pipeline::{
 use torchscript::{Errors as OnErrors, ScriptOptions};
 
 use super::convert::{Convert, Errors, Names, Ties, To, Torch};
-use crate::ui::typed::Usage;
+use crate::cli::ui::typed::Usage;
 
 /// Flags that only some kinds of output have.
 struct Rule {

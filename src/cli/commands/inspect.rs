@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, ValueRows, count, size};
 
-use crate::args::Inspect;
-use crate::ui::progress::Progress;
-use crate::ui::table::{self, Align, cut};
-use crate::ui::terminal::{self, BOLD, DIM, safe};
-use crate::ui::typed::Usage;
-use crate::ui::{advice, errors};
+use crate::cli::args::Inspect;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::table::{self, Align, cut};
+use crate::cli::ui::terminal::{self, BOLD, DIM, safe};
+use crate::cli::ui::typed::Usage;
+use crate::cli::ui::{advice, errors};
 
 pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
     let several = args.files.len() > 1;

@@ -13,11 +13,11 @@ use runtime::{Runnable, Session};
 use serde::Serialize;
 
 use super::run_words::Words;
-use crate::args::Run;
-use crate::ui::run_advice::plain;
-use crate::ui::signals::{INTERRUPTED, Interruption};
-use crate::ui::table::{self, Align};
-use crate::ui::terminal::{self, write_text};
+use crate::cli::args::Run;
+use crate::cli::ui::run_advice::plain;
+use crate::cli::ui::signals::{INTERRUPTED, Interruption};
+use crate::cli::ui::table::{self, Align};
+use crate::cli::ui::terminal::{self, write_text};
 
 /// Version of the members of the reports.
 const SCHEMA_VERSION: u32 = 1;

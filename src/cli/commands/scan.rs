@@ -10,9 +10,9 @@ use pipeline::{
 };
 use torch_import::{Omitted, Risk, Scan as Found, Use};
 
-use crate::args::Scan;
-use crate::ui::progress::Progress;
-use crate::ui::terminal::{BOLD, DIM, safe};
+use crate::cli::args::Scan;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{BOLD, DIM, safe};
 
 /// Unknown globals that a verdict names, and calls of one that are shown without `--all`.
 const SHOWN: usize = 3;

@@ -6,10 +6,10 @@ use anyhow::Result;
 use carton_tools::UnpackOptions;
 use pipeline::{counted, size};
 
-use crate::args::Unpack;
-use crate::ui::carton_advice;
-use crate::ui::progress::Progress;
-use crate::ui::terminal::{self, safe};
+use crate::cli::args::Unpack;
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     let options =

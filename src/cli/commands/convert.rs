@@ -13,13 +13,13 @@ use pipeline::{
 };
 use serde_json::json;
 
-use crate::args::{Convert, To};
-use crate::ui::progress::Progress;
-use crate::ui::shell::quoted;
-use crate::ui::table::cut;
-use crate::ui::terminal::{self, BOLD, DIM, safe};
-use crate::ui::typed::{Usage, typed};
-use crate::ui::{advice, errors, flags};
+use crate::cli::args::{Convert, To};
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::shell::quoted;
+use crate::cli::ui::table::cut;
+use crate::cli::ui::terminal::{self, BOLD, DIM, safe};
+use crate::cli::ui::typed::{Usage, typed};
+use crate::cli::ui::{advice, errors, flags};
 
 pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
     if args.output.as_deref() == Some(Path::new("-")) {

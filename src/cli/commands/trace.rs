@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pipeline::{Listing, TraceOptions, View};
 
-use crate::args::Trace;
-use crate::ui::escapes::Escaped;
+use crate::cli::args::Trace;
+use crate::cli::ui::escapes::Escaped;
 
 pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
     let view = match (args.json, args.lines) {
