@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
-use crate::ReadError;
 use crate::stamp::{Change, Changed, Stamp};
+use crate::{ErrorKind, ReadError};
 
 /// Why a file cannot be mapped.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,16 @@ pub enum Error {
         /// What it is instead, with its article.
         what: &'static str,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { reason, .. } => reason.into(),
+            Self::NotAFile { .. } => ErrorKind::Input,
+        }
+    }
 }
 
 /// A whole file as bytes, without reading it first.
