@@ -50,7 +50,7 @@ mod unpack;
 mod verify;
 
 pub use code::Code;
-pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents};
+pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents, tensors};
 pub use error::{Error, Result, TensorError};
 pub use note::Note;
 pub use npy::NpyError;

@@ -12,6 +12,7 @@ use sources::Shards;
 /// What to resolve, and how files are downloaded.
 #[cfg(feature = "download")]
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ResolveOptions {
     /// The carton.
     pub file: PathBuf,
@@ -48,6 +49,7 @@ impl ResolveOptions {
 
 /// What to verify.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct VerifyOptions {
     /// The carton, or an unpacked folder.
     pub file: PathBuf,

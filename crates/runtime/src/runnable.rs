@@ -25,12 +25,27 @@ const NAMES_SHOWN: usize = 10;
 
 /// How a carton is opened.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct OpenOptions {
     /// The number of threads that compute; `None` for `num_threads` of the carton's runner options, or as many as the
     /// machine runs at once.
     pub threads: Option<usize>,
     /// Whether every hash and rule is checked first, which reads the whole carton.
     pub verify: bool,
+}
+
+impl OpenOptions {
+    /// Sets the number of threads that compute.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// Checks every hash and rule first.
+    #[must_use]
+    pub fn verify(self) -> Self {
+        Self { verify: true, ..self }
+    }
 }
 
 /// A carton that runs.

@@ -130,23 +130,22 @@ impl Convert {
     /// # Errors
     /// When a flag was typed that the output does not have.
     pub(crate) fn options(&self) -> anyhow::Result<ConvertOptions> {
-        Ok(ConvertOptions {
-            inputs: self.files.clone(),
-            output: self.output.clone(),
-            target: self.target()?,
-            if_exists: self.existing.if_exists(),
-            shards: shards(self.single),
-            globals: match (self.allow_dangerous, self.deny_unknown) {
-                (true, _) => AllowedGlobals::All,
-                (_, true) => AllowedGlobals::Known,
-                _ => AllowedGlobals::NotDangerous,
-            },
-            given: self.model.given(),
-            selection: self.select.selection(),
-            renames: self.renaming.rename.clone(),
-            casts: self.dtypes.casts(),
-            dry_run: self.dry_run,
-        })
+        let mut options = ConvertOptions::from_inputs(self.files.clone());
+        options.output.clone_from(&self.output);
+        options.target = self.target()?;
+        options.if_exists = self.existing.if_exists();
+        options.shards = shards(self.single);
+        options.globals = match (self.allow_dangerous, self.deny_unknown) {
+            (true, _) => AllowedGlobals::All,
+            (_, true) => AllowedGlobals::Known,
+            _ => AllowedGlobals::NotDangerous,
+        };
+        options.given = self.model.given();
+        options.selection = self.select.selection();
+        options.renames.clone_from(&self.renaming.rename);
+        options.casts = self.dtypes.casts();
+        options.dry_run = self.dry_run;
+        Ok(options)
     }
 }
 
@@ -337,11 +336,11 @@ pub(crate) struct Select {
 impl Select {
     /// What the library is asked to select.
     pub(crate) fn selection(&self) -> Selection {
-        Selection {
-            key: self.key.clone(),
-            include: self.include.clone(),
-            exclude: self.exclude.clone(),
-            strip_prefix: self.strip_prefix.clone(),
-        }
+        let mut selection = Selection::default();
+        selection.key.clone_from(&self.key);
+        selection.include.clone_from(&self.include);
+        selection.exclude.clone_from(&self.exclude);
+        selection.strip_prefix.clone_from(&self.strip_prefix);
+        selection
     }
 }

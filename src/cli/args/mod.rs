@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
-use store::IfExists;
+use pipeline::IfExists;
 
 #[cfg(feature = "download")]
 pub(crate) use carton::Resolve;

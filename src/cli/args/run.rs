@@ -77,11 +77,16 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn open_options(&self) -> OpenOptions {
         let threads = self.threads.and_then(|threads| usize::try_from(threads).ok());
-        OpenOptions { threads, verify: self.verify }
+        let mut options = OpenOptions::default();
+        options.threads = threads;
+        options.verify = self.verify;
+        options
     }
 
     pub(crate) fn self_test_options(&self) -> SelfTestOptions {
-        SelfTestOptions { tolerance: self.tolerance.map(Tolerance::both) }
+        let mut options = SelfTestOptions::default();
+        options.tolerance = self.tolerance.map(Tolerance::both);
+        options
     }
 
     /// How tokens are chosen; `new_seed` is called if none was given.

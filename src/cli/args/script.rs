@@ -1,7 +1,7 @@
 //! What may be typed about a TorchScript module and its inputs and outputs.
 
 use clap::Args;
-use torchscript::{Declared, Dim, ScriptOptions};
+use pipeline::{Declared, Dim, ScriptOptions};
 
 use super::dtypes::dtype;
 
@@ -54,7 +54,7 @@ fn is_symbol(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tensor::Dtype;
+    use pipeline::Dtype;
 
     use super::*;
 

@@ -2,10 +2,9 @@
 
 use anyhow::Result;
 use pipeline::{
-    Architecture, CartonOptions, Fields, ModelOptions, Names as Layout, OutputKind, SafetensorsOptions,
-    Target, Ties as Tied, Torch as Version, TorchOptions, TritonOptions,
+    Architecture, CartonOptions, Errors as OnErrors, Fields, ModelOptions, Names as Layout, OutputKind,
+    SafetensorsOptions, ScriptOptions, Target, Ties as Tied, Torch as Version, TorchOptions, TritonOptions,
 };
-use torchscript::{Errors as OnErrors, ScriptOptions};
 
 use super::convert::{Convert, Errors, Names, Ties, To, Torch};
 use crate::cli::ui::typed::Usage;
@@ -39,19 +38,21 @@ impl Convert {
             Names::Hf => Layout::HuggingFace,
             Names::Meta => Layout::Meta,
         });
-        let model = ModelOptions { architecture: self.model.arch.clone(), keep_extra: self.model.keep_extra };
+        let mut model = ModelOptions::new(self.model.arch.clone());
+        model.keep_extra = self.model.keep_extra;
         Ok(match kind {
             OutputKind::Carton => Target::Carton(self.carton(model, chosen.is_none())),
-            OutputKind::Safetensors => Target::Safetensors(SafetensorsOptions {
-                names,
-                ties: match self.safetensors.ties {
-                    Ties::Drop => Tied::Drop,
-                    Ties::Duplicate => Tied::Duplicate,
-                },
-                max_shard_size: self.safetensors.max_shard_size,
-            }),
-            OutputKind::Torch => Target::Torch(TorchOptions { names }),
-            OutputKind::Triton => Target::Triton(TritonOptions { name: self.name.clone(), model }),
+            OutputKind::Safetensors => self.safetensors(names).into(),
+            OutputKind::Torch => {
+                let mut options = TorchOptions::default();
+                options.names = names;
+                options.into()
+            }
+            OutputKind::Triton => {
+                let mut options = TritonOptions::default().model(model);
+                options.name.clone_from(&self.name);
+                options.into()
+            }
         })
     }
 
@@ -68,33 +69,46 @@ impl Convert {
         }
     }
 
+    fn safetensors(&self, names: Option<Layout>) -> SafetensorsOptions {
+        let mut options = SafetensorsOptions::default();
+        options.names = names;
+        options.ties = match self.safetensors.ties {
+            Ties::Drop => Tied::Drop,
+            Ties::Duplicate => Tied::Duplicate,
+        };
+        options.max_shard_size = self.safetensors.max_shard_size;
+        options
+    }
+
     fn carton(&self, model: ModelOptions, assumed: bool) -> CartonOptions {
-        CartonOptions {
-            fields: Fields {
-                name: self.name.clone(),
-                description: self.description.clone(),
-                short_description: self.short_description.clone(),
-                license: self.license.clone(),
-                repository: self.repository.clone(),
-                homepage: self.homepage.clone(),
-            },
-            config: self.config.clone(),
-            misc: self.misc.clone(),
-            keep_values: !self.no_values,
-            self_test: self.self_test,
-            torch: match self.torch {
-                Torch::Carton => Version::Carton,
-                Torch::Newest => Version::Newest,
-            },
-            model,
-            require_model: self.model.required,
-            errors: match self.model.errors {
-                Errors::Return => OnErrors::Return,
-                Errors::Raise => OnErrors::Raise,
-            },
-            script: self.script.options(),
-            assumed,
-        }
+        let mut options = CartonOptions::default().fields(self.fields()).model(model);
+        options.config.clone_from(&self.config);
+        options.misc.clone_from(&self.misc);
+        options.keep_values = !self.no_values;
+        options.self_test = self.self_test;
+        options.torch = match self.torch {
+            Torch::Carton => Version::Carton,
+            Torch::Newest => Version::Newest,
+        };
+        options.require_model = self.model.required;
+        options.errors = match self.model.errors {
+            Errors::Return => OnErrors::Return,
+            Errors::Raise => OnErrors::Raise,
+        };
+        options.script = self.script.options();
+        options.assumed = assumed;
+        options
+    }
+
+    fn fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.name.clone_from(&self.name);
+        fields.description.clone_from(&self.description);
+        fields.short_description.clone_from(&self.short_description);
+        fields.license.clone_from(&self.license);
+        fields.repository.clone_from(&self.repository);
+        fields.homepage.clone_from(&self.homepage);
+        fields
     }
 
     /// Refuses flags that this kind of output does not have.

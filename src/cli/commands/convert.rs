@@ -6,10 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum as _;
-use decoder::Fact;
 use pipeline::{
-    Architecture, BatchItem, CartonReport, ConvertReport, Error, OutputReport, PortReport, SelfTestReport,
-    count, counted, size,
+    Architecture, BatchItem, CartonReport, ConvertReport, Error, Fact, OutputReport, PortReport,
+    SelfTestReport, count, counted, size,
 };
 use serde_json::json;
 
@@ -189,6 +188,7 @@ fn summary(report: &ConvertReport) {
             ("size", Some(size)),
             ("files", several(&made.files)),
         ],
+        _ => vec![("holds", Some(holds)), ("cast", casts), ("size", Some(size))],
     };
     terminal::summary(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {

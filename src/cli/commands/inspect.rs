@@ -43,7 +43,9 @@ fn one(args: &Inspect, quiet: bool, file: &Path, index: usize) -> Result<()> {
         }
         return super::inspect_carton::inspect(file, args.json, quiet);
     }
-    let options = InspectOptions { input: file.to_owned(), sha256: args.sha256, values: args.all };
+    let mut options = InspectOptions::new(file);
+    options.sha256 = args.sha256;
+    options.values = args.all;
     let report = pipeline::inspect(&options, &Progress::new(true))?;
     let several = args.files.len() > 1;
     if args.json {

@@ -18,18 +18,16 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
         Some((name, file)) => Ok((name.to_owned(), PathBuf::from(file))),
         None => Err(Usage(format!("--tensor {pair}: expected NAME=FILE.npy"))),
     };
-    let options = PackOptions {
-        folder: args.directory.clone(),
-        output: args.output.clone(),
-        if_exists: args.existing.if_exists(),
-        compression: match args.compression {
-            Compression::Auto => carton_tools::Compression::Auto,
-            Compression::Stored => carton_tools::Compression::Stored,
-            Compression::Deflate => carton_tools::Compression::Deflate,
-            Compression::Zstd => carton_tools::Compression::Zstd,
-        },
-        tensors: args.tensor.iter().map(tensor).collect::<Result<_, _>>()?,
+    let mut options = PackOptions::new(&args.directory);
+    options.output.clone_from(&args.output);
+    options.if_exists = args.existing.if_exists();
+    options.compression = match args.compression {
+        Compression::Auto => carton_tools::Compression::Auto,
+        Compression::Stored => carton_tools::Compression::Stored,
+        Compression::Deflate => carton_tools::Compression::Deflate,
+        Compression::Zstd => carton_tools::Compression::Zstd,
     };
+    options.tensors = args.tensor.iter().map(tensor).collect::<Result<_, _>>()?;
     let progress = Progress::new(quiet);
     let report = carton_tools::pack(&options, &progress)?;
     progress.clear();

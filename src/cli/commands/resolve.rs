@@ -13,15 +13,12 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
-    let options = ResolveOptions {
-        file: args.file.clone(),
-        output: args.output.clone(),
-        if_exists: args.existing.if_exists(),
-        cache: args.cache.clone(),
-        allow_http: args.allow_http,
-        max_size: args.max_size,
-        timeout: Duration::from_secs(args.timeout),
-    };
+    let mut options = ResolveOptions::new(&args.file, &args.output);
+    options.if_exists = args.existing.if_exists();
+    options.cache.clone_from(&args.cache);
+    options.allow_http = args.allow_http;
+    options.max_size = args.max_size;
+    options.timeout = Duration::from_secs(args.timeout);
     let progress = Progress::new(quiet);
     let report = carton_tools::resolve(&options, &progress)?;
     progress.clear();

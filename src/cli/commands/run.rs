@@ -59,7 +59,8 @@ fn get(
 ) -> Result<()> {
     let found = runnable.tensors().iter().find(|(known, _)| known == name);
     let (_, tensor) = found.ok_or_else(|| no_tensor(runnable, name))?;
-    let options = SaveOptions { output: output.to_owned(), if_exists: args.existing.if_exists() };
+    let mut options = SaveOptions::new(output);
+    options.if_exists = args.existing.if_exists();
     let report = carton_tools::save_array(&args.file, name, tensor, &options, observer)?;
     if args.json {
         return Ok(super::json(&mut io::stdout().lock(), &report)?);

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pipeline::{
-    Error, FileScan, Outcome, ScanOptions, ScanSummary, Verdict, counted, globals_of_risk, not_followed,
+    Error, FileScan, Omitted, Outcome, Risk, ScanOptions, ScanSummary, ScannedFile as Found, Use, Verdict,
+    counted, globals_of_risk, not_followed,
 };
-use torch_import::{Omitted, Risk, Scan as Found, Use};
 
 use crate::cli::args::Scan;
 use crate::cli::ui::progress::Progress;
@@ -18,11 +18,9 @@ use crate::cli::ui::terminal::{BOLD, DIM, safe};
 const SHOWN: usize = 3;
 
 pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
-    let options = ScanOptions {
-        inputs: args.files.clone(),
-        checksums: args.checksums,
-        deny_unknown: args.deny_unknown,
-    };
+    let mut options = ScanOptions::new(args.files.clone());
+    options.checksums = args.checksums;
+    options.deny_unknown = args.deny_unknown;
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     let summary = pipeline::scan(&options, &Progress::new(true), &mut |file| {
         if args.json {

@@ -24,7 +24,9 @@ const EXTENSION: &str = "carton";
 pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     signals::raise_file_limit();
     let options = options(args);
-    let open = OpenOptions { threads: args.threads.map(usize::from), verify: args.verify };
+    let mut open = OpenOptions::default();
+    open.threads = args.threads.map(usize::from);
+    open.verify = args.verify;
     let (log, observer) = Log::new(args.log_format, quiet)?;
     let models = models(args, open, options.limits.memory, quiet)?;
     let server = Server::new(&options, models, Arc::new(observer))?;

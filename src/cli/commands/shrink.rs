@@ -11,14 +11,9 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
-    let options = ShrinkOptions {
-        file: args.file.clone(),
-        output: args.output.clone(),
-        if_exists: args.existing.if_exists(),
-        base: args.base.clone(),
-        blobs: args.blobs.clone(),
-        min_size: args.min_size,
-    };
+    let mut options = ShrinkOptions::new(&args.file, &args.output, &args.base, &args.blobs);
+    options.if_exists = args.existing.if_exists();
+    options.min_size = args.min_size;
     let progress = Progress::new(quiet);
     let report = carton_tools::shrink(&options, &progress)?;
     progress.clear();

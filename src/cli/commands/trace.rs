@@ -20,7 +20,9 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
         (_, true) => Listing::Summary,
         _ => Listing::Trace { view, full: args.full, limit: args.limit },
     };
-    let options = TraceOptions { input: args.file.clone(), listing, pickle: args.pickle };
+    let mut options = TraceOptions::new(&args.file);
+    options.listing = listing;
+    options.pickle = args.pickle;
     let mut out = Escaped::new(io::BufWriter::new(io::stdout().lock()), args.json);
     pipeline::trace(&options, &mut out)?;
     Ok(ExitCode::SUCCESS)

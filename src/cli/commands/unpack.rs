@@ -12,8 +12,9 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
-    let options =
-        UnpackOptions { file: args.file.clone(), output: args.directory.clone(), force: args.force };
+    let mut options = UnpackOptions::new(&args.file);
+    options.output.clone_from(&args.directory);
+    options.force = args.force;
     let progress = Progress::new(quiet);
     let report = carton_tools::unpack(&options, &progress)?;
     progress.clear();

@@ -13,13 +13,10 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, safe};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
-    let selection = args.select.selection();
-    let options = VerifyOptions {
-        file: args.file.clone(),
-        against: args.against.clone(),
-        shards: shards(args.single),
-        selection,
-    };
+    let mut options = VerifyOptions::new(&args.file);
+    options.against.clone_from(&args.against);
+    options.shards = shards(args.single);
+    options.selection = args.select.selection();
     let progress = Progress::new(quiet || args.json);
     let report = carton_tools::verify(&options, &progress)?;
     progress.clear();

@@ -4,9 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use decoder::Fact;
 use mapped::NotRepresentable;
-use pipeline::{Change, ForeignKind, InvalidOption, Note, size};
+use pipeline::{Change, Fact, ForeignKind, InvalidOption, Note, size};
 use sources::{Candidate, Contents};
 use store::{Remote, Scheme, file_name, folder};
 

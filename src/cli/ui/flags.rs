@@ -1,6 +1,6 @@
 //! Which command-line flag gives a fact or follows from a note of the libraries, which do not know any flags.
 
-use decoder::Fact;
+use pipeline::Fact;
 use torchscript::Note;
 
 /// The flag that gives a fact.
