@@ -143,8 +143,8 @@ fn weights_are_sent_from_the_map() {
     let path = folder.path().join("w.carton");
     let mut options = ConvertOptions::new(folder.path());
     options.output = Some(path.clone());
-    let weights = ModelOptions { architecture: Architecture::Weights, ..ModelOptions::default() };
-    options.target = Target::Carton(CartonOptions { model: weights, ..CartonOptions::default() });
+    let weights = ModelOptions::new(Architecture::Weights);
+    options.target = CartonOptions::default().model(weights).into();
     convert(&options, &()).expect("it converts");
     // Nothing needs memory, so none has to be allowed.
     let model = model(&path, 0);
