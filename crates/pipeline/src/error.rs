@@ -362,7 +362,6 @@ impl Error {
             Self::TorchSave(reason) => reason.kind(),
             Self::Safetensors(reason) => reason.kind(),
             Self::Carton(reason) => reason.kind(),
-            Self::Pickle(reason) => torch_import::pickle_kind(reason),
             Self::Io { reason, .. }
             | Self::Write { reason, .. }
             | Self::CreateFolder { reason, .. }
@@ -399,7 +398,9 @@ impl Error {
             | Self::Port { .. }
             | Self::NoSafetensors { .. }
             | Self::NotPlain { .. } => ErrorKind::Unsupported,
-            Self::Listing(TraceError::Pickle(reason)) => torch_import::pickle_kind(reason),
+            Self::Pickle(reason) | Self::Listing(TraceError::Pickle(reason)) => {
+                torch_import::pickle_kind(reason)
+            }
             Self::Listing(_) => ErrorKind::Io,
         }
     }

@@ -99,13 +99,14 @@ impl Error {
     /// Returns what the error means for a caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoDtype { .. } | Self::HalfElement { .. } | Self::TooLarge { .. } | Self::Reserved => {
+            Self::NoDtype { .. }
+            | Self::HalfElement { .. }
+            | Self::TooLarge { .. }
+            | Self::Reserved
+            | Self::Entry { reason: EntryError::Dtype { .. } | EntryError::Dimension { .. }, .. } => {
                 ErrorKind::Unsupported
             }
             Self::Duplicate { .. } => ErrorKind::Input,
-            Self::Entry { reason: EntryError::Dtype { .. } | EntryError::Dimension { .. }, .. } => {
-                ErrorKind::Unsupported
-            }
             Self::TooLong { .. }
             | Self::CutHeader { .. }
             | Self::NotText { .. }

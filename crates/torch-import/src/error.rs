@@ -351,12 +351,11 @@ impl Error {
         match self {
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::Map(reason) => reason.kind(),
-            Self::Read(reason) => reason.kind(),
+            Self::Read(reason) | Self::ReadPart { reason, .. } => reason.kind(),
             Self::Zip(reason) => reason.kind(),
             Self::Pickle { reason, .. } => pickle_kind(reason),
             Self::Safetensors(reason) => reason.kind(),
             Self::Tensor { reason, .. } => reason.kind(),
-            Self::ReadPart { reason, .. } => reason.kind(),
             Self::Spill(reason) => reason.into(),
             Self::NoPickle { .. } => ErrorKind::Option,
             Self::Format { .. }

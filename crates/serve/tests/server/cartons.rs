@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kserve::{Datatype, InferRequest, Input, Output, RequestedOutput};
-use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, Target, convert};
+use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, convert};
 use runtime::{OpenOptions, Runnable};
 use serve::{Cancel, Model, ModelError};
 
