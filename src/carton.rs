@@ -19,7 +19,7 @@ impl Carton {
     /// Opens the carton or the unpacked folder at `path`.
     ///
     /// # Errors
-    /// When it cannot be read, is not a carton, or its carton.toml does not follow the specification.
+    /// When the path cannot be read, is not a carton, or has a carton.toml that does not follow the specification.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let carton = carton_tools::open(path)?;

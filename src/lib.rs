@@ -187,20 +187,20 @@ pub use carton_tools::{
 };
 #[cfg(feature = "download")]
 pub use carton_tools::{ResolveOptions, ResolveReport};
-pub use mapped::{Action, Blob, ErrorKind, Notice, Observer, ReadError, Sink, Step};
+pub use mapped::{Action, Blob, ErrorKind, Notice, Observer, ReadError, Sink, Step, Window};
 pub use pipeline::{
     AllowedGlobals, Architecture, BatchItem, CartonOptions, CartonReport, Cast, CastFrom, CastReport,
     ConvertOptions, ConvertReport, Declared, Dim, EachReport, Errors as OnError, Fields, FileScan, Given,
     IfExists, InspectOptions, InspectReport, Listing, ModelOptions, Names, Note, Outcome, OutputKind,
-    OutputReport, PortReport, Rename, SafetensorsOptions, SafetensorsReport, ScanOptions, ScanSummary,
-    ScannedFile, ScriptOptions, Selection, SelfTestReport, Shards, Target, TensorHash, TensorRow, Ties,
-    Torch, TorchOptions, TorchReport, Totals, TraceOptions, TritonOptions, TritonReport, Verdict, View,
-    architectures,
+    OutputReport, PortReport, Rename, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions,
+    ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, Shards, Target, TensorHash,
+    TensorRow, Ties, Torch, TorchOptions, TorchReport, Totals, TraceOptions, TritonOptions, TritonReport,
+    Verdict, View, architectures,
 };
 pub use runtime::{
     Kind as RunnableKind, Port, Runnable, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
 };
-pub use tensor::{Dtype, Storage, Tensor};
+pub use tensor::{Dtype, Gathered, Storage, Tensor};
 
 /// Turns text into tokens and back, and chooses the next token of a model.
 pub use generate as text;
@@ -208,10 +208,11 @@ pub use generate as text;
 #[cfg(feature = "serve")]
 pub use serve;
 
-/// The crates behind this one, for what it does not name itself. They change more often than the rest.
+/// The crates behind this one, for types that it does not name itself: the details of errors and notes, and the JSON and TOML
+/// values in reports. Their items change more often than those of this crate.
 pub mod crates {
     pub use {
         carton_format, carton_reader, carton_tools, decoder, generate, mapped, pickle_vm, pipeline, runtime,
-        sources, store, tensor, torch_import, torchscript,
+        serde_json, sources, store, tensor, toml, torch_import, torchscript,
     };
 }

@@ -69,7 +69,7 @@ impl Scan {
         Ok(ScanReport { files, summary })
     }
 
-    /// The same. `found` receives each file when it was scanned, and nothing is kept.
+    /// Scans all files as [`run`](Self::run) does, and keeps nothing: `found` receives each file when it was scanned.
     ///
     /// # Errors
     /// Those of [`run`](Self::run).

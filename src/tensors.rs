@@ -19,7 +19,7 @@ impl Tensors {
         self.named.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
     }
@@ -29,7 +29,7 @@ impl Tensors {
         self.named.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The tensor with this name.
+    /// Returns the tensor with this name; `None` if no tensor has it.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         let place = self.places.get(name)?;
         self.named.get(*place).map(|(_, tensor)| tensor)
