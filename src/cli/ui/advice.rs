@@ -9,6 +9,7 @@ use pipeline::{Change, Fact, ForeignKind, InvalidOption, Note, size};
 use sources::{Candidate, Contents};
 use store::{Remote, Scheme, file_name, folder};
 
+use super::carton_advice::RESOLVES;
 use super::flags;
 use super::shell::{quoted, quoted_text};
 use super::typed::typed;
@@ -139,7 +140,9 @@ fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
              REPOSITORY/NAME/config.pbtxt"
                 .to_owned()
         }
-        Error::ReadCarton(reason) if matches!(**reason, carton_reader::Error::Elsewhere { .. }) => {
+        Error::ReadCarton(reason)
+            if RESOLVES && matches!(**reason, carton_reader::Error::Elsewhere { .. }) =>
+        {
             let carton = file.map_or_else(|| "CARTON".to_owned(), quoted);
             format!("; `torch2carton resolve {carton} -o OUTPUT` fetches it")
         }

@@ -29,6 +29,7 @@ const WISHES: &[(&[&str], &str)] = &[
         &["infer", "predict", "chat", "generate", "complete"],
         "`torch2carton run CARTON TEXT` continues a text",
     ),
+    #[cfg(feature = "download")]
     (&["download", "fetch", "pull", "get"], "`torch2carton resolve CARTON` fetches what a carton leaves out"),
     (
         &["quantize", "cast", "prune", "split"],
