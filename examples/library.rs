@@ -3,9 +3,10 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it finds")]
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pipeline::{ConvertOptions, Error, InspectOptions, Notice, Observer, Step, convert, inspect};
+use torch2carton::{Error, ErrorKind, Notice, Observer, Step, convert, inspect};
 
 /// Prints progress and notes, and stops the work once it was asked to.
 #[derive(Default)]
@@ -31,17 +32,16 @@ impl Observer for Console {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("usage: library CHECKPOINT")?;
-    let report = inspect(&InspectOptions::new(&path), &())?;
-    for tensor in &report.tensors {
+    for tensor in &inspect(&path).run(&())?.tensors {
         println!("{} {} {:?}", tensor.name, tensor.dtype, tensor.shape());
     }
-    let mut options = ConvertOptions::new(&path);
-    let report = convert(&options, &Console::default())?;
+    let report = convert(&path).run(&Console::default())?;
     let manifest = report.carton().and_then(|carton| carton.manifest_sha256.as_deref());
     println!("{}: {} tensors, manifest {manifest:?}", report.output, report.tensors);
-    options.output = Some("cancelled.carton".into());
-    let cancelled = convert(&options, &Console { stop_at_once: true, ..Console::default() });
-    assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
-    assert!(!std::path::Path::new("cancelled.carton").exists(), "a cancelled conversion leaves no output");
+    let second = convert(&path).output("cancelled.carton");
+    let cancelled = second.run(&Console { stop_at_once: true, ..Console::default() });
+    let kind = cancelled.as_ref().err().map(Error::kind);
+    assert_eq!(kind, Some(ErrorKind::Cancelled), "{cancelled:?}");
+    assert!(!Path::new("cancelled.carton").exists(), "a cancelled conversion leaves no output");
     Ok(())
 }

@@ -1,62 +1,218 @@
-//! The command line of torch2carton, as a library: another binary can ship it by calling [`run`].
+//! Converts PyTorch checkpoints into cartons that run, without Python and without executing anything from the file.
 //!
-//! `args` has what may be typed, `commands` one file per subcommand that calls a library and prints its report, and
-//! `ui` what a person sees. Everything else is in the crates.
+//! Each verb is a function that returns a builder. Its methods set options, and `run` does the work and returns a report.
+//! An [`Observer`] follows the progress and can cancel the work; `&()` does neither. Nothing here prints, exits or installs a
+//! signal handler, except the module `cli`, which is the program itself.
+//!
+//! [`convert`] makes a carton, safetensors, a `.pth` file or a model for Triton:
+//!
+//! ```
+//! use torch2carton::{Dtype, Target, convert};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let header = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+//! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0, 0, 64]].concat())?;
+//! # let output = folder.path().join("small.safetensors");
+//! let report = convert(&path).run(&())?;
+//! println!("{}: {} tensors, {} bytes", report.output, report.tensors, report.nbytes);
+//!
+//! let small = convert(&path).to(Target::safetensors()).dtype(Dtype::BFloat16).output(&output);
+//! for note in &small.run(&())?.notes {
+//!     println!("note: {note}");
+//! }
+//! # assert_eq!((report.tensors, output.is_file()), (1, true));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`inspect`] lists the tensors of a checkpoint, and [`Checkpoint`] reads them:
+//!
+//! ```
+//! use torch2carton::{Checkpoint, inspect};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let header = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+//! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0, 0, 64]].concat())?;
+//! for row in inspect(&path).sha256().run(&())?.tensors {
+//!     println!("{} {} {:?}", row.name, row.dtype, row.shape());
+//! }
+//!
+//! let checkpoint = Checkpoint::open(&path)?;
+//! let weight = checkpoint.tensors().get("w").ok_or("no such tensor")?;
+//! println!("{} {:?}, {} bytes", weight.dtype(), weight.shape(), weight.nbytes());
+//! # assert_eq!(weight.mapped_bytes(), Some(&[0, 0, 0, 64][..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`scan`] reports what a file would execute if Python's unpickler loaded it:
+//!
+//! ```
+//! use torch2carton::{Verdict, scan};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # std::fs::write(folder.path().join("evil.pkl"), b"cos\nsystem\n(S'echo hi'\ntR.")?;
+//! # let downloads = folder.path();
+//! let report = scan(downloads).deny_unknown().run(&())?;
+//! for file in report.files.iter().filter(|file| file.verdict != Verdict::Clean) {
+//!     println!("{}: {:?}", file.file.display(), file.verdict);
+//! }
+//! # assert_eq!(report.verdict(), Verdict::Findings);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`trace`] writes the instructions of a pickle and what they do:
+//!
+//! ```
+//! use torch2carton::{View, trace};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("data.pkl");
+//! # std::fs::write(&path, b"K\x07.")?;
+//! # let mut out = Vec::new();
+//! trace(&path).view(View::Lines).limit(20).run(&mut out)?;
+//! # assert!(String::from_utf8(out)?.contains("BININT1"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`verify`] checks a carton, and [`Carton`] reads one:
+//!
+//! ```
+//! use torch2carton::{Carton, verify};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let checkpoint = folder.path().join("model.safetensors");
+//! # let header = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+//! # std::fs::write(&checkpoint, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0, 0, 64]].concat())?;
+//! # torch2carton::convert(&checkpoint).run(&())?;
+//! # let path = folder.path().join("model.carton");
+//! for finding in verify(&path).against(&checkpoint).run(&())?.findings {
+//!     println!("{}", finding.what);
+//! }
+//!
+//! let carton = Carton::open(&path)?;
+//! println!("{:?} for {}", carton.config().model_name, carton.config().runner.runner_name);
+//! for (name, tensor) in carton.tensors(&())?.iter() {
+//!     println!("{name} {} {:?}", tensor.dtype(), tensor.shape());
+//! }
+//! # assert!(carton.verify(&())?.ok);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`run`] runs a carton on the CPU. A model takes tokens and returns logits; this carton holds weights and returns them:
+//!
+//! ```
+//! use torch2carton::run;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let checkpoint = folder.path().join("model.safetensors");
+//! # let header = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+//! # std::fs::write(&checkpoint, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0, 0, 64]].concat())?;
+//! # torch2carton::convert(&checkpoint).run(&())?;
+//! # let path = folder.path().join("model.carton");
+//! let outputs = run(&path).output("w").run(&())?;
+//! for name in outputs.names() {
+//!     println!("{name}");
+//! }
+//! # assert_eq!(outputs.names().collect::<Vec<_>>(), ["w"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every call returns an [`Error`], whose [`kind`](Error::kind) says what it means for the caller:
+//!
+//! ```
+//! use torch2carton::{ErrorKind, convert};
+//!
+//! let error = convert("absent.pth").run(&()).unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::Io);
+//! println!("{error}");
+//! ```
+//!
+//! # Features
+//!
+//! All of them are on by default. A library user may leave them out with `default-features = false`.
+//!
+//! - `cli`: the module `cli`, which is the program
+//! - `serve`: the crate `serve`, an HTTP server for cartons
+//! - `tokenizer`: `Tokenizer` in [`text`], which reads the tokenizers of models
+//! - `download`: `resolve`, which fetches the files that a carton leaves out over HTTPS
 
-#![expect(clippy::arithmetic_side_effects, reason = "it counts what the crates have checked")]
+mod carton;
+mod checkpoint;
+#[cfg(feature = "cli")]
+pub mod cli;
+mod convert;
+mod error;
+mod inspect;
+mod pack;
+mod run;
+mod scan;
+mod shrink;
+mod trace;
+mod verify;
 
-mod args;
-mod commands;
-mod ui;
+pub use carton::Carton;
+pub use checkpoint::Checkpoint;
+pub use convert::{Convert, convert};
+pub use error::{Error, Result};
+pub use inspect::{Inspect, inspect};
+pub use pack::{Pack, Unpack, pack, unpack};
+pub use run::{Run, run};
+pub use scan::{Scan, ScanReport, scan};
+#[cfg(feature = "download")]
+pub use shrink::{Resolve, resolve};
+pub use shrink::{Shrink, shrink};
+pub use trace::{Trace, trace};
+pub use verify::{Verify, verify};
 
-use std::ffi::OsString;
-use std::process::ExitCode;
+// What options and reports consist of.
+pub use carton_format::{Config, Port as ConfigPort, Runner};
+pub use carton_tools::{
+    Code, Compression, ContentsReport, Finding, PackOptions, PackReport, ShrinkOptions, ShrinkReport,
+    UnpackOptions, UnpackReport, VerifyOptions, VerifyReport,
+};
+#[cfg(feature = "download")]
+pub use carton_tools::{ResolveOptions, ResolveReport};
+pub use mapped::{
+    Action, Blob, BufferSource, ErrorKind, Notice, Observer, ReadError, Region, Sink, Source, Step, Window,
+};
+pub use pipeline::{
+    AllowedGlobals, Architecture, BatchItem, CartonOptions, CartonReport, Cast, CastFrom, CastReport,
+    ConvertOptions, ConvertReport, Declared, Dim, EachReport, Errors as OnError, Fields, FileScan, Given,
+    IfExists, InspectOptions, InspectReport, Listing, ModelOptions, Names, Note, Outcome, OutputKind,
+    OutputReport, PortReport, Rename, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions,
+    ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, Shards, Target, TensorHash,
+    TensorRow, Ties, Torch, TorchOptions, TorchReport, Totals, TraceOptions, TritonOptions, TritonReport,
+    Verdict, View, architectures,
+};
+pub use runtime::{
+    Kind as RunnableKind, Port, Runnable, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
+};
+pub use tensor::{Compound, CompoundKind, Dtype, Entry, Gathered, Storage, Tensor, Tensors};
 
-use clap::Parser;
+/// Turns text into tokens and back, and chooses the next token of a model.
+pub use generate as text;
+/// Answers inference requests over HTTP.
+#[cfg(feature = "serve")]
+pub use serve;
 
-use crate::args::{Cli, Command};
-use crate::ui::{errors, signals, terminal, usage};
-
-/// Runs the command line `args`, whose first item is the program's name, and returns its exit status.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    signals::keep_running_at_size_limit();
-    errors::silence_guarded_panics();
-    let cli = match args::with_default_command(args.into_iter()) {
-        Ok(args) => Cli::try_parse_from(args),
-        Err(error) => {
-            errors::print(&error.into());
-            return ExitCode::from(2);
-        }
+/// The crates behind this one, for types that it does not name itself: the details of errors and notes, and the JSON and TOML
+/// values in reports. Their items change more often than those of this crate.
+pub mod crates {
+    pub use {
+        carton_format, carton_reader, carton_tools, decoder, generate, mapped, pickle_vm, pipeline, runtime,
+        serde_json, sources, store, tensor, toml, torch_import, torchscript,
     };
-    let cli = match cli {
-        Ok(cli) => cli,
-        Err(error) => return usage::report(&error, &args::subcommands()),
-    };
-    cli.color.write_global();
-    let quiet = cli.quiet;
-    let is_scan = matches!(cli.command, Command::Scan(_));
-    let done = match cli.command {
-        Command::Convert(args) => signals::watch().and_then(|()| commands::convert(&args, quiet)),
-        Command::Inspect(args) => commands::inspect(&args, quiet),
-        Command::Trace(args) => commands::trace(&args),
-        Command::Scan(args) => commands::scan(&args, quiet),
-        Command::Run(args) => commands::run(&args, quiet),
-        Command::Verify(args) => commands::verify(&args, quiet),
-        Command::Pack(args) => signals::watch().and_then(|()| commands::pack(&args, quiet)),
-        Command::Unpack(args) => signals::watch().and_then(|()| commands::unpack(&args, quiet)),
-        Command::Shrink(args) => signals::watch().and_then(|()| commands::shrink(&args, quiet)),
-        Command::Resolve(args) => signals::watch().and_then(|()| commands::resolve(&args, quiet)),
-        #[cfg(feature = "serve")]
-        Command::Serve(args) => commands::serve(&args, quiet),
-        Command::Completions { shell } => commands::completions(shell),
-        Command::Man => commands::man(),
-    };
-    match done {
-        Ok(code) => code,
-        Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            errors::print(&error);
-            ExitCode::from(if is_scan || errors::is_usage(&error) { 2 } else { 1 })
-        }
-    }
 }

@@ -1,9 +1,9 @@
-//! The binary: see the library.
+//! The program: see `torch2carton::cli`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The process is this program's. Others that call the library decide about their memory themselves.
     mapped::on_memory_freed(mapped::release_freed);
-    torch2carton::run(std::env::args_os())
+    torch2carton::cli::run(std::env::args_os())
 }

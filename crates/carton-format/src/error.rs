@@ -2,6 +2,8 @@
 //!
 //! The faults inside a document are [`Kind`](crate::Kind)s of problems.
 
+use mapped::ErrorKind;
+
 use crate::problem::Problems;
 use crate::spec::SHORT_DESCRIPTION_MAX;
 
@@ -38,4 +40,16 @@ pub enum Error {
         /// The TOML library's error.
         reason: String,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Document(_) => ErrorKind::Damaged,
+            Self::ShortDescription { .. } => ErrorKind::Option,
+            Self::ManifestPath { .. } | Self::Duplicate { .. } => ErrorKind::Input,
+            Self::Print { .. } => ErrorKind::Unsupported,
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use mapped::{Cancelled, Changed};
+use mapped::{Cancelled, Changed, ErrorKind};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -176,6 +176,37 @@ pub enum Error {
     /// A temporary file cannot be written.
     #[error("cannot decompress into a temporary file: {0}")]
     Spill(io::Error),
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Map(reason) => reason.kind(),
+            Self::Zip(reason) => reason.kind(),
+            Self::Format(reason) => reason.kind(),
+            Self::Model { reason, .. } => reason.kind(),
+            Self::Io { reason, .. } | Self::Spill(reason) => reason.into(),
+            Self::Changed(_) => ErrorKind::Changed,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::Missing { .. }
+            | Self::Elsewhere { .. }
+            | Self::Name { .. }
+            | Self::NotAFile { .. }
+            | Self::NoTensor { .. } => ErrorKind::Input,
+            Self::Method { .. } | Self::Large { .. } => ErrorKind::Unsupported,
+            Self::Path { .. }
+            | Self::FileAsFolder { .. }
+            | Self::LinkPlace { .. }
+            | Self::Link { .. }
+            | Self::Decompress { .. }
+            | Self::Length { .. }
+            | Self::Checksum { .. }
+            | Self::Hash { .. }
+            | Self::Unlisted { .. }
+            | Self::Text { .. } => ErrorKind::Damaged,
+        }
+    }
 }
 
 impl Error {

@@ -101,8 +101,7 @@ pub(crate) fn compared(
         closest = closest.max(Some(difference));
     }
     // That of a model with float16 weights runs too, but only if it is what a conversion writes or wrote.
-    let own = || checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
-    if runs && matches!(torchscript::recognise(&found, own()), Recognised::Other { .. }) {
+    if runs && matches!(torchscript::recognise(&found, checkpoint.to_tensors()), Recognised::Other { .. }) {
         return Ok((Code::RunsWhenLoaded, None));
     }
     let record = closest.map_or_else(|| "data.pkl".to_owned(), |difference| difference.record);

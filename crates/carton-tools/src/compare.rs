@@ -46,10 +46,7 @@ pub(crate) fn compare(
     let original = code::original(&model, &containers, observer)?;
     let (mut expected, more) = match original {
         // A module that keeps its code keeps all tensors.
-        Some(_) if options.selection.is_empty() => {
-            let all = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
-            (all.collect(), Vec::new())
-        }
+        Some(_) if options.selection.is_empty() => (checkpoint.to_tensors(), Vec::new()),
         _ => {
             let selected = select(&options.selection, &checkpoint);
             let selected = selected.map_err(pipeline::Error::at(&sources.path))?;

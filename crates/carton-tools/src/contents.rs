@@ -4,8 +4,9 @@ use std::path::Path;
 
 use carton_format::{Config, MODEL_PT, TensorSpec};
 use carton_reader::{Carton, Entry, Method};
-use mapped::hex;
+use mapped::{Observer, hex};
 use serde::Serialize;
+use tensor::Tensor;
 use torch_import::Checkpoint;
 
 use crate::open::{model, open};
@@ -14,6 +15,7 @@ use crate::{Error, Note, Result, SCHEMA_VERSION};
 
 /// What is in a carton.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ContentsReport {
     /// Version of these members.
     pub schema_version: u32,
@@ -39,6 +41,7 @@ pub struct ContentsReport {
 
 /// A file of a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct FileRow {
     /// Its path in the carton.
     pub path: String,
@@ -54,6 +57,7 @@ pub struct FileRow {
 
 /// A file that a carton leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct AbsentRow {
     /// Its path in the carton.
     pub path: String,
@@ -65,6 +69,7 @@ pub struct AbsentRow {
 
 /// A tensor of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TensorRow {
     /// Its name.
     pub name: String,
@@ -87,7 +92,7 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
     let index = carton.tensor_index().map_err(Error::reader(path))?.document;
     let mut notes = Vec::new();
     // The model of another runner may have another format.
-    let tensors = tensors(&carton).unwrap_or_else(|error| {
+    let tensors = tensors(&carton, &()).unwrap_or_else(|error| {
         notes.push(Note::NoTensors { reason: without_path(path, &error) });
         Vec::new()
     });
@@ -105,7 +110,7 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
         config,
         files: carton.entries().map(file).collect(),
         absent: absent.collect(),
-        tensors,
+        tensors: tensors.into_iter().map(row).collect(),
         tensor_data: index.tensors,
         notes,
     })
@@ -130,22 +135,26 @@ fn compression(method: Method) -> String {
     }
 }
 
-fn tensors(carton: &Carton) -> Result<Vec<TensorRow>> {
+/// Returns the tensors of the model under their own names; none if there is no `model/model.pt`. A model that is compressed
+/// is decompressed into a temporary file first, which takes long.
+///
+/// # Errors
+/// When the model is elsewhere, is damaged or has no tensors, and when `observer` stops the work.
+pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, Tensor)>> {
     if carton.entry(MODEL_PT).is_err() {
         return Ok(Vec::new());
     }
-    let model = model(carton, &())?;
+    let model = model(carton, observer)?;
     let checkpoint = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::reader(carton.path())(reason)
     })?;
-    let row = |(name, tensor): (_, &tensor::Tensor)| TensorRow {
-        name: std::borrow::Cow::into_owned(name),
-        dtype: tensor.dtype().name(),
-        shape: tensor.shape().to_vec(),
-        nbytes: tensor.nbytes(),
-    };
-    Ok(own_tensors(&checkpoint).into_iter().map(row).collect())
+    let own = own_tensors(&checkpoint).into_iter();
+    Ok(own.map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect())
+}
+
+fn row((name, tensor): (String, Tensor)) -> TensorRow {
+    TensorRow { name, dtype: tensor.dtype().name(), shape: tensor.shape().to_vec(), nbytes: tensor.nbytes() }
 }
 
 /// The report names the carton already.

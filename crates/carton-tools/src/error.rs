@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_format::{Problems, TensorIndex};
-use mapped::{Cancelled, ReadError};
+use mapped::{Cancelled, ErrorKind, ReadError};
 use tensor::Dtype;
 
 use crate::NpyError;
@@ -231,6 +231,43 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Cancelled => ErrorKind::Cancelled,
+            Self::Pipeline(reason) => reason.kind(),
+            Self::Store(reason) => reason.kind(),
+            Self::Reader { reason, .. } => reason.kind(),
+            Self::Map(reason) => reason.kind(),
+            Self::Format(reason) => reason.kind(),
+            Self::Tensor { reason, .. } => reason.kind(),
+            Self::Npy { reason, .. } => reason.kind(),
+            Self::CreateFolder { reason, .. }
+            | Self::Io { reason, .. }
+            | Self::Read(reason)
+            | Self::Compress { reason, .. } => reason.into(),
+            Self::FolderNotEmpty { .. } | Self::FilesExist { .. } | Self::ParentNotAFolder { .. } => {
+                ErrorKind::Io
+            }
+            Self::IsCheckpoint { .. }
+            | Self::NotACarton { .. }
+            | Self::IsFolder { .. }
+            | Self::NotAFolder { .. }
+            | Self::NoPlace { .. }
+            | Self::NoModel { .. }
+            | Self::LinkNotPacked { .. } => ErrorKind::Input,
+            Self::OutputInFolder { .. } | Self::NoCheckpoint | Self::BaseUrl { .. } => ErrorKind::Option,
+            Self::NoNumpyDtype { .. } => ErrorKind::Unsupported,
+            Self::Document { .. }
+            | Self::BlobLength { .. }
+            | Self::BlobDamaged { .. }
+            | Self::NotLinked { .. } => ErrorKind::Damaged,
+            Self::Fetch { failures, .. } => failures.last().map_or(ErrorKind::Input, store::Error::kind),
+        }
+    }
+}
+
 /// Why an array cannot be added as a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -258,6 +295,16 @@ pub enum TensorError {
         /// The most that are read.
         limit: u64,
     },
+}
+
+impl TensorError {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoName | Self::Twice | Self::InIndex => ErrorKind::Option,
+            Self::Dtype(_) | Self::Print(_) | Self::TooLong { .. } => ErrorKind::Unsupported,
+        }
+    }
 }
 
 impl Error {

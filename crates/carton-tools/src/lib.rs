@@ -1,4 +1,4 @@
-//! Packs, unpacks, verifies, shrinks, resolves and lists cartons.
+//! Packs, unpacks, verifies, shrinks and lists cartons and, with the feature `download`, resolves them.
 //!
 //! Each call takes a plain options struct and a [`pipeline::Observer`] for progress and cancellation, and returns a
 //! report that can be serialised. Nothing here prints, exits or installs a signal handler. The notes of a call are in
@@ -29,6 +29,7 @@
 //! ```
 
 mod arrays;
+#[cfg(feature = "download")]
 mod cache;
 mod code;
 mod compare;
@@ -41,6 +42,7 @@ mod open;
 mod options;
 mod own_tensors;
 mod pack;
+#[cfg(feature = "download")]
 mod resolve;
 mod save;
 mod shrink;
@@ -48,14 +50,17 @@ mod unpack;
 mod verify;
 
 pub use code::Code;
-pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents};
+pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents, tensors};
 pub use error::{Error, Result, TensorError};
 pub use note::Note;
 pub use npy::NpyError;
 pub use open::{is_carton, model, open};
-pub use options::{ResolveOptions, VerifyOptions};
+#[cfg(feature = "download")]
+pub use options::ResolveOptions;
+pub use options::VerifyOptions;
 pub use pack::{Compression, PackOptions, PackReport, pack};
 pub use pipeline::{IfExists, Observer, Selection};
+#[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};
 pub use save::{SaveOptions, SaveReport, save_array};
 pub use shrink::{ShrinkOptions, ShrinkReport, shrink};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mapped::{Region, Source};
+use mapped::{ErrorKind, Region, Source};
 use tensor::{ByteOrder, Dtype, Storage, Tensor, contiguous_strides};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -61,6 +61,26 @@ pub enum NpyError {
         /// Bytes that the shape needs; `None` if the number does not fit 64 bits.
         expected: Option<u64>,
     },
+}
+
+impl NpyError {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotNpy => ErrorKind::Input,
+            Self::Fields | Self::FortranStrings | Self::EmptyStrings | Self::Dtype { .. } => {
+                ErrorKind::Unsupported
+            }
+            Self::Header
+            | Self::Missing(_)
+            | Self::Order
+            | Self::Shape
+            | Self::StringType
+            | Self::Unicode
+            | Self::Tensor(_)
+            | Self::Length { .. } => ErrorKind::Damaged,
+        }
+    }
 }
 
 fn needed(expected: Option<u64>) -> String {

@@ -1,13 +1,18 @@
 //! The options of `verify` and `resolve`. The comparison and the cache read them, too.
 
 use std::path::PathBuf;
+#[cfg(feature = "download")]
 use std::time::Duration;
 
-use pipeline::{IfExists, Selection};
+#[cfg(feature = "download")]
+use pipeline::IfExists;
+use pipeline::Selection;
 use sources::Shards;
 
 /// What to resolve, and how files are downloaded.
+#[cfg(feature = "download")]
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ResolveOptions {
     /// The carton.
     pub file: PathBuf,
@@ -26,6 +31,7 @@ pub struct ResolveOptions {
     pub timeout: Duration,
 }
 
+#[cfg(feature = "download")]
 impl ResolveOptions {
     /// Fetches from https URLs without a cache, with a timeout of 30 seconds.
     pub fn new(file: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
@@ -43,6 +49,7 @@ impl ResolveOptions {
 
 /// What to verify.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct VerifyOptions {
     /// The carton, or an unpacked folder.
     pub file: PathBuf,

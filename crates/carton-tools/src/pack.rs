@@ -20,6 +20,7 @@ const FOLDERS: &[&str] = &[MODEL, "tensor_data/", "misc/"];
 
 /// What to pack, and into what.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PackOptions {
     /// The folder. It holds carton.toml and `model/`, and may hold `tensor_data/` and `misc/`.
     pub folder: PathBuf,
@@ -62,6 +63,7 @@ pub enum Compression {
 
 /// What was made.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct PackReport {
     /// Version of these members.
     pub schema_version: u32,

@@ -12,6 +12,7 @@ use crate::{Error, Note, ResolveOptions, Result, SCHEMA_VERSION};
 
 /// What was made.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ResolveReport {
     /// Version of these members.
     pub schema_version: u32,

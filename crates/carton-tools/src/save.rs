@@ -12,6 +12,7 @@ use crate::{Error, Result, SCHEMA_VERSION, npy};
 
 /// Where to write a tensor.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SaveOptions {
     /// The file.
     pub output: PathBuf,
@@ -19,8 +20,16 @@ pub struct SaveOptions {
     pub if_exists: IfExists,
 }
 
+impl SaveOptions {
+    /// Writes to `output`, where only a file of this program is replaced.
+    pub fn new(output: impl Into<PathBuf>) -> Self {
+        Self { output: output.into(), if_exists: IfExists::default() }
+    }
+}
+
 /// What was written.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct SaveReport {
     /// Version of these members.
     pub schema_version: u32,

@@ -17,6 +17,7 @@ use crate::{Error, Result, SCHEMA_VERSION};
 
 /// What to shrink, and where its files go.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ShrinkOptions {
     /// The carton.
     pub file: PathBuf,
@@ -53,6 +54,7 @@ impl ShrinkOptions {
 
 /// What was made.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ShrinkReport {
     /// Version of these members.
     pub schema_version: u32,

@@ -13,6 +13,7 @@ use crate::{Error, Note, Result, SCHEMA_VERSION};
 
 /// What to unpack, and where.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct UnpackOptions {
     /// The carton.
     pub file: PathBuf,
@@ -32,6 +33,7 @@ impl UnpackOptions {
 
 /// What was written.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct UnpackReport {
     /// Version of these members.
     pub schema_version: u32,

@@ -12,6 +12,7 @@ use crate::{Code, Error, Note, Result, SCHEMA_VERSION, VerifyOptions};
 
 /// The result of a verification.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Version of these members.
     pub schema_version: u32,
@@ -37,6 +38,7 @@ pub struct VerifyReport {
 
 /// A problem of a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// The path in the carton that it is about; empty for the zip file itself.
     pub entry: String,

@@ -99,13 +99,12 @@ fn a_carton_that_changes_is_an_error() {
         std::fs::write(&path, &bytes).expect("a temporary folder");
         make_old(&path);
     };
-    let unpacked = |observer: &dyn Observer| {
-        unpack(&UnpackOptions { output: Some(root.join("m")), ..UnpackOptions::new(&path) }, observer)
-    };
+    let unpacked = |observer: &dyn Observer| unpack(&into(&path, root), observer);
     let resolved = |observer: &dyn Observer| resolve(&ResolveOptions::new(&path, &out), observer);
     let shrunk = |observer: &dyn Observer| {
-        let options = ShrinkOptions::new(&path, &out, "https://a.b/", root.join("blobs"));
-        shrink(&ShrinkOptions { min_size: 1 << 30, ..options }, observer)
+        let mut options = ShrinkOptions::new(&path, &out, "https://a.b/", root.join("blobs"));
+        options.min_size = 1 << 30;
+        shrink(&options, observer)
     };
     for (change, expected) in [
         (
@@ -126,12 +125,18 @@ fn a_carton_that_changes_is_an_error() {
     }
 }
 
+/// Unpacks `carton` into the folder `m` of `root`.
+fn into(carton: &Path, root: &Path) -> UnpackOptions {
+    let mut options = UnpackOptions::new(carton);
+    options.output = Some(root.join("m"));
+    options
+}
+
 #[test]
 fn a_folder_whose_files_change_is_not_packed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let root = folder.path();
-    unpack(&UnpackOptions { output: Some(root.join("m")), ..UnpackOptions::new(carton(root)) }, &())
-        .expect("it was just written");
+    unpack(&into(&carton(root), root), &()).expect("it was just written");
     let large = root.join("m/misc/large.bin");
     let make = || {
         std::fs::create_dir_all(root.join("m/misc")).expect("a temporary folder");
@@ -151,11 +156,9 @@ fn a_folder_whose_files_change_is_not_packed() {
         (Compression::Deflate, Action::Compress),
         (Compression::Auto, Action::Compress),
     ] {
-        let options = PackOptions {
-            compression,
-            output: Some(root.join("p.carton")),
-            ..PackOptions::new(root.join("m"))
-        };
+        let mut options = PackOptions::new(root.join("m"));
+        options.compression = compression;
+        options.output = Some(root.join("p.carton"));
         for (change, expected) in [(&cut as &(dyn Fn() + Sync), length), (&overwrite, Change::Written)] {
             let found = changed(action, 2 * MIB, change, |observer| pack(&options, observer));
             assert_eq!(found, (large.clone(), expected), "{compression:?}");

@@ -21,8 +21,9 @@ fn converted(architecture: Architecture, keep_extra: bool) -> (TempDir, PathBuf,
     let checkpoint = tiny_llama::write(folder.path()).expect("it can be written");
     let mut options = ConvertOptions::new(&checkpoint);
     options.output = Some(folder.path().join("m.carton"));
-    let model = ModelOptions { architecture, keep_extra };
-    options.target = Target::Carton(CartonOptions { model, ..CartonOptions::default() });
+    let mut model = ModelOptions::new(architecture);
+    model.keep_extra = keep_extra;
+    options.target = CartonOptions::default().model(model).into();
     let carton = convert(&options, &()).expect("it can be converted").output;
     (folder, checkpoint, carton.into())
 }

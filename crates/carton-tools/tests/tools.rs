@@ -39,7 +39,7 @@ fn converted(tensors: &[(&str, u8)], selection: Selection) -> (TempDir, PathBuf,
 }
 
 fn including(pattern: &str) -> Selection {
-    Selection { include: vec![pattern.to_owned()], ..Selection::default() }
+    Selection::default().include(pattern)
 }
 
 fn names(carton: &Path) -> Vec<String> {
@@ -145,7 +145,7 @@ fn only_own_names_are_compared_with_a_checkpoint() {
         report.findings.into_iter().map(|finding| finding.what).collect::<Vec<_>>()
     };
     assert_eq!(findings(including("w")), ["tensor `v` is not in the checkpoint"]);
-    let renamed = Selection { strip_prefix: Some("w".to_owned()), ..including("w") };
+    let renamed = including("w").strip_prefix("w");
     assert_eq!(
         findings(renamed),
         [
@@ -214,10 +214,13 @@ fn a_carton_is_unpacked_next_to_itself() {
     assert_eq!((Path::new(&output), files, absent), (folder.path().join("m").as_path(), 4, 0));
     let error = unpack(&UnpackOptions::new(&carton), &()).expect_err("it is there");
     assert!(matches!(error, Error::FolderNotEmpty { .. }), "{error}");
-    let into = UnpackOptions { output: Some(output.clone().into()), ..UnpackOptions::new(&carton) };
+    let mut into = UnpackOptions::new(&carton);
+    into.output = Some(output.clone().into());
     let error = unpack(&into, &()).expect_err("it is there");
     assert!(matches!(&error, Error::FilesExist { paths } if paths.len() == 4), "{error}");
-    unpack(&UnpackOptions { force: true, ..UnpackOptions::new(&carton) }, &()).expect("it is replaced");
+    let mut again = UnpackOptions::new(&carton);
+    again.force = true;
+    unpack(&again, &()).expect("it is replaced");
     let before = std::fs::read(&carton).expect("it is there");
     let report = pack(&PackOptions::new(&output), &()).expect("it can be packed");
     assert_eq!(Path::new(&report.output), carton);

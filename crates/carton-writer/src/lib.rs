@@ -36,7 +36,7 @@ mod hash;
 use std::io;
 
 use carton_format::{Links, Manifest, sha256_to_hex};
-use mapped::{Blob, Cancelled, PRODUCER, ReadError, Sink, Window, Work};
+use mapped::{Blob, Cancelled, ErrorKind, PRODUCER, ReadError, Sink, Window, Work};
 use zip_layout::{Entry, Plan, ZipWriter};
 
 pub use crate::compress::{Compressed, Compression, Spill, Spilled};
@@ -74,6 +74,19 @@ pub enum Error {
     /// The caller stopped the work.
     #[error(transparent)]
     Cancelled(Cancelled),
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Format(reason) => reason.kind(),
+            Self::Hash { .. } => ErrorKind::Damaged,
+            Self::Read(reason) => reason.kind(),
+            Self::Write(reason) => reason.into(),
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+        }
+    }
 }
 
 impl From<ReadError> for Error {

@@ -1,5 +1,6 @@
 //! Why a decoder cannot be read from documents and tensors.
 
+use mapped::ErrorKind;
 use tensor::Dtype;
 
 use crate::WhyWeights;
@@ -238,6 +239,40 @@ pub enum Error {
         /// Its dtype.
         dtype: Dtype,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Duplicate { .. }
+            | Self::MissingFacts { .. }
+            | Self::MissingKey { .. }
+            | Self::Param { .. }
+            | Self::NotAModel { .. }
+            | Self::NoConfig { .. }
+            | Self::Shard { .. }
+            | Self::MissingTensor { .. }
+            | Self::UnexpectedTensors { .. }
+            | Self::Shape { .. }
+            | Self::Frequency { .. }
+            | Self::Rows { .. } => ErrorKind::Input,
+            Self::Contradiction { .. }
+            | Self::Heads { .. }
+            | Self::UnknownArchitecture { .. }
+            | Self::NotThisArchitecture { .. } => ErrorKind::Option,
+            Self::UnknownParam { .. }
+            | Self::Quantized { .. }
+            | Self::NoLayout { .. }
+            | Self::OtherLayout { .. }
+            | Self::NoName { .. }
+            | Self::NoBias { .. }
+            | Self::Inexpressible { .. }
+            | Self::NotFloat { .. } => ErrorKind::Unsupported,
+            Self::Document { .. } => ErrorKind::Damaged,
+            Self::Read { reason, .. } => reason.kind(),
+        }
+    }
 }
 
 impl Error {

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let carton = carton_reader::Carton::open(Path::new(carton))?;
     let container = carton.model(carton_format::MODEL_PT)?;
     let checkpoint = Checkpoint::read(&container)?;
-    let tensors = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
+    let tensors = checkpoint.to_tensors();
     let found = match torchscript::recognise(&container.records_besides_storages(), tensors) {
         Recognised::Decoder(found) => found,
         Recognised::Weights { .. } => return Err("only weights".into()),

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let container = carton_reader::Carton::open(Path::new(path))?.model(carton_format::MODEL_PT)?;
     let checkpoint = Checkpoint::read(&container)?;
-    let tensors = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
+    let tensors = checkpoint.to_tensors();
     let Recognised::Decoder(found) = torchscript::recognise(&container.records_besides_storages(), tensors)
     else {
         return Err("no decoder".into());

@@ -1,6 +1,6 @@
 //! Why a model cannot be made or run.
 
-use mapped::{Cancelled, ReadError};
+use mapped::{Cancelled, ErrorKind, ReadError};
 use tensor::Dtype;
 
 /// A result of this crate.
@@ -109,4 +109,24 @@ pub enum Error {
     /// The caller stopped the work.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotMatrix { .. }
+            | Self::MissingWeight { .. }
+            | Self::WeightShape { .. }
+            | Self::Tokens { .. }
+            | Self::TokenIds { .. }
+            | Self::Past { .. }
+            | Self::OtherCache
+            | Self::Tensor(_) => ErrorKind::Input,
+            Self::Dtype { .. } | Self::TooLarge { .. } => ErrorKind::Unsupported,
+            Self::Read(reason) => reason.kind(),
+            Self::Threads { .. } | Self::Memory { .. } => ErrorKind::Io,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+        }
+    }
 }

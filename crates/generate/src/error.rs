@@ -1,5 +1,7 @@
 //! Why text cannot be read, or a token cannot be chosen.
 
+use mapped::ErrorKind;
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -87,4 +89,21 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Temperature { .. } | Self::TopP { .. } => ErrorKind::Option,
+            Self::NotANumber { .. } | Self::NoLogits | Self::NoTokenizer | Self::Growth { .. } => {
+                ErrorKind::Input
+            }
+            Self::Unsupported { .. }
+            | Self::Large { .. }
+            | Self::LongToken { .. }
+            | Self::Tokenizer { .. } => ErrorKind::Unsupported,
+            Self::Invalid { .. } => ErrorKind::Damaged,
+        }
+    }
 }

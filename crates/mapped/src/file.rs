@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
-use crate::ReadError;
 use crate::stamp::{Change, Changed, Stamp};
+use crate::{ErrorKind, ReadError};
 
 /// Why a file cannot be mapped.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +34,21 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { reason, .. } => reason.into(),
+            Self::NotAFile { .. } => ErrorKind::Input,
+        }
+    }
+}
+
 /// A whole file as bytes, without reading it first.
 ///
 /// Pages come in when they are touched and stay resident until [`release`](Self::release). Where another program cuts
-/// the file short, the system ends the one that touches a page that is gone. Therefore every walk over large data uses
-/// [`read_exact_at`](Self::read_exact_at), which reports that, and [`check_unchanged`](Self::check_unchanged) at its
-/// end.
+/// the file short, the system ends the one that touches a page that is gone. Therefore every walk over large data reads
+/// with [`Source`](crate::Source), which reports that, and calls [`check_unchanged`](Self::check_unchanged) at its end.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,

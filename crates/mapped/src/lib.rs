@@ -8,6 +8,7 @@
 mod blob;
 mod buffer;
 mod crc32;
+mod error_kind;
 mod file;
 mod heap;
 mod observer;
@@ -21,6 +22,7 @@ mod unopened;
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
 pub use crc32::Crc32;
+pub use error_kind::ErrorKind;
 pub use file::{Error, MappedFile};
 pub use heap::{memory_freed, on_memory_freed, release_freed};
 pub use observer::{Action, Cancelled, Notice, Observer, Step, Work};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Cancelled, Changed};
+use crate::{Cancelled, Changed, ErrorKind};
 
 /// The error of a [`Blob`](crate::Blob), a [`Sink`](crate::Sink), and everything that reads a file in windows.
 ///
@@ -28,6 +28,19 @@ pub enum ReadError {
     /// The caller stopped the work.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
+}
+
+impl ReadError {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io(error) => error.into(),
+            Self::Changed(_) => ErrorKind::Changed,
+            Self::Damaged(_) => ErrorKind::Damaged,
+            Self::NotRepresentable(_) => ErrorKind::Option,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+        }
+    }
 }
 
 impl ReadError {

@@ -132,6 +132,42 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Whether the pickle may be whole, and only this machine or the writer cannot go on. Otherwise the pickle is damaged.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Self::UnsupportedProtocol(_)
+            | Self::ExtensionCode(_)
+            | Self::LimitExceeded { .. }
+            | Self::TooLong(_)
+            | Self::NewlineInName
+            | Self::MemoFull => true,
+            Self::NoStop
+            | Self::UnknownOpcode(_)
+            | Self::Truncated { .. }
+            | Self::NoNewline
+            | Self::NegativeLength(_)
+            | Self::NotAnInteger
+            | Self::TooManyDigits { .. }
+            | Self::NotAFloat
+            | Self::NoQuotes
+            | Self::BadEscape
+            | Self::NotUtf8
+            | Self::NotAscii
+            | Self::WrongArgument
+            | Self::StackUnderflow
+            | Self::NoMark
+            | Self::MemoMissing(_)
+            | Self::MemoKey
+            | Self::OddItems
+            | Self::WrongType { .. }
+            | Self::MemoRedefined(_)
+            | Self::MemoMark
+            | Self::StackNotEmpty(_) => false,
+        }
+    }
+}
+
+impl ErrorKind {
     /// This kind, at an instruction.
     pub(crate) fn at(self, offset: u64, opcode: Opcode) -> Error {
         Error { kind: self, offset, opcode: Some(opcode) }

@@ -16,6 +16,7 @@ use crate::{Cast, CastFrom, Error, InvalidOption, Note, Result};
 
 /// What became of the tensors of one dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct CastReport {
     /// PyTorch's name of their dtype.
     pub from: &'static str,

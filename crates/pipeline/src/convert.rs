@@ -59,7 +59,7 @@ impl Conversion {
         notes.extend(read_notes.map(Note::Sources));
         notes.extend(left_out);
         notes.extend(Note::left_out(&omitted));
-        if options.target.carton().is_some_and(|carton| carton.assumed)
+        if options.target.as_carton().is_some_and(|carton| carton.assumed)
             && kind::has_other_extension(&self.output)
         {
             notes.push(Note::CartonByDefault { output: store::file_name(&self.output) });
@@ -74,7 +74,7 @@ impl Conversion {
                 .map_err(|error| script.explained(options.target.kind(), error))?
         };
         let script = script.into_module();
-        let keeps_values = options.target.carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
+        let keeps_values = options.target.as_carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
         let kept =
             Kept { script, values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten() };
         let values = checkpoint.notable_values().count();
@@ -114,8 +114,7 @@ struct Selected {
 impl Selected {
     /// All tensors as they are, for a module that keeps its code.
     fn all(checkpoint: &Checkpoint) -> Self {
-        let tensors = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
-        Self { tensors: tensors.collect(), document: None, casts: Casts::default() }
+        Self { tensors: checkpoint.to_tensors(), document: None, casts: Casts::default() }
     }
 
     /// The tensors that the options select, under the names and with the dtypes that they ask for.

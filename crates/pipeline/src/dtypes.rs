@@ -22,6 +22,12 @@ pub enum CastFrom {
     FloatingPoint,
 }
 
+impl From<Dtype> for CastFrom {
+    fn from(dtype: Dtype) -> Self {
+        Self::Dtype(dtype)
+    }
+}
+
 impl fmt::Display for CastFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

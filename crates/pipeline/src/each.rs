@@ -33,6 +33,7 @@ pub enum BatchItem {
 
 /// What became of all inputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct EachReport {
     /// Version of these members.
     pub schema_version: u32,

@@ -7,7 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_format::Problems;
-use mapped::{Changed, Damaged, NotRepresentable, ReadError};
+use mapped::{Changed, Damaged, ErrorKind, NotRepresentable, ReadError};
+use pickle_vm::trace::TraceError;
 use tensor::{Dtype, Tensors};
 
 use crate::InvalidOption;
@@ -339,6 +340,70 @@ pub enum Error {
     /// Files of the carton cannot be put together.
     #[error("{0}")]
     Carton(carton_writer::Error),
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Cancelled => ErrorKind::Cancelled,
+            Self::Changed(_) => ErrorKind::Changed,
+            Self::Damaged(_) => ErrorKind::Damaged,
+            Self::Sources(reason) => reason.kind(),
+            Self::Store(reason) => reason.kind(),
+            Self::At { reason, .. } => reason.kind(),
+            Self::Map(reason) => reason.kind(),
+            Self::Module(reason) => reason.kind(),
+            Self::Model { reason, .. } | Self::Names { reason, .. } => reason.kind(),
+            Self::Logits(reason) => reason.kind(),
+            Self::ReadCarton(reason) => reason.kind(),
+            Self::Format(reason) => reason.kind(),
+            Self::Checkpoint(reason) => reason.kind(),
+            Self::TorchSave(reason) => reason.kind(),
+            Self::Safetensors(reason) => reason.kind(),
+            Self::Carton(reason) => reason.kind(),
+            Self::Io { reason, .. }
+            | Self::Write { reason, .. }
+            | Self::CreateFolder { reason, .. }
+            | Self::Read { reason, .. }
+            | Self::ReadTensor { reason, .. }
+            | Self::Output(reason) => reason.into(),
+            Self::Option(_)
+            | Self::NothingUnder { .. }
+            | Self::NothingLeft
+            | Self::NoSuchPrefix { .. }
+            | Self::NothingRenamed { .. }
+            | Self::EmptyName { .. }
+            | Self::SameName { .. }
+            | Self::CannotCast { .. }
+            | Self::NotRepresentable(_)
+            | Self::NotScript { .. } => ErrorKind::Option,
+            Self::Dangerous { .. }
+            | Self::Unknown { .. }
+            | Self::Code { .. }
+            | Self::NoTensors
+            | Self::SeveralKeys { .. }
+            | Self::NoData { .. }
+            | Self::NotAModel { .. }
+            | Self::NothingToServe { .. }
+            | Self::ScriptToServe
+            | Self::NothingToTest { .. }
+            | Self::ScriptToTest
+            | Self::PackedWeights
+            | Self::OtherModule { .. }
+            | Self::Document { .. }
+            | Self::Toml { .. }
+            | Self::OtherModel { .. } => ErrorKind::Input,
+            Self::TritonPort { .. }
+            | Self::Port { .. }
+            | Self::NoSafetensors { .. }
+            | Self::NotPlain { .. } => ErrorKind::Unsupported,
+            Self::Pickle(reason) | Self::Listing(TraceError::Pickle(reason)) => {
+                torch_import::pickle_kind(reason)
+            }
+            Self::Listing(_) => ErrorKind::Io,
+        }
+    }
 }
 
 impl Error {

@@ -6,7 +6,6 @@ use std::time::Instant;
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use decoder::Given;
-use tensor::Tensors;
 use torch_import::{Checkpoint, Container, Format, LeftOut};
 use torchscript::{Model, Recognised};
 
@@ -104,9 +103,7 @@ fn recognise(container: &Container) -> Result<Box<Model>> {
         let (path, reason) = (MODEL_PT.to_owned(), Box::new(reason));
         Error::ReadCarton(Box::new(carton_reader::Error::Model { path, reason }))
     })?;
-    let tensors: Tensors =
-        checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
-    match torchscript::recognise(&container.records_besides_storages(), tensors) {
+    match torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors()) {
         Recognised::Decoder(model) => Ok(model),
         Recognised::Weights { .. } => Err(Error::PackedWeights),
         Recognised::Other { record } => Err(Error::OtherModule { record }),

@@ -20,6 +20,7 @@ use crate::{Error, Note, Observer, Result, ValueRows, size, values};
 const SCHEMA_VERSION: u32 = 1;
 /// What to look at.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct InspectOptions {
     /// A checkpoint, or a folder that holds one. A shard is inspected alone.
     pub input: PathBuf,
@@ -45,6 +46,7 @@ impl InspectOptions {
 
 /// What is in a checkpoint.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct InspectReport {
     /// Version of these members.
     pub schema_version: u32,
@@ -82,6 +84,7 @@ pub struct InspectReport {
 
 /// One tensor.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TensorRow {
     /// Its name.
     pub name: String,
@@ -199,6 +202,7 @@ impl Serialize for TensorHash {
 
 /// Sums over tensors. A tensor that has several names counts once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Totals {
     /// Elements of all tensors.
     pub parameters: u64,

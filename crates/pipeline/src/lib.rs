@@ -4,7 +4,7 @@
 //! that can be serialised. Nothing here prints, exits or installs a signal handler.
 //!
 //! ```
-//! use pipeline::{CartonOptions, ConvertOptions, Fields, Target, convert};
+//! use pipeline::{CartonOptions, ConvertOptions, Fields, convert};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -12,8 +12,7 @@
 //! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
 //! let mut options = ConvertOptions::new(&path);
-//! let fields = Fields { license: Some("MIT".to_owned()), ..Fields::default() };
-//! options.target = Target::Carton(CartonOptions { fields, ..CartonOptions::default() });
+//! options.target = CartonOptions::default().fields(Fields::default().license("MIT")).into();
 //! let report = convert(&options, &())?;
 //! for note in &report.notes {
 //!     println!("note: {note}");
@@ -65,14 +64,14 @@ pub use back::triton::{TritonOptions, TritonReport};
 pub use cast::CastReport;
 pub use conversion::Conversion;
 pub use convert::convert;
-pub use decoder::{Fact, Given};
+pub use decoder::{Fact, Given, WhyWeights};
 pub use dtypes::{Cast, CastFrom};
 pub use each::{BatchItem, EachReport, convert_each};
 pub use error::{Error, Result, problems};
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
 pub use invalid_option::{Change, InvalidOption};
 pub use kind::{ForeignKind, OutputKind};
-pub use mapped::{Action, Notice, Observer, Step};
+pub use mapped::{Action, ErrorKind, Notice, Observer, Step};
 pub use model::{Architecture, ModelOptions, architectures, usual_modules};
 pub use names::Names;
 pub use note::{Note, count, counted, size};
@@ -86,6 +85,8 @@ pub use select::{Selected, Selection, select};
 pub use sources::Shards;
 pub use store::IfExists;
 pub use target::Target;
-pub use tensor::Dtype;
+pub use tensor::{Dtype, Tensor};
+pub use torch_import::{Omission, Omitted, Risk, Scan as ScannedFile, Use};
+pub use torchscript::{Declared, Dim, Errors, ScriptOptions};
 pub use trace::{Listing, TraceOptions, trace};
 pub use values::{ValueRow, ValueRows};

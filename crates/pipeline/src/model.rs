@@ -9,11 +9,25 @@ use crate::{Error, InvalidOption, Result};
 
 /// Which model the tensors are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelOptions {
     /// The kind of module.
     pub architecture: Architecture,
     /// Whether tensors that the model does not use are kept.
     pub keep_extra: bool,
+}
+
+impl ModelOptions {
+    /// Makes a module of this kind.
+    pub fn new(architecture: Architecture) -> Self {
+        Self { architecture, keep_extra: false }
+    }
+
+    /// Keeps tensors that the model does not use.
+    #[must_use]
+    pub fn keep_extra(self) -> Self {
+        Self { keep_extra: true, ..self }
+    }
 }
 
 /// The kind of module.

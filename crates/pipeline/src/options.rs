@@ -12,6 +12,7 @@ use crate::{Cast, InvalidOption, Rename, Selection, Target};
 
 /// What to convert, and into what.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConvertOptions {
     /// A checkpoint, a folder that holds one, or all shards of one.
     pub inputs: Vec<PathBuf>,
@@ -42,8 +43,13 @@ pub struct ConvertOptions {
 impl ConvertOptions {
     /// Converts the checkpoint at `input` into a carton next to it.
     pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self::from_inputs(vec![input.into()])
+    }
+
+    /// Converts the checkpoint that `inputs` hold together into a carton next to it.
+    pub fn from_inputs(inputs: Vec<PathBuf>) -> Self {
         Self {
-            inputs: vec![input.into()],
+            inputs,
             source: None,
             output: None,
             target: Target::default(),

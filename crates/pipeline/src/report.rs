@@ -11,6 +11,7 @@ use crate::{CastReport, Note, OutputKind, Totals};
 
 /// What was made.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ConvertReport {
     /// Version of these members.
     pub schema_version: u32,
@@ -48,6 +49,7 @@ pub struct ConvertReport {
 /// The members of the report that only one kind of output has.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum OutputReport {
     /// About a carton.
     Carton(CartonReport),

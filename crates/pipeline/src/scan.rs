@@ -17,6 +17,7 @@ const EXTENSIONS: [&str; 10] =
 
 /// What to scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ScanOptions {
     /// Files, and folders whose files are all scanned.
     pub inputs: Vec<PathBuf>,
@@ -26,8 +27,16 @@ pub struct ScanOptions {
     pub deny_unknown: bool,
 }
 
+impl ScanOptions {
+    /// Scans `inputs`: files, and folders whose files are all scanned.
+    pub fn new(inputs: Vec<PathBuf>) -> Self {
+        Self { inputs, ..Self::default() }
+    }
+}
+
 /// What was found in a file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FileScan {
     /// The file, or a folder in which no file can be scanned.
     pub file: PathBuf,
@@ -69,6 +78,7 @@ pub enum Verdict {
 
 /// How many files have which verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ScanSummary {
     /// Files without a finding.
     pub clean: usize,

@@ -64,7 +64,7 @@ pub(crate) fn is_kept(note: &sources::Note) -> bool {
 
 /// Decides about the code of the input. Only a carton keeps it.
 pub(crate) fn convert(options: &ConvertOptions, containers: &[Container]) -> Result<Script> {
-    let carton = options.target.carton();
+    let carton = options.target.as_carton();
     let found = match (containers, carton) {
         _ if !has_code(containers) => Script::None,
         ([container], Some(carton)) if keeps_tensors(options, carton) => {

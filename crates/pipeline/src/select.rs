@@ -19,6 +19,7 @@ const SHOWN: usize = 8;
 
 /// Which tensors, under which names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Selection {
     /// Only what is under this key, such as `state_dict` or `ema.model`; empty for everything. `None` finds the weights
     /// automatically.
@@ -32,6 +33,32 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Takes only what is under this key; everything if it is empty.
+    #[must_use]
+    pub fn key(self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+
+    /// Takes only tensors whose names match this glob, or another one that is included.
+    #[must_use]
+    pub fn include(mut self, glob: impl Into<String>) -> Self {
+        self.include.push(glob.into());
+        self
+    }
+
+    /// Leaves out tensors whose names match this glob.
+    #[must_use]
+    pub fn exclude(mut self, glob: impl Into<String>) -> Self {
+        self.exclude.push(glob.into());
+        self
+    }
+
+    /// Removes a prefix from the start of names.
+    #[must_use]
+    pub fn strip_prefix(self, prefix: impl Into<String>) -> Self {
+        Self { strip_prefix: Some(prefix.into()), ..self }
+    }
+
     /// Whether nothing was chosen.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -14,6 +14,7 @@ use crate::{InvalidOption, OutputKind, OutputReport, Result};
 
 /// What a conversion writes, with the options that only this kind of output has.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 #[expect(clippy::large_enum_variant, reason = "there is one in a conversion")]
 pub enum Target {
     /// A carton.
@@ -43,7 +44,51 @@ impl From<OutputKind> for Target {
     }
 }
 
+impl From<CartonOptions> for Target {
+    fn from(options: CartonOptions) -> Self {
+        Self::Carton(options)
+    }
+}
+
+impl From<SafetensorsOptions> for Target {
+    fn from(options: SafetensorsOptions) -> Self {
+        Self::Safetensors(options)
+    }
+}
+
+impl From<TorchOptions> for Target {
+    fn from(options: TorchOptions) -> Self {
+        Self::Torch(options)
+    }
+}
+
+impl From<TritonOptions> for Target {
+    fn from(options: TritonOptions) -> Self {
+        Self::Triton(options)
+    }
+}
+
 impl Target {
+    /// A carton, with the default options.
+    pub fn carton() -> Self {
+        Self::from(OutputKind::Carton)
+    }
+
+    /// Safetensors, with the default options.
+    pub fn safetensors() -> Self {
+        Self::from(OutputKind::Safetensors)
+    }
+
+    /// The zip file that `torch.save` writes, with the default options.
+    pub fn torch() -> Self {
+        Self::from(OutputKind::Torch)
+    }
+
+    /// A model in a repository of NVIDIA Triton, with the default options.
+    pub fn triton() -> Self {
+        Self::from(OutputKind::Triton)
+    }
+
     /// The kind of output that the extension of `path` names, with its default options. A carton whose path has another
     /// extension is [assumed](CartonOptions::assumed).
     ///
@@ -68,7 +113,7 @@ impl Target {
     }
 
     /// The options of a carton, if that is the output.
-    pub(crate) fn carton(&self) -> Option<&CartonOptions> {
+    pub(crate) fn as_carton(&self) -> Option<&CartonOptions> {
         if let Self::Carton(options) = self { Some(options) } else { None }
     }
 

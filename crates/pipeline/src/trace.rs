@@ -11,6 +11,7 @@ use crate::{Error, Result};
 
 /// What to trace, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TraceOptions {
     /// A checkpoint, or a bare pickle.
     pub input: PathBuf,
@@ -18,6 +19,13 @@ pub struct TraceOptions {
     pub listing: Listing,
     /// Which pickle, counted from 0, where several follow each other; `None` for the one with the root object.
     pub pickle: Option<usize>,
+}
+
+impl TraceOptions {
+    /// Writes the instructions of `input` and what they do.
+    pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self { input: input.into(), ..Self::default() }
+    }
 }
 
 /// What a trace writes.

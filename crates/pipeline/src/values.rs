@@ -19,6 +19,7 @@ const MAX_BYTES: usize = 64 << 10;
 
 /// A value that is not a tensor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ValueRow {
     /// Its name.
     pub path: String,

@@ -146,7 +146,8 @@ fn a_cancelled_conversion_leaves_nothing() {
     }
     // A file that exists stays as it is.
     std::fs::write(&carton, "older").expect("a temporary folder");
-    let forced = ConvertOptions { if_exists: IfExists::Replace, ..options };
+    let mut forced = options;
+    forced.if_exists = IfExists::Replace;
     assert!(matches!(convert(&forced, &StopAt::new(1)), Err(Error::Cancelled)));
     assert_eq!(std::fs::read(&carton).expect("it is there"), b"older");
     assert_eq!(names(folder.path()), ["m.carton", "m.safetensors"]);
@@ -217,7 +218,8 @@ fn a_cancelled_batch_stops() {
 #[test]
 fn hashing_can_be_cancelled() {
     let (_folder, path) = checkpoint();
-    let options = InspectOptions { sha256: true, ..InspectOptions::new(&path) };
+    let mut options = InspectOptions::new(&path);
+    options.sha256 = true;
     let observer = StopWhenAsked::new(usize::MAX);
     let report = inspect(&options, &observer).expect("it can be read");
     assert_eq!(report.tensors.len(), 2);
@@ -254,7 +256,7 @@ fn a_scan_can_be_cancelled_between_files() {
     for name in ["a.pkl", "b.pkl", "c.pkl"] {
         std::fs::write(folder.path().join(name), b"\x80\x02}.").expect("a temporary folder");
     }
-    let options = ScanOptions { inputs: vec![folder.path().to_owned()], ..ScanOptions::default() };
+    let options = ScanOptions::new(vec![folder.path().to_owned()]);
     let scan_until = |at: usize| {
         let mut files = 0;
         let result = scan(&options, &StopWhenAsked::new(at), &mut |_| {
@@ -278,7 +280,8 @@ fn a_scan_can_be_cancelled_inside_a_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("a.pth");
     archive(&path);
-    let options = ScanOptions { inputs: vec![path], checksums: true, ..ScanOptions::default() };
+    let mut options = ScanOptions::new(vec![path]);
+    options.checksums = true;
     let observer = StopWhenAsked::new(usize::MAX);
     let summary = scan(&options, &observer, &mut |_| Ok(())).expect("it can be scanned");
     assert_eq!(summary.files(), 1, "{summary:?}");

@@ -184,7 +184,8 @@ fn a_folder_of_outputs_that_is_removed_is_an_error() {
     for name in ["m.carton", "m.safetensors", "m.pth"] {
         let target = out.join(name);
         std::fs::create_dir(&out).expect("a temporary folder");
-        let options = ConvertOptions { output: Some(target.clone()), ..ConvertOptions::new(&path) };
+        let mut options = ConvertOptions::new(&path);
+        options.output = Some(target.clone());
         let remove = || std::fs::remove_dir_all(&out).expect("it is ours");
         let observer = ChangeAt { at: MIB as u64, change: &remove, is_done: AtomicBool::new(false) };
         let error = convert(&options, &observer).expect_err("the folder is gone");

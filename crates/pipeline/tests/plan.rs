@@ -21,25 +21,24 @@ fn llama() -> (tempfile::TempDir, PathBuf) {
 
 /// One of each kind of output, and those that are folders.
 fn targets() -> Vec<(&'static str, Target)> {
-    let shards = SafetensorsOptions { max_shard_size: Some(100_000), ..SafetensorsOptions::default() };
+    let shards = SafetensorsOptions::default().max_shard_size(100_000);
     vec![
-        ("x.carton", Target::Carton(CartonOptions { self_test: true, ..CartonOptions::default() })),
+        ("x.carton", Target::Carton(CartonOptions::default().self_test())),
         ("x.safetensors", Target::from(OutputKind::Safetensors)),
         ("shards", Target::Safetensors(shards)),
         ("x.pth", Target::from(OutputKind::Torch)),
-        ("hf", Target::Torch(TorchOptions { names: Some(Names::HuggingFace) })),
+        ("hf", Target::Torch(TorchOptions::default().names(Names::HuggingFace))),
         ("models", Target::Triton(TritonOptions::default())),
     ]
 }
 
 /// The conversion of `folder`/llama, with float32 weights: a self test has logits then.
 fn options(folder: &Path, (output, target): (&str, Target)) -> ConvertOptions {
-    ConvertOptions {
-        output: Some(folder.join(output)),
-        target,
-        casts: vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float32 }],
-        ..ConvertOptions::new(folder.join("llama"))
-    }
+    let mut options = ConvertOptions::new(folder.join("llama"));
+    options.output = Some(folder.join(output));
+    options.target = target;
+    options.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float32 }];
+    options
 }
 
 /// Changes a byte of each storage, so that its checksum tells when it is read.
@@ -184,7 +183,8 @@ fn a_plan_names_the_output_and_opens_no_input() {
     let input = folder.path().join("net.pth.tar");
     std::fs::write(&input, "not a checkpoint").expect("a temporary folder");
     let output = |target: Target| {
-        let options = ConvertOptions { target, ..ConvertOptions::new(&input) };
+        let mut options = ConvertOptions::new(&input);
+        options.target = target;
         let output = Conversion::plan(&options).expect("there is a file").output().to_owned();
         output.strip_prefix(folder.path()).expect("it is next to the input").to_owned()
     };
@@ -196,7 +196,7 @@ fn a_plan_names_the_output_and_opens_no_input() {
     ] {
         assert_eq!(output(Target::from(kind)), Path::new(expected));
     }
-    let shards = SafetensorsOptions { max_shard_size: Some(1), ..SafetensorsOptions::default() };
+    let shards = SafetensorsOptions::default().max_shard_size(1);
     assert_eq!(output(Target::Safetensors(shards)), Path::new("net-safetensors"));
     let missing = Conversion::plan(&ConvertOptions::new(folder.path().join("missing.pth")));
     assert!(matches!(missing, Err(Error::Sources(_))), "{missing:?}");

@@ -219,12 +219,8 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for kind in [OutputKind::Carton, OutputKind::Safetensors, OutputKind::Torch] {
         let output = folder.path().join("out");
-        let options = ConvertOptions {
-            target: Target::from(kind),
-            output: Some(output.clone()),
-            dry_run: true,
-            ..ConvertOptions::from_source(Arc::clone(&source))
-        };
+        let mut options = ConvertOptions::from_source(Arc::clone(&source));
+        (options.target, options.output, options.dry_run) = (Target::from(kind), Some(output.clone()), true);
         let report = convert(&options, &()).expect("it can be converted");
         assert_eq!(report.tensors, 724);
         assert!(!output.exists());
@@ -258,11 +254,10 @@ fn converted_once(folder: &Path, path: &Path) {
     let casts = [Vec::new(), vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float32 }]];
     for (name, target) in &targets {
         for casts in &casts {
-            let options = |output: &str, options: ConvertOptions| ConvertOptions {
-                output: Some(folder.join(output)),
-                target: target.clone(),
-                casts: casts.clone(),
-                ..options
+            let options = |output: &str, mut options: ConvertOptions| {
+                options.output = Some(folder.join(output));
+                (options.target, options.casts) = (target.clone(), casts.clone());
+                options
             };
             // The same name, because it is in the output; no documents are next to either.
             let local = folder.join("alone/remote.pth");
@@ -304,8 +299,9 @@ fn a_local_header_that_disagrees_is_found_with_the_first_read_of_its_data() {
     assert_eq!(report.tensors.len(), 3);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = Some(folder.path().join("x.carton"));
-    let error = convert(&ConvertOptions { output, ..ConvertOptions::from_source(source) }, &())
-        .expect_err("the headers disagree");
+    let mut options = ConvertOptions::from_source(source);
+    options.output = output;
+    let error = convert(&options, &()).expect_err("the headers disagree");
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(reason) = cause {
@@ -335,10 +331,9 @@ fn real_files_are_read_the_same_from_a_source() {
     for path in files {
         let source: Arc<dyn Source> = Arc::new(Remote::of_file(&path));
         let local = inspect(&InspectOptions::new(&path), &());
-        let remote = inspect(
-            &InspectOptions { input: path.clone(), ..InspectOptions::from_source(Arc::clone(&source)) },
-            &(),
-        );
+        let mut options = InspectOptions::from_source(Arc::clone(&source));
+        options.input.clone_from(&path);
+        let remote = inspect(&options, &());
         match (local, remote) {
             (Ok(local), Ok(remote)) => {
                 let text = |report| serde_json::to_string(report).expect("a report");

@@ -62,7 +62,8 @@ fn values_are_shown_in_bounded_memory() {
         let pickle = pickle(&value());
         let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
         file.write_all(&pickle).expect("the temporary folder is writable");
-        let options = InspectOptions { values: true, ..InspectOptions::new(file.path()) };
+        let mut options = InspectOptions::new(file.path());
+        options.values = true;
         let before = peak();
         let report = inspect(&options, &()).expect("it is a checkpoint");
         let (mut json, mut is_shown) = (0, false);

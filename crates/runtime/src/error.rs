@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mapped::{Cancelled, ReadError};
+use mapped::{Cancelled, ErrorKind, ReadError};
 use tensor::Dtype;
 
 /// A result of this crate.
@@ -123,6 +123,24 @@ pub enum Error {
     /// The caller stopped the work.
     #[error("stopped")]
     Cancelled,
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Carton(reason) => reason.kind(),
+            Self::Model(reason) => reason.kind(),
+            Self::Tensor { reason, .. } => reason.kind(),
+            Self::Runner { .. }
+            | Self::OtherCode { .. }
+            | Self::OutputDtype { .. }
+            | Self::Repeated { .. } => ErrorKind::Unsupported,
+            Self::Port { .. } | Self::RunnerOption { .. } | Self::Damaged { .. } => ErrorKind::Damaged,
+            Self::Input(_) | Self::NoOutput { .. } | Self::NotAModel { .. } => ErrorKind::Input,
+            Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
 }
 
 /// Which side of a model a port is on.

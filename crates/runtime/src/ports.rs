@@ -15,6 +15,7 @@ const ANY: &str = "*";
 
 /// An input or an output.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Port {
     /// What callers call it.
     pub name: String,

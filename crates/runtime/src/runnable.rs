@@ -25,12 +25,27 @@ const NAMES_SHOWN: usize = 10;
 
 /// How a carton is opened.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct OpenOptions {
     /// The number of threads that compute; `None` for `num_threads` of the carton's runner options, or as many as the
     /// machine runs at once.
     pub threads: Option<usize>,
     /// Whether every hash and rule is checked first, which reads the whole carton.
     pub verify: bool,
+}
+
+impl OpenOptions {
+    /// Sets the number of threads that compute.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// Checks every hash and rule first.
+    #[must_use]
+    pub fn verify(self) -> Self {
+        Self { verify: true, ..self }
+    }
 }
 
 /// A carton that runs.
@@ -87,9 +102,8 @@ impl Runnable {
         let checkpoint = Checkpoint::read(&container).map_err(|reason| {
             failed(carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) })
         })?;
-        let tensors =
-            checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
-        let recognised = torchscript::recognise(&container.records_besides_storages(), tensors);
+        let recognised =
+            torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors());
         let (kind, defaults, tensors) = match recognised {
             Recognised::Decoder(found) => {
                 let torchscript::Model { decoder, assignment, tensors } = *found;

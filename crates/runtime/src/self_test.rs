@@ -16,14 +16,24 @@ use crate::{Error, InputError, Kind, Result, Runnable};
 
 /// How the self tests of a carton are run.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct SelfTestOptions {
     /// How far outputs may be from the expected ones. `None` means [`Tolerance::default`] for weights, which are returned as
     /// they are stored, and [`Tolerance::of_sums`] for models.
     pub tolerance: Option<Tolerance>,
 }
 
+impl SelfTestOptions {
+    /// Sets how far outputs may be from the expected ones.
+    #[must_use]
+    pub fn tolerance(self, tolerance: Tolerance) -> Self {
+        Self { tolerance: Some(tolerance) }
+    }
+}
+
 /// The result of all self tests of a carton.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct SelfTestReport {
     /// Version of these members.
     pub schema_version: u32,
@@ -39,6 +49,7 @@ pub struct SelfTestReport {
 
 /// The result of one test.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct TestRow {
     /// Its number, from 0.
     pub index: usize,
@@ -69,6 +80,7 @@ pub enum Outcome {
 
 /// An output of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct OutputRow {
     /// Its name.
     pub name: String,

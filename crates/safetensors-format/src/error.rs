@@ -2,6 +2,7 @@
 //!
 //! The texts are whole: a cause is printed within its error, so errors here have no `source`.
 
+use mapped::ErrorKind;
 use tensor::Dtype;
 
 use crate::{MAX_HEADER, METADATA};
@@ -92,6 +93,29 @@ pub enum Error {
         /// How many bytes follow.
         bytes: u64,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoDtype { .. }
+            | Self::HalfElement { .. }
+            | Self::TooLarge { .. }
+            | Self::Reserved
+            | Self::Entry { reason: EntryError::Dtype { .. } | EntryError::Dimension { .. }, .. } => {
+                ErrorKind::Unsupported
+            }
+            Self::Duplicate { .. } => ErrorKind::Input,
+            Self::TooLong { .. }
+            | Self::CutHeader { .. }
+            | Self::NotText { .. }
+            | Self::Json(_)
+            | Self::Entry { .. }
+            | Self::CutTensors { .. }
+            | Self::Trailing { .. } => ErrorKind::Damaged,
+        }
+    }
 }
 
 impl Error {

@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use mapped::ErrorKind;
+
 use crate::contents::{Contents, listed};
 use crate::deepspeed::DeepSpeed;
 use store::{file_name, folder};
@@ -158,6 +160,30 @@ pub enum Error {
         /// What it holds instead.
         contents: Contents,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { reason, .. } => reason.into(),
+            Self::NotFound { .. } | Self::LostLink { .. } => ErrorKind::Io,
+            Self::Checkpoint { reason, .. } | Self::Set { reason, .. } => reason.kind(),
+            Self::NoPaths => ErrorKind::Option,
+            Self::LoneShard { .. }
+            | Self::NotASet { .. }
+            | Self::NotInFolder { .. }
+            | Self::SameNumber { .. }
+            | Self::OneFileTwice { .. }
+            | Self::MissingShard { .. }
+            | Self::ExtraShard { .. }
+            | Self::Several { .. }
+            | Self::NoCheckpoint { .. } => ErrorKind::Input,
+            Self::DocumentTooLarge { .. } | Self::Distributed { .. } | Self::DeepSpeed { .. } => {
+                ErrorKind::Unsupported
+            }
+        }
+    }
 }
 
 impl Error {

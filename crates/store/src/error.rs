@@ -5,8 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use mapped::Cancelled;
-use ureq::http::StatusCode;
+use mapped::{Cancelled, ErrorKind};
 
 use crate::Remote;
 
@@ -220,9 +219,52 @@ pub enum Error {
     Cancelled(#[from] Cancelled),
 }
 
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Remote { .. }
+            | Self::NotAUrl { .. }
+            | Self::NotHttps { .. }
+            | Self::Insecure { .. }
+            | Self::PrivateAddress { .. }
+            | Self::TooLarge { .. } => ErrorKind::Input,
+            Self::SameFile { .. } => ErrorKind::Option,
+            Self::NoFolder { .. }
+            | Self::IsFolder { .. }
+            | Self::NotAFile { .. }
+            | Self::Exists { .. }
+            | Self::NotOurs { .. }
+            | Self::CreateIn { .. }
+            | Self::NoSpace { .. }
+            | Self::Status { .. }
+            | Self::RedirectNowhere { .. }
+            | Self::RedirectTarget { .. }
+            | Self::TooManyRedirects { .. } => ErrorKind::Io,
+            Self::Write { reason, .. }
+            | Self::Sync { reason, .. }
+            | Self::FreeSpace { reason, .. }
+            | Self::Request { reason, .. }
+            | Self::Broken { reason, .. }
+            | Self::WriteDownload { reason } => reason.into(),
+            Self::Encoding { .. } => ErrorKind::Unsupported,
+            Self::WrongHash { .. } => ErrorKind::Damaged,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+        }
+    }
+}
+
 /// A status code with its name, such as `404 Not Found`.
+#[cfg(feature = "download")]
 fn described(status: u16) -> String {
+    use ureq::http::StatusCode;
     StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string())
+}
+
+/// The number of a status code.
+#[cfg(not(feature = "download"))]
+fn described(status: u16) -> u16 {
+    status
 }
 
 /// A hash in lower-case hexadecimal digits.

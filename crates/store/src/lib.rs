@@ -25,12 +25,13 @@
 //! To stop, drop the [`Output`]: nothing is left behind. A program that ends on a signal calls
 //! [`remove_unfinished`] first; this crate installs no signal handler.
 //!
-//! [`download`] fetches a file whose SHA-256 is known, resumes where a connection breaks, and refuses private
-//! addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are recognised by [`Remote`] and refused
+//! With the feature `download`, the function of this name fetches a file whose SHA-256 is known, resumes where a
+//! connection breaks, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are recognised by [`Remote`] and refused
 //! by [`refuse_remote`].
 
 mod abandoned;
 mod error;
+#[cfg(feature = "download")]
 mod https;
 mod local;
 mod location;
@@ -39,6 +40,7 @@ mod remote;
 mod unfinished;
 
 pub use error::{Error, Result};
+#[cfg(feature = "download")]
 pub use https::{DownloadOptions, download};
 pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, folder, refuse_remote};

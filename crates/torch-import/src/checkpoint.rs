@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Pickle};
 use self_cell::self_cell;
-use tensor::Tensor;
+use tensor::{Tensor, Tensors};
 
 use crate::compound::Compound;
 use crate::container::Contents;
@@ -95,6 +95,23 @@ impl Checkpoint {
     /// The strided tensors of all items; see [`Item::tensors`].
     pub fn tensors(&self) -> impl Iterator<Item = (Cow<'_, str>, &Tensor)> {
         self.items.iter().flat_map(Item::tensors)
+    }
+
+    /// The tensors in one list. The parts of a compound tensor are named `NAME.PART`.
+    pub fn to_tensors(&self) -> Tensors {
+        let mut tensors = Tensors::with_capacity(self.items.len());
+        for item in &self.items {
+            let parts = item.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
+            match &item.content {
+                Content::Compound(compound) => {
+                    let Compound { kind, dtype, shape, .. } = compound.as_ref();
+                    let whole = (kind.clone(), *dtype, shape.clone());
+                    tensors.push_compound(item.name.clone(), whole, parts);
+                }
+                Content::Tensor(_) | Content::Value(_) => tensors.extend(parts),
+            }
+        }
+        tensors
     }
 
     /// The compound tensors and their names.

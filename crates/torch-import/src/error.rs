@@ -4,7 +4,7 @@
 
 use std::io;
 
-use mapped::{Cancelled, ReadError};
+use mapped::{Cancelled, ErrorKind, ReadError};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -343,6 +343,58 @@ pub enum Error {
         /// Why.
         reason: ReadError,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::Map(reason) => reason.kind(),
+            Self::Read(reason) | Self::ReadPart { reason, .. } => reason.kind(),
+            Self::Zip(reason) => reason.kind(),
+            Self::Pickle { reason, .. } => pickle_kind(reason),
+            Self::Safetensors(reason) => reason.kind(),
+            Self::Tensor { reason, .. } => reason.kind(),
+            Self::Spill(reason) => reason.into(),
+            Self::NoPickle { .. } => ErrorKind::Option,
+            Self::Format { .. }
+            | Self::Root { .. }
+            | Self::Duplicate { .. }
+            | Self::MissingShard { .. }
+            | Self::ExtraShard { .. }
+            | Self::MissingTensor { .. }
+            | Self::PartsDisagree { .. }
+            | Self::CopiesDiffer { .. }
+            | Self::EqualShards { .. }
+            | Self::WrongSplit { .. }
+            | Self::HeldTwice { .. }
+            | Self::IndexDisagrees { .. }
+            | Self::Unlisted { .. }
+            | Self::Join { .. } => ErrorKind::Input,
+            Self::Limit { .. } | Self::Expanded { .. } | Self::UnknownSplit { .. } => ErrorKind::Unsupported,
+            Self::Twins { .. }
+            | Self::Link { .. }
+            | Self::MissingRecord { .. }
+            | Self::Checksum { .. }
+            | Self::Inflate { .. }
+            | Self::ByteOrder { .. }
+            | Self::MissingStorage { .. }
+            | Self::Cut { .. }
+            | Self::Layout { .. }
+            | Self::Tar(_)
+            | Self::PersistentId { .. }
+            | Self::ShortRecord { .. }
+            | Self::Rebuild { .. }
+            | Self::View(_)
+            | Self::Document { .. } => ErrorKind::Damaged,
+        }
+    }
+}
+
+/// Returns what an error of a pickle means for a caller.
+pub fn pickle_kind(error: &pickle_vm::Error) -> ErrorKind {
+    if error.kind.is_unsupported() { ErrorKind::Unsupported } else { ErrorKind::Damaged }
 }
 
 impl From<safetensors_format::Error> for Error {

@@ -50,7 +50,7 @@ pub use checkpoint::Checkpoint;
 pub use compound::Compound;
 pub use container::{Container, Format};
 pub use encoded::EncodedBytes;
-pub use error::{Error, Result};
+pub use error::{Error, Result, pickle_kind};
 pub use globals::Global;
 pub use item::{Content, Extent, Item, Value};
 pub use note::Note;

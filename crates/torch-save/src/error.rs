@@ -1,5 +1,6 @@
 //! Why tensors cannot become a checkpoint.
 
+use mapped::ErrorKind;
 use tensor::Dtype;
 
 /// A result of this crate.
@@ -43,4 +44,17 @@ pub enum Error {
     /// The archive cannot be laid out.
     #[error(transparent)]
     Zip(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Duplicate { .. } => ErrorKind::Input,
+            Self::Quantized { .. } | Self::TooLarge { .. } | Self::TooMany { .. } | Self::Pickle(_) => {
+                ErrorKind::Unsupported
+            }
+            Self::Zip(reason) => reason.into(),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Why tensors cannot become a TorchScript archive.
 
+use mapped::ErrorKind;
 use tensor::Dtype;
 
 /// A result of this crate.
@@ -149,4 +150,32 @@ pub enum Error {
         /// How many names there are.
         found: usize,
     },
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Duplicate { .. } => ErrorKind::Input,
+            Self::Reserved { .. }
+            | Self::Newer { .. }
+            | Self::Dtype { .. }
+            | Self::MixedDtypes { .. }
+            | Self::Outside { .. }
+            | Self::TooLarge { .. }
+            | Self::TooMany { .. }
+            | Self::Pickle(_)
+            | Self::LargeRecord { .. }
+            | Self::MobileOnly => ErrorKind::Unsupported,
+            Self::Zip(reason) => reason.into(),
+            Self::Decoder(reason) => reason.kind(),
+            Self::Record { reason, .. } => reason.kind(),
+            Self::NotDicts { .. }
+            | Self::KeptAsIs { .. }
+            | Self::NoInput { .. }
+            | Self::InputDtype { .. }
+            | Self::OutputTwice { .. }
+            | Self::OutputNames { .. } => ErrorKind::Option,
+        }
+    }
 }

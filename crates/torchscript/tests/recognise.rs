@@ -16,7 +16,7 @@ use fixtures::{tensors, zeros};
 fn recognised(path: &std::path::Path) -> Recognised {
     let container = Container::open(path).expect("an archive");
     let checkpoint = Checkpoint::read(&container).expect("its objects");
-    let tensors = checkpoint.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
+    let tensors = checkpoint.to_tensors();
     recognise(&container.records_besides_storages(), tensors)
 }
 

@@ -1,5 +1,7 @@
 //! What can be wrong with a zip file.
 
+use mapped::ErrorKind;
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -149,6 +151,30 @@ pub enum Error {
     /// An archive that is split over several files.
     #[error("the archive is split over several disks, which is not supported")]
     Disks,
+}
+
+impl Error {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Encrypted { .. } | Self::Patch { .. } | Self::Disks | Self::LongDirectory { .. } => {
+                ErrorKind::Unsupported
+            }
+            Self::NotInMemory | Self::Unread { .. } => ErrorKind::Io,
+            Self::NoEnd { .. }
+            | Self::NoRecord { .. }
+            | Self::NoLocal { .. }
+            | Self::Disagreement { .. }
+            | Self::Renamed { .. }
+            | Self::Local { .. }
+            | Self::PastEnd { .. }
+            | Self::Overlap { .. }
+            | Self::Duplicate { .. }
+            | Self::Path { .. }
+            | Self::TwoZip64 { .. }
+            | Self::TwoNames { .. } => ErrorKind::Damaged,
+        }
+    }
 }
 
 impl Error {

@@ -75,7 +75,14 @@ impl AmxBf16 {
 fn has_amx_bf16() -> bool {
     const BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;
     let leaf = 7;
-    x86::__cpuid(0).eax >= leaf && x86::__cpuid_count(leaf, 0).edx & BF16_AND_TILE == BF16_AND_TILE
+    #[allow(
+        unused_unsafe,
+        reason = "the oldest Rust that this builds with calls them unsafe, newer ones do not"
+    )]
+    // SAFETY: every CPU with 64 bits has the instruction, and it only reads.
+    unsafe {
+        x86::__cpuid(0).eax >= leaf && x86::__cpuid_count(leaf, 0).edx & BF16_AND_TILE == BF16_AND_TILE
+    }
 }
 
 /// Asks the system for the permission to use tiles in this process, which makes room for them when it switches threads.

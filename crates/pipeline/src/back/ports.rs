@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// An input or output of the module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct PortReport {
     /// Its name.
     pub name: String,

@@ -20,6 +20,7 @@ const FORMAT: (&str, &str) = ("format", "pt");
 
 /// How safetensors files are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SafetensorsOptions {
     /// Whose names and documents a language model gets; `None` for those that it has.
     pub names: Option<Names>,
@@ -29,8 +30,29 @@ pub struct SafetensorsOptions {
     pub max_shard_size: Option<u64>,
 }
 
+impl SafetensorsOptions {
+    /// Converts a language model into the names and documents of another layout.
+    #[must_use]
+    pub fn names(self, names: Names) -> Self {
+        Self { names: Some(names), ..self }
+    }
+
+    /// Sets what is written of tensors that are the same memory.
+    #[must_use]
+    pub fn ties(self, ties: Ties) -> Self {
+        Self { ties, ..self }
+    }
+
+    /// Sets the most bytes of tensors in one file.
+    #[must_use]
+    pub fn max_shard_size(self, nbytes: u64) -> Self {
+        Self { max_shard_size: Some(nbytes), ..self }
+    }
+}
+
 /// What only the report about safetensors files has.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct SafetensorsReport {
     /// The names of the files, also of the documents in a folder.
     pub files: Vec<String>,
@@ -40,6 +62,7 @@ pub struct SafetensorsReport {
 
 /// Two names of the same memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Tie {
     /// The name that only the metadata has.
     pub dropped: String,

@@ -12,13 +12,23 @@ use crate::{Error, Names, Note, Result};
 
 /// How a checkpoint is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TorchOptions {
     /// Whose names and documents a language model gets; `None` for those that it has.
     pub names: Option<Names>,
 }
 
+impl TorchOptions {
+    /// Converts a language model into the names and documents of another layout.
+    #[must_use]
+    pub fn names(self, names: Names) -> Self {
+        Self { names: Some(names) }
+    }
+}
+
 /// What only the report about a checkpoint has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TorchReport {
     /// The names of the files, also of the documents in a folder.
     pub files: Vec<String>,

@@ -19,6 +19,7 @@ use crate::{Error, InvalidOption, Note, OutputKind, Result};
 
 /// How a model is put into a Triton repository.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct TritonOptions {
     /// The name of the model; `None` for the stem of the file, or the name of the folder.
     pub name: Option<String>,
@@ -26,8 +27,23 @@ pub struct TritonOptions {
     pub model: ModelOptions,
 }
 
+impl TritonOptions {
+    /// Sets the name of the model.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Sets which model the tensors are.
+    #[must_use]
+    pub fn model(self, model: ModelOptions) -> Self {
+        Self { model, ..self }
+    }
+}
+
 /// What only the report about a Triton repository has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct TritonReport {
     /// The name of the model, which is that of its folder in the repository.
     pub model: String,

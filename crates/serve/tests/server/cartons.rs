@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kserve::{Datatype, InferRequest, Input, Output, RequestedOutput};
-use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, Target, convert};
+use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, convert};
 use runtime::{OpenOptions, Runnable};
 use serve::{Cancel, Model, ModelError};
 
@@ -143,8 +143,8 @@ fn weights_are_sent_from_the_map() {
     let path = folder.path().join("w.carton");
     let mut options = ConvertOptions::new(folder.path());
     options.output = Some(path.clone());
-    let weights = ModelOptions { architecture: Architecture::Weights, ..ModelOptions::default() };
-    options.target = Target::Carton(CartonOptions { model: weights, ..CartonOptions::default() });
+    let weights = ModelOptions::new(Architecture::Weights);
+    options.target = CartonOptions::default().model(weights).into();
     convert(&options, &()).expect("it converts");
     // Nothing needs memory, so none has to be allowed.
     let model = model(&path, 0);

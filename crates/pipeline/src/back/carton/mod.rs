@@ -32,6 +32,7 @@ use crate::{Error, InvalidOption, Note, Result, model};
 
 /// What only the report about a carton has.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct CartonReport {
     /// The SHA-256 of MANIFEST, which identifies the model; `None` after a dry run.
     pub manifest_sha256: Option<String>,

@@ -8,6 +8,7 @@ use crate::model::ModelOptions;
 
 /// How a carton is made.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct CartonOptions {
     /// Fields of carton.toml.
@@ -53,8 +54,72 @@ impl Default for CartonOptions {
     }
 }
 
+impl CartonOptions {
+    /// Sets the fields of carton.toml.
+    #[must_use]
+    pub fn fields(self, fields: Fields) -> Self {
+        Self { fields, ..self }
+    }
+
+    /// Reads more fields of carton.toml from a TOML file.
+    #[must_use]
+    pub fn config(self, path: impl Into<PathBuf>) -> Self {
+        Self { config: Some(path.into()), ..self }
+    }
+
+    /// Keeps one more file in `misc/`.
+    #[must_use]
+    pub fn misc(mut self, path: impl Into<PathBuf>) -> Self {
+        self.misc.push(path.into());
+        self
+    }
+
+    /// Leaves out `misc/checkpoint.json`, which has the values that are not tensors.
+    #[must_use]
+    pub fn without_values(self) -> Self {
+        Self { keep_values: false, ..self }
+    }
+
+    /// Stores a self test.
+    #[must_use]
+    pub fn self_test(self) -> Self {
+        Self { self_test: true, ..self }
+    }
+
+    /// Sets the PyTorch that the carton requires.
+    #[must_use]
+    pub fn torch(self, torch: Torch) -> Self {
+        Self { torch, ..self }
+    }
+
+    /// Sets which model the tensors are.
+    #[must_use]
+    pub fn model(self, model: ModelOptions) -> Self {
+        Self { model, ..self }
+    }
+
+    /// Makes anything but a model that runs an error.
+    #[must_use]
+    pub fn require_model(self) -> Self {
+        Self { require_model: true, ..self }
+    }
+
+    /// Sets what the module does with wrong inputs.
+    #[must_use]
+    pub fn errors(self, errors: Errors) -> Self {
+        Self { errors, ..self }
+    }
+
+    /// Sets how a TorchScript module is called.
+    #[must_use]
+    pub fn script(self, script: ScriptOptions) -> Self {
+        Self { script, ..self }
+    }
+}
+
 /// Fields of carton.toml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fields {
     /// The model's name; `None` for the stem of the file, or the name of the folder.
     pub name: Option<String>,
@@ -68,6 +133,44 @@ pub struct Fields {
     pub repository: Option<String>,
     /// URL of the model's home page.
     pub homepage: Option<String>,
+}
+
+impl Fields {
+    /// Sets the model's name.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Sets the description, Markdown of any length.
+    #[must_use]
+    pub fn description(self, text: impl Into<String>) -> Self {
+        Self { description: Some(text.into()), ..self }
+    }
+
+    /// Sets the short description, of at most 100 characters.
+    #[must_use]
+    pub fn short_description(self, text: impl Into<String>) -> Self {
+        Self { short_description: Some(text.into()), ..self }
+    }
+
+    /// Sets the license: an SPDX expression or free text.
+    #[must_use]
+    pub fn license(self, license: impl Into<String>) -> Self {
+        Self { license: Some(license.into()), ..self }
+    }
+
+    /// Sets the URL of the repository that packs the model.
+    #[must_use]
+    pub fn repository(self, url: impl Into<String>) -> Self {
+        Self { repository: Some(url.into()), ..self }
+    }
+
+    /// Sets the URL of the model's home page.
+    #[must_use]
+    pub fn homepage(self, url: impl Into<String>) -> Self {
+        Self { homepage: Some(url.into()), ..self }
+    }
 }
 
 /// The PyTorch that a carton requires.

@@ -21,6 +21,7 @@ use crate::{Error, Note, Observer, Result};
 
 /// What is stored about a test in a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SelfTestReport {
     /// The inputs of the test.
     pub inputs: Vec<String>,

@@ -1,0 +1,76 @@
+//! A carton whose metadata and tensors can be read.
+
+use std::fmt;
+use std::path::Path;
+
+use carton_format::Config;
+use carton_tools::{ContentsReport, VerifyReport};
+use mapped::{Observer, hex};
+
+use crate::{Result, Tensors, Verify};
+
+/// An open carton: a file, or an unpacked folder.
+pub struct Carton {
+    carton: carton_reader::Carton,
+    config: Config,
+}
+
+impl Carton {
+    /// Opens the carton or the unpacked folder at `path`.
+    ///
+    /// # Errors
+    /// When the path cannot be read, is not a carton, or has a carton.toml that does not follow the specification.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let carton = carton_tools::open(path)?;
+        let config = carton.config().map_err(carton_tools::Error::reader(path))?.document;
+        Ok(Self { carton, config })
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        self.carton.path()
+    }
+
+    /// The metadata of carton.toml: the name, the license, the inputs and outputs, the runner.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The SHA-256 of MANIFEST in hexadecimal digits, which identifies the model; `None` if there is no MANIFEST.
+    pub fn manifest_sha256(&self) -> Option<String> {
+        self.carton.manifest_hash().map(|hash| hex(&hash))
+    }
+
+    /// Lists the files, the tensors and the metadata as a report that can be serialised.
+    ///
+    /// # Errors
+    /// When a document of the carton does not follow the specification.
+    pub fn contents(&self) -> Result<ContentsReport> {
+        Ok(carton_tools::contents(self.path())?)
+    }
+
+    /// Returns the tensors of the model under the names that the checkpoint had; none if there is no `model/model.pt`. A
+    /// stored model is mapped in place. A compressed one is decompressed into a temporary file first, which takes long.
+    ///
+    /// # Errors
+    /// When the model is elsewhere, is damaged or has no tensors, and when `observer` stops the work.
+    pub fn tensors(&self, observer: &dyn Observer) -> Result<Tensors> {
+        Ok(carton_tools::tensors(&self.carton, observer)?.into_iter().collect())
+    }
+
+    /// Checks every hash, every checksum and every rule of the format. [`verify`](crate::verify) can also compare the
+    /// tensors with a checkpoint.
+    ///
+    /// # Errors
+    /// When the carton cannot be read, or `observer` stops the work. A problem of the carton is a finding of the report.
+    pub fn verify(&self, observer: &dyn Observer) -> Result<VerifyReport> {
+        Verify::new(self.path()).run(observer)
+    }
+}
+
+impl fmt::Debug for Carton {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Carton").field("path", &self.path()).finish_non_exhaustive()
+    }
+}

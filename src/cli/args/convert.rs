@@ -1,0 +1,346 @@
+//! What may be typed after `convert`, which is also what may be typed without a subcommand.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
+use pipeline::{AllowedGlobals, Architecture, ConvertOptions, Given, Rename, Selection, Shards};
+
+use super::Existing;
+use super::dtypes::Dtypes;
+use super::script::Script;
+
+const EXAMPLES: &str = "\
+Examples:
+  torch2carton consolidated.00.pth
+  torch2carton consolidated.0*.pth -o llama.carton
+  torch2carton resnet.pth --name resnet50 --license Apache-2.0 --misc labels.txt
+  torch2carton model.pt -o /models/model.carton --no-clobber
+  torch2carton llama/consolidated.00.pth --n-heads 32 --rope-theta 10000 --norm-eps 1e-5
+  torch2carton --each --resume -o cartons/ a.pth b.pth c.ckpt
+  torch2carton pytorch_model.bin -o model.safetensors
+  torch2carton model.pth --dtype bfloat16 --cast float64=float64
+  torch2carton model-folder/ --to safetensors --max-shard-size 5GB -o out/
+  torch2carton llama/ --names hf -o llama-hf/
+  torch2carton x.pth -o x.safetensors --rename '^encoder[.]=layers.'
+  torch2carton llama/ --to triton -o models/
+
+A folder stands for the checkpoint at its top level, in one file or in several:
+safetensors or pytorch_model.bin with or without an index, consolidated.*.pth.
+A TorchScript module is called by name: its arguments are the inputs.
+A LLaMA in Meta's files with params.json, or a decoder that --arch names in Hugging
+Face's files with config.json, becomes a model: tokens in, logits out. Any other
+checkpoint becomes a module that returns its tensors, and the summary says why.
+The carton keeps these files next to the checkpoint in misc/: params.json,
+config.json, generation_config.json, adapter_config.json, tokenizer.model,
+tokenizer*.json, special_tokens_map.json, added_tokens.json, vocab.json,
+vocab.txt, merges.txt, spiece.model, sentencepiece.bpe.model,
+chat_template.jinja, LICENSE*. A folder of safetensors gets them next to its
+files.";
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Convert {
+    /// A checkpoint, its folder, or all of its shards
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The file to write, whose extension chooses what it becomes; with --each, the folder for outputs; with --to or
+    /// --max-shard-size, the folder for a model's files [default: next to the checkpoint, or to its folder]
+    #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) output: Option<PathBuf>,
+    /// What to write [default: by the extension of the output, else a carton]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) to: Option<To>,
+    #[command(flatten)]
+    pub(crate) existing: Existing,
+    /// Report what would be made, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print one JSON object per output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Convert each FILE on its own, and go on after a failure
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) each: bool,
+    /// With --each, skip files whose output exists, is whole and is not older; options are not compared
+    #[arg(long, requires = "each", conflicts_with = "no_clobber")]
+    pub(crate) resume: bool,
+    /// Convert one shard of a checkpoint alone
+    #[arg(long)]
+    pub(crate) single: bool,
+    /// The model's name [default: the file's stem, or its folder for names like model.pt]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The model's description, in Markdown
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// A description of at most 100 characters
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) short_description: Option<String>,
+    /// The model's license, as an SPDX expression if there is one
+    #[arg(long, value_name = "SPDX")]
+    pub(crate) license: Option<String>,
+    /// URL of the repository that packs the model
+    #[arg(long, value_name = "URL")]
+    pub(crate) repository: Option<String>,
+    /// URL of the model's home page
+    #[arg(long, value_name = "URL")]
+    pub(crate) homepage: Option<String>,
+    /// A file to keep in misc/; repeatable
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) misc: Vec<PathBuf>,
+    /// Store a self test in the carton: tokens and, if the weights are float32 or float64, the logits that are expected
+    #[arg(long)]
+    pub(crate) self_test: bool,
+    /// The PyTorch that the carton requires: Carton's own, or the newest, which loads uint16 and wider, float8 and
+    /// float4
+    #[arg(long, value_name = "VERSION", default_value = "carton")]
+    pub(crate) torch: Torch,
+    /// Convert a file whose pickle names globals that can run code, such as os.system, or whose TorchScript code calls
+    /// operators that read or write files; nothing is executed
+    #[arg(long)]
+    pub(crate) allow_dangerous: bool,
+    /// Reject a file whose pickle names a global, or whose TorchScript code names an operator, that is not known
+    #[arg(long, conflicts_with = "allow_dangerous")]
+    pub(crate) deny_unknown: bool,
+    /// Fields for carton.toml; options override them
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Omit misc/checkpoint.json, which keeps the values that are not tensors
+    #[arg(long)]
+    pub(crate) no_values: bool,
+    #[command(flatten)]
+    pub(crate) model: Model,
+    #[command(flatten)]
+    pub(crate) script: Script,
+    #[command(flatten)]
+    pub(crate) select: Select,
+    #[command(flatten)]
+    pub(crate) renaming: Renaming,
+    #[command(flatten)]
+    pub(crate) dtypes: Dtypes,
+    #[command(flatten)]
+    pub(crate) safetensors: Safetensors,
+}
+
+impl Convert {
+    /// What the library is asked to do.
+    ///
+    /// # Errors
+    /// When a flag was typed that the output does not have.
+    pub(crate) fn options(&self) -> anyhow::Result<ConvertOptions> {
+        let mut options = ConvertOptions::from_inputs(self.files.clone());
+        options.output.clone_from(&self.output);
+        options.target = self.target()?;
+        options.if_exists = self.existing.if_exists();
+        options.shards = shards(self.single);
+        options.globals = match (self.allow_dangerous, self.deny_unknown) {
+            (true, _) => AllowedGlobals::All,
+            (_, true) => AllowedGlobals::Known,
+            _ => AllowedGlobals::NotDangerous,
+        };
+        options.given = self.model.given();
+        options.selection = self.select.selection();
+        options.renames.clone_from(&self.renaming.rename);
+        options.casts = self.dtypes.casts();
+        options.dry_run = self.dry_run;
+        Ok(options)
+    }
+}
+
+/// What `--single` says about shards.
+pub(crate) fn shards(single: bool) -> Shards {
+    if single { Shards::ThisFileOnly } else { Shards::Complete }
+}
+
+/// What the module is, and what is known about the model besides its documents.
+#[derive(Args, Debug)]
+pub(crate) struct Model {
+    /// What to make: a model of this architecture, or a module that returns its weights; auto decides by params.json,
+    /// config.json and the tensors' names
+    #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = architecture())]
+    pub(crate) arch: Architecture,
+    /// Fail unless the output is a model that runs
+    #[arg(long = "require-model")]
+    pub(crate) required: bool,
+    /// Number of query heads, if params.json or config.json omits it
+    #[arg(long, value_name = "N", value_parser = natural, allow_negative_numbers = true)]
+    pub(crate) n_heads: Option<u64>,
+    /// RoPE base (theta), if the document omits it: 10000 in Llama 1 and 2, 500000 in Llama 3
+    #[arg(long, value_name = "BASE", value_parser = positive, allow_negative_numbers = true)]
+    pub(crate) rope_theta: Option<f64>,
+    /// RoPE scaling factor, if the document omits it: 8 in Llama 3.1, 32 in Llama 3.2
+    #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
+    pub(crate) rope_factor: Option<f64>,
+    /// Epsilon of the norms, if the document omits it, such as 1e-5
+    #[arg(long, value_name = "EPS", value_parser = positive, allow_negative_numbers = true)]
+    pub(crate) norm_eps: Option<f64>,
+    /// Keep tensors that the architecture does not use
+    #[arg(long)]
+    pub(crate) keep_extra: bool,
+    /// What a module does with wrong inputs: returns the message as `error`, or raises an exception, which ends Carton's
+    /// runner; one for Triton raises always
+    #[arg(long, value_name = "HOW", default_value = "return")]
+    pub(crate) errors: Errors,
+}
+
+impl Model {
+    /// The numbers that no document has.
+    pub(crate) fn given(&self) -> Given {
+        Given {
+            n_heads: self.n_heads,
+            rope_theta: self.rope_theta,
+            rope_factor: self.rope_factor,
+            norm_eps: self.norm_eps,
+        }
+    }
+}
+
+/// `--errors`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Errors {
+    /// Return a dict with the message as `error`
+    Return,
+    /// Raise an exception
+    Raise,
+}
+
+fn architecture() -> impl TypedValueParser<Value = Architecture> {
+    let names = ["auto"].into_iter().chain(pipeline::architectures()).chain(["weights"]);
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "auto" => Architecture::Auto,
+        "weights" => Architecture::Weights,
+        _ => Architecture::Named(name),
+    })
+}
+
+fn natural(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_owned())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+/// `--to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum To {
+    /// A carton
+    Carton,
+    /// A safetensors file, or a folder in Hugging Face's layout
+    Safetensors,
+    /// A checkpoint as torch.save writes it
+    Pth,
+    /// A model in a folder that NVIDIA Triton serves (a model repository); other models there stay
+    Triton,
+}
+
+/// The names of the tensors in the output.
+#[derive(Args, Debug)]
+pub(crate) struct Renaming {
+    /// Replace each match of a regular expression in the names, with $1 or ${1} for its groups; repeatable, in this
+    /// order
+    #[arg(long, value_name = "REGEX=TO", value_parser = rename)]
+    pub(crate) rename: Vec<Rename>,
+    /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json); writes a folder
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) names: Option<Names>,
+}
+
+/// `--names`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Names {
+    /// The names of Hugging Face's transformers
+    Hf,
+    /// The names of Meta's code
+    Meta,
+}
+
+/// An expression and its replacement, which begins after the last `=`: a name rarely has one.
+fn rename(text: &str) -> Result<Rename, String> {
+    let parts = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty());
+    let (pattern, to) = parts.ok_or_else(|| "expected REGEX=TO".to_owned())?;
+    Ok(Rename { pattern: pattern.to_owned(), to: to.to_owned() })
+}
+
+/// How safetensors files are written.
+#[derive(Args, Debug)]
+pub(crate) struct Safetensors {
+    /// How safetensors hold tensors that share memory
+    #[arg(long, value_name = "HOW", default_value = "drop")]
+    pub(crate) ties: Ties,
+    /// The maximum size of the tensors in one safetensors file, such as 5GB; writes a folder
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub(crate) max_shard_size: Option<u64>,
+}
+
+/// `--ties`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Ties {
+    /// Once, with the other names in the metadata
+    Drop,
+    /// Once per name
+    Duplicate,
+}
+
+/// A number of bytes: `5GB` has decimal units, as in Hugging Face's libraries, `5GiB` binary ones.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("", 1),
+        ("B", 1),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("KIB", 1 << 10),
+        ("MIB", 1 << 20),
+        ("GIB", 1 << 30),
+        ("TIB", 1 << 40),
+    ];
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let unit = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, size)| *size);
+    let bytes = number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected a size such as 5GB, 500MB or 2GiB".to_owned())
+}
+
+/// `--torch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Torch {
+    /// 2.0, which Carton's runner has
+    Carton,
+    /// 2.15 or newer; no runner of Carton has it yet
+    Newest,
+}
+
+/// Which tensors, under which names.
+#[derive(Args, Debug)]
+pub(crate) struct Select {
+    /// Use what is under this key, such as `state_dict` or `ema.model`; '' uses everything
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// Use only tensors whose names match; repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) include: Vec<String>,
+    /// Leave out tensors whose names match; repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Remove this from the start of names, such as `module.`
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) strip_prefix: Option<String>,
+}
+
+impl Select {
+    /// What the library is asked to select.
+    pub(crate) fn selection(&self) -> Selection {
+        let mut selection = Selection::default();
+        selection.key.clone_from(&self.key);
+        selection.include.clone_from(&self.include);
+        selection.exclude.clone_from(&self.exclude);
+        selection.strip_prefix.clone_from(&self.strip_prefix);
+        selection
+    }
+}

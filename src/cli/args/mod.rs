@@ -1,0 +1,302 @@
+//! What may be typed.
+
+mod carton;
+mod convert;
+mod dtypes;
+mod run;
+mod script;
+#[cfg(feature = "serve")]
+mod serve;
+mod target;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
+use pipeline::IfExists;
+
+#[cfg(feature = "download")]
+pub(crate) use carton::Resolve;
+pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
+pub(crate) use convert::{Convert, To, shards};
+pub(crate) use run::Run;
+#[cfg(feature = "serve")]
+pub(crate) use serve::{LogFormat, Serve};
+
+use crate::cli::ui::typed::{self, Usage};
+use crate::cli::ui::usage;
+
+const EXAMPLES: &str = "\
+Examples:
+  torch2carton consolidated.00.pth           write consolidated.00.carton next to it
+  torch2carton llama-3.1-70b/                merge its shards into llama-3.1-70b.carton
+  torch2carton model.pt -o out.carton        choose the output
+  torch2carton model.pt -o out.safetensors   write safetensors, or .pth for PyTorch
+  torch2carton inspect model.pt              list the tensors
+  torch2carton inspect --json model.pt       the same for a program
+  torch2carton trace model.pt | less         watch the pickle machine work
+
+`torch2carton FILE` is short for `torch2carton convert FILE`, whose --help lists
+more options. Nothing in a checkpoint is ever executed.
+Exit status: 0 done, 1 a file cannot be converted or is not what it should be,
+2 bad usage, 128 + N ended by signal N. `scan` has its own: see its --help.";
+
+/// Converts PyTorch checkpoints into cartons that run, or into safetensors, without Python and without executing anything
+/// from the file.
+#[derive(Debug, Parser)]
+#[command(name = "torch2carton", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(override_usage = "torch2carton [OPTIONS] <FILE>\n       torch2carton [OPTIONS] <COMMAND>")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Print no notes, no progress and no summary
+    #[arg(short, long, global = true, display_order = 100)]
+    pub(crate) quiet: bool,
+    /// When to use colours; NO_COLOR is respected
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 101)]
+    pub(crate) color: Color,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Makes this the choice of everything that prints.
+    pub(crate) fn write_global(self) {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+#[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them in a run")]
+pub(crate) enum Command {
+    /// Convert a checkpoint into a carton, safetensors, or another checkpoint (the default)
+    Convert(Convert),
+    /// List the tensors of a checkpoint, or the contents of a carton
+    Inspect(Inspect),
+    /// Print the instructions of a checkpoint's pickle
+    Trace(Trace),
+    /// Report what a file would execute if it were unpickled
+    Scan(Scan),
+    /// Run a carton on the CPU: continue a text, list the most probable tokens, run its self tests
+    Run(Run),
+    /// Check every hash and every rule of a carton
+    Verify(Verify),
+    /// Make a carton from a folder
+    Pack(Pack),
+    /// Write the files of a carton into a folder
+    Unpack(Unpack),
+    /// Move files out of a carton, to be fetched when they are needed
+    Shrink(Shrink),
+    /// Fetch the files that a carton leaves out
+    #[cfg(feature = "download")]
+    Resolve(Resolve),
+    /// Answer inference requests over HTTP
+    #[cfg(feature = "serve")]
+    Serve(Serve),
+    /// Print a shell completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in roff
+    Man,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torch2carton inspect consolidated.00.pth
+  torch2carton inspect --json model.pt | jq '.tensors[].name'
+  torch2carton inspect --json --sha256 model.pt > before.json")]
+pub(crate) struct Inspect {
+    /// Checkpoints or cartons, each on its own; a folder stands for the checkpoint in it
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print one JSON object per file, each on a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Hash the elements of each tensor (C order, little-endian)
+    #[arg(long)]
+    pub(crate) sha256: bool,
+    /// List the values that are not tensors, too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[command(after_help = "\
+Examples:
+  torch2carton trace consolidated.00.pth | less       stack, metastack and memo after each opcode
+  torch2carton trace --lines --limit 20 model.pt      the first 20 opcodes, one per line
+  torch2carton trace --summary model.pt               counts of opcodes, globals and tensors
+  torch2carton trace --dis data.pkl                   what `python3 -m pickletools data.pkl` prints")]
+pub(crate) struct Trace {
+    /// A checkpoint, or a bare pickle
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Print one line per opcode, without the machine's state
+    #[arg(long, group = "view")]
+    pub(crate) lines: bool,
+    /// Count opcodes, globals, tensors and memo entries
+    #[arg(long, group = "view")]
+    pub(crate) summary: bool,
+    /// List as `python3 -m pickletools` does
+    #[arg(long, group = "view")]
+    pub(crate) dis: bool,
+    /// Print one JSON object per opcode, each on a line
+    #[arg(long, group = "view")]
+    pub(crate) json: bool,
+    /// Print stack, metastack, memo and values in full
+    #[arg(long, conflicts_with_all = ["summary", "dis"])]
+    pub(crate) full: bool,
+    /// Stop after N opcodes
+    #[arg(long, value_name = "N", conflicts_with_all = ["summary", "dis"])]
+    pub(crate) limit: Option<u64>,
+    /// Which pickle to trace, counted from 0, if several follow each other
+    #[arg(long, value_name = "N")]
+    pub(crate) pickle: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[command(after_help = "\
+Examples:
+  torch2carton scan model.pt
+  torch2carton scan downloads/                           every file below a folder
+  torch2carton scan --json *.pth | jq -c 'select(.verdict != \"clean\") | .file'
+  torch2carton scan --deny-unknown model.pt              for files you do not trust
+
+Every pickle in a file is read: those that PyTorch reads, those that follow each
+other, those in byte strings inside pickles, those hidden in an archive, and the
+readable part of a damaged one. Nothing is executed.
+
+A global is a class or function that a pickle names. `known` globals make tensors
+and plain data. `dangerous` globals run code, start programs, access attributes,
+or use files or the network: they are findings, with the instruction that calls
+them. `unknown` globals are all others, mostly classes of the program that saved
+the file. They are listed, and are findings with --deny-unknown: a program that
+loads the file imports their modules. Irregular archives, trailing bytes and
+hidden pickles are findings too, since two readers may see different contents.
+
+Exit status: 0 clean, 1 findings, 2 something was not scanned, or bad usage.
+A file that cannot be read to its end is never clean.")]
+pub(crate) struct Scan {
+    /// Files, and folders whose files are all scanned
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print one JSON object per file, each on a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Count unknown globals as findings
+    #[arg(long)]
+    pub(crate) deny_unknown: bool,
+    /// List known globals too, and every call of the others
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
+    #[arg(long)]
+    pub(crate) checksums: bool,
+}
+
+/// What happens to an output that exists.
+#[derive(Args, Debug)]
+pub(crate) struct Existing {
+    /// Fail if the output exists [default: replace it if torch2carton wrote it]
+    #[arg(short, long)]
+    pub(crate) no_clobber: bool,
+    /// Replace an output that exists, even if torch2carton did not write it
+    #[arg(long, conflicts_with = "no_clobber")]
+    pub(crate) force: bool,
+}
+
+impl Existing {
+    pub(crate) fn if_exists(&self) -> IfExists {
+        match self {
+            Self { no_clobber: true, .. } => IfExists::Fail,
+            Self { force: true, .. } => IfExists::Replace,
+            _ => IfExists::ReplaceOurs,
+        }
+    }
+}
+
+/// The names of the subcommands, in the order of the help.
+pub(crate) fn subcommands() -> Vec<String> {
+    let command = Cli::command();
+    command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect()
+}
+
+/// The arguments, with `convert` inserted if no subcommand is named: `torch2carton x.pth` is the main
+/// job. A file with the name of a subcommand can be given as `./inspect`.
+///
+/// # Errors
+/// When the first word is neither a subcommand nor a path.
+pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, Usage> {
+    let mut args: Vec<OsString> = args.collect();
+    let names = subcommands();
+    let mut at = 1;
+    typed::remember(None);
+    while let Some(arg) = args.get(at) {
+        match arg.to_string_lossy().as_ref() {
+            "--color" => at += 2,
+            "-q" | "--quiet" => at += 1,
+            other if other.starts_with("--color=") => at += 1,
+            "-h" | "--help" | "-V" | "--version" | "help" => break,
+            other if names.iter().any(|name| name == other) => {
+                typed::remember(Some(other));
+                break;
+            }
+            _ => {
+                usage::check_word(arg, &names)?;
+                args.insert(at, "convert".into());
+                break;
+            }
+        }
+    }
+    Ok(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(line: &str) -> String {
+        let args = with_default_command(line.split(' ').map(OsString::from)).expect("paths and subcommands");
+        args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn convert_is_the_default() {
+        assert_eq!(completed("t x.pth"), "t convert x.pth");
+        assert_eq!(completed("t -o a x.pth"), "t convert -o a x.pth");
+        assert_eq!(completed("t --color never -q x.pth"), "t --color never -q convert x.pth");
+        assert_eq!(completed("t --color=never inspect x.pth"), "t --color=never inspect x.pth");
+        assert_eq!(completed("t ./inspect"), "t convert ./inspect");
+        assert_eq!(completed("t -q"), "t -q");
+        assert_eq!(completed("t --help"), "t --help");
+    }
+
+    #[test]
+    fn unknown_words_are_refused_with_a_hint() {
+        let error = |word: &str| {
+            let line = ["t", word, "x.pth"].into_iter().map(OsString::from);
+            with_default_command(line).expect_err("not a subcommand").to_string()
+        };
+        assert!(
+            error("compare")
+                .starts_with("no command `compare`, and no file of that name; commands are convert, ")
+        );
+        assert!(error("compare").ends_with("`torch2carton verify CARTON --against FILE` compares tensors"));
+        assert!(error("inspct").ends_with("did you mean `torch2carton inspect`?"));
+    }
+}

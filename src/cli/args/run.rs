@@ -1,0 +1,103 @@
+//! What may be typed after `run`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use generate::Choice;
+use runtime::{OpenOptions, SelfTestOptions, Tolerance};
+
+use super::Existing;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torch2carton run llama.carton \"Once upon a time\"
+  torch2carton run llama.carton \"Once upon a time\" --temperature 0.7 --top-p 0.9
+  torch2carton run llama.carton --tokens 1,450,4996 --top 10
+  torch2carton run llama.carton --self-test
+  torch2carton run weights.carton --get layers.0.wq.weight -o wq.npy
+
+The carton must be one that torch2carton wrote: its code is not executed, but
+compared with what a conversion writes. The text goes to standard output, timing
+to standard error. Without --temperature, the most probable token is always
+chosen. The text ends at a token that misc/generation_config.json names.
+
+Exit status: 0 done, 1 the carton does not run or a self test failed, 2 bad
+usage, 130 stopped by Ctrl-C.")]
+pub(crate) struct Run {
+    /// The carton, or an unpacked folder
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) file: PathBuf,
+    /// The text to continue; needs a tokenizer in misc/: tokenizer.json, or Llama 3's tokenizer.model
+    #[arg(conflicts_with_all = ["tokens", "get", "self_test"])]
+    pub(crate) text: Option<String>,
+    /// The ids of the tokens to continue, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', num_args = 1, conflicts_with_all = ["get", "self_test"])]
+    pub(crate) tokens: Option<Vec<u32>>,
+    /// List the N most probable next tokens instead of generating [default with --tokens: 5]
+    #[arg(long, value_name = "N", conflicts_with_all = ["max_tokens", "temperature", "get", "self_test"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) top: Option<u32>,
+    /// Generate at most N tokens [default with a text: 128]
+    #[arg(long, value_name = "N", conflicts_with_all = ["get", "self_test"])]
+    pub(crate) max_tokens: Option<u32>,
+    /// Choose tokens at random; below 1 favours probable ones
+    #[arg(long, value_name = "T", conflicts_with_all = ["get", "self_test"])]
+    pub(crate) temperature: Option<f64>,
+    /// Choose only from the most probable tokens whose probabilities add up to P
+    #[arg(long, value_name = "P", requires = "temperature")]
+    pub(crate) top_p: Option<f64>,
+    /// Where the random numbers start [default: a new seed each time, which is printed]
+    #[arg(long, value_name = "N", requires = "temperature")]
+    pub(crate) seed: Option<u64>,
+    /// Write the tensor NAME as a NumPy array
+    #[arg(long, value_name = "NAME", requires = "output", conflicts_with = "self_test")]
+    pub(crate) get: Option<String>,
+    /// Where to write the array
+    #[arg(short, long, value_name = "FILE.npy", requires = "get", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) existing: Existing,
+    /// Run the self tests that are stored in the carton
+    #[arg(long)]
+    pub(crate) self_test: bool,
+    /// Allow outputs of self tests to differ by TOL + TOL * |expected| [default: as numpy.allclose, and for a model at least 1e-4 of the largest expected number]
+    #[arg(long, value_name = "TOL", requires = "self_test")]
+    pub(crate) tolerance: Option<f64>,
+    /// The number of threads [default: what the carton says, or as many as the machine runs at once]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) threads: Option<u32>,
+    /// Check every hash and rule of the carton first
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Run {
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        let threads = self.threads.and_then(|threads| usize::try_from(threads).ok());
+        let mut options = OpenOptions::default();
+        options.threads = threads;
+        options.verify = self.verify;
+        options
+    }
+
+    pub(crate) fn self_test_options(&self) -> SelfTestOptions {
+        let mut options = SelfTestOptions::default();
+        options.tolerance = self.tolerance.map(Tolerance::both);
+        options
+    }
+
+    /// How tokens are chosen; `new_seed` is called if none was given.
+    pub(crate) fn choice(&self, new_seed: impl FnOnce() -> u64) -> Choice {
+        match self.temperature {
+            None => Choice::Greedy,
+            Some(temperature) => Choice::Random {
+                temperature,
+                top_p: self.top_p.unwrap_or(1.0),
+                seed: self.seed.unwrap_or_else(new_seed),
+            },
+        }
+    }
+}

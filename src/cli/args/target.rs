@@ -1,0 +1,195 @@
+//! What the flags of `convert` ask to write, and which flags only some kinds of output have.
+
+use anyhow::Result;
+use pipeline::{
+    Architecture, CartonOptions, Errors as OnErrors, Fields, ModelOptions, Names as Layout, OutputKind,
+    SafetensorsOptions, ScriptOptions, Target, Ties as Tied, Torch as Version, TorchOptions, TritonOptions,
+};
+
+use super::convert::{Convert, Errors, Names, Ties, To, Torch};
+use crate::cli::ui::typed::Usage;
+
+/// Flags that only some kinds of output have.
+struct Rule {
+    flags: &'static str,
+    /// Whether one of them was typed with another value than its default.
+    is_typed: bool,
+    kinds: &'static [OutputKind],
+    /// Why the other kinds do not have them.
+    reason: &'static str,
+}
+
+impl Convert {
+    /// The kind of output, with the options that it has.
+    ///
+    /// # Errors
+    /// When a flag was typed that this kind does not have, or the extension of the output is that of a foreign format.
+    pub(super) fn target(&self) -> Result<Target> {
+        if let Some(path) = self.output.as_deref().filter(|_| self.to.is_none()) {
+            Target::from_path(path).map_err(pipeline::Error::Option)?;
+        }
+        let by_name = self.output.as_deref().and_then(OutputKind::from_path);
+        // The output of --each is a folder, whose name says something only if it is a repository of models.
+        let by_name = by_name.filter(|kind| !self.each || *kind == OutputKind::Triton);
+        let chosen = self.to.map(OutputKind::from).or(by_name);
+        let kind = chosen.unwrap_or_else(|| self.usual_kind());
+        self.check(kind)?;
+        let names = self.renaming.names.map(|names| match names {
+            Names::Hf => Layout::HuggingFace,
+            Names::Meta => Layout::Meta,
+        });
+        let mut model = ModelOptions::new(self.model.arch.clone());
+        model.keep_extra = self.model.keep_extra;
+        Ok(match kind {
+            OutputKind::Carton => Target::Carton(self.carton(model, chosen.is_none())),
+            OutputKind::Safetensors => self.safetensors(names).into(),
+            OutputKind::Torch => {
+                let mut options = TorchOptions::default();
+                options.names = names;
+                options.into()
+            }
+            OutputKind::Triton => {
+                let mut options = TritonOptions::default().model(model);
+                options.name.clone_from(&self.name);
+                options.into()
+            }
+        })
+    }
+
+    /// The kind of output if neither a flag nor an extension names one.
+    fn usual_kind(&self) -> OutputKind {
+        let safetensors = &self.safetensors;
+        let has_default_safetensors = safetensors.ties == Ties::Drop && safetensors.max_shard_size.is_none();
+        match self.renaming.names {
+            // What Meta's code loads.
+            Some(Names::Meta) if has_default_safetensors => OutputKind::Torch,
+            Some(_) => OutputKind::Safetensors,
+            None if safetensors.max_shard_size.is_some() => OutputKind::Safetensors,
+            None => OutputKind::Carton,
+        }
+    }
+
+    fn safetensors(&self, names: Option<Layout>) -> SafetensorsOptions {
+        let mut options = SafetensorsOptions::default();
+        options.names = names;
+        options.ties = match self.safetensors.ties {
+            Ties::Drop => Tied::Drop,
+            Ties::Duplicate => Tied::Duplicate,
+        };
+        options.max_shard_size = self.safetensors.max_shard_size;
+        options
+    }
+
+    fn carton(&self, model: ModelOptions, assumed: bool) -> CartonOptions {
+        let mut options = CartonOptions::default().fields(self.fields()).model(model);
+        options.config.clone_from(&self.config);
+        options.misc.clone_from(&self.misc);
+        options.keep_values = !self.no_values;
+        options.self_test = self.self_test;
+        options.torch = match self.torch {
+            Torch::Carton => Version::Carton,
+            Torch::Newest => Version::Newest,
+        };
+        options.require_model = self.model.required;
+        options.errors = match self.model.errors {
+            Errors::Return => OnErrors::Return,
+            Errors::Raise => OnErrors::Raise,
+        };
+        options.script = self.script.options();
+        options.assumed = assumed;
+        options
+    }
+
+    fn fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.name.clone_from(&self.name);
+        fields.description.clone_from(&self.description);
+        fields.short_description.clone_from(&self.short_description);
+        fields.license.clone_from(&self.license);
+        fields.repository.clone_from(&self.repository);
+        fields.homepage.clone_from(&self.homepage);
+        fields
+    }
+
+    /// Refuses flags that this kind of output does not have.
+    fn check(&self, kind: OutputKind) -> Result<(), Usage> {
+        let misplaced = self.rules().into_iter().find(|rule| rule.is_typed && !rule.kinds.contains(&kind));
+        misplaced.map_or(Ok(()), |rule| Err(Usage(format!("{}: {}", rule.flags, rule.reason))))
+    }
+
+    fn rules(&self) -> [Rule; 11] {
+        use OutputKind::{Carton, Safetensors, Torch as Checkpoint, Triton};
+        let rule = |flags, is_typed, kinds, reason| Rule { flags, is_typed, kinds, reason };
+        let fields =
+            [&self.description, &self.short_description, &self.license, &self.repository, &self.homepage];
+        let model = &self.model;
+        let is_model = model.required
+            || model.keep_extra
+            || model.arch != Architecture::Auto
+            || model.errors != Errors::Return;
+        [
+            rule(
+                "--names",
+                self.renaming.names.is_some(),
+                &[Safetensors, Checkpoint],
+                "only safetensors and checkpoints can be converted into another layout",
+            ),
+            rule(
+                "--description, --short-description, --license, --repository, --homepage",
+                fields.into_iter().any(Option::is_some),
+                &[Carton],
+                "only a carton has fields such as a license",
+            ),
+            rule(
+                "--name",
+                self.name.is_some(),
+                &[Carton, Triton],
+                "a file of tensors has no name for the model",
+            ),
+            rule("--config", self.config.is_some(), &[Carton], "only a carton has fields such as a license"),
+            rule("--misc", !self.misc.is_empty(), &[Carton], "only a carton keeps files in misc/"),
+            rule("--self-test", self.self_test, &[Carton], "only a carton has self tests"),
+            rule(
+                "--torch",
+                self.torch != Torch::Carton,
+                &[Carton],
+                "only a carton requires a version of PyTorch",
+            ),
+            rule(
+                "--arch, --keep-extra, --require-model, --errors",
+                is_model,
+                &[Carton, Triton],
+                "only cartons and Triton repositories hold models that run",
+            ),
+            rule(
+                "--ties",
+                self.safetensors.ties != Ties::Drop,
+                &[Safetensors],
+                "applies only to safetensors",
+            ),
+            rule(
+                "--max-shard-size",
+                self.safetensors.max_shard_size.is_some(),
+                &[Safetensors],
+                "applies only to safetensors",
+            ),
+            rule(
+                "--input, --output-names, --no-wrap",
+                self.script.options() != ScriptOptions::default(),
+                &[Carton],
+                "only a carton keeps the code of a TorchScript module",
+            ),
+        ]
+    }
+}
+
+impl From<To> for OutputKind {
+    fn from(to: To) -> Self {
+        match to {
+            To::Carton => Self::Carton,
+            To::Safetensors => Self::Safetensors,
+            To::Pth => Self::Torch,
+            To::Triton => Self::Triton,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `torch2carton man`: the manual page.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use crate::cli::args::Cli;
+
+/// Prints one page: the program, and a section for each subcommand with its options and examples.
+pub(crate) fn man() -> Result<ExitCode> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut page = Vec::new();
+    Man::new(command.clone()).render(&mut page)?;
+    for subcommand in command.get_subcommands() {
+        section(subcommand, &mut page)?;
+    }
+    // One page has all: there are none of the subcommands.
+    let mut text = String::from_utf8_lossy(&page).into_owned();
+    for subcommand in command.get_subcommands() {
+        let name = subcommand.get_name();
+        text = text.replace(&format!("torch2carton\\-{name}(1)"), &format!("torch2carton {name}"));
+    }
+    super::written(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn section(command: &Command, page: &mut Vec<u8>) -> Result<()> {
+    writeln!(page, ".SH {}", command.get_name().to_uppercase())?;
+    let man = Man::new(command.clone());
+    let mut sections = Vec::new();
+    man.render_description_section(&mut sections)?;
+    man.render_options_section(&mut sections)?;
+    man.render_extra_section(&mut sections)?;
+    // Sections of a page cannot be nested; below a subcommand they are subsections.
+    let text = String::from_utf8_lossy(&sections).replace("\n.SH ", "\n.SS ");
+    page.extend_from_slice(
+        text.strip_prefix(".SH ").map_or(text.clone(), |rest| format!(".SS {rest}")).as_bytes(),
+    );
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! The subcommands: each calls a library and prints its report. A successful command returns its exit status.
+
+mod completions;
+mod convert;
+mod inspect;
+mod inspect_carton;
+mod man;
+mod pack;
+#[cfg(feature = "download")]
+mod resolve;
+mod run;
+mod run_tests;
+mod run_text;
+mod run_words;
+mod scan;
+#[cfg(feature = "serve")]
+mod serve;
+mod shrink;
+mod trace;
+mod unpack;
+mod verify;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+pub(crate) use completions::completions;
+pub(crate) use convert::convert;
+pub(crate) use inspect::inspect;
+pub(crate) use man::man;
+pub(crate) use pack::pack;
+#[cfg(feature = "download")]
+pub(crate) use resolve::resolve;
+pub(crate) use run::run;
+pub(crate) use scan::scan;
+#[cfg(feature = "serve")]
+pub(crate) use serve::serve;
+pub(crate) use shrink::shrink;
+pub(crate) use trace::trace;
+pub(crate) use unpack::unpack;
+pub(crate) use verify::verify;
+
+use crate::cli::ui::escapes::Json;
+
+/// Writes bytes to standard output at once.
+fn written(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// Prints a report as one JSON object on a line. Characters that a person would not see are escaped.
+fn json(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
+    report.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Json))?;
+    writeln!(out)
+}

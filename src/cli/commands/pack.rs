@@ -1,0 +1,43 @@
+//! `torch2carton pack`: a folder becomes a carton.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use carton_tools::PackOptions;
+use pipeline::{counted, size};
+
+use crate::cli::args::{Compression, Pack};
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, BOLD, DIM, safe};
+use crate::cli::ui::typed::Usage;
+
+pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
+    let tensor = |pair: &String| match pair.split_once('=') {
+        Some((name, file)) => Ok((name.to_owned(), PathBuf::from(file))),
+        None => Err(Usage(format!("--tensor {pair}: expected NAME=FILE.npy"))),
+    };
+    let mut options = PackOptions::new(&args.directory);
+    options.output.clone_from(&args.output);
+    options.if_exists = args.existing.if_exists();
+    options.compression = match args.compression {
+        Compression::Auto => carton_tools::Compression::Auto,
+        Compression::Stored => carton_tools::Compression::Stored,
+        Compression::Deflate => carton_tools::Compression::Deflate,
+        Compression::Zstd => carton_tools::Compression::Zstd,
+    };
+    options.tensors = args.tensor.iter().map(tensor).collect::<Result<_, _>>()?;
+    let progress = Progress::new(quiet);
+    let report = carton_tools::pack(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        terminal::summary(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
+        let holds = format!("{}, {}", counted(report.files, "file"), size(report.nbytes));
+        for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {
+            terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{value}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

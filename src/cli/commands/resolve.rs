@@ -1,0 +1,35 @@
+//! `torch2carton resolve`: the files that a carton leaves out come back into it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use carton_tools::ResolveOptions;
+use pipeline::{counted, size};
+
+use crate::cli::args::Resolve;
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, safe};
+
+pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
+    let mut options = ResolveOptions::new(&args.file, &args.output);
+    options.if_exists = args.existing.if_exists();
+    options.cache.clone_from(&args.cache);
+    options.allow_http = args.allow_http;
+    options.max_size = args.max_size;
+    options.timeout = Duration::from_secs(args.timeout);
+    let progress = Progress::new(quiet);
+    let report = carton_tools::resolve(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        let output = safe(&report.output);
+        terminal::summary(format_args!(
+            "{output}: {}, {} fetched",
+            size(report.nbytes),
+            counted(report.fetched_files, "file")
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,72 @@
+//! `torch2carton run --self-test`: the tests that are stored in a carton.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use pipeline::counted;
+use runtime::{Outcome, Runnable, TestRow};
+
+use crate::cli::args::Run;
+use crate::cli::ui::run_advice::plain;
+use crate::cli::ui::signals::Interruption;
+use crate::cli::ui::terminal::{self, safe};
+
+pub(super) fn run(
+    args: &Run,
+    quiet: bool,
+    runnable: &Runnable,
+    interruption: &Interruption,
+) -> Result<ExitCode> {
+    let report = runtime::self_test(runnable, &args.self_test_options(), interruption).map_err(plain)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.json {
+        super::json(&mut out, &report)?;
+    } else {
+        for test in &report.tests {
+            writeln!(out, "{}", safe(line(test)))?;
+            for output in test.outputs.iter().filter(|output| output.what.is_some()) {
+                let what = output.what.as_deref().unwrap_or_default();
+                writeln!(out, "  {} {}", safe(&output.name), safe(what))?;
+            }
+            if let Some(error) = &test.error {
+                writeln!(out, "  {}", safe(error))?;
+            }
+        }
+    }
+    out.flush()?;
+    let failed = report.tests.iter().filter(|test| test.outcome == Outcome::Failed).count();
+    if failed > 0 {
+        bail!("{}: {failed} of {} failed", report.file, counted(report.tests.len(), "self test"));
+    }
+    if !quiet && !args.json {
+        let passed = report.tests.iter().filter(|test| test.outcome == Outcome::Passed).count();
+        let ran = report.tests.len() - passed;
+        let without = if ran > 0 { format!(", {ran} ran without an expected output") } else { String::new() };
+        let text = if report.tests.is_empty() {
+            "there are no self tests".to_owned()
+        } else {
+            format!("{} passed{without}", counted(passed, "self test"))
+        };
+        terminal::summary(format_args!("{}: {text}", safe(&report.file)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `passed  NAME  0.012 s, largest difference 1e-7`.
+fn line(test: &TestRow) -> String {
+    let outcome = match test.outcome {
+        Outcome::Passed => "passed",
+        Outcome::Ran => "ran   ",
+        _ => "failed",
+    };
+    let name = test.name.clone().filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| format!("test {}", test.index));
+    let differences = test.outputs.iter().filter_map(|output| output.largest_difference);
+    let largest = differences.reduce(|a, b| if a.is_nan() || a > b { a } else { b });
+    let largest = largest.map_or_else(String::new, |largest| format!(", largest difference {largest:.1e}"));
+    if test.error.is_some() {
+        return format!("{outcome}  {name}");
+    }
+    format!("{outcome}  {name}  {:.3} s{largest}", test.seconds)
+}

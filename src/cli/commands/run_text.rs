@@ -1,0 +1,292 @@
+//! `torch2carton run` of a model: the most probable next tokens, or a text that goes on.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use generate::{Candidate, Choice, Ended, Generated, Stops};
+use runtime::{Runnable, Session};
+use serde::Serialize;
+
+use super::run_words::Words;
+use crate::cli::args::Run;
+use crate::cli::ui::run_advice::plain;
+use crate::cli::ui::signals::{INTERRUPTED, Interruption};
+use crate::cli::ui::table::{self, Align};
+use crate::cli::ui::terminal::{self, write_text};
+
+/// Version of the members of the reports.
+const SCHEMA_VERSION: u32 = 1;
+/// The candidates that are listed if no number is given.
+const TOP: u32 = 5;
+/// The tokens that are generated if no number is given.
+const MAX_TOKENS: u32 = 128;
+/// The most bytes of a document with stop tokens.
+const DOCUMENT_MAX: u64 = 1 << 20;
+
+pub(super) fn run(
+    args: &Run,
+    quiet: bool,
+    runnable: &Runnable,
+    interruption: &Interruption,
+) -> Result<ExitCode> {
+    let mut session = runnable.session().map_err(plain)?;
+    let (words, prompt) = match &args.text {
+        Some(text) => {
+            let words = Words::required(runnable)?;
+            let prompt = words.encode(text)?;
+            (Some(words), prompt)
+        }
+        None => (Words::optional(runnable), args.tokens.clone().unwrap_or_default()),
+    };
+    let generates = args.max_tokens.is_some() || args.temperature.is_some();
+    let lists = args.top.is_some() || (args.text.is_none() && !generates);
+    if lists {
+        let count = args.top.unwrap_or(TOP);
+        return candidates(args, quiet, count, &prompt, words.as_ref(), (&mut session, interruption));
+    }
+    continuation(args, quiet, runnable, &prompt, words.as_ref(), (&mut session, interruption))
+}
+
+/// The next tokens, with `--json`.
+#[derive(Serialize)]
+struct CandidatesReport<'r> {
+    schema_version: u32,
+    file: String,
+    prompt_tokens: &'r [u32],
+    candidates: Vec<CandidateRow>,
+    prompt_seconds: f64,
+}
+
+#[derive(Serialize)]
+struct CandidateRow {
+    id: u32,
+    text: Option<String>,
+    probability: f64,
+    logit: f32,
+}
+
+fn candidates(
+    args: &Run,
+    quiet: bool,
+    count: u32,
+    prompt: &[u32],
+    words: Option<&Words>,
+    (session, interruption): (&mut Session, &Interruption),
+) -> Result<ExitCode> {
+    let start = Instant::now();
+    let logits = session.feed(prompt, interruption).map_err(plain)?;
+    let time = start.elapsed();
+    let top = generate::top(&logits, usize::try_from(count).unwrap_or(usize::MAX))?;
+    let row = |Candidate { id, logit, probability }| -> Result<CandidateRow> {
+        let text = words.map(|words| words.text_of(id)).transpose()?;
+        Ok(CandidateRow { id, text, probability, logit })
+    };
+    let rows = top.into_iter().map(row).collect::<Result<Vec<_>>>()?;
+    if args.json {
+        let report = CandidatesReport {
+            schema_version: SCHEMA_VERSION,
+            file: args.file.display().to_string(),
+            prompt_tokens: prompt,
+            candidates: rows,
+            prompt_seconds: time.as_secs_f64(),
+        };
+        super::json(&mut io::stdout().lock(), &report)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = io::BufWriter::new(anstream::stdout().lock());
+    let numbers = |row: &CandidateRow| {
+        [row.id.to_string(), format!("{:.6}", row.probability), format!("{:.4}", row.logit)]
+    };
+    if words.is_some() {
+        let align = [Align::Right, Align::Right, Align::Right, Align::Left];
+        let rows = rows.iter().map(|row| {
+            let [id, probability, logit] = numbers(row);
+            [id, probability, logit, shown(row.text.as_deref().unwrap_or_default())]
+        });
+        table::print(&mut out, align, ["id", "probability", "logit", "text"], rows)?;
+    } else {
+        let align = [Align::Right, Align::Right, Align::Right];
+        table::print(&mut out, align, ["id", "probability", "logit"], rows.iter().map(numbers))?;
+    }
+    out.flush()?;
+    if !quiet {
+        terminal::summary(prompt_text(prompt.len(), time));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A token's text in quotes, so that its spaces are seen.
+fn shown(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A continued text, with `--json`.
+#[derive(Serialize)]
+struct ContinuationReport<'r> {
+    schema_version: u32,
+    file: String,
+    prompt_tokens: &'r [u32],
+    tokens: &'r [u32],
+    text: Option<String>,
+    ended: &'static str,
+    stop_token: Option<u32>,
+    seed: Option<u64>,
+    prompt_seconds: f64,
+    seconds: f64,
+    steps: usize,
+}
+
+fn continuation(
+    args: &Run,
+    quiet: bool,
+    runnable: &Runnable,
+    prompt: &[u32],
+    words: Option<&Words>,
+    (session, interruption): (&mut Session, &Interruption),
+) -> Result<ExitCode> {
+    let choice = args.choice(|| RandomState::new().build_hasher().finish() >> 32);
+    let max_tokens = args.max_tokens.unwrap_or(MAX_TOKENS);
+    let options = generate::Options {
+        max_tokens: usize::try_from(max_tokens).unwrap_or(usize::MAX),
+        choice,
+        stops: stops(runnable, words)?,
+    };
+    let mut out = Out::new(args.json, words, prompt)?;
+    let mut model =
+        |tokens: &[u32]| -> Result<Vec<f32>> { session.feed(tokens, interruption).map_err(plain) };
+    let mut tokens = Vec::new();
+    let start = Instant::now();
+    let done = generate::generate(prompt, &options, &mut model, &mut |token| {
+        tokens.push(token);
+        out.push(token)?;
+        Ok(if interruption.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    let done = match done {
+        // Ctrl-C stopped the model between two layers.
+        Err(_) if interruption.is_set() => {
+            let (prompt_time, time, steps) = (Duration::ZERO, start.elapsed(), tokens.len());
+            Generated { tokens, ended: Ended::Caller, prompt_time, time, steps }
+        }
+        done => done?,
+    };
+    let text = out.finish()?;
+    let seed = match choice {
+        Choice::Random { seed, .. } => Some(seed),
+        Choice::Greedy => None,
+    };
+    if args.json {
+        let report = ContinuationReport {
+            schema_version: SCHEMA_VERSION,
+            file: args.file.display().to_string(),
+            prompt_tokens: prompt,
+            tokens: &done.tokens,
+            text,
+            ended: match done.ended {
+                Ended::Stop(_) => "stop_token",
+                Ended::Enough => "max_tokens",
+                Ended::Caller => "interrupted",
+            },
+            stop_token: match done.ended {
+                Ended::Stop(token) => Some(token),
+                _ => None,
+            },
+            seed,
+            prompt_seconds: done.prompt_time.as_secs_f64(),
+            seconds: done.time.as_secs_f64(),
+            steps: done.steps,
+        };
+        super::json(&mut io::stdout().lock(), &report)?;
+    } else if !quiet && max_tokens > 0 {
+        let seed = match seed.filter(|_| args.seed.is_none()) {
+            Some(seed) => format!("; --seed {seed} repeats it"),
+            None => String::new(),
+        };
+        let times = if interruption.is_set() {
+            format!("stopped after {}", pipeline::counted(done.tokens.len(), "token"))
+        } else {
+            format!("{}; {}", prompt_text(prompt.len(), done.prompt_time), steps_text(&done))
+        };
+        terminal::summary(format_args!("{times}{seed}"));
+    }
+    Ok(if interruption.is_set() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The tokens that end a text: those of the documents, or those that the tokenizer's format fixes.
+fn stops(runnable: &Runnable, words: Option<&Words>) -> Result<Vec<u32>> {
+    let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(plain);
+    let Stops(stops) = Stops::from_documents::<anyhow::Error>(&mut read)?;
+    Ok(if stops.is_empty() { words.map(Words::stops).unwrap_or_default() } else { stops })
+}
+
+/// Where tokens go as they come: text to standard output, or ids where there is no tokenizer.
+struct Out<'w> {
+    stream: Option<super::run_words::Stream<'w>>,
+    /// What `--json` prints at the end.
+    collected: Option<String>,
+    is_terminal: bool,
+    is_first: bool,
+}
+
+impl<'w> Out<'w> {
+    fn new(json: bool, words: Option<&'w Words>, prompt: &[u32]) -> Result<Self> {
+        let stream = words.map(|words| words.stream(prompt)).transpose()?;
+        let is_terminal = io::stdout().is_terminal();
+        Ok(Self { stream, collected: json.then(String::new), is_terminal, is_first: true })
+    }
+
+    fn push(&mut self, token: u32) -> Result<()> {
+        let text = match &mut self.stream {
+            Some(stream) => stream.push(token)?,
+            None if self.collected.is_some() => String::new(),
+            None => format!("{}{token}", if self.is_first { "" } else { "," }),
+        };
+        self.is_first = false;
+        self.write(&text)
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        match &mut self.collected {
+            Some(collected) => collected.push_str(text),
+            None => write_text(text, self.is_terminal)?,
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, and a line feed. Returns what was collected, if there is a tokenizer.
+    fn finish(mut self) -> Result<Option<String>> {
+        let has_text = self.stream.is_some();
+        if let Some(stream) = self.stream.take() {
+            let rest = stream.finish()?;
+            self.write(&rest)?;
+        }
+        if self.collected.is_none() {
+            write_text("\n", self.is_terminal)?;
+        }
+        Ok(self.collected.filter(|_| has_text))
+    }
+}
+
+fn prompt_text(tokens: usize, time: Duration) -> String {
+    format!("prompt: {} in {}", pipeline::counted(tokens, "token"), rate(tokens, time))
+}
+
+fn steps_text(done: &Generated) -> String {
+    let tokens = pipeline::counted(done.tokens.len(), "token");
+    // The first one comes with the prompt.
+    if done.steps == 0 { tokens } else { format!("{tokens} in {}", rate(done.steps, done.time)) }
+}
+
+/// `1.25 s (51.2 tokens/s)`.
+fn rate(tokens: usize, time: Duration) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let rate = tokens as f64 / time.as_secs_f64().max(1e-9);
+    format!("{:.2} s ({rate:.1} tokens/s)", time.as_secs_f64())
+}

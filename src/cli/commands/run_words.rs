@@ -1,0 +1,102 @@
+//! The tokenizer of a carton, if this program was built with the feature `tokenizer`.
+
+#[cfg(feature = "tokenizer")]
+pub(super) use with::{Stream, Words};
+#[cfg(not(feature = "tokenizer"))]
+pub(super) use without::{Stream, Words};
+
+#[cfg(feature = "tokenizer")]
+mod with {
+    use anyhow::Result;
+    use generate::{FILE_MAX, Tokenizer};
+    use runtime::Runnable;
+
+    use crate::cli::ui::run_advice::plain;
+
+    pub(crate) use generate::Stream;
+
+    /// Tokens as text.
+    pub(crate) struct Words(Tokenizer);
+
+    impl Words {
+        pub(crate) fn required(runnable: &Runnable) -> Result<Self> {
+            let mut read = |name: &str| runnable.misc(name, FILE_MAX).map_err(plain);
+            Ok(Self(Tokenizer::from_files::<anyhow::Error>(&mut read)?))
+        }
+
+        /// The same for output that can do without text: `None` if there is no tokenizer.
+        pub(crate) fn optional(runnable: &Runnable) -> Option<Self> {
+            Self::required(runnable).ok()
+        }
+
+        pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
+            Ok(self.0.encode(text)?)
+        }
+
+        pub(crate) fn text_of(&self, token: u32) -> Result<String> {
+            Ok(self.0.text_of(token)?)
+        }
+
+        pub(crate) fn stops(&self) -> Vec<u32> {
+            self.0.stops().to_vec()
+        }
+
+        pub(crate) fn stream(&self, prompt: &[u32]) -> Result<Stream<'_>> {
+            Ok(self.0.stream(prompt)?)
+        }
+    }
+}
+
+#[cfg(not(feature = "tokenizer"))]
+mod without {
+    use std::convert::Infallible;
+    use std::marker::PhantomData;
+
+    use anyhow::Result;
+    use runtime::Runnable;
+
+    use crate::cli::ui::typed::Usage;
+
+    /// No value exists without the feature.
+    pub(crate) enum Words {}
+
+    impl Words {
+        pub(crate) fn required(_: &Runnable) -> Result<Self> {
+            let text = "this program was built without tokenizers; give token ids with --tokens";
+            Err(Usage(text.to_owned()).into())
+        }
+
+        pub(crate) fn optional(_: &Runnable) -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn encode(&self, _: &str) -> Result<Vec<u32>> {
+            match *self {}
+        }
+
+        pub(crate) fn text_of(&self, _: u32) -> Result<String> {
+            match *self {}
+        }
+
+        pub(crate) fn stops(&self) -> Vec<u32> {
+            match *self {}
+        }
+
+        pub(crate) fn stream(&self, _: &[u32]) -> Result<Stream<'_>> {
+            match *self {}
+        }
+    }
+
+    /// No value exists without the feature.
+    pub(crate) struct Stream<'w>(Infallible, PhantomData<&'w ()>);
+
+    impl Stream<'_> {
+        pub(crate) fn push(&mut self, _: u32) -> Result<String> {
+            match self.0 {}
+        }
+
+        pub(crate) fn finish(self) -> Result<String> {
+            match self.0 {}
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `torch2carton shrink`: files move out of a carton into a folder that many cartons share.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use carton_tools::ShrinkOptions;
+use pipeline::{counted, size};
+
+use crate::cli::args::Shrink;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, safe};
+
+pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
+    let mut options = ShrinkOptions::new(&args.file, &args.output, &args.base, &args.blobs);
+    options.if_exists = args.existing.if_exists();
+    options.min_size = args.min_size;
+    let progress = Progress::new(quiet);
+    let report = carton_tools::shrink(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        terminal::summary(format_args!(
+            "{}: {}; {} ({}) moved to {}",
+            safe(&report.output),
+            size(report.nbytes),
+            counted(report.moved_files, "file"),
+            size(report.moved_nbytes),
+            safe(&report.blobs)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,29 @@
+//! `torch2carton trace`: the pickle machine at work on a checkpoint's pickle.
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pipeline::{Listing, TraceOptions, View};
+
+use crate::cli::args::Trace;
+use crate::cli::ui::escapes::Escaped;
+
+pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
+    let view = match (args.json, args.lines) {
+        (true, _) => View::Json,
+        (_, true) => View::Lines,
+        _ => View::Steps,
+    };
+    let listing = match (args.dis, args.summary) {
+        (true, _) => Listing::Disassembly,
+        (_, true) => Listing::Summary,
+        _ => Listing::Trace { view, full: args.full, limit: args.limit },
+    };
+    let mut options = TraceOptions::new(&args.file);
+    options.listing = listing;
+    options.pickle = args.pickle;
+    let mut out = Escaped::new(io::BufWriter::new(io::stdout().lock()), args.json);
+    pipeline::trace(&options, &mut out)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,31 @@
+//! `torch2carton unpack`: the files of a carton in a folder.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use carton_tools::UnpackOptions;
+use pipeline::{counted, size};
+
+use crate::cli::args::Unpack;
+use crate::cli::ui::carton_advice;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, safe};
+
+pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
+    let mut options = UnpackOptions::new(&args.file);
+    options.output.clone_from(&args.directory);
+    options.force = args.force;
+    let progress = Progress::new(quiet);
+    let report = carton_tools::unpack(&options, &progress)?;
+    progress.clear();
+    if !quiet {
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        terminal::summary(format_args!(
+            "{}: {}, {}",
+            safe(&report.output),
+            counted(report.files, "file"),
+            size(report.nbytes)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

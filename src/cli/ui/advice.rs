@@ -1,0 +1,453 @@
+//! What to do about an error: which option or command helps.
+//!
+//! Libraries say what is wrong. Only the command line knows what can be typed.
+
+use std::path::{Path, PathBuf};
+
+use mapped::NotRepresentable;
+use pipeline::{Change, Fact, ForeignKind, InvalidOption, Note, size};
+use sources::{Candidate, Contents};
+use store::{Remote, Scheme, file_name, folder};
+
+use super::carton_advice::RESOLVES;
+use super::flags;
+use super::shell::{quoted, quoted_text};
+use super::typed::typed;
+
+/// The way out that every checkpoint has.
+pub(crate) const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
+
+/// What the pipeline reports, with advice where there is some. `file` is the checkpoint, where that is known.
+pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> String {
+    use pipeline::Error;
+    let scan =
+        || file.map_or_else(|| "scan".to_owned(), |file| format!("torch2carton scan {}", quoted(file)));
+    let advice = match error {
+        Error::At { path, reason } => {
+            return format!("{}: {}", path.display(), pipeline_text(reason, Some(path)));
+        }
+        Error::Sources(error) => return sources_text(error),
+        Error::Store(error) => return store_text(error),
+        Error::Option(option) => return option_text(option),
+        // A person reads sizes in units.
+        Error::SeveralKeys { keys } => {
+            let keys = keys.iter().map(|(key, tensors, nbytes)| {
+                let s = if *tensors == 1 { "" } else { "s" };
+                format!("`{key}` ({} tensor{s}, {})", pipeline::count(*tensors), size(*nbytes))
+            });
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            return format!(
+                "several keys hold weights: {keys}; choose one with --key, or keep everything with --key ''"
+            );
+        }
+        Error::Dangerous { .. } => {
+            format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
+        }
+        Error::Unknown { .. } => {
+            format!("; `{}` lists all that it names, and without --deny-unknown it is converted", scan())
+        }
+        Error::Code { is_dangerous: true, .. } => {
+            format!(
+                "; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors",
+                scan()
+            )
+        }
+        Error::Code { .. } => "; without --deny-unknown it is kept".to_owned(),
+        Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
+        Error::NothingUnder { .. } => "; check --key, --include and --exclude".to_owned(),
+        Error::NothingLeft => "; check --include and --exclude".to_owned(),
+        Error::NoData { name, .. }
+        | Error::CannotCast { name, .. }
+        | Error::NotRepresentable(NotRepresentable { tensor: name, .. }) => {
+            format!("; leave it out with --exclude {}", quoted_text(&pattern_of(name)))
+        }
+        Error::Module(reason) => module_advice(reason).to_owned(),
+        Error::Model { reason, .. } => match &**reason {
+            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
+            decoder::Error::Heads { .. } => {
+                format!("; change {}, or {WEIGHTS}", flags::option(Fact::Heads))
+            }
+            decoder::Error::UnexpectedTensors { .. } => {
+                format!("; --keep-extra keeps them, --exclude leaves them out, {WEIGHTS}")
+            }
+            _ => format!("; {WEIGHTS}"),
+        },
+        Error::Names { reason, .. } => match &**reason {
+            decoder::Error::MissingFacts { facts, .. } => {
+                let flags: Vec<&str> = facts.iter().map(|fact| flags::option(*fact)).collect();
+                format!("; give them with {}", flags.join(", "))
+            }
+            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
+            decoder::Error::Heads { .. } => format!("; change {}", flags::option(Fact::Heads)),
+            decoder::Error::NoName { names, .. } => {
+                let name = names.first().map_or("", String::as_str);
+                format!("; --exclude {} leaves it out", quoted_text(&pattern_of(name)))
+            }
+            decoder::Error::Frequency { tensor, .. } => format!(
+                "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
+                quoted_text(&pattern_of(tensor))
+            ),
+            decoder::Error::NoLayout { why: decoder::WhyWeights::NoDocuments } => {
+                "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
+            }
+            decoder::Error::NoLayout { .. } | decoder::Error::OtherLayout { .. } => {
+                "; --rename changes names alone".to_owned()
+            }
+            _ => String::new(),
+        },
+        Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
+            "; check --rename".to_owned()
+        }
+        Error::NoSafetensors { tensors, .. } => {
+            let name = tensors.first().map_or("", |(name, _)| name);
+            let cast = tensors.iter().any(|(_, what)| what == "complex128");
+            let cast = if cast { "--cast complex128=complex64 converts elements, " } else { "" };
+            let out = quoted_text(&pattern_of(name));
+            format!("; {cast}--exclude {out} leaves one out, and a carton holds all of them (--to carton)")
+        }
+        Error::NotPlain { tensors, .. } => {
+            let out = quoted_text(&pattern_of(tensors.first().map_or("", |(name, _)| name)));
+            format!("; --exclude {out} leaves one out, and a carton holds all of them (--to carton)")
+        }
+        Error::OtherModel { .. } => "; remove it, or choose another folder with -o".to_owned(),
+        Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
+        Error::NothingToTest { .. } | Error::ScriptToTest => {
+            "; without --self-test its tensors are converted".to_owned()
+        }
+        Error::Damaged(_) => "; copy the file again".to_owned(),
+        Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
+        error => triton(error, file),
+    };
+    format!("{error}{advice}")
+}
+
+/// What helps where a model for Triton is wanted.
+fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
+    use pipeline::Error;
+    match error {
+        Error::NothingToServe { why: None } => "; leave out --arch weights".to_owned(),
+        Error::NothingToServe { why: Some(decoder::WhyWeights::NoDocuments) } => {
+            "; put one there, or use --arch llama with --n-heads, --rope-theta and --norm-eps".to_owned()
+        }
+        Error::NothingToServe { why: Some(decoder::WhyWeights::OneShard) } => {
+            "; pass the folder of all shards".to_owned()
+        }
+        Error::NothingToServe { .. } => {
+            "; a carton can hold its tensors, and `torch2carton serve` return them by name".to_owned()
+        }
+        Error::ScriptToServe => {
+            "; Triton's PyTorch backend runs TorchScript: copy the file to REPOSITORY/NAME/1/model.pt and write \
+             REPOSITORY/NAME/config.pbtxt"
+                .to_owned()
+        }
+        Error::ReadCarton(reason)
+            if RESOLVES && matches!(**reason, carton_reader::Error::Elsewhere { .. }) =>
+        {
+            let carton = file.map_or_else(|| "CARTON".to_owned(), quoted);
+            format!("; `torch2carton resolve {carton} -o OUTPUT` fetches it")
+        }
+        Error::PackedWeights => {
+            "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()
+        }
+        Error::OtherModule { .. } => {
+            "; pass the checkpoint that it was made from, or copy the TorchScript module that it was made from to \
+             REPOSITORY/NAME/1/model.pt and write \
+             REPOSITORY/NAME/config.pbtxt"
+                .to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// What to do about a module that cannot be made.
+fn module_advice(error: &torchscript::Error) -> &'static str {
+    use torchscript::Error;
+    match error {
+        Error::Newer { .. } => {
+            "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
+        }
+        Error::Dtype { .. } => "; --exclude leaves a tensor out",
+        Error::NoInput { .. } | Error::InputDtype { .. } => "; check --input",
+        Error::OutputNames { .. } | Error::OutputTwice { .. } => "; check --output-names",
+        Error::NotDicts { .. } => "; without --no-wrap a module that Carton can call is put around it",
+        Error::MobileOnly => "; --arch weights converts only the tensors",
+        _ => "",
+    }
+}
+
+/// A glob that matches this name alone.
+fn pattern_of(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// Which option has a wrong value.
+fn option_text(option: &InvalidOption) -> String {
+    match option {
+        InvalidOption::EmptyName => format!("--name: {option}"),
+        InvalidOption::TritonName { .. } => format!("{option}; --name gives another name"),
+        InvalidOption::MiscMissing { .. }
+        | InvalidOption::MiscName { .. }
+        | InvalidOption::MiscTwice { .. } => {
+            format!("--misc: {option}")
+        }
+        InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
+        InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
+        InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
+        InvalidOption::NotAFolder { .. } => {
+            format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
+        }
+        InvalidOption::NotARepository { path } => {
+            format!(
+                "{option}; -o {} adds a model to it, and --name chooses the model's folder",
+                quoted(folder(path))
+            )
+        }
+        InvalidOption::AlreadyConverted { change } => {
+            let flags = match change {
+                Change::Selection => "--key, --include, --exclude, --strip-prefix",
+                Change::Names => "--rename",
+                Change::Model => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
+            };
+            format!("{flags}: {option}")
+        }
+        InvalidOption::ForeignOutput { kind: ForeignKind::Gguf, .. } => format!(
+            "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
+             llama.cpp's `python convert_hf_to_gguf.py DIR`"
+        ),
+        InvalidOption::ForeignOutput { kind: ForeignKind::Onnx, .. } => format!(
+            "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
+             `optimum-cli export onnx --model DIR OUT`"
+        ),
+        InvalidOption::SameOutput { .. } => format!("{option}; convert one of them alone with -o"),
+        option => option.to_string(),
+    }
+}
+
+/// A note, and the option that helps.
+pub(crate) fn note(note: &Note, file: &str) -> String {
+    let advice = match note {
+        Note::Module(note) => return flags::note(note),
+        Note::Sources(sources::Note::Container { note: torch_import::Note::AfterPickle { .. }, .. }) => {
+            format!("; `torch2carton trace --pickle 1 {}` shows what they are", quoted_text(file))
+        }
+        Note::Sources(sources::Note::LinkLeftOut { path, .. }) => {
+            format!("; --misc {} keeps it", quoted(path))
+        }
+        Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
+        Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
+        Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
+        Note::Recorded { .. } => format!("; `torch2carton scan {}` lists them", quoted_text(file)),
+        Note::ValuesKept { values } => {
+            format!(" (--no-values leaves {} out)", if *values > 1 { "them" } else { "it" })
+        }
+        _ => String::new(),
+    };
+    format!("{note}{advice}")
+}
+
+/// What a server reports, with advice where there is some.
+#[cfg(feature = "serve")]
+pub(crate) fn serve_text(error: &serve::Error) -> String {
+    let advice = match error {
+        serve::Error::Bind { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            "; --port 0 chooses one that is free"
+        }
+        serve::Error::SameName { .. } => "; rename a file, or make it a version in a --repository",
+        serve::Error::NoName => "; give one with --name",
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+/// What the store reports, with advice where there is some.
+pub(crate) fn store_text(error: &store::Error) -> String {
+    use store::Error;
+    let advice = match error {
+        // A person reads sizes in units.
+        Error::NoSpace { needed, free, folder } => {
+            return format!("needs {} in {}, {} free", size(*needed), folder.display(), size(*free));
+        }
+        Error::Remote { address, .. } => format!("; first run `{}`", fetch_command(address)),
+        Error::IsFolder { .. } => "; name a file in it".to_owned(),
+        Error::NotAFile { .. } => ", and a carton is a file".to_owned(),
+        Error::SameFile { .. } => "; choose another path with -o".to_owned(),
+        Error::Exists { .. } => {
+            "; choose another path with -o, or replace it with --force instead of --no-clobber".to_owned()
+        }
+        Error::NotOurs { .. } => "; --force replaces it anyway, -o chooses another path".to_owned(),
+        Error::CreateIn { .. } => "; choose another place with -o".to_owned(),
+        Error::Insecure { .. } => "; --allow-http fetches it anyway".to_owned(),
+        Error::PrivateAddress { .. } => {
+            "; --allow-http fetches it if LINKS itself names a private address".to_owned()
+        }
+        Error::TooLarge { .. } => "; --max-size allows them".to_owned(),
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// What the search for a checkpoint reports, with advice where there is some.
+pub(crate) fn sources_text(error: &sources::Error) -> String {
+    use sources::Error;
+    let advice = match error {
+        Error::NotFound { path } if folder(path).is_dir() => {
+            format!("; `ls {}` shows what is there", quoted(folder(path)))
+        }
+        Error::NotFound { path } => format!(": the folder {} does not exist", folder(path).display()),
+        Error::LoneShard { path, .. } => {
+            format!(": run `{} {}`, or --single for this file alone", typed(), quoted(folder(path)))
+        }
+        Error::NotASet { paths } => {
+            format!("; --each converts each of them on its own: `torch2carton --each {}`", pattern(paths))
+        }
+        Error::Set { reason, .. } => match &**reason {
+            torch_import::Error::EqualShards { file, .. } => {
+                format!("; download or copy {file} again")
+            }
+            _ => String::new(),
+        },
+        Error::OneFileTwice { second, .. } => {
+            format!("; put the file that {} should be in its place", file_name(second))
+        }
+        Error::Distributed { folder } => format!(
+            "; first run `python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt`",
+            quoted(folder)
+        ),
+        Error::DeepSpeed { found, candidates, .. } => {
+            let script = match &found.script {
+                Some(script) => quoted(script),
+                None => "-m deepspeed.utils.zero_to_fp32".to_owned(),
+            };
+            let tag = found.tag.as_ref().map_or_else(String::new, |tag| format!(" -t {}", quoted_text(tag)));
+            let instead = match candidates.as_slice() {
+                [] => String::new(),
+                candidates => format!("; if the training wrote them whole too, {}", one_of(candidates)),
+            };
+            format!("; first run `python {script} {} out{tag}`{instead}", quoted(&found.folder))
+        }
+        Error::Several { candidates, .. } => format!("; {}", one_of(candidates)),
+        Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
+            Some(advice) => format!("; {advice}"),
+            None => String::new(),
+        },
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// What to do about a folder that holds something else.
+fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
+    match contents {
+        Contents::Pipeline { folders } | Contents::Folders { folders } => {
+            let paths = folders.iter().map(|name| vec![folder.join(name)]);
+            let candidates: Vec<Candidate> = paths.map(|paths| Candidate { paths }).collect();
+            Some(one_of(&candidates))
+        }
+        Contents::Other { .. } => Some("pass the checkpoint that it was made from".to_owned()),
+        Contents::TrainingState { files } => {
+            let mut models = files.iter().filter(|name| name.ends_with("model_states.pt"));
+            match (models.next(), models.next()) {
+                (Some(model), None) => {
+                    let model = quoted(&folder.join(model));
+                    Some(format!("run `torch2carton {model}` to convert the model's part of it"))
+                }
+                _ => None,
+            }
+        }
+        Contents::Documents { git: true, .. } => Some("fetch them with `git lfs pull`".to_owned()),
+        Contents::Documents { git: false, .. } => {
+            Some("download them too, such as with `hf download OWNER/MODEL`".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The commands that convert one of the checkpoints.
+fn one_of(candidates: &[Candidate]) -> String {
+    const SHOWN: usize = 4;
+    let command = |candidate: &Candidate| format!("`{} {}`", typed(), arguments(&candidate.paths));
+    let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
+    match commands.as_slice() {
+        [one] => format!("run {one}"),
+        several => format!("run one of {}", several.join(", ")),
+    }
+}
+
+/// Paths as a shell reads them back.
+fn arguments(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(" ")
+}
+
+/// The paths, or where they are many and alike a shell's pattern.
+fn pattern(paths: &[PathBuf]) -> String {
+    /// A pattern may match more files than were given.
+    const TYPED: usize = 4;
+    let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
+    let alike = |path: &PathBuf| path.extension() == first.extension() && folder(path) == folder(first);
+    match first.extension() {
+        Some(extension) if paths.len() > TYPED && paths.iter().all(alike) => {
+            let pattern = format!("*.{}", extension.to_string_lossy());
+            let folder = folder(first);
+            if folder == Path::new(".") { pattern } else { format!("{}/{pattern}", quoted(folder)) }
+        }
+        _ => arguments(paths),
+    }
+}
+
+/// The command that brings a file here.
+fn fetch_command(address: &Remote) -> String {
+    let url = quoted_text(&address.to_string());
+    match address.scheme {
+        Scheme::S3 => format!("aws s3 cp {url} ."),
+        Scheme::Gs => format!("gcloud storage cp {url} ."),
+        Scheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
+            [owner, model, file] if !file.is_empty() => {
+                format!("hf download {} {}", quoted_text(&format!("{owner}/{model}")), quoted_text(file))
+            }
+            _ => format!("hf download {}", quoted_text(&address.rest)),
+        },
+        _ => format!("curl -fLO {url}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_comes_with_its_command() {
+        let command = |path: &str| Remote::from_path(Path::new(path)).as_ref().map(fetch_command);
+        let command = |path| command(path).expect("an address");
+        assert_eq!(command("https://a.b/c.pth"), "curl -fLO https://a.b/c.pth");
+        assert_eq!(command("https://a.b/c.pth?x&y"), "curl -fLO 'https://a.b/c.pth?x&y'");
+        assert_eq!(command("s3://bucket/a/c.pth"), "aws s3 cp s3://bucket/a/c.pth .");
+        assert_eq!(command("hf://owner/model/x/c.pth"), "hf download owner/model x/c.pth");
+        assert_eq!(command("hf://owner/model"), "hf download owner/model");
+    }
+
+    fn not_a_set(names: &[&str]) -> String {
+        let paths = names.iter().map(PathBuf::from).collect();
+        sources_text(&sources::Error::NotASet { paths })
+    }
+
+    #[test]
+    fn files_that_are_not_a_set_are_converted_one_by_one() {
+        assert_eq!(
+            not_a_set(&["a.pth", "b.pth"]),
+            "a.pth and b.pth are not shards of one checkpoint; --each converts each of them on its own: \
+             `torch2carton --each a.pth b.pth`"
+        );
+        let text = not_a_set(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth", "x y/e.pth"]);
+        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 2 more are not"), "{text}");
+        assert!(text.contains("--each 'x y'/*.pth`"), "{text}");
+        let text = not_a_set(&["a.pth", "b c.bin"]);
+        assert!(text.contains("--each a.pth 'b c.bin'`"), "{text}");
+    }
+}

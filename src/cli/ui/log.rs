@@ -1,0 +1,231 @@
+//! The log of a server: a line for each event, on standard error.
+//!
+//! A thread of its own writes the lines, so that a reader that does not read cannot stop the server. Lines for which there is
+//! no room are counted instead.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serve::{Event, Observer};
+
+use super::escapes::{Json, safe};
+use crate::cli::args::LogFormat;
+
+/// Lines that wait to be written.
+const WAITING: usize = 4096;
+/// How long the end of the program waits for them.
+const AT_THE_END: Duration = Duration::from_secs(2);
+
+/// The log, which is written until [`finish`](Self::finish).
+pub(crate) struct Log {
+    done: Receiver<()>,
+    lines: Lines,
+}
+
+/// Where lines go to.
+#[derive(Clone)]
+struct Lines {
+    /// `None` ends the log.
+    sender: SyncSender<Option<String>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Lines {
+    fn send(&self, line: &Line, format: LogFormat) {
+        if self.sender.try_send(Some(line.print(format))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Writes the events of a server to the log.
+pub(crate) struct LogObserver {
+    format: LogFormat,
+    quiet: bool,
+    lines: Lines,
+}
+
+impl Log {
+    /// A log, and the observer that writes the events of a server to it; with `quiet`, only problems.
+    pub(crate) fn new(format: LogFormat, quiet: bool) -> Result<(Self, LogObserver)> {
+        let (sender, receiver) = sync_channel(WAITING);
+        let (finished, done) = sync_channel(1);
+        let lines = Lines { sender, dropped: Arc::default() };
+        let dropped = lines.dropped.clone();
+        let work = move || {
+            write(&receiver, &dropped, format);
+            // Nobody waits for it if the program ends in another way.
+            let _ = finished.send(());
+        };
+        thread::Builder::new().name("log".to_owned()).spawn(work).context("cannot start the log")?;
+        let panics = lines.clone();
+        // A panic may repeat what a client sent, and a panic of a model is only one answer.
+        std::panic::set_hook(Box::new(move |panic| {
+            panics.send(&Line::new("panic").with(|line| line.error = Some(panic.to_string())), format);
+        }));
+        Ok((Self { done, lines: lines.clone() }, LogObserver { format, quiet, lines }))
+    }
+
+    /// Waits a moment until everything is written.
+    pub(crate) fn finish(self) {
+        if self.lines.sender.try_send(None).is_ok() {
+            // If nobody reads, the lines are lost.
+            let _ = self.done.recv_timeout(AT_THE_END);
+        }
+    }
+}
+
+fn write(lines: &Receiver<Option<String>>, dropped: &AtomicU64, format: LogFormat) {
+    while let Ok(Some(line)) = lines.recv() {
+        // Nothing is left to do when stderr is closed.
+        let _ = writeln!(anstream::stderr(), "{line}");
+        let lost = dropped.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let _ = writeln!(
+                anstream::stderr(),
+                "{}",
+                Line::new("dropped").with(|line| line.lines = Some(lost)).print(format)
+            );
+        }
+    }
+}
+
+impl Observer for LogObserver {
+    fn event(&self, event: &Event<'_>) {
+        let Some(line) = line(event, self.quiet) else { return };
+        self.lines.send(&line, self.format);
+    }
+}
+
+/// The line of an event; none if it is not shown.
+fn line(event: &Event<'_>, quiet: bool) -> Option<Line> {
+    let line = match event {
+        Event::Accept { error } => {
+            return Some(Line::new("accept").with(|line| line.error = Some(error.to_string())));
+        }
+        Event::Ignored { path } => {
+            return Some(Line::new("ignored").with(|line| line.file = Some(path.display().to_string())));
+        }
+        Event::Empty { path } => {
+            return Some(Line::new("empty").with(|line| line.file = Some(path.display().to_string())));
+        }
+        _ if quiet => return None,
+        Event::Request(request) => Line::new("request").with(|line| {
+            line.client = Some(request.client.to_string());
+            line.method = Some(request.method.to_owned());
+            line.path = Some(request.path.to_owned());
+            line.status = request.status;
+            line.received = Some(request.received);
+            line.sent = Some(request.sent);
+            line.seconds = Some(request.duration.as_secs_f64());
+            line.error = request.error.map(str::to_owned);
+        }),
+        Event::Loaded { name, version } => Line::new("loaded").with(|line| line.is_of(name, *version)),
+        Event::Unloaded { name, version } => Line::new("unloaded").with(|line| line.is_of(name, *version)),
+        Event::Draining { requests } => Line::new("draining").with(|line| line.requests = Some(*requests)),
+        _ => return None,
+    };
+    Some(line)
+}
+
+/// A line of the log.
+#[derive(Debug, Default, Serialize)]
+struct Line {
+    time: String,
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Line {
+    fn new(event: &'static str) -> Self {
+        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        Self { time, event, ..Self::default() }
+    }
+
+    fn with(mut self, fill: impl FnOnce(&mut Self)) -> Self {
+        fill(&mut self);
+        self
+    }
+
+    fn is_of(&mut self, model: &str, version: u64) {
+        self.model = Some(model.to_owned());
+        self.version = Some(version);
+    }
+
+    fn print(&self, format: LogFormat) -> String {
+        match format {
+            LogFormat::Text => self.text(),
+            LogFormat::Json => {
+                let mut bytes = Vec::new();
+                // A line of texts and numbers can always be written as JSON.
+                let _ = self.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Json));
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let model =
+            || format!("{} version {}", self.model.as_deref().unwrap_or_default(), self.version.unwrap_or(0));
+        let error = self.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+        let what = match self.event {
+            "request" => {
+                let part = |part: &Option<String>| part.clone().unwrap_or_default();
+                let status = self.status.map_or_else(|| "gone".to_owned(), |status| status.to_string());
+                let (received, sent) = (self.received.unwrap_or(0), self.sent.unwrap_or(0));
+                let (client, method, path) = (part(&self.client), part(&self.method), part(&self.path));
+                let seconds = self.seconds.unwrap_or(0.0);
+                format!(
+                    "{client} {method} {path} {status} {seconds:.4} s, {received} bytes in, {sent} bytes out{error}"
+                )
+            }
+            "loaded" => format!("serving {}", model()),
+            "unloaded" => format!("serving {} no longer", model()),
+            "draining" => format!("ending, {} requests in flight", self.requests.unwrap_or(0)),
+            "ignored" => {
+                format!("ignored {}: it is not NAME/VERSION.carton", self.file.as_deref().unwrap_or_default())
+            }
+            "empty" => {
+                format!(
+                    "{} has no model: no file NAME/VERSION.carton",
+                    self.file.as_deref().unwrap_or_default()
+                )
+            }
+            "panic" => format!("a panic{error}"),
+            "dropped" => format!("{} log lines were lost", self.lines.unwrap_or(0)),
+            _ => format!("cannot accept a connection{error}"),
+        };
+        format!("{} {}", self.time, safe(what))
+    }
+}

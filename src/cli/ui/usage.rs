@@ -1,0 +1,132 @@
+//! Mistakes in what was typed, and what was meant.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::errors;
+use super::terminal::is_broken_pipe;
+use super::typed::{PROGRAM, Usage, typed};
+
+/// Words that people try, and what does that here.
+const WISHES: &[(&[&str], &str)] = &[
+    (
+        &["list", "ls", "info", "show", "cat", "dump", "summary"],
+        "`torch2carton inspect FILE` lists what is in it",
+    ),
+    (&["diff", "compare", "cmp"], "`torch2carton verify CARTON --against FILE` compares tensors"),
+    (
+        &["check", "validate", "test"],
+        "`torch2carton verify CARTON` checks a carton, `torch2carton scan FILE` a pickle",
+    ),
+    (&["merge", "join", "consolidate"], "`torch2carton DIR` merges the shards in a folder"),
+    (&["extract", "unzip"], "`torch2carton unpack CARTON` writes its files"),
+    (&["create", "zip", "build"], "`torch2carton pack DIR` makes a carton from a folder"),
+    (
+        &["infer", "predict", "chat", "generate", "complete"],
+        "`torch2carton run CARTON TEXT` continues a text",
+    ),
+    #[cfg(feature = "download")]
+    (&["download", "fetch", "pull", "get"], "`torch2carton resolve CARTON` fetches what a carton leaves out"),
+    (
+        &["quantize", "cast", "prune", "split"],
+        "tensors are converted as they are: change them in PyTorch first",
+    ),
+    (&["completion"], "`torch2carton completions SHELL` prints a completion script"),
+];
+
+/// Refuses a word that is neither a subcommand nor a path.
+pub(crate) fn check_word(word: &OsString, subcommands: &[String]) -> Result<(), Usage> {
+    let (path, text) = (Path::new(word), word.to_string_lossy());
+    let is_word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+    if !is_word || text.starts_with('-') || path.exists() || path.is_symlink() {
+        return Ok(());
+    }
+    Err(unknown_command(&text, subcommands))
+}
+
+/// A word that is not a subcommand, and what was meant.
+fn unknown_command(text: &str, subcommands: &[String]) -> Usage {
+    /// The Jaro-Winkler similarity of a typing mistake.
+    const SIMILAR: f64 = 0.8;
+    let lower = text.to_lowercase();
+    let wish = WISHES.iter().find(|(words, _)| words.contains(&lower.as_str()));
+    let scored = subcommands.iter().map(|name| (strsim::jaro_winkler(&lower, name), name));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score >= SIMILAR);
+    let hint = match (wish, best) {
+        (Some((_, hint)), _) => format!("; {hint}"),
+        (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`?"),
+        (None, None) => String::new(),
+    };
+    Usage(format!(
+        "no command `{text}`, and no file of that name; commands are {}{hint}",
+        subcommands.join(", ")
+    ))
+}
+
+/// Prints what is wrong with the arguments, or the help that was asked for.
+pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // clap's own `print` leaves it to the exit of the process to write the last line, where errors are lost.
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match printed.map_err(anyhow::Error::new) {
+                Err(error) if !is_broken_pipe(&error) => {
+                    errors::print(&error);
+                    ExitCode::FAILURE
+                }
+                _ => ExitCode::SUCCESS,
+            };
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+        }
+        ErrorKind::UnknownArgument => errors::print(&anyhow::Error::new(Usage(unknown_option(error)))),
+        ErrorKind::InvalidSubcommand => {
+            let word = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+            errors::print(&anyhow::Error::new(unknown_command(&word, subcommands)));
+        }
+        _ => {
+            // Without the tip to write `-- --option`, which is never what was meant.
+            let text = error.render().to_string();
+            let lines = text.lines().filter(|line| !line.contains("as a value, use"));
+            let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
+            let text = text.trim_start_matches("error: ").trim_end();
+            let help = format!("`{} --help` lists the options", command());
+            errors::print_text(&text.replace("For more information, try '--help'.", &help));
+        }
+    }
+    ExitCode::from(2)
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// The program and the subcommand; the default one is named.
+fn command() -> String {
+    let typed = typed();
+    if typed == PROGRAM { format!("{PROGRAM} convert") } else { typed }
+}
+
+fn unknown_option(error: &clap::Error) -> String {
+    let option = context(error, ContextKind::InvalidArg).unwrap_or_default();
+    let command = command();
+    if !option.starts_with('-') {
+        return format!("`{command}` takes no `{option}`; see `{command} --help`");
+    }
+    match context(error, ContextKind::SuggestedArg) {
+        Some(meant) => {
+            format!(
+                "no option `{option}` for `{command}`; did you mean `{meant}`? `{command} --help` lists them"
+            )
+        }
+        None => format!("no option `{option}` for `{command}`; `{command} --help` lists them"),
+    }
+}

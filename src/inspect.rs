@@ -1,0 +1,60 @@
+//! Lists what is in a checkpoint.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mapped::Source;
+use pipeline::{InspectOptions, InspectReport, Observer};
+
+use crate::Result;
+
+/// Returns an inspection of the checkpoint at `input`, a file or a folder, which [`Inspect::run`] starts.
+/// [`Carton::contents`](crate::Carton::contents) does the same for a carton.
+pub fn inspect(input: impl Into<PathBuf>) -> Inspect {
+    Inspect::new(input)
+}
+
+/// An inspection that has not started.
+#[derive(Clone, Debug)]
+#[must_use = "an inspection starts with `run`"]
+pub struct Inspect {
+    options: InspectOptions,
+}
+
+impl Inspect {
+    /// An inspection of the checkpoint at `input`. A shard is inspected alone.
+    pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self { options: InspectOptions::new(input) }
+    }
+
+    /// An inspection of a file that is read from `source`.
+    pub fn from_source(source: Arc<dyn Source>) -> Self {
+        Self { options: InspectOptions::from_source(source) }
+    }
+
+    /// Hashes the elements of each tensor.
+    pub fn sha256(mut self) -> Self {
+        self.options.sha256 = true;
+        self
+    }
+
+    /// Lists the values that are not tensors, too.
+    pub fn values(mut self) -> Self {
+        self.options.values = true;
+        self
+    }
+
+    /// Inspects the checkpoint.
+    ///
+    /// # Errors
+    /// When the input is not a checkpoint, is damaged or changes, or `observer` stops the work.
+    pub fn run(&self, observer: &dyn Observer) -> Result<InspectReport> {
+        Ok(pipeline::inspect(&self.options, observer)?)
+    }
+}
+
+impl From<InspectOptions> for Inspect {
+    fn from(options: InspectOptions) -> Self {
+        Self { options }
+    }
+}

@@ -1,0 +1,112 @@
+//! Makes cartons of folders, and folders of cartons.
+
+use std::path::PathBuf;
+
+use carton_tools::{Compression, PackOptions, PackReport, UnpackOptions, UnpackReport};
+use pipeline::{IfExists, Observer};
+
+use crate::Result;
+
+/// Returns a packing of `folder`, which holds the files of a carton, that [`Pack::run`] starts.
+pub fn pack(folder: impl Into<PathBuf>) -> Pack {
+    Pack::new(folder)
+}
+
+/// A folder that is to become a carton.
+#[derive(Clone, Debug)]
+#[must_use = "a folder is packed by `run`"]
+pub struct Pack {
+    options: PackOptions,
+}
+
+impl Pack {
+    /// Packs `folder` into a carton next to it.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { options: PackOptions::new(folder) }
+    }
+
+    /// Sets the carton to write.
+    pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
+        self.options.output = Some(path.into());
+        self
+    }
+
+    /// Sets what happens to a file that exists at the output.
+    pub fn if_exists(mut self, if_exists: IfExists) -> Self {
+        self.options.if_exists = if_exists;
+        self
+    }
+
+    /// Sets how files are compressed.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.options.compression = compression;
+        self
+    }
+
+    /// Adds a NumPy array, a `.npy` file, to the tensors for self tests.
+    pub fn tensor(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        self.options.tensors.push((name.into(), path.into()));
+        self
+    }
+
+    /// Writes the carton.
+    ///
+    /// # Errors
+    /// When the folder is not that of a carton, a file cannot be read or changes, the output cannot be written, or `observer`
+    /// stops the work. No output is left then.
+    pub fn run(&self, observer: &dyn Observer) -> Result<PackReport> {
+        Ok(carton_tools::pack(&self.options, observer)?)
+    }
+}
+
+impl From<PackOptions> for Pack {
+    fn from(options: PackOptions) -> Self {
+        Self { options }
+    }
+}
+
+/// Returns an unpacking of the carton at `path`, which [`Unpack::run`] starts.
+pub fn unpack(path: impl Into<PathBuf>) -> Unpack {
+    Unpack::new(path)
+}
+
+/// A carton whose files are to be written into a folder.
+#[derive(Clone, Debug)]
+#[must_use = "a carton is unpacked by `run`"]
+pub struct Unpack {
+    options: UnpackOptions,
+}
+
+impl Unpack {
+    /// Unpacks the carton at `path` into a folder next to it.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { options: UnpackOptions::new(path) }
+    }
+
+    /// Sets the folder to write into, which is created if it does not exist.
+    pub fn output(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.options.output = Some(folder.into());
+        self
+    }
+
+    /// Replaces files that exist.
+    pub fn force(mut self) -> Self {
+        self.options.force = true;
+        self
+    }
+
+    /// Writes the files, and checks the hash of each.
+    ///
+    /// # Errors
+    /// When the carton cannot be read or is damaged, a file exists, the folder cannot be written, or `observer` stops the
+    /// work.
+    pub fn run(&self, observer: &dyn Observer) -> Result<UnpackReport> {
+        Ok(carton_tools::unpack(&self.options, observer)?)
+    }
+}
+
+impl From<UnpackOptions> for Unpack {
+    fn from(options: UnpackOptions) -> Self {
+        Self { options }
+    }
+}

@@ -1,0 +1,82 @@
+//! Runs cartons on the CPU.
+
+use std::path::PathBuf;
+
+use pipeline::{Observer, Tensor};
+use runtime::{OpenOptions, Runnable, SelfTestOptions, SelfTestReport as TestReport};
+
+use crate::{Result, Tensors};
+
+/// Returns a run of the carton at `path`, a file or an unpacked folder, which [`Run::run`] starts.
+pub fn run(path: impl Into<PathBuf>) -> Run {
+    Run::new(path)
+}
+
+/// A run of a carton that has not started.
+#[derive(Clone, Debug)]
+#[must_use = "a carton runs with `run`, or is opened with `open`"]
+pub struct Run {
+    path: PathBuf,
+    options: OpenOptions,
+    inputs: Vec<(String, Tensor)>,
+    outputs: Option<Vec<String>>,
+}
+
+impl Run {
+    /// A run of the carton at `path` without inputs, which returns all outputs.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), options: OpenOptions::default(), inputs: Vec::new(), outputs: None }
+    }
+
+    /// Sets the number of threads that compute.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.options.threads = Some(threads);
+        self
+    }
+
+    /// Checks every hash and every rule of the carton first.
+    pub fn verify(mut self) -> Self {
+        self.options.verify = true;
+        self
+    }
+
+    /// Adds an input.
+    pub fn input(mut self, name: impl Into<String>, tensor: Tensor) -> Self {
+        self.inputs.push((name.into(), tensor));
+        self
+    }
+
+    /// Returns this output, and others only if they are named too.
+    pub fn output(mut self, name: impl Into<String>) -> Self {
+        self.outputs.get_or_insert_default().push(name.into());
+        self
+    }
+
+    /// Opens the carton and returns its outputs for the inputs. A program that runs a carton several times opens it once
+    /// with [`open`](Self::open).
+    ///
+    /// # Errors
+    /// When the carton cannot be read or does not run here, the inputs are not what its carton.toml declares, an output
+    /// does not exist, or `observer` stops the work.
+    pub fn run(&self, observer: &dyn Observer) -> Result<Tensors> {
+        let carton = self.open(observer)?;
+        let outputs = carton.infer_until(&self.inputs, self.outputs.as_deref(), observer)?;
+        Ok(outputs.into_iter().collect())
+    }
+
+    /// Opens the carton, and runs the self tests that are stored in it.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and when `observer` stops the work. A test that fails is part of the report.
+    pub fn self_test(&self, options: &SelfTestOptions, observer: &dyn Observer) -> Result<TestReport> {
+        Ok(runtime::self_test(&self.open(observer)?, options, observer)?)
+    }
+
+    /// Opens the carton, and leaves the inputs to [`Runnable::infer`].
+    ///
+    /// # Errors
+    /// When the carton cannot be read, does not run here, or is damaged, or `observer` stops the work.
+    pub fn open(&self, observer: &dyn Observer) -> Result<Runnable> {
+        Ok(Runnable::open(&self.path, &self.options, observer)?)
+    }
+}

@@ -1,0 +1,88 @@
+//! Lists the instructions of a checkpoint's pickle.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use pipeline::{Listing, TraceOptions, View};
+
+use crate::Result;
+
+/// Returns a trace of the pickle of `input`, a checkpoint or a bare pickle, which [`Trace::run`] writes.
+pub fn trace(input: impl Into<PathBuf>) -> Trace {
+    Trace::new(input)
+}
+
+/// A trace that has not started.
+#[derive(Clone, Debug)]
+#[must_use = "a trace starts with `run`"]
+pub struct Trace {
+    options: TraceOptions,
+}
+
+impl Trace {
+    /// A trace of the pickle of `input`: the stack, the metastack and the memo after each instruction.
+    pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self { options: TraceOptions::new(input) }
+    }
+
+    /// Sets what is written.
+    pub fn listing(mut self, listing: Listing) -> Self {
+        self.options.listing = listing;
+        self
+    }
+
+    /// Sets how each instruction is shown, unless the listing is of another kind.
+    pub fn view(mut self, view: View) -> Self {
+        if let Listing::Trace { view: old, .. } = &mut self.options.listing {
+            *old = view;
+        }
+        self
+    }
+
+    /// Cuts nothing short, unless the listing is of another kind.
+    pub fn full(mut self) -> Self {
+        if let Listing::Trace { full, .. } = &mut self.options.listing {
+            *full = true;
+        }
+        self
+    }
+
+    /// Stops after this number of instructions, unless the listing is of another kind.
+    pub fn limit(mut self, instructions: u64) -> Self {
+        if let Listing::Trace { limit, .. } = &mut self.options.listing {
+            *limit = Some(instructions);
+        }
+        self
+    }
+
+    /// Writes counts of opcodes, globals, tensors and memo entries.
+    pub fn summary(self) -> Self {
+        self.listing(Listing::Summary)
+    }
+
+    /// Writes what `python3 -m pickletools` prints.
+    pub fn disassembly(self) -> Self {
+        self.listing(Listing::Disassembly)
+    }
+
+    /// Chooses a pickle, counted from 0, if several follow each other.
+    pub fn pickle(mut self, number: usize) -> Self {
+        self.options.pickle = Some(number);
+        self
+    }
+
+    /// Writes the listing to `out`.
+    ///
+    /// # Errors
+    /// When the input cannot be read, its pickle is malformed, or `out` fails. What comes before a fault in the pickle is
+    /// written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<()> {
+        Ok(pipeline::trace(&self.options, out)?)
+    }
+}
+
+impl From<TraceOptions> for Trace {
+    fn from(options: TraceOptions) -> Self {
+        Self { options }
+    }
+}

@@ -1,0 +1,61 @@
+//! Checks cartons.
+
+use std::path::PathBuf;
+
+use carton_tools::{VerifyOptions, VerifyReport};
+use pipeline::{Observer, Selection, Shards};
+
+use crate::Result;
+
+/// Returns a check of the carton at `path`, a file or an unpacked folder, which [`Verify::run`] starts.
+pub fn verify(path: impl Into<PathBuf>) -> Verify {
+    Verify::new(path)
+}
+
+/// A check of a carton that has not started.
+#[derive(Clone, Debug)]
+#[must_use = "a check starts with `run`"]
+pub struct Verify {
+    options: VerifyOptions,
+}
+
+impl Verify {
+    /// A check of every hash, every checksum and every rule of the carton at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { options: VerifyOptions::new(path) }
+    }
+
+    /// Compares each tensor bit by bit with the checkpoint that the carton was made from: a file, a folder, or, with several
+    /// calls, its shards.
+    pub fn against(mut self, checkpoint: impl Into<PathBuf>) -> Self {
+        self.options.against.push(checkpoint.into());
+        self
+    }
+
+    /// Takes the checkpoint as one shard that was converted alone.
+    pub fn single_shard(mut self) -> Self {
+        self.options.shards = Shards::ThisFileOnly;
+        self
+    }
+
+    /// Sets which tensors the conversion took from the checkpoint.
+    pub fn select(mut self, selection: Selection) -> Self {
+        self.options.selection = selection;
+        self
+    }
+
+    /// Checks the carton.
+    ///
+    /// # Errors
+    /// When the carton or the checkpoint cannot be read, or `observer` stops the work. A problem of the carton is a finding
+    /// of the report.
+    pub fn run(&self, observer: &dyn Observer) -> Result<VerifyReport> {
+        Ok(carton_tools::verify(&self.options, observer)?)
+    }
+}
+
+impl From<VerifyOptions> for Verify {
+    fn from(options: VerifyOptions) -> Self {
+        Self { options }
+    }
+}
