@@ -80,7 +80,7 @@ fn facts(tensor: &Tensor, elements: Vec<u8>) -> Facts {
 
 /// Tensors with different names over a few storages, and the facts of each.
 fn tensors(u: &mut Unstructured<'_>) -> Result<(Tensors, BTreeMap<String, Facts>)> {
-    let (mut tensors, mut known) = (Vec::new(), BTreeMap::new());
+    let (mut tensors, mut known) = (Tensors::default(), BTreeMap::new());
     for _ in 0..u.int_in_range(1..=3)? {
         let dtype = dtype(u)?;
         let layouts = (0..u.int_in_range(1..=3)?).map(|_| layout(u)).collect::<Result<Vec<_>>>()?;
@@ -95,7 +95,7 @@ fn tensors(u: &mut Unstructured<'_>) -> Result<(Tensors, BTreeMap<String, Facts>
             let tensor = Tensor::new(dtype, shape, stride, offset, storage.clone()).expect("it fits");
             let elements = naive(&tensor, &raw);
             if known.insert(name.clone(), facts(&tensor, elements)).is_none() {
-                tensors.push((name, tensor));
+                tensors.push(name, tensor);
             } else {
                 return Err(libfuzzer_sys::arbitrary::Error::IncorrectFormat);
             }

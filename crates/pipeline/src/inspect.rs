@@ -282,9 +282,10 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         tensors: Vec::new(),
     };
     if options.values {
-        let value = |item: &mut Item| match item.content {
-            Content::Value(value) => Some((std::mem::take(&mut item.name), value)),
-            _ => None,
+        let value = |item: &mut Item| {
+            let Content::Value(value) = &item.content else { return None };
+            let value = value.clone();
+            Some((std::mem::take(&mut item.name), value))
         };
         report.values = Some(ValueRows::new(checkpoint, items.iter_mut().filter_map(value).collect()));
     } else {

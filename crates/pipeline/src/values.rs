@@ -46,7 +46,7 @@ impl ValueRows {
     /// The rows, in the file's order.
     pub fn rows(&self) -> impl Iterator<Item = ValueRow> {
         let mut shown = Shown::new(&self.checkpoint);
-        self.listed.iter().map(move |(path, value)| shown.row(path.clone(), *value))
+        self.listed.iter().map(move |(path, value)| shown.row(path.clone(), value))
     }
 }
 
@@ -60,7 +60,8 @@ impl Serialize for ValueRows {
 /// `-inf`, `$int` in decimals where 64 bits are too few, `$bytes` in hexadecimals, `$global` and `$call` of
 /// what the pickle names, `$items` of dicts inside calls, `$more` of what is too large to show.
 struct Shown<'h, 'p> {
-    heap: &'h Heap<'p>,
+    /// `None` if there is no pickle.
+    heap: Option<&'h Heap<'p>>,
     /// How many objects of the value are shown at most.
     left: usize,
     /// How many objects inside values, and how many bytes of texts, all values together may show. A pickle of a megabyte
@@ -81,27 +82,40 @@ impl<'h> Shown<'h, 'h> {
     }
 
     /// The row of a value.
-    fn row(&mut self, path: String, value: Value) -> ValueRow {
-        let heap = self.heap;
-        let shown = match value.extent {
+    fn row(&mut self, path: String, value: &Value) -> ValueRow {
+        let (type_name, value) = match value {
+            Value::Object { object, extent } => (self.type_name(*object), self.object(*object, *extent)),
+            Value::Text(text) => {
+                let shown = self.spend(text.len()).map(|()| Json::from(&**text));
+                (Cow::Borrowed("str"), shown.unwrap_or_else(|| json!({ "$more": "str" })))
+            }
+            _ => (Cow::Borrowed("object"), json!({ "$more": "object" })),
+        };
+        ValueRow { path, type_name, value }
+    }
+
+    fn object(&mut self, id: ObjectId, extent: Extent) -> Json {
+        match extent {
             Extent::Cycle => json!({ "$cycle": true }),
-            Extent::Cut => self.more(value.object),
+            Extent::Cut => self.more(id),
             _ => {
                 self.left = MAX_OBJECTS;
-                self.json(value.object, 0)
+                self.json(id, 0)
             }
-        };
-        let type_name = if let Some(encoded) = EncodedBytes::find(heap, value.object) {
-            encoded.type_name().into()
-        } else {
-            let class = heap.instance(value.object).and_then(|instance| self.global(instance.callable));
-            class.map_or(heap.get(value.object).type_name().into(), Cow::Owned)
-        };
-        ValueRow { path, type_name, value: shown }
+        }
+    }
+
+    fn type_name(&mut self, id: ObjectId) -> Cow<'static, str> {
+        let Some(heap) = self.heap else { return "object".into() };
+        if let Some(encoded) = EncodedBytes::find(heap, id) {
+            return encoded.type_name().into();
+        }
+        let class = heap.instance(id).and_then(|instance| self.global(instance.callable));
+        class.map_or(heap.get(id).type_name().into(), Cow::Owned)
     }
 
     fn more(&self, id: ObjectId) -> Json {
-        json!({ "$more": self.heap.get(id).type_name() })
+        json!({ "$more": self.heap.map_or("object", |heap| heap.get(id).type_name()) })
     }
 
     /// Takes bytes out of those that may be shown.
@@ -115,7 +129,7 @@ impl<'h> Shown<'h, 'h> {
 
     /// The name of a global; `None` if it is too long.
     fn global(&mut self, id: ObjectId) -> Option<String> {
-        let (module, name) = self.heap.global(id)?;
+        let (module, name) = self.heap?.global(id)?;
         self.spend(module.len().saturating_add(name.len()))?;
         Some(format!("{module}.{name}"))
     }
@@ -126,7 +140,7 @@ impl<'h> Shown<'h, 'h> {
 
     /// `None` for what is too large.
     fn try_json(&mut self, id: ObjectId, depth: usize) -> Option<Json> {
-        let heap = self.heap;
+        let heap = self.heap?;
         self.left = self.left.checked_sub(1)?;
         if depth >= MAX_DEPTH {
             return None;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Pickle};
+use safetensors_format::METADATA;
 use self_cell::self_cell;
 use tensor::{Tensor, Tensors};
 
@@ -34,8 +35,8 @@ pub struct Checkpoint {
     pub left_out: LeftOut,
     /// What is unusual about the objects.
     pub notes: Vec<Note>,
-    /// The objects that the values refer to, over the bytes of the file.
-    objects: Objects,
+    /// The objects that the values refer to, over the bytes of the file; `None` if it has no pickle.
+    objects: Option<Objects>,
 }
 
 self_cell!(
@@ -56,6 +57,26 @@ impl Checkpoint {
     /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
     /// tensors have the same name.
     pub fn read(container: &Container) -> Result<Self> {
+        match container.contents().named() {
+            Some(named) => Self::named(container, &named.metadata),
+            None => Self::pickled(container),
+        }
+    }
+
+    /// The tensors that a header names, after its metadata.
+    fn named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
+        let text = |(key, text): &(String, String)| Item {
+            name: format!("{METADATA}.{key}"),
+            content: Content::Value(Value::Text(text.as_str().into())),
+            root_key: u32::try_from(METADATA.len()).ok(),
+        };
+        let tensor = |(name, tensor)| Item { name, content: Content::Tensor(tensor), root_key: None };
+        let items = metadata.iter().map(text).chain(container.tensors()?.into_iter().map(tensor)).collect();
+        let (left_out, notes) = (LeftOut::default(), Vec::new());
+        Ok(Self { items, globals: Vec::new(), left_out, notes, objects: None })
+    }
+
+    fn pickled(container: &Container) -> Result<Self> {
         let objects = Objects::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
@@ -67,7 +88,7 @@ impl Checkpoint {
         let walk = || Walk::new(heap, Rebuilder::new(container, heap), &limits, container.storages_len());
         let mut first = walk();
         first.run(root)?;
-        let mut items = std::mem::take(&mut first.found);
+        let items = std::mem::take(&mut first.found);
         if let Some((name, duplicates)) = duplicates(&items) {
             // Only an error needs the paths.
             let mut paths = walk().paths(root, duplicates)?.into_iter();
@@ -77,19 +98,8 @@ impl Checkpoint {
         first.rebuilder.finish()?;
         let left_out = left_out::find(&mut first, container, root)?;
         let notes = first.notes();
-        let direct = container.tensors()?;
-        if heap.entries(root).is_some_and(<[_]>::is_empty) && !direct.is_empty() {
-            // The file has no pickle; the empty dict is a placeholder.
-            items.clear();
-        }
-        let direct = direct.into_iter();
-        items.extend(direct.map(|(name, tensor)| Item {
-            name,
-            content: Content::Tensor(tensor),
-            root_key: None,
-        }));
         let globals = Global::all(heap);
-        Ok(Self { items, globals, left_out, notes, objects })
+        Ok(Self { items, globals, left_out, notes, objects: Some(objects) })
     }
 
     /// The strided tensors of all items; see [`Item::tensors`].
@@ -123,28 +133,28 @@ impl Checkpoint {
     }
 
     /// The values and their names.
-    pub fn values(&self) -> impl Iterator<Item = (&str, Value)> {
-        self.items.iter().filter_map(|item| match item.content {
+    pub fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.items.iter().filter_map(|item| match &item.content {
             Content::Value(value) => Some((item.name.as_str(), value)),
             _ => None,
         })
     }
 
     /// The values without safetensors' `format: pt`, which every file from PyTorch has and which says nothing.
-    pub fn notable_values(&self) -> impl Iterator<Item = (&str, Value)> {
+    pub fn notable_values(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values().filter(|(name, value)| {
-            *name != "__metadata__.format" || self.heap().text(value.object).as_deref() != Some("pt")
+            *name != "__metadata__.format" || !matches!(value, Value::Text(text) if **text == *"pt")
         })
     }
 
-    /// How long the pickle is, in bytes.
+    /// How long the pickle is, in bytes; 0 if there is none.
     pub fn pickle_len(&self) -> u64 {
-        self.objects.borrow_dependent().len
+        self.objects.as_ref().map_or(0, |objects| objects.borrow_dependent().len)
     }
 
-    /// The objects that [`Value`]s refer to.
-    pub fn heap(&self) -> &Heap<'_> {
-        &self.objects.borrow_dependent().heap
+    /// The objects that [`Value`]s refer to; `None` if there is no pickle.
+    pub fn heap(&self) -> Option<&Heap<'_>> {
+        Some(&self.objects.as_ref()?.borrow_dependent().heap)
     }
 }
 

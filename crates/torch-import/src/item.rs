@@ -31,12 +31,18 @@ pub enum Content {
 }
 
 /// A value that is not a tensor.
-#[derive(Clone, Copy, Debug)]
-pub struct Value {
-    /// The object, in [`Checkpoint::heap`](crate::Checkpoint::heap).
-    pub object: ObjectId,
-    /// How much of it there is to show.
-    pub extent: Extent,
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Value {
+    /// An object of the pickle.
+    Object {
+        /// The object, in [`Checkpoint::heap`](crate::Checkpoint::heap).
+        object: ObjectId,
+        /// How much of it there is to show.
+        extent: Extent,
+    },
+    /// A text in the metadata of a file without a pickle.
+    Text(Arc<str>),
 }
 
 /// How much of a value there is to show.

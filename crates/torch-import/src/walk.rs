@@ -225,7 +225,7 @@ impl<'h> Walk<'h> {
         if self.unlisted == 0 {
             let before = self.push(child.step);
             if self.value_names.try_spend(self.name.len().saturating_add(1)) && self.values.try_spend(1) {
-                self.add(Content::Value(Value { object: child.id, extent }));
+                self.add(Content::Value(Value::Object { object: child.id, extent }));
                 self.back_to(before);
                 return;
             }

@@ -53,29 +53,67 @@ impl Format {
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(super) file: Arc<dyn Source>,
-    /// Deflated storages, inflated once.
-    pub(super) inflated: Option<Arc<dyn Source>>,
-    /// The directory of a zip archive that is not in memory.
-    pub(super) index: Option<Index>,
     pub(super) format: Format,
+    /// By their keys; none if a header names the tensors.
+    pub(super) storages: Arc<Records>,
+    /// The records that are not read.
+    pub(super) unread: Vec<Omission>,
+    pub(super) notes: Vec<Note>,
+    pub(super) names: Names,
+}
+
+/// What names the tensors of a file.
+#[derive(Debug)]
+pub(super) enum Names {
+    /// A pickle, whose tensors are views of storages.
+    Pickled(Box<Pickled>),
+    /// A header.
+    Named(Named),
+}
+
+/// A pickle, and the storages that it refers to.
+#[derive(Debug)]
+pub(super) struct Pickled {
     pub(super) pickle: Bytes,
     pub(super) pickle_record: String,
+    /// The directory of a zip archive that is not in memory.
+    pub(super) index: Option<Index>,
     /// The part of a record's name before the storage's key.
     pub(super) prefix: String,
-    /// By their keys.
-    pub(super) storages: Arc<Records>,
+    /// Deflated storages, inflated once.
+    pub(super) inflated: Option<Arc<dyn Source>>,
+    pub(super) byte_order: ByteOrder,
     /// The tensors of a 0.1 checkpoint, by their persistent ids.
     pub(super) described: HashMap<String, PersistentTensor>,
     /// All pickles but the one that holds the root object, and the record of each.
     pub(super) more_pickles: Vec<(&'static str, Range<usize>)>,
-    /// The tensors of a safetensors file, in the header's order.
-    pub(super) direct: Vec<(String, View)>,
+}
+
+impl Pickled {
+    /// A pickle without storages, for the formats to complete.
+    pub(super) fn new(pickle: Bytes) -> Self {
+        Self {
+            pickle,
+            pickle_record: String::new(),
+            index: None,
+            prefix: String::new(),
+            inflated: None,
+            byte_order: ByteOrder::Little,
+            described: HashMap::new(),
+            more_pickles: Vec::new(),
+        }
+    }
+}
+
+/// Tensors that a header names, and its metadata.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// The tensors, in the header's order.
+    pub(super) tensors: Vec<(String, View)>,
     /// More names of them, each with the position of its tensor.
     pub(super) ties: Vec<(String, usize)>,
-    pub(super) byte_order: ByteOrder,
-    /// The records that are not read.
-    pub(super) unread: Vec<Omission>,
-    pub(super) notes: Vec<Note>,
+    /// The metadata besides those names, in the header's order.
+    pub(crate) metadata: Vec<(String, String)>,
 }
 
 /// All bytes of a source that is in memory or mapped; none of another one.
@@ -96,24 +134,31 @@ pub(super) enum Bytes {
 }
 
 impl Contents {
-    /// A container without storages, for the formats to complete.
-    pub(super) fn new(file: Arc<dyn Source>, format: Format, pickle: Bytes) -> Self {
-        Self {
-            file,
-            inflated: None,
-            index: None,
-            format,
-            pickle,
-            pickle_record: String::new(),
-            prefix: String::new(),
-            storages: Arc::default(),
-            described: HashMap::new(),
-            more_pickles: Vec::new(),
-            direct: Vec::new(),
-            ties: Vec::new(),
-            byte_order: ByteOrder::Little,
-            unread: Vec::new(),
-            notes: Vec::new(),
+    /// A container whose tensors a pickle names.
+    pub(super) fn pickled(
+        file: Arc<dyn Source>,
+        format: Format,
+        mut storages: Records,
+        pickled: Pickled,
+    ) -> Self {
+        storages.set_sources(&file, pickled.inflated.as_ref());
+        let (storages, names) = (Arc::new(storages), Names::Pickled(Box::new(pickled)));
+        Self { file, format, storages, unread: Vec::new(), notes: Vec::new(), names }
+    }
+
+    /// The pickle and its storages; `None` if a header names the tensors.
+    pub(super) fn pickle_and_storages(&self) -> Option<&Pickled> {
+        match &self.names {
+            Names::Pickled(pickled) => Some(pickled),
+            Names::Named(_) => None,
+        }
+    }
+
+    /// The tensors that a header names; `None` if a pickle names them.
+    pub(crate) fn named(&self) -> Option<&Named> {
+        match &self.names {
+            Names::Named(named) => Some(named),
+            Names::Pickled(_) => None,
         }
     }
 
@@ -122,7 +167,7 @@ impl Contents {
     /// # Errors
     /// When the file is not such an archive.
     pub(crate) fn index(&self) -> Result<Cow<'_, Index>> {
-        match &self.index {
+        match self.pickle_and_storages().and_then(|pickled| pickled.index.as_ref()) {
             Some(index) => Ok(Cow::Borrowed(index)),
             None => Index::read(&*self.file).map(Cow::Owned).map_err(Error::Zip),
         }
@@ -139,12 +184,13 @@ impl Contents {
         })
     }
 
-    /// The pickle that holds the root object.
+    /// The pickle that holds the root object; empty if a header names the tensors.
     pub(crate) fn pickle(&self) -> &[u8] {
-        match &self.pickle {
+        match self.pickle_and_storages().map(|pickled| &pickled.pickle) {
+            None => &[],
             // The format that made the range proved that it is inside the file.
-            Bytes::Mapped(range) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
-            Bytes::Inflated(bytes) => bytes,
+            Some(Bytes::Mapped(range)) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
+            Some(Bytes::Inflated(bytes)) => bytes,
         }
     }
 
@@ -155,12 +201,15 @@ impl Contents {
     pub(crate) fn load(&self) -> Result<Pickle<'_>> {
         let loaded = pickle_vm::load(self.pickle());
         self.release_pickle();
-        loaded.map_err(|reason| Error::Pickle { record: self.pickle_record.clone(), reason })
+        loaded.map_err(|reason| {
+            let record = self.pickle_and_storages().map_or_else(String::new, |it| it.pickle_record.clone());
+            Error::Pickle { record, reason }
+        })
     }
 
     /// The storage over a range of the pickle, without a copy; `None` if the pickle is not mapped.
     pub(crate) fn pickle_storage(&self, range: &Range<usize>) -> Option<Storage> {
-        let Bytes::Mapped(pickle) = &self.pickle else { return None };
+        let Bytes::Mapped(pickle) = &self.pickle_and_storages()?.pickle else { return None };
         let at = |n: usize| pickle.start.checked_add(n).filter(|at| *at <= pickle.end);
         let range = at(range.start)?..at(range.end)?;
         Some(Storage::stored(Region::new(&self.file, wide(&range))?, None))
@@ -168,7 +217,7 @@ impl Contents {
 
     /// Gives the memory of the mapped pickle back to the system, which reads what is needed again.
     pub(crate) fn release_pickle(&self) {
-        if let Bytes::Mapped(range) = &self.pickle {
+        if let Some(Pickled { pickle: Bytes::Mapped(range), .. }) = self.pickle_and_storages() {
             self.file.release(wide(range));
         }
     }

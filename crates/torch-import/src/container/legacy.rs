@@ -15,7 +15,7 @@ use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, Record, Records};
 
 use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format, in_memory, wide};
+use super::contents::{Bytes, Contents, Format, Pickled, in_memory, wide};
 use crate::persistent::{StorageRef, module_class};
 use crate::{Error, Note, Result};
 
@@ -47,12 +47,8 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
         notes.push(Note::AfterStorages { bytes: chain.left() });
     }
     let pickle_record = format!("root object at byte {}", pickle.start);
-    Ok(Contents {
-        pickle_record,
-        storages: Arc::new(storages),
-        notes,
-        ..Contents::new(file, Format::Legacy, Bytes::Mapped(pickle))
-    })
+    let pickled = Pickled { pickle_record, ..Pickled::new(Bytes::Mapped(pickle)) };
+    Ok(Contents { notes, ..Contents::pickled(file, Format::Legacy, storages, pickled) })
 }
 
 /// The dtype of the one storage in `bytes`, and where its bytes are. A tensor that is pickled without `torch.save` has

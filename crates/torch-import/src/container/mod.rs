@@ -24,6 +24,7 @@ use zip_index::Method;
 
 pub use contents::Format;
 pub(crate) use contents::{Contents, in_memory};
+use contents::{Named, Pickled};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
@@ -52,11 +53,7 @@ impl Container {
     /// # Errors
     /// When the source cannot be read, is of another format, or its container is damaged.
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
-        let mut contents = sniff::open(sniff::prepare(source)?)?;
-        if let Some(storages) = Arc::get_mut(&mut contents.storages) {
-            storages.set_sources(&contents.file, contents.inflated.as_ref());
-        }
-        Ok(Self(Arc::new(contents)))
+        Ok(Self(Arc::new(sniff::open(sniff::prepare(source)?)?)))
     }
 
     /// The source and what was found in it, to be shared with values that outlive this container.
@@ -90,10 +87,11 @@ impl Container {
     /// `None` for compressed ones, and for those of more than 16 MiB in a file that is not in memory. Empty for other
     /// formats.
     pub fn records_besides_storages(&self) -> Vec<(String, Option<Cow<'_, [u8]>>)> {
-        let Contents { file, pickle_record, prefix, .. } = &*self.0;
-        if !matches!(self.format(), Format::TorchScript | Format::Zip) {
+        let (file, pickled) = (&self.0.file, self.0.pickle_and_storages());
+        let is_zip = matches!(self.format(), Format::TorchScript | Format::Zip);
+        let Some(Pickled { pickle_record, prefix, .. }) = pickled.filter(|_| is_zip) else {
             return Vec::new();
-        }
+        };
         let Ok(index) = self.0.index() else { return Vec::new() };
         let root = pickle_record.rsplit_once('/').map_or("", |(root, _)| root);
         let others = index.entries.iter().filter(|entry| !entry.name.starts_with(prefix.as_str()));
@@ -113,8 +111,11 @@ impl Container {
     /// # Errors
     /// When a record cannot be decompressed or is outside the root folder, or it is another format.
     pub fn script_records(&self) -> Result<Vec<(String, Storage)>> {
-        let Contents { file, pickle_record, prefix, storages, .. } = &*self.0;
-        let index = self.0.index()?;
+        let (file, index) = (&self.0.file, self.0.index()?);
+        let storages = &self.0.storages;
+        let Some(Pickled { pickle_record, prefix, .. }) = self.0.pickle_and_storages() else {
+            return Ok(Vec::new());
+        };
         let checksums = index.entries.iter().any(|entry| entry.crc != 0);
         let root = pickle_record.rsplit_once('/').map_or_else(String::new, |(root, _)| format!("{root}/"));
         let mut records = Vec::with_capacity(index.entries.len());
@@ -187,21 +188,20 @@ impl Container {
     /// Gives the memory of the file's pages back to the system, after something has touched many of them. They come back
     /// when they are touched again.
     pub fn release(&self) {
-        for file in std::iter::once(&self.0.file).chain(self.0.inflated.as_ref()) {
+        let inflated = self.0.pickle_and_storages().and_then(|pickled| pickled.inflated.as_ref());
+        for file in std::iter::once(&self.0.file).chain(inflated) {
             file.release(0..file.len());
         }
     }
 
-    /// The pickle that holds the root object.
-    ///
-    /// A safetensors file has none; its `__metadata__` is returned as a pickled dict.
+    /// The pickle that holds the root object; empty for a safetensors file, which has none.
     pub fn pickle(&self) -> &[u8] {
         self.0.pickle()
     }
 
     /// The pickles between the numbers of a 0.1 checkpoint: the record that each is in, and its range in the file.
     pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
-        &self.0.more_pickles
+        self.0.pickle_and_storages().map_or(&[], |pickled| &pickled.more_pickles)
     }
 
     /// The tensors of a container that names them itself, in the file's order, then their further names;
@@ -212,8 +212,9 @@ impl Container {
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
         let named =
             |(name, view): &(String, View)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
-        let mut tensors: Vec<(String, Tensor)> = self.0.direct.iter().map(named).collect::<Result<_>>()?;
-        for (name, kept) in &self.0.ties {
+        let Some(Named { tensors, ties, .. }) = self.0.named() else { return Ok(Vec::new()) };
+        let mut tensors: Vec<(String, Tensor)> = tensors.iter().map(named).collect::<Result<_>>()?;
+        for (name, kept) in ties {
             let tensor = tensors.get(*kept).map(|(_, tensor)| tensor.clone());
             tensors.extend(tensor.map(|tensor| (name.clone(), tensor)));
         }
@@ -222,17 +223,17 @@ impl Container {
 
     /// The tensor that a persistent object of a 0.1 checkpoint represents.
     pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
-        self.0.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
+        self.0.pickle_and_storages()?.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
     }
 
     /// The pickle's name in the file, such as `consolidated/data.pkl`.
     pub fn pickle_record(&self) -> &str {
-        &self.0.pickle_record
+        self.0.pickle_and_storages().map_or("", |pickled| &pickled.pickle_record)
     }
 
     /// The order of the bytes in the storages' numbers.
     pub(crate) fn byte_order(&self) -> ByteOrder {
-        self.0.byte_order
+        self.0.pickle_and_storages().map_or(ByteOrder::Little, |pickled| pickled.byte_order)
     }
 
     /// How many storages the file has.
@@ -262,12 +263,14 @@ impl Container {
 
     /// The storage that `reference` names, or the part of it, as a tensor of `dtype` sees it.
     pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage> {
-        let (prefix, key) = (self.0.prefix.as_str(), reference.key.as_ref());
-        let storages = &self.0.storages;
+        let (key, storages) = (reference.key.as_ref(), &self.0.storages);
         let number = storages.find(key);
         let Some((number, record)) = number.and_then(|number| Some((number, storages.get(number)?))) else {
             return Err(match self.0.format {
-                Format::Zip | Format::TorchScript => Error::MissingRecord { record: [prefix, key].concat() },
+                Format::Zip | Format::TorchScript => {
+                    let prefix = self.0.pickle_and_storages().map_or("", |pickled| &pickled.prefix);
+                    Error::MissingRecord { record: [prefix, key].concat() }
+                }
                 _ => Error::MissingStorage { key: key.to_owned() },
             });
         };
@@ -284,6 +287,6 @@ impl Container {
             let region = region.and_then(|source| Region::new(source, at(within.start)..at(within.end)));
             region.map(|region| Storage::stored(region, None))
         };
-        Ok(storage.ok_or_else(too_short)?.with_byte_order(self.0.byte_order, dtype.component_size()))
+        Ok(storage.ok_or_else(too_short)?.with_byte_order(self.byte_order(), dtype.component_size()))
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use mapped::Source;
 use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
 
-use super::contents::{Bytes, Contents, Format, in_memory};
+use tensor::Records;
+
+use super::contents::{Bytes, Contents, Format, Pickled, in_memory};
 use crate::Note;
 
 /// A text or a picture does not start with this many instructions that run.
@@ -40,5 +42,6 @@ pub(super) fn open(file: Arc<dyn Source>) -> Contents {
         notes.push(Note::AfterPickle { bytes: left });
     }
     let pickle = Bytes::Mapped(0..in_memory(&*file).len());
-    Contents { pickle_record: "pickle".to_owned(), notes, ..Contents::new(file, Format::Pickle, pickle) }
+    let pickled = Pickled { pickle_record: "pickle".to_owned(), ..Pickled::new(pickle) };
+    Contents { notes, ..Contents::pickled(file, Format::Pickle, Records::default(), pickled) }
 }

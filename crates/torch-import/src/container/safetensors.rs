@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use mapped::{Region, Source};
-use safetensors_format::{Header, METADATA, View};
+use safetensors_format::{Header, View};
 use tensor::{Storage, Tensor, contiguous_strides};
 
-use super::contents::{Bytes, Contents, Format};
-use super::inflate::Inflated;
-use crate::{Error, Result};
+use super::contents::{Contents, Format, Named, Names};
+use crate::Result;
 
 /// The texts of `__metadata__`: keys and values.
 type Metadata = Vec<(String, String)>;
@@ -28,10 +27,14 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     };
     let Header { metadata, tensors } = Header::parse(start, file.len())?;
     let (ties, metadata) = ties(metadata, &tensors);
-    let pickle = pickled(&metadata)
-        .map_err(|error| Error::Layout { record: "the header".to_owned(), reason: error.to_string() })?;
-    let pickle = Bytes::Inflated(Inflated::Memory(pickle));
-    Ok(Contents { direct: tensors, ties, ..Contents::new(file, Format::Safetensors, pickle) })
+    Ok(Contents {
+        file,
+        format: Format::Safetensors,
+        storages: Arc::default(),
+        unread: Vec::new(),
+        notes: Vec::new(),
+        names: Names::Named(Named { tensors, ties, metadata }),
+    })
 }
 
 /// The bytes of the header and its length.
@@ -67,21 +70,4 @@ pub(super) fn tensor(file: &Arc<dyn Source>, view: &View) -> Result<Tensor> {
     let region = Region::new(file, view.range.clone());
     let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));
     Ok(Tensor::new(view.dtype, view.shape.clone(), contiguous_strides(&view.shape), 0, storage)?)
-}
-
-/// The metadata as a pickle, so that they become values as those of other files do.
-fn pickled(metadata: &[(String, String)]) -> pickle_vm::Result<Vec<u8>> {
-    let mut out = pickle_vm::Writer::new();
-    out.empty_dict();
-    if !metadata.is_empty() {
-        out.text(METADATA)?;
-        out.empty_dict();
-        for (name, value) in metadata {
-            out.text(name)?;
-            out.text(value)?;
-            out.setitem();
-        }
-        out.setitem();
-    }
-    Ok(out.finish())
 }

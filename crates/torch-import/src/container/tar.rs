@@ -19,7 +19,7 @@ use pickle_vm::Heap;
 use tensor::{Record, Records};
 
 use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format, in_memory, wide};
+use super::contents::{Bytes, Contents, Format, Pickled, in_memory, wide};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -50,13 +50,13 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     let more_pickles =
         more_pickles.flat_map(|(name, chain)| chain.pickles().into_iter().map(move |range| (name, range)));
     let more_pickles = more_pickles.collect();
-    Ok(Contents {
-        storages: Arc::new(records),
+    let pickled = Pickled {
         described,
         more_pickles,
         pickle_record: PICKLE.to_owned(),
-        ..Contents::new(file, Format::Tar, Bytes::Mapped(pickle))
-    })
+        ..Pickled::new(Bytes::Mapped(pickle))
+    };
+    Ok(Contents::pickled(file, Format::Tar, records, pickled))
 }
 
 /// The members of the archive and their ranges.

@@ -11,7 +11,7 @@ use mapped::{Prefetched, Source};
 use tensor::{ByteOrder, Record, Records};
 use zip_index::{Entry, Index, Method};
 
-use super::contents::{Bytes, Contents, Format, in_memory};
+use super::contents::{Bytes, Contents, Format, Pickled, in_memory};
 use super::inflate::{self, Inflated};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{Error, Note, Result};
@@ -79,17 +79,15 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     }
     let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
     let index = file.in_memory().is_none().then_some(index);
-    Ok(Contents {
+    let pickled = Pickled {
         inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
         index,
         pickle_record,
         prefix,
-        storages: Arc::new(storages),
         byte_order,
-        unread,
-        notes,
-        ..Contents::new(file, format, pickle)
-    })
+        ..Pickled::new(pickle)
+    };
+    Ok(Contents { unread, notes, ..Contents::pickled(file, format, storages, pickled) })
 }
 
 /// Records that PyTorch writes next to the pickle and that hold nothing of the model: their names after the root folder.
