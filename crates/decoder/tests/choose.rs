@@ -44,15 +44,15 @@ fn config_json_and_hugging_faces_names_make_a_model() {
     let mut all = tensors(&HUGGING_FACE, 1);
     all.push(zeros("model.layers.1.self_attn.rotary_emb.inv_freq", &[2]));
     let options = config(CONFIG);
-    let Detected::Model(found) = detect(&all.to_vec().into(), &options).expect("config and shapes agree")
+    let Detected::Model(found) = detect(&all.clone().into(), &options).expect("config and shapes agree")
     else {
         panic!("weights")
     };
     assert_eq!(found.architecture().name(), "llama");
     assert!(found.layout().rotates_halves);
     assert_eq!([found.n_heads(), found.n_kv_heads(), found.head_dim()], [4, 2, 4]);
-    assert!(found.assign(&all.to_vec().into(), false).expect("all is there").notes.is_empty());
-    let named = named("llama", &all.to_vec().into(), &options).expect("it is one");
+    assert!(found.assign(&all.clone().into(), false).expect("all is there").notes.is_empty());
+    let named = named("llama", &all.clone().into(), &options).expect("it is one");
     assert_eq!(format!("{named:?}"), format!("{found:?}"));
 }
 
@@ -91,7 +91,7 @@ fn weights_have_a_reason_why_they_are_not_a_model() {
     let missing = "config.json says llama, but there is no tensor `model.layers.0.self_attn.q_proj.weight`";
     assert_eq!(why(&[zeros("w", &[1])], &config(CONFIG)), missing);
     let Detected::Weights { why: reason, notes } =
-        detect(&tensors(&META, 1).to_vec().into(), &nothing).expect("weights")
+        detect(&tensors(&META, 1).clone().into(), &nothing).expect("weights")
     else {
         panic!("a model without its numbers")
     };
@@ -230,7 +230,7 @@ fn given_numbers_fill_in_what_config_json_omits() {
 fn a_named_architecture_has_to_fit() {
     let hf = tensors(&HUGGING_FACE, 1);
     let error = |name: &str, options: &Options| {
-        named(name, &hf.to_vec().into(), options).expect_err("wrong").to_string()
+        named(name, &hf.clone().into(), options).expect_err("wrong").to_string()
     };
     assert_eq!(
         error("mistral", &config(CONFIG)),
@@ -242,7 +242,7 @@ fn a_named_architecture_has_to_fit() {
         "there is no config.json, and `num_attention_heads`, `rope_theta` and `rms_norm_eps` cannot be inferred from the tensor shapes"
     );
     assert_eq!(
-        named("mistral", &tensors(&META, 1).to_vec().into(), &config(CONFIG))
+        named("mistral", &tensors(&META, 1).clone().into(), &config(CONFIG))
             .expect_err("Meta's names")
             .to_string(),
         "this is not a mistral model: there is no tensor `model.layers.0.self_attn.q_proj.weight`"

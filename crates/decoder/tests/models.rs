@@ -120,7 +120,7 @@ fn published_models_are_what_their_documents_say() {
         used.sort_unstable();
         used.dedup();
         assert_eq!(used.len(), tensors.len());
-        let listed = tensors.to_vec().into();
+        let listed = tensors.clone().into();
         for assigned in &assignment.weights {
             let tensor = assigned.tensor(&listed).expect("it has one");
             assert_eq!(tensor.shape(), decoder.shape(assigned.weight), "{:?}", assigned.weight);
@@ -134,13 +134,13 @@ fn a_record_makes_the_same_decoder() {
         let tensors = tensors(&model);
         let (decoder, assignment) = decoder(&model, &tensors).expect("it is one");
         let text = decoder.record(1);
-        let again = Decoder::from_record(&text, &tensors.to_vec().into())
+        let again = Decoder::from_record(&text, &tensors.clone().into())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_eq!(again.record(1), text);
         let places = |assignment: &Assignment| {
             assignment.weights.iter().map(|it| (it.weight, it.index)).collect::<Vec<(Weight, usize)>>()
         };
-        let again = again.assign(&tensors.to_vec().into(), false).expect("the same tensors");
+        let again = again.assign(&tensors.clone().into(), false).expect("the same tensors");
         assert_eq!(places(&again), places(&assignment));
     }
 }
@@ -212,9 +212,9 @@ proptest! {
         }
         let config = Some(Value::Object(model.config).to_string());
         let options = Options { documents: Documents { config, ..Documents::default() }, ..Options::default() };
-        if let Ok(Detected::Model(decoder)) = detect(&all.to_vec().into(), &options) {
+        if let Ok(Detected::Model(decoder)) = detect(&all.clone().into(), &options) {
             let text = decoder.record(1);
-            prop_assert_eq!(Decoder::from_record(&text, &all.to_vec().into()).expect("its own").record(1), text);
+            prop_assert_eq!(Decoder::from_record(&text, &all.clone().into()).expect("its own").record(1), text);
             for rope in decoder.ropes() {
                 let frequencies = rope.frequencies(decoder.rotated(), 1000);
                 prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);

@@ -131,7 +131,7 @@ fn facts_that_shapes_do_not_reveal_have_to_be_given() {
     let heads = Given { n_heads: Some(4), ..Given::default() };
     let all = given(Given { rope_theta: Some(1e4), norm_eps: Some(1e-5), ..heads });
     assert!(outcome(&plain, &all).is_ok());
-    let error = detect(&plain.to_vec().into(), &given(heads)).expect_err("open").to_string();
+    let error = detect(&plain.clone().into(), &given(heads)).expect_err("open").to_string();
     assert_eq!(error, open("`rope_theta` and `norm_eps`"));
     let error = detect(&[zeros("w", &[1])].to_vec().into(), &all).expect_err("not a model").to_string();
     assert_eq!(error, "these tensors are not a model that can run: no known architecture");

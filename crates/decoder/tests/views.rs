@@ -20,7 +20,7 @@ fn options(config: &str) -> Options {
 }
 
 fn decoder(config: &str, tensors: &List) -> Decoder {
-    match detect(&tensors.to_vec().into(), &options(config)).expect("document and shapes agree") {
+    match detect(&tensors.clone().into(), &options(config)).expect("document and shapes agree") {
         Detected::Model(decoder) => *decoder,
         Detected::Weights { why, .. } => panic!("{why}"),
     }
@@ -28,7 +28,7 @@ fn decoder(config: &str, tensors: &List) -> Decoder {
 
 /// Of each weight: where it begins, its shape and its strides.
 fn view(decoder: &Decoder, tensors: &List, weight: Weight) -> (u64, Vec<u64>, Vec<u64>) {
-    let tensors = &tensors.to_vec().into();
+    let tensors = &tensors.clone().into();
     let assignment = decoder.assign(tensors, false).expect("all is there");
     let assigned = assignment.weights.iter().find(|assigned| assigned.weight == weight).expect("it has one");
     let tensor = assigned.tensor(tensors).expect("it has one");
@@ -72,7 +72,7 @@ fn errors_about_fused_matrices_name_all_their_rows() {
     let mut tensors = phi3();
     tensors[2].1 = tensor(&[48, 16]);
     let error = decoder(PHI3, &tensors)
-        .assign(&tensors.to_vec().into(), false)
+        .assign(&tensors.clone().into(), false)
         .expect_err("too many rows")
         .to_string();
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_record_may_lack_the_version_of_the_code() {
         let spec = DecoderSpec::parse(&text).expect("a record");
         assert_eq!(spec.code_version(), expected, "{text}");
         assert_eq!(
-            spec.into_decoder(&tensors.to_vec().into()).expect("its tensors").record(8),
+            spec.into_decoder(&tensors.clone().into()).expect("its tensors").record(8),
             written.record(8)
         );
     }
@@ -162,7 +162,7 @@ fn a_record_may_lack_the_version_of_the_code() {
 fn records_are_checked_like_documents() {
     let tensors = phi3();
     let text = decoder(PHI3, &tensors).record(1);
-    assert!(Decoder::from_record(&text, &tensors.to_vec().into()).is_ok());
+    assert!(Decoder::from_record(&text, &tensors.clone().into()).is_ok());
     for (from, to, expected) in [
         ("\"phi3\"", "\"phi5\"", "unknown architecture `phi5`"),
         (
@@ -227,7 +227,7 @@ fn records_are_checked_like_documents() {
         ("\"architecture\"", "\"other\":1,\"architecture\"", "the record: unknown field `other`"),
     ] {
         assert!(text.contains(from), "{from} is not in {text}");
-        let error = Decoder::from_record(&text.replacen(from, to, 1), &tensors.to_vec().into())
+        let error = Decoder::from_record(&text.replacen(from, to, 1), &tensors.clone().into())
             .expect_err(to)
             .to_string();
         assert!(error.starts_with(expected), "{error}");
@@ -284,14 +284,14 @@ proptest! {
             let (before, after) = text.split_at(start);
             text = [before, NUMBERS[number], after.trim_start_matches(is_digit)].concat();
         }
-        if let Ok(decoder) = Decoder::from_record(&text, &tensors.to_vec().into()) {
+        if let Ok(decoder) = Decoder::from_record(&text, &tensors.clone().into()) {
             for rope in decoder.ropes() {
                 let frequencies = rope.frequencies(decoder.rotated(), 100);
                 prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);
                 prop_assert!(rope.magnitude() > 0.0);
             }
-            prop_assert_eq!(decoder.record(1), Decoder::from_record(&decoder.record(1), &tensors.to_vec().into()).expect("its own").record(1));
-            let _ = decoder.assign(&tensors.to_vec().into(), true);
+            prop_assert_eq!(decoder.record(1), Decoder::from_record(&decoder.record(1), &tensors.clone().into()).expect("its own").record(1));
+            let _ = decoder.assign(&tensors.clone().into(), true);
         }
     }
 }
@@ -300,7 +300,7 @@ proptest! {
 fn a_rich_record_is_right() {
     let tensors = phi3();
     assert_eq!(
-        Decoder::from_record(&rich(&tensors), &tensors.to_vec().into()).expect("right").ropes().len(),
+        Decoder::from_record(&rich(&tensors), &tensors.clone().into()).expect("right").ropes().len(),
         4
     );
 }

@@ -40,7 +40,8 @@ impl InspectOptions {
 
     /// Lists the tensors of a file that is read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
-        Self { source: Some(Arc::clone(&source)), ..Self::new(source.path()) }
+        let path = source.path().to_owned();
+        Self { source: Some(source), ..Self::new(path) }
     }
 }
 
@@ -406,7 +407,7 @@ impl Rows<'_> {
                 None,
                 Some(shard.as_ref().map_or_else(|| class.clone(), |shard| format!("{shard} ({class})"))),
             ),
-            _ => (None, None),
+            CompoundKind::Quantized { .. } => (None, None),
         };
         self.done.push(TensorRow {
             name: name.to_owned(),

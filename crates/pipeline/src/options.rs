@@ -66,7 +66,8 @@ impl ConvertOptions {
 
     /// Converts a file that is read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
-        Self { source: Some(Arc::clone(&source)), ..Self::new(source.path()) }
+        let path = source.path().to_owned();
+        Self { source: Some(source), ..Self::new(path) }
     }
 
     /// Writes to `output` what its extension names.

@@ -66,9 +66,12 @@ impl Source for Remote {
         for (start, bytes) in &self.parts {
             let (from, to) = (range.start.max(*start), range.end.min(start + bytes.len() as u64));
             if from < to {
-                let at = |n: u64, start: u64| usize::try_from(n - start).expect("in memory");
-                buffer[at(from, offset)..at(to, offset)]
-                    .copy_from_slice(&bytes[at(from, *start)..at(to, *start)]);
+                let within = |start: u64| {
+                    let at = |n: u64| usize::try_from(n - start).expect("in memory");
+                    at(from)..at(to)
+                };
+                let part = bytes.get(within(*start)).expect("inside the part");
+                buffer.get_mut(within(offset)).expect("inside the buffer").copy_from_slice(part);
             }
         }
         Ok(())
@@ -289,7 +292,7 @@ fn converted_once(folder: &Path, path: &Path) {
 
 #[test]
 fn a_local_header_that_disagrees_is_found_with_the_first_read_of_its_data() {
-    let mut file = checkpoint(3, 150_000, 64, Some(&[7; 300_000]));
+    let mut file = checkpoint(3, 150_000, 64, Some(&vec![7; 300_000]));
     let header =
         *file.parts.iter().filter(|(_, part)| part.starts_with(b"PK\x03\x04")).nth(3).expect("four").0;
     file.parts.get_mut(&header).expect("it is there")[14] ^= 1;
@@ -305,7 +308,7 @@ fn a_local_header_that_disagrees_is_found_with_the_first_read_of_its_data() {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(reason) = cause {
-        text += &format!(": {reason}");
+        text = format!("{text}: {reason}");
         cause = reason.source();
     }
     assert!(text.contains("`consolidated/data/1`: the CRC-32 is"), "{text}");

@@ -213,7 +213,7 @@ mod tests {
             .iter()
             .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
             .collect();
-        let archive = weights(&tensors.to_vec().into(), Errors::Return).expect("plain names").archive;
+        let archive = weights(&tensors.clone().into(), Errors::Return).expect("plain names").archive;
         let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
         assert_eq!(file.len() as u64, archive.len());

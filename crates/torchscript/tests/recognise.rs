@@ -88,7 +88,7 @@ fn decoder(found: Recognised) -> Model {
 #[test]
 fn all_facts_about_a_decoder_come_back() {
     let (all, options) = qwen2();
-    let converted = auto(&all.to_vec().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
     let Model { decoder, assignment, tensors } = decoder(written(&converted));
     assert_eq!(decoder.architecture().name(), "qwen2");
     assert_eq!((decoder.dim(), decoder.n_layers(), decoder.n_heads(), decoder.n_kv_heads()), (16, 2, 4, 2));
@@ -108,7 +108,7 @@ fn all_facts_about_a_decoder_come_back() {
         all.iter().map(|(name, _)| name).collect::<Vec<_>>()
     );
 
-    let converted = auto(&tensors_of_meta().to_vec().into(), &params(), Errors::Raise)
+    let converted = auto(&tensors_of_meta().clone().into(), &params(), Errors::Raise)
         .expect("documents and shapes agree");
     let model = self::decoder(written(&converted));
     assert!(!model.decoder.layout().rotates_halves);
@@ -133,7 +133,7 @@ fn tensors_that_share_a_storage_are_recognised() {
     // As `state_dict()` has them: the output last.
     all.remove(output);
     all.push(("lm_head.weight".to_owned(), embedding));
-    let converted = auto(&all.to_vec().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
     let Model { assignment, tensors, .. } = decoder(written(&converted));
     let place = |name: &str| tensors.iter().position(|(found, _)| found == name).expect("it is there");
     assert_eq!(assignment.weights[0].index, place("model.embed_tokens.weight"));
@@ -145,7 +145,7 @@ fn weights_are_recognised_in_the_order_of_the_checkpoint() {
     for names in [vec!["b.w", "a.w", "top", "b.0", "__tensors__"], vec!["a.b", "a", "x.training"], vec![]] {
         let all: Vec<_> = names.iter().map(|name| zeros(name, &[2, 3])).collect();
         for errors in [Errors::Return, Errors::Raise] {
-            let found = written(&weights(&all.to_vec().into(), errors).expect("plain names"));
+            let found = written(&weights(&all.clone().into(), errors).expect("plain names"));
             let Recognised::Weights { tensors } = found else { panic!("{found:?}") };
             assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
         }
@@ -220,7 +220,7 @@ fn weights_of_all_versions_are_recognised() {
 #[test]
 fn a_decoder_with_an_unknown_number_is_not_recognised() {
     let (all, options) = qwen2();
-    let converted = auto(&all.to_vec().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
     for number in [3, 5] {
         let other = format!("\"code_version\":{number}");
         let change = |name: &str, bytes: &[u8]| match name {
@@ -236,7 +236,7 @@ fn a_decoder_with_an_unknown_number_is_not_recognised() {
 #[test]
 fn a_record_is_compared_by_its_meaning() {
     let (all, options) = qwen2();
-    let converted = auto(&all.to_vec().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
     let change = |name: &str, bytes: &[u8]| match name {
         "data.pkl" => swapped(bytes, "\"dim\":16,\"n_layers\":2", "\"n_layers\":2,\"dim\":16"),
         _ => bytes.to_vec(),
@@ -252,7 +252,7 @@ fn written_by(name: &str) -> std::path::PathBuf {
 #[test]
 fn a_changed_archive_is_not_recognised() {
     let (all, options) = qwen2();
-    let converted = auto(&all.to_vec().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
     let other = |record: &str, from: &str, to: &str| {
         let change = |name: &str, bytes: &[u8]| {
             if name == record { swapped(bytes, from, to) } else { bytes.to_vec() }
@@ -272,7 +272,7 @@ fn a_changed_archive_is_not_recognised() {
     assert_eq!(other("data.pkl", "\"parallel\"", "\"parallax\""), "data.pkl");
     assert_eq!(other("version", "10", "11"), "version");
     assert_eq!(other("constants.pkl", ")", "N"), "constants.pkl");
-    let returned = weights(&all.to_vec().into(), Errors::Return).expect("plain names");
+    let returned = weights(&all.clone().into(), Errors::Return).expect("plain names");
     let raises = |name: &str, bytes: &[u8]| {
         if name == CODE {
             swapped(bytes, "torch._set_item(out, \"error\", wrong)", "torch.clear(out)")
@@ -308,7 +308,7 @@ proptest! {
         let shuffled: Vec<_> = order.iter().filter_map(|place| all.get(*place).cloned()).collect();
         let rest = all.into_iter().enumerate().filter(|(place, _)| !order.contains(place)).map(|(_, named)| named);
         let shuffled: Vec<_> = shuffled.into_iter().chain(rest).collect();
-        let converted = auto(&shuffled.to_vec().into(), &options, Errors::Return).expect("documents and shapes agree");
+        let converted = auto(&shuffled.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
         decoder(written(&converted));
     }
 }

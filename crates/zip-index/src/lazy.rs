@@ -135,13 +135,12 @@ impl LazyHeaders {
         let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
         let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
         let span = Header::local_span(block).ok_or_else(none)?;
-        let header = match block.get(..span) {
-            Some(header) => Bytes::copy_from_slice(header),
-            // An extra field of up to 64 KiB.
-            None => {
-                let end = place.header_offset.saturating_add(span as u64);
-                self.file.read_range(place.header_offset..end)?
-            }
+        let end = place.header_offset.saturating_add(span as u64);
+        // An extra field has up to 64 KiB.
+        let header = if span <= block.len() {
+            block.slice(..span)
+        } else {
+            self.file.read_range(place.header_offset..end)?
         };
         let local = Header::local(&header).ok_or_else(none)?;
         agree(&central, &local).map_err(wrong)?;

@@ -67,7 +67,7 @@ fn shapes() -> Vec<Shape> {
 
 fn model(random: &Random, threads: usize) -> Model {
     let options = Options { threads: Some(threads) };
-    Model::new(&random.decoder, &random.tensors.to_vec().into(), &random.assignment, &options)
+    Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
         .expect("all is there")
 }
 
@@ -222,7 +222,7 @@ fn a_weight_that_repeats_its_storage_is_not_copied_without_end() {
     *tensor = Tensor::new(Dtype::Float32, vec![1 << 40, 24], vec![0, 1], 0, tensor.storage().clone())
         .expect("in bounds");
     let options = Options { threads: Some(1) };
-    let error = Model::new(&random.decoder, &random.tensors.to_vec().into(), &random.assignment, &options)
+    let error = Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
         .expect_err("it is huge");
     assert_eq!(error.to_string(), "a weight of shape [1099511627776, 24] does not fit in memory");
 }

@@ -107,9 +107,9 @@ impl Random {
         let options = Options { documents, ..Options::default() };
         let all_numbers: Vec<_> = all.iter().map(|(_, _, numbers)| numbers.clone()).collect();
         let tensors: Vec<_> = all.drain(..).map(|(name, tensor, _)| (name, tensor)).collect();
-        let found = decoder::detect(&tensors.to_vec().into(), &options).expect("documents and shapes agree");
+        let found = decoder::detect(&tensors.clone().into(), &options).expect("documents and shapes agree");
         let Detected::Model(decoder) = found else { panic!("{found:?}") };
-        let assignment = decoder.assign(&tensors.to_vec().into(), false).expect("all is there");
+        let assignment = decoder.assign(&tensors.clone().into(), false).expect("all is there");
         let numbers =
             assignment.weights.iter().map(|it| (it.weight, all_numbers[it.index].clone())).collect();
         Self { decoder: *decoder, assignment, tensors, numbers }
@@ -172,7 +172,7 @@ impl Random {
             (0..LAYERS as u64).map(|layer| placeholder(kind.layout.weight(layer, Part::Wq))).collect();
         named.push(placeholder(format!("{}.weight", kind.layout.embedding)));
         let decoder =
-            Decoder::from_record(&kind.record().to_string(), &named.to_vec().into()).expect("it is a record");
+            Decoder::from_record(&kind.record().to_string(), &named.clone().into()).expect("it is a record");
 
         let (mut random, mut file) = (Numbers(seed), tempfile::NamedTempFile::new().expect("a file"));
         let (mut numbers, mut places, mut end) = (HashMap::new(), Vec::new(), 0);

@@ -18,12 +18,11 @@ type Metadata = Vec<(String, String)>;
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     let read;
-    let start = match file.in_memory() {
-        Some(bytes) => bytes,
-        None => {
-            read = header(&*file)?;
-            &read
-        }
+    let start = if let Some(bytes) = file.in_memory() {
+        bytes
+    } else {
+        read = header(&*file)?;
+        &read
     };
     let Header { metadata, tensors } = Header::parse(start, file.len())?;
     let (ties, metadata) = ties(metadata, &tensors);

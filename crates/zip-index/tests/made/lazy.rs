@@ -50,7 +50,10 @@ fn entry(name: &'static str, local_extra: usize) -> Entry {
     Entry { data, ..padded }
 }
 
-fn open(entries: &[Entry]) -> Result<(Index, Arc<dyn Source>, Arc<Remote>), Error> {
+/// The index, the source that reads local headers with their data, and what it reads from.
+type Opened = (Index, Arc<dyn Source>, Arc<Remote>);
+
+fn open(entries: &[Entry]) -> Result<Opened, Error> {
     let here = u16::try_from(entries.len()).expect("few");
     let bytes = archive(entries, &End { here, ..ONE });
     let remote = Arc::new(Remote(BufferSource::new("a.zip", bytes), Mutex::default()));

@@ -34,7 +34,7 @@ fn code(converted: &Module) -> String {
 #[test]
 fn metas_names_make_a_module_from_tokens_to_logits() {
     let converted =
-        auto(&meta_tensors().to_vec().into(), &params(), Errors::Return).expect("params and shapes agree");
+        auto(&meta_tensors().clone().into(), &params(), Errors::Return).expect("params and shapes agree");
     assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
     let ports = |ports: &[Port]| {
         ports.iter().map(|port| (port.name.clone(), port.shape.len(), port.optional)).collect::<Vec<_>>()
@@ -66,19 +66,19 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
 fn hugging_faces_names_rotate_halves() {
     let all = tensors(&HUGGING_FACE, 1);
     let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
-    let converted = auto(&all.to_vec().into(), &options, Errors::Return).expect("config and shapes agree");
+    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("config and shapes agree");
     assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
     assert!(code(&converted).contains("torch.select(y, -2, 0)"));
-    let named = model("llama", &all.to_vec().into(), &options, Errors::Return).expect("it is one");
+    let named = model("llama", &all.clone().into(), &options, Errors::Return).expect("it is one");
     assert_eq!(code(&named), code(&converted));
 }
 
 #[test]
 fn a_positional_forward_takes_tokens_and_returns_logits() {
     let converted =
-        auto(&meta_tensors().to_vec().into(), &params(), Errors::Return).expect("params and shapes agree");
+        auto(&meta_tensors().clone().into(), &params(), Errors::Return).expect("params and shapes agree");
     let Code::Decoder(decoder) = &converted.code else { panic!("it runs") };
-    let positional = positional(decoder, &meta_tensors().to_vec().into(), false).expect("it was a model");
+    let positional = positional(decoder, &meta_tensors().clone().into(), false).expect("it was a model");
     let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&positional.inputs), ["tokens"]);
     assert_eq!(names(&positional.outputs.ports(&[].to_vec().into()).collect::<Vec<_>>()), ["logits"]);
@@ -98,7 +98,7 @@ fn a_positional_forward_takes_tokens_and_returns_logits() {
 #[test]
 fn wrong_inputs_are_returned_or_raised() {
     let made = |errors| {
-        code(&auto(&meta_tensors().to_vec().into(), &params(), errors).expect("params and shapes agree"))
+        code(&auto(&meta_tensors().clone().into(), &params(), errors).expect("params and shapes agree"))
     };
     let (returned, raised) = (made(Errors::Return), made(Errors::Raise));
     let (statement, other) = ("torch._set_item(out, \"error\", wrong)", "ops.prim.RaiseException(wrong)");
@@ -115,7 +115,7 @@ fn biases_are_added_to_the_products() {
         }
     }
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
-    let code = code(&model("qwen2", &all.to_vec().into(), &options, Errors::Return).expect("all is there"));
+    let code = code(&model("qwen2", &all.clone().into(), &options, Errors::Return).expect("all is there"));
     assert_eq!(code.matches(".weight(weights[\"bq\"], i, x)").count(), 1, "{code}");
     assert!(!code.contains("\"bo\""), "{code}");
 }
@@ -125,7 +125,7 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
     let mut all = tensors(&META, 1);
     all.retain(|(name, _)| name != "output.weight");
     all.push(zeros("lora", &[1]));
-    let kept = auto(&all.to_vec().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
+    let kept = auto(&all.clone().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
         .expect("it is kept");
     assert_eq!(kept.archive.records().len(), all.len());
     assert_eq!(kept.notes.len(), 2);
@@ -134,7 +134,7 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
 #[test]
 fn weights_without_documents_have_a_reason_and_a_note() {
     let converted =
-        auto(&tensors(&META, 1).to_vec().into(), &Options::default(), Errors::Return).expect("weights");
+        auto(&tensors(&META, 1).clone().into(), &Options::default(), Errors::Return).expect("weights");
     let Code::Weights { why } = converted.code else { panic!("a model") };
     assert_eq!(why, Some(decoder::WhyWeights::NoDocuments));
     assert_eq!(converted.notes, [crate::Note::Decoder(decoder::Note::NamesOfLlama)]);
@@ -145,7 +145,7 @@ fn names_of_tensors_do_not_collide_with_the_modules_own() {
     let mut all = meta_tensors();
     all.extend(["__tensors__", "vocab", "vocab_"].map(|name| zeros(name, &[1])));
     let code = code(
-        &auto(&all.to_vec().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
+        &auto(&all.clone().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
             .expect("they are kept"),
     );
     assert!(code.contains("  vocab__ : int\n") && code.contains("self.__tensors____\n"), "{code}");

@@ -197,7 +197,7 @@ impl Case {
             assert!(record.contains(from), "{from}: {record}");
             record = record.replace(from, to);
         }
-        let decoder = Decoder::from_record(&record, &tensors(self.layout, 1).to_vec().into())
+        let decoder = Decoder::from_record(&record, &tensors(self.layout, 1).clone().into())
             .expect("flags of some model");
         let (mut weights, mut tensors) = (Vec::new(), Vec::new());
         for (index, weight) in decoder.weights().enumerate() {
@@ -223,7 +223,7 @@ impl Case {
             let signature = Signature::Dict(errors);
             let decoder = (&made.decoder, made.record.as_str());
             let archive =
-                archive(version, signature, decoder, &made.assignment, &made.tensors.to_vec().into());
+                archive(version, signature, decoder, &made.assignment, &made.tensors.clone().into());
             for (name, bytes) in archive.expect("plain names").0.head_records() {
                 all.extend([name.as_bytes(), &(bytes.len() as u64).to_le_bytes(), bytes].concat());
             }
