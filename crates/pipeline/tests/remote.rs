@@ -214,8 +214,8 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
 
     let scan = Scan::source(&source, false, &()).expect("it is a checkpoint");
     assert!(scan.findings.is_empty() && scan.count == 1, "{scan:?}");
-    let missed =
-        "724 storages of 140021600000 bytes were not searched for pickles, which PyTorch would not load";
+    let missed = "724 storages of 140021600000 bytes, and what is between the records, were not searched for pickles, \
+                  which PyTorch would not load";
     assert_eq!(scan.missed, [missed]);
     file.expect_little("scan");
 
@@ -313,6 +313,29 @@ fn a_local_header_that_disagrees_is_found_with_the_first_read_of_its_data() {
     }
     assert!(text.contains("`consolidated/data/1`: the CRC-32 is"), "{text}");
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+}
+
+#[test]
+fn an_irregular_archive_is_scanned_as_a_whole() {
+    let damaged = |name: &str| {
+        let mut file = checkpoint(3, 150_000, 64, Some(&vec![7; 300_000]));
+        let is_header = |part: &[u8]| {
+            part.starts_with(b"PK\x03\x04")
+                && part.get(30..).is_some_and(|it| it.starts_with(name.as_bytes()))
+        };
+        let header = *file.parts.iter().find(|(_, part)| is_header(part)).expect("there is one").0;
+        file.parts.get_mut(&header).expect("it is there")[14] ^= 1;
+        Arc::new(file) as Arc<dyn Source>
+    };
+    // Nothing that is read contradicts the directory.
+    let scan = Scan::source(&damaged("consolidated/data/1"), false, &()).expect("it is a checkpoint");
+    assert!(scan.findings.is_empty() && scan.missed.len() == 1, "{scan:?}");
+    // The header of a record that is read does, or checksums are to be compared.
+    for (name, checksums) in [("consolidated/version", false), ("consolidated/data/1", true)] {
+        let scan = Scan::source(&damaged(name), checksums, &()).expect("it is a checkpoint");
+        assert!(scan.findings.iter().any(|finding| finding.text.contains(name)), "{scan:?}");
+        assert!(scan.missed.is_empty(), "{scan:?}");
+    }
 }
 
 #[test]

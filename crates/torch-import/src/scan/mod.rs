@@ -42,7 +42,7 @@ impl Scan {
     }
 
     /// Scans a source, as [`file`](Self::file) does. Of a zip archive that is not in memory and has 256 KiB or more, the
-    /// directory and all records but the storages are read, unless there are `checksums` to compare: the storages are then
+    /// directory and all records but the storages are read, unless there are `checksums` to compare: the storages and the gaps are then
     /// in [`missed`](Scan::missed). Of a safetensors file, the header is read. Everything else is copied into an unlinked
     /// temporary file and scanned there.
     ///

@@ -1,10 +1,11 @@
 //! Sources that are not in memory: what PyTorch unpickles is read, the storages are not.
 
 use std::borrow::Cow;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mapped::{Cancelled, Observer, Prefetched, Source};
+use mapped::{Cancelled, Observer, Prefetched, ReadError, Source};
 use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
 use zip_index::{Entry, Index};
@@ -34,10 +35,9 @@ pub(super) fn scan(source: &Arc<dyn Source>, observer: &dyn Observer) -> Result<
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
     let index = sniff::is_zip(kept.head()).then(|| Index::read_directory(&file).ok()).flatten();
     drop(file);
-    match index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.link)) {
-        Some((index, file)) => Ok(Ok(zip(&index.entries, &*file, observer)?)),
-        None => Ok(Err(Prefetched::clone(&kept))),
-    }
+    let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.link));
+    let scanned = index.map(|(index, file)| zip(&index.entries, &*file, observer)).transpose()?;
+    Ok(scanned.flatten().ok_or_else(|| Prefetched::clone(&kept)))
 }
 
 fn safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
@@ -53,7 +53,8 @@ fn safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
     Ok(Ok(Scan { format: Format::Safetensors.name(), ..Scan::default() }))
 }
 
-fn zip(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<Scan> {
+/// Scans the records that are not storages; `None` if a local header contradicts the directory.
+fn zip(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<Option<Scan>> {
     let mut scanner = Scanner::new(Format::Zip.name(), file.len(), observer);
     let archive = scanner.overview("", entries);
     let prefix = archive::root(entries).map(|root| format!("{root}data/"));
@@ -66,7 +67,11 @@ fn zip(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<
         rest.is_some()
     });
     let ranges: Vec<Range<u64>> = read.iter().map(|entry| entry.data.clone()).collect();
-    for (entry, bytes) in read.into_iter().zip(file.read_ranges(&ranges)?) {
+    let bytes = match file.read_ranges(&ranges) {
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
+        bytes => bytes?,
+    };
+    for (entry, bytes) in read.into_iter().zip(bytes) {
         let record = Place::default().with(Step::Record(entry.name.clone()));
         scanner.entry(record, entry, Cow::Owned(bytes.into()), archive);
         scanner.drain();
@@ -76,11 +81,12 @@ fn zip(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<
         scanner.miss(|| format!("`{name}` has {} bytes, which were not read; scan a local copy", entry.len));
     }
     let nbytes = storages.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
-    if nbytes > 0 {
-        let count = storages.len();
-        scanner.miss(|| {
-            format!("{count} storages of {nbytes} bytes were not searched for pickles, which PyTorch would not load")
-        });
-    }
-    if scanner.stopped { Err(Cancelled.into()) } else { Ok(scanner.scan) }
+    let count = storages.len();
+    scanner.miss(|| {
+        format!(
+            "{count} storages of {nbytes} bytes, and what is between the records, were not searched for \
+             pickles, which PyTorch would not load"
+        )
+    });
+    if scanner.stopped { Err(Cancelled.into()) } else { Ok(Some(scanner.scan)) }
 }
