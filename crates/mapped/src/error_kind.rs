@@ -47,11 +47,13 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// The kind of the [`ReadError`] that an error of the system carries, or [`ErrorKind::Io`].
+/// The kind of the [`ReadError`] that an error of the system carries. Otherwise, bytes that violate their format are damaged,
+/// and all else is [`ErrorKind::Io`].
 impl From<&io::Error> for ErrorKind {
     fn from(error: &io::Error) -> Self {
         let carried = error.get_ref().and_then(|cause| cause.downcast_ref::<ReadError>());
-        carried.map_or(Self::Io, ReadError::kind)
+        let own = if error.kind() == io::ErrorKind::InvalidData { Self::Damaged } else { Self::Io };
+        carried.map_or(own, ReadError::kind)
     }
 }
 

@@ -305,6 +305,7 @@ fn a_local_header_that_disagrees_is_found_with_the_first_read_of_its_data() {
     let mut options = ConvertOptions::from_source(source);
     options.output = output;
     let error = convert(&options, &()).expect_err("the headers disagree");
+    assert_eq!(error.kind(), mapped::ErrorKind::Damaged, "{error:?}");
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(reason) = cause {
