@@ -1,4 +1,4 @@
-//! The one error of all calls, with its kind.
+//! Error type of every call of the library, with its kind.
 
 use mapped::{ErrorKind, ReadError};
 

@@ -208,8 +208,8 @@ pub use generate as text;
 #[cfg(feature = "serve")]
 pub use serve;
 
-/// The crates behind this one, for types that it does not name itself: the details of errors and notes, and the JSON and TOML
-/// values in reports. Their items change more often than those of this crate.
+/// Re-exports the crates that this one is built on, for types that it does not export by name: details of errors and notes,
+/// and JSON and TOML values in reports. Their APIs change more often than this one.
 pub mod crates {
     pub use {
         carton_format, carton_reader, carton_tools, decoder, generate, mapped, pickle_vm, pipeline, runtime,

@@ -1,4 +1,4 @@
-//! The inputs and outputs of a decoder, which are the same as TorchScript, on the CPU, and behind a server.
+//! The inputs and outputs of a decoder. Its TorchScript module, the CPU forward and the server all have these.
 //!
 //! Facts: `forward` of the TorchScript text that `torchscript` writes.
 

@@ -1,6 +1,6 @@
-//! What tensors are that consist of several (quantized, sparse, nested), and tensors without data.
+//! Kinds of compound tensors (quantized, sparse, nested, subclasses) and of tensors without data.
 
-/// What a [`Compound`](crate::Compound) is.
+/// Kind of a [`Compound`](crate::Compound) tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompoundKind {
     /// Integers with a scale and a zero point: parts `int_repr`, `scale` and `zero_point`.
@@ -25,7 +25,7 @@ pub enum CompoundKind {
     Subclass {
         /// Its class, with its module.
         class: String,
-        /// What it is a shard of, where it is one: `a shard of [4096, 4096], rank 0 of 8`.
+        /// The shard that it holds, if it is one: `a shard of [4096, 4096], rank 0 of 8`.
         shard: Option<String>,
         /// The other attributes, and what Python would print of each, abbreviated.
         attributes: Vec<(String, String)>,

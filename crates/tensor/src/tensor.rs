@@ -268,7 +268,7 @@ impl Tensor {
         Self::new(dtype, self.shape().to_vec(), self.stride().to_vec(), offset, storage)
     }
 
-    /// The view with two dimensions exchanged, as `torch.Tensor.transpose`; `None` if there are not so many.
+    /// The view with two dimensions exchanged, as `torch.Tensor.transpose`; `None` if the tensor lacks one of them.
     #[must_use]
     pub fn transpose(&self, first: usize, second: usize) -> Option<Self> {
         let rank = self.rank();
@@ -281,8 +281,8 @@ impl Tensor {
         Some(Self { dims: dims.into(), ..self.clone() })
     }
 
-    /// The view with one more dimension of size 1 before dimension `dim`, as `torch.Tensor.unsqueeze`; `None` if there are not
-    /// so many.
+    /// The view with one more dimension of size 1 before dimension `dim`, as `torch.Tensor.unsqueeze`; `None` if `dim` is
+    /// greater than the number of dimensions.
     #[must_use]
     pub fn unsqueeze(&self, dim: usize) -> Option<Self> {
         let (mut shape, mut stride) = (self.shape().to_vec(), self.stride().to_vec());

@@ -41,7 +41,7 @@ struct Index {
 pub struct Compound {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind: quantized, sparse, nested and so on.
     pub kind: CompoundKind,
     /// The type of its elements, as PyTorch has it.
     pub dtype: Dtype,

@@ -38,7 +38,7 @@ pub enum Value {
     Object {
         /// The object, in [`Checkpoint::heap`](crate::Checkpoint::heap).
         object: ObjectId,
-        /// How much of it there is to show.
+        /// Whether all of the object can be shown.
         extent: Extent,
     },
     /// A text in the metadata of a file without a pickle.

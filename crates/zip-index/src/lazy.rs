@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use mapped::{ReadError, Source};
 
-use crate::index::{Entry, agree};
+use crate::entry::{Entry, agree};
 use crate::record::{End, Header, Tail};
 use crate::{Error, Result};
 

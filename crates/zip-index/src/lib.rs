@@ -6,6 +6,7 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
+mod entry;
 mod error;
 mod flaw;
 mod index;
@@ -13,8 +14,9 @@ mod lazy;
 mod record;
 mod survey;
 
+pub use entry::Entry;
 pub use error::{Error, Result};
 pub use flaw::{Flaw, flaws};
-pub use index::{Entry, Index};
+pub use index::Index;
 pub use record::Method;
 pub use survey::{Oddity, Survey};

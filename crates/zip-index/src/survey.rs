@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use mapped::PRODUCER;
 
-use crate::index::{Entry, compared, leads_out};
+use crate::entry::{Entry, compared, leads_out};
 use crate::record::{End, Header, Method};
 use crate::{Error, Result};
 

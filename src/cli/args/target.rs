@@ -12,7 +12,7 @@ use crate::cli::ui::typed::Usage;
 /// Flags that only some kinds of output have.
 struct Rule {
     flags: &'static str,
-    /// Whether one of them was typed with another value than its default.
+    /// Whether a flag was typed with a value other than its default.
     is_typed: bool,
     kinds: &'static [OutputKind],
     /// Why the other kinds do not have them.

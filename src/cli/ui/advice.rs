@@ -9,10 +9,12 @@ use pipeline::{Change, Fact, ForeignKind, InvalidOption, Note, size};
 use sources::{Candidate, Contents};
 use store::{Remote, Scheme, file_name, folder};
 
-use super::carton_advice::RESOLVES;
 use super::flags;
 use super::shell::{quoted, quoted_text};
 use super::typed::typed;
+
+/// Whether this program has the subcommand `resolve`.
+pub(crate) const RESOLVES: bool = cfg!(feature = "download");
 
 /// The way out that every checkpoint has.
 pub(crate) const WEIGHTS: &str = "--arch weights converts the tensors without a forward";

@@ -5,15 +5,14 @@ use carton_tools::{Error, Note, TensorError};
 use super::advice;
 use super::shell::quoted;
 
-/// Whether this program has the subcommand `resolve`.
-pub(crate) const RESOLVES: bool = cfg!(feature = "download");
-
 /// The whole text, with advice where there is some. The problems of a document are printed first, a line each.
 pub(crate) fn text(error: &Error) -> String {
     let advice = match error {
         Error::Pipeline(error) => return advice::pipeline_text(error, None),
         Error::Store(error) => return advice::store_text(error),
-        Error::Reader { reason: carton_reader::Error::Elsewhere { .. }, .. } if !RESOLVES => String::new(),
+        Error::Reader { reason: carton_reader::Error::Elsewhere { .. }, .. } if !advice::RESOLVES => {
+            String::new()
+        }
         Error::Reader { reason: carton_reader::Error::Elsewhere { .. }, path } if path.is_dir() => {
             "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()
         }
@@ -65,7 +64,7 @@ pub(crate) fn is_usage(error: &Error) -> bool {
 pub(crate) fn note(note: &Note, file: &str) -> String {
     match note {
         Note::Checkpoint(note) => advice::note(note, file),
-        Note::FilesElsewhere { files } if RESOLVES => {
+        Note::FilesElsewhere { files } if advice::RESOLVES => {
             let (file, them) = (super::shell::quoted_text(file), if *files == 1 { "it" } else { "them" });
             format!("{note}: `torch2carton resolve {file} -o OUTPUT` fetches {them}")
         }

@@ -3,7 +3,7 @@
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 and 4.3.9.
 
 use super::{CENTRAL, DESCRIPTOR, ENTRIES_MAX, LOCAL, Survey, find, local_header};
-use crate::index::Entry;
+use crate::entry::Entry;
 
 impl Survey {
     /// Follows the local headers of a file that ends before its directory. What they say about later ones is unknown, so

@@ -14,7 +14,7 @@ pub(super) struct Variant<'d> {
     pub(super) positions: &'d Positions,
     /// The lists of weights.
     pub(super) lists: &'d Lists,
-    /// Whether one of them is float16.
+    /// Whether a weight is float16.
     pub(super) has_half: bool,
     pub(super) signature: Signature,
 }

@@ -60,7 +60,7 @@ impl<'t> Line<'t> {
         Some((flags.collect::<Option<_>>()?, text))
     }
 
-    /// Whether it is in this variant of the text.
+    /// Returns whether this variant of the text has the line.
     pub(super) fn is_in(&self, variant: Variant<'_>) -> bool {
         self.flags.iter().all(|(flag, holds)| flag.holds(variant) == *holds)
     }
