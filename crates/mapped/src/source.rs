@@ -302,59 +302,10 @@ pub fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
-
-    /// Bytes that are not in memory, as those of an object in a store, and the ranges that were read.
-    #[derive(Debug)]
-    struct Counting(BufferSource, Mutex<Vec<Range<u64>>>);
-
-    impl Source for Counting {
-        fn path(&self) -> &Path {
-            self.0.path()
-        }
-
-        fn len(&self) -> u64 {
-            self.0.len()
-        }
-
-        fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-            self.1.lock().expect("one thread").push(offset..offset.saturating_add(buffer.len() as u64));
-            self.0.read_at(buffer, offset)
-        }
-
-        fn in_memory(&self) -> Option<&[u8]> {
-            None
-        }
-
-        fn check_unchanged(&self) -> Result<(), ReadError> {
-            Ok(())
-        }
-    }
 
     fn bytes() -> Vec<u8> {
         (0..1_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
-    }
-
-    #[test]
-    fn ranges_that_are_near_each_other_are_read_together() {
-        let all = bytes();
-        let source = Counting(BufferSource::new("x", all.clone()), Mutex::default());
-        let ranges =
-            [900_000..900_010, 0..10, 20..20, 5..30, 70_000..70_001, 999_999..1_000_000, 400_000..400_002];
-        let found = source.read_ranges(&ranges).expect("they are inside");
-        for (range, found) in ranges.iter().zip(&found) {
-            let expected =
-                usize::try_from(range.start).expect("small")..usize::try_from(range.end).expect("small");
-            assert_eq!(found[..], all[expected], "{range:?}");
-        }
-        let read = source.1.lock().expect("one thread").clone();
-        // 30 + 65,536 is less than 70,000.
-        assert_eq!(read, [0..30, 70_000..70_001, 400_000..400_002, 900_000..900_010, 999_999..1_000_000]);
-        source.read_ranges(&[10..20, 999_999..1_000_001]).expect_err("past the end");
-        assert!(source.read_ranges(&[]).expect("nothing").is_empty());
-        source.read_ranges(&[Range { start: 7, end: 3 }]).expect_err("it ends before it starts");
     }
 
     #[test]

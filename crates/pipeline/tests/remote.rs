@@ -2,88 +2,31 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crc32fast::Hasher;
-use mapped::{MappedFile, ReadError, Source};
+use mapped::{MappedFile, Source};
 use pickle_vm::Writer;
 use pipeline::{
     CartonOptions, Cast, CastFrom, ConvertOptions, Dtype, InspectOptions, OutputKind, SafetensorsOptions,
     Target, convert, inspect,
 };
+use test_support::RemoteSource;
 use torch_import::Scan;
 
-/// A file of zeros but for some parts, and the ranges that were read.
-#[derive(Debug, Default)]
-struct Remote {
-    parts: BTreeMap<u64, Vec<u8>>,
-    len: u64,
-    read: Mutex<Vec<Range<u64>>>,
+/// A file as a source that is not in memory.
+fn of_file(path: &Path) -> RemoteSource {
+    RemoteSource::new("remote.pth", std::fs::read(path).expect("it exists"))
 }
 
-impl Remote {
-    fn of_file(path: &Path) -> Self {
-        let bytes = std::fs::read(path).expect("it exists");
-        Self { len: bytes.len() as u64, parts: BTreeMap::from([(0, bytes)]), ..Self::default() }
-    }
-
-    fn push(&mut self, bytes: &[u8]) {
-        self.parts.insert(self.len, bytes.to_vec());
-        self.len += bytes.len() as u64;
-    }
-
-    /// What was read since the last call.
-    fn take(&self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.read.lock().expect("no thread panics"))
-    }
-
-    /// Fails if more was read than what describes 724 tensors.
-    fn expect_little(&self, what: &str) {
-        let read = self.take();
-        let nbytes: u64 = read.iter().map(|range| range.end - range.start).sum();
-        assert!(read.len() <= 4 && nbytes <= 700_000, "{what}: {nbytes} bytes in {read:?}");
-        assert!(nbytes > 100_000, "{what}: {nbytes} bytes in {read:?}");
-    }
-}
-
-impl Source for Remote {
-    fn path(&self) -> &Path {
-        Path::new("remote.pth")
-    }
-
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        let range = offset..offset + buffer.len() as u64;
-        assert!(range.end <= self.len, "{range:?}");
-        self.read.lock().expect("no thread panics").push(range.clone());
-        buffer.fill(0);
-        for (start, bytes) in &self.parts {
-            let (from, to) = (range.start.max(*start), range.end.min(start + bytes.len() as u64));
-            if from < to {
-                let within = |start: u64| {
-                    let at = |n: u64| usize::try_from(n - start).expect("in memory");
-                    at(from)..at(to)
-                };
-                let part = bytes.get(within(*start)).expect("inside the part");
-                buffer.get_mut(within(offset)).expect("inside the buffer").copy_from_slice(part);
-            }
-        }
-        Ok(())
-    }
-
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn check_unchanged(&self) -> Result<(), ReadError> {
-        Ok(())
-    }
+/// Fails if more was read than what describes 724 tensors.
+fn expect_little(file: &RemoteSource, what: &str) {
+    let read = file.take_ranges();
+    let nbytes: u64 = read.iter().map(|range| range.end - range.start).sum();
+    assert!(read.len() <= 4 && nbytes <= 700_000, "{what}: {nbytes} bytes in {read:?}");
+    assert!(nbytes > 100_000, "{what}: {nbytes} bytes in {read:?}");
 }
 
 /// The CRC-32 of `len` zeros.
@@ -103,7 +46,7 @@ fn crc_of_zeros(len: u64) -> u32 {
 /// Writes entries as PyTorch does: stored, at multiples of 64 bytes or what is set in PyTorch, with offsets and sizes of 64 bits in a field of their own.
 #[derive(Default)]
 struct Archive {
-    file: Remote,
+    file: RemoteSource,
     directory: Vec<u8>,
     entries: u64,
     alignment: u64,
@@ -115,7 +58,7 @@ impl Archive {
             Ok(bytes) => (bytes.len() as u64, crc32fast::hash(bytes)),
             Err(zeros) => (zeros, crc_of_zeros(zeros)),
         };
-        let offset = self.file.len;
+        let offset = self.file.len();
         let name_len = u16::try_from(name.len()).expect("short").to_le_bytes();
         let fixed = [&[0; 2][..], &[0, 0, 0, 0], &[0; 4], &crc.to_le_bytes(), &[0xff; 8], &name_len].concat();
         let sizes = [len.to_le_bytes(), len.to_le_bytes()].concat();
@@ -125,23 +68,23 @@ impl Archive {
         let extra = [&[1, 0, 16, 0][..], &sizes, &pad.concat()].concat();
         let extra_len = u16::try_from(extra.len()).expect("short").to_le_bytes();
         let header = [b"PK\x03\x04", &fixed[..], &extra_len, name.as_bytes(), &extra].concat();
-        self.file.push(&header);
+        self.file.push(header);
         match data {
             Ok(bytes) => self.file.push(bytes),
-            Err(zeros) => self.file.len += zeros,
+            Err(zeros) => self.file.push_zeros(zeros),
         }
         let line = [b"PK\x01\x02\0\0", &fixed[..], &[28, 0], &[0; 10], &[0xff; 4], name.as_bytes()].concat();
         self.directory.extend([&line[..], &[1, 0, 24, 0], &sizes, &offset.to_le_bytes()].concat());
         self.entries += 1;
     }
 
-    fn finish(mut self) -> Remote {
-        let (start, len) = (self.file.len.to_le_bytes(), (self.directory.len() as u64).to_le_bytes());
+    fn finish(mut self) -> RemoteSource {
+        let (start, len) = (self.file.len().to_le_bytes(), (self.directory.len() as u64).to_le_bytes());
         let entries = self.entries.to_le_bytes();
-        self.file.push(&self.directory);
-        let wide = self.file.len.to_le_bytes();
+        self.file.push(std::mem::take(&mut self.directory));
+        let wide = self.file.len().to_le_bytes();
         self.file.push(
-            &[
+            [
                 b"PK\x06\x06",
                 &44_u64.to_le_bytes()[..],
                 &[45, 0, 45, 0],
@@ -153,14 +96,14 @@ impl Archive {
             ]
             .concat(),
         );
-        self.file.push(&[b"PK\x06\x07", &[0; 4][..], &wide, &[1, 0, 0, 0]].concat());
-        self.file.push(&[b"PK\x05\x06", &[0; 4][..], &[0xff; 12], &[0; 2]].concat());
+        self.file.push([b"PK\x06\x07", &[0; 4][..], &wide, &[1, 0, 0, 0]].concat());
+        self.file.push([b"PK\x05\x06", &[0; 4][..], &[0xff; 12], &[0; 2]].concat());
         self.file
     }
 }
 
 /// A checkpoint of `count` bfloat16 tensors of `numel` elements each, which are zeros if no bytes are given.
-fn checkpoint(count: u64, numel: u64, alignment: u64, bytes: Option<&[u8]>) -> Remote {
+fn checkpoint(count: u64, numel: u64, alignment: u64, bytes: Option<&[u8]>) -> RemoteSource {
     let mut pickle = Writer::new();
     pickle.empty_dict();
     pickle.mark();
@@ -191,7 +134,8 @@ fn checkpoint(count: u64, numel: u64, alignment: u64, bytes: Option<&[u8]>) -> R
     }
     pickle.setitems();
     let pickle = pickle.finish();
-    let mut archive = Archive { alignment, ..Archive::default() };
+    let file = RemoteSource::new("remote.pth", []);
+    let mut archive = Archive { file, alignment, ..Archive::default() };
     archive.add("consolidated/data.pkl", Ok(&pickle));
     archive.add("consolidated/byteorder", Ok(b"little"));
     for number in 0..count {
@@ -205,19 +149,19 @@ fn checkpoint(count: u64, numel: u64, alignment: u64, bytes: Option<&[u8]>) -> R
 #[test]
 fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
     let file = Arc::new(checkpoint(724, 96_700_000, 64, None));
-    let source: Arc<dyn Source> = Arc::<Remote>::clone(&file);
+    let source: Arc<dyn Source> = Arc::<RemoteSource>::clone(&file);
     assert!(source.len() > 140_000_000_000, "{}", source.len());
 
     let report = inspect(&InspectOptions::from_source(Arc::clone(&source)), &()).expect("it is sound");
     assert_eq!((report.tensors.len(), report.totals.parameters), (724, 724 * 96_700_000));
-    file.expect_little("inspect");
+    expect_little(&file, "inspect");
 
     let scan = Scan::source(&source, false, &()).expect("it is a checkpoint");
     assert!(scan.findings.is_empty() && scan.count == 1, "{scan:?}");
     let missed = "724 storages of 140021600000 bytes, and what is between the records, were not searched for pickles, \
                   which PyTorch would not load";
     assert_eq!(scan.missed, [missed]);
-    file.expect_little("scan");
+    expect_little(&file, "scan");
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     for kind in [OutputKind::Carton, OutputKind::Safetensors, OutputKind::Torch] {
@@ -227,7 +171,7 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
         let report = convert(&options, &()).expect("it can be converted");
         assert_eq!(report.tensors, 724);
         assert!(!output.exists());
-        file.expect_little(&format!("convert --dry-run to {kind:?}"));
+        expect_little(&file, &format!("convert --dry-run to {kind:?}"));
     }
 }
 
@@ -238,7 +182,7 @@ fn a_conversion_reads_each_byte_of_the_weights_once() {
     for alignment in [64, 4096] {
         let path = folder.path().join(format!("{alignment}.pth"));
         let file = checkpoint(20, 150_000, alignment, Some(&weights));
-        let mut bytes = vec![0; usize::try_from(file.len).expect("small")];
+        let mut bytes = vec![0; usize::try_from(file.len()).expect("small")];
         file.read_at(&mut bytes, 0).expect("it is in memory");
         std::fs::write(&path, bytes).expect("there is room");
         converted_once(folder.path(), &path);
@@ -269,14 +213,14 @@ fn converted_once(folder: &Path, path: &Path) {
             convert(&options(name, ConvertOptions::new(&local)), &()).expect("it can be converted");
             let expected = std::fs::read(folder.join(name)).expect("it was written");
 
-            let file = Arc::new(Remote::of_file(path));
+            let file = Arc::new(of_file(path));
             let other = format!("remote.{name}");
-            convert(&options(&other, ConvertOptions::from_source(Arc::<Remote>::clone(&file))), &())
+            convert(&options(&other, ConvertOptions::from_source(Arc::<RemoteSource>::clone(&file))), &())
                 .expect("it can be converted");
             let found = std::fs::read(folder.join(&other)).expect("it was written");
             assert!(found == expected, "{name}: the outputs differ");
 
-            let read = file.take();
+            let read = file.take_ranges();
             for storage in storages.iter().filter(|storage| !storage.is_empty()) {
                 let overlap = |range: &Range<u64>| {
                     range.end.min(storage.end).saturating_sub(range.start.max(storage.start))
@@ -356,7 +300,7 @@ fn real_files_are_read_the_same_from_a_source() {
         }
     }
     for path in files {
-        let source: Arc<dyn Source> = Arc::new(Remote::of_file(&path));
+        let source: Arc<dyn Source> = Arc::new(of_file(&path));
         let local = inspect(&InspectOptions::new(&path), &());
         let mut options = InspectOptions::from_source(Arc::clone(&source));
         options.input.clone_from(&path);

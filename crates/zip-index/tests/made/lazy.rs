@@ -1,40 +1,12 @@
 //! Archives that are not in memory: the directory first, each local header with its data.
 
-use std::ops::Range;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use mapped::{BufferSource, ReadError, Source};
+use mapped::Source;
+use test_support::RemoteSource;
 use zip_index::{Error, Index};
 
 use crate::archive::{End, Entry, ONE, archive, extra};
-
-/// Bytes that are not in memory for the reader, and the ranges that it read.
-#[derive(Debug)]
-struct Remote(BufferSource, Mutex<Vec<Range<u64>>>);
-
-impl Source for Remote {
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        self.1.lock().expect("no thread panics").push(offset..offset + buffer.len() as u64);
-        self.0.read_at(buffer, offset)
-    }
-
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn check_unchanged(&self) -> Result<(), ReadError> {
-        Ok(())
-    }
-}
 
 /// Data of 200,000 bytes, in which every byte tells where it is.
 fn data() -> &'static [u8] {
@@ -51,13 +23,13 @@ fn entry(name: &'static str, local_extra: usize) -> Entry {
 }
 
 /// The index, the source that reads local headers with their data, and what it reads from.
-type Opened = (Index, Arc<dyn Source>, Arc<Remote>);
+type Opened = (Index, Arc<dyn Source>, Arc<RemoteSource>);
 
 fn open(entries: &[Entry]) -> Result<Opened, Error> {
     let here = u16::try_from(entries.len()).expect("few");
     let bytes = archive(entries, &End { here, ..ONE });
-    let remote = Arc::new(Remote(BufferSource::new("a.zip", bytes), Mutex::default()));
-    let (index, source) = Index::read_directory(&(Arc::<Remote>::clone(&remote) as Arc<dyn Source>))?;
+    let remote = Arc::new(RemoteSource::new("a.zip", bytes));
+    let (index, source) = Index::read_directory(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>))?;
     Ok((index, source, remote))
 }
 
@@ -93,7 +65,7 @@ fn any_first_range_of_an_entry_has_its_bytes() {
 #[test]
 fn bytes_are_read_once_in_order_and_with_their_header() {
     let (index, source, remote) = open(&entries()).expect("it is sound");
-    remote.1.lock().expect("no thread panics").clear();
+    remote.take_ranges();
     for entry in &index.entries {
         for window in mapped::windows(entry.data.clone()) {
             for half in [window.start..window.start + 70_000, window.start + 70_000..window.end] {
@@ -102,7 +74,7 @@ fn bytes_are_read_once_in_order_and_with_their_header() {
             }
         }
     }
-    let read = remote.1.lock().expect("no thread panics").clone();
+    let read = remote.take_ranges();
     // Two requests for each entry, and another one for the long extra field and what it displaces.
     assert_eq!(read.len(), 2 * 5 + 2, "{read:?}");
     let mut bytes: Vec<u8> = vec![0; usize::try_from(source.len()).expect("small")];
@@ -169,8 +141,7 @@ fn what_the_directory_alone_shows_is_an_error_at_once() {
     assert!(text(&[long, entry("b", 0)]).contains("`a`"));
     let bytes = archive(&[entry("a", 0)], &ONE);
     for end in [0, 1, 21, 22, bytes.len() - 1] {
-        let remote: Arc<dyn Source> =
-            Arc::new(Remote(BufferSource::new("a.zip", bytes[..end].to_vec()), Mutex::default()));
+        let remote: Arc<dyn Source> = Arc::new(RemoteSource::new("a.zip", &bytes[..end]));
         Index::read_directory(&remote).map(|_| ()).expect_err("it is cut");
     }
 }
