@@ -2,8 +2,6 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5; Info-ZIP's `proginfo/extrafld.txt`.
 
-#![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
-
 mod archive;
 mod flaws;
 mod index;
