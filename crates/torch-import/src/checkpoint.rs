@@ -57,7 +57,7 @@ impl Checkpoint {
     /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
     /// tensors have the same name.
     pub fn read(container: &Container) -> Result<Self> {
-        match container.contents().named() {
+        match container.contents().as_named() {
             Some(named) => Self::named(container, &named.metadata),
             None => Self::pickled(container),
         }

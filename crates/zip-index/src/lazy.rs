@@ -150,15 +150,13 @@ impl LazyHeaders {
             let (name, end) = (central.display_name(), place.data.end.saturating_add(extra));
             return Err(wrong(Error::PastEnd { name, end, limit: place.limit }).into());
         }
-        // The block has data up to here.
-        let has = block.len().saturating_sub(span);
-        let kept_at = asked.min(place.data.start.saturating_add(has as u64));
-        let skipped = usize::try_from(kept_at.saturating_sub(place.data.start)).unwrap_or(has);
-        let data = place.data.end.saturating_sub(place.data.start);
-        let has = has.min(usize::try_from(data).unwrap_or(has));
-        let kept = block.get(span..span.saturating_add(has)).and_then(|data| data.get(skipped..));
-        let kept = Bytes::copy_from_slice(kept.unwrap_or_default());
-        Ok(place.found.get_or_init(|| Found { extra, kept, kept_at }))
+        let within =
+            |offset: u64| usize::try_from(offset.saturating_sub(place.data.start)).unwrap_or(usize::MAX);
+        let data = block.get(span..).unwrap_or_default();
+        let data = data.get(..within(place.data.end)).unwrap_or(data);
+        // A copy, because the block may be long.
+        let kept = Bytes::copy_from_slice(data.get(within(asked)..).unwrap_or_default());
+        Ok(place.found.get_or_init(|| Found { extra, kept, kept_at: asked }))
     }
 
     /// The data of an entry in `block`, which starts with its header. What is missing because the extra field is long

@@ -71,7 +71,7 @@ pub(super) enum Names {
     Named(Named),
 }
 
-/// A pickle, and the storages that it refers to.
+/// A pickle, and what is needed to find the storages that it refers to.
 #[derive(Debug)]
 pub(super) struct Pickled {
     pub(super) pickle: Bytes,
@@ -146,16 +146,16 @@ impl Contents {
         Self { file, format, storages, unread: Vec::new(), notes: Vec::new(), names }
     }
 
-    /// The pickle and its storages; `None` if a header names the tensors.
-    pub(super) fn pickle_and_storages(&self) -> Option<&Pickled> {
+    /// The pickle that names the tensors; `None` if a header does.
+    pub(super) fn as_pickled(&self) -> Option<&Pickled> {
         match &self.names {
             Names::Pickled(pickled) => Some(pickled),
             Names::Named(_) => None,
         }
     }
 
-    /// The tensors that a header names; `None` if a pickle names them.
-    pub(crate) fn named(&self) -> Option<&Named> {
+    /// The header that names the tensors; `None` if a pickle does.
+    pub(crate) fn as_named(&self) -> Option<&Named> {
         match &self.names {
             Names::Named(named) => Some(named),
             Names::Pickled(_) => None,
@@ -167,7 +167,7 @@ impl Contents {
     /// # Errors
     /// When the file is not such an archive.
     pub(crate) fn index(&self) -> Result<Cow<'_, Index>> {
-        match self.pickle_and_storages().and_then(|pickled| pickled.index.as_ref()) {
+        match self.as_pickled().and_then(|pickled| pickled.index.as_ref()) {
             Some(index) => Ok(Cow::Borrowed(index)),
             None => Index::read(&*self.file).map(Cow::Owned).map_err(Error::Zip),
         }
@@ -186,7 +186,7 @@ impl Contents {
 
     /// The pickle that holds the root object; empty if a header names the tensors.
     pub(crate) fn pickle(&self) -> &[u8] {
-        match self.pickle_and_storages().map(|pickled| &pickled.pickle) {
+        match self.as_pickled().map(|pickled| &pickled.pickle) {
             None => &[],
             // The format that made the range proved that it is inside the file.
             Some(Bytes::Mapped(range)) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
@@ -202,14 +202,14 @@ impl Contents {
         let loaded = pickle_vm::load(self.pickle());
         self.release_pickle();
         loaded.map_err(|reason| {
-            let record = self.pickle_and_storages().map_or_else(String::new, |it| it.pickle_record.clone());
+            let record = self.as_pickled().map_or_else(String::new, |it| it.pickle_record.clone());
             Error::Pickle { record, reason }
         })
     }
 
     /// The storage over a range of the pickle, without a copy; `None` if the pickle is not mapped.
     pub(crate) fn pickle_storage(&self, range: &Range<usize>) -> Option<Storage> {
-        let Bytes::Mapped(pickle) = &self.pickle_and_storages()?.pickle else { return None };
+        let Bytes::Mapped(pickle) = &self.as_pickled()?.pickle else { return None };
         let at = |n: usize| pickle.start.checked_add(n).filter(|at| *at <= pickle.end);
         let range = at(range.start)?..at(range.end)?;
         Some(Storage::stored(Region::new(&self.file, wide(&range))?, None))
@@ -217,7 +217,7 @@ impl Contents {
 
     /// Gives the memory of the mapped pickle back to the system, which reads what is needed again.
     pub(crate) fn release_pickle(&self) {
-        if let Some(Pickled { pickle: Bytes::Mapped(range), .. }) = self.pickle_and_storages() {
+        if let Some(Pickled { pickle: Bytes::Mapped(range), .. }) = self.as_pickled() {
             self.file.release(wide(range));
         }
     }

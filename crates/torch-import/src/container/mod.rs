@@ -87,7 +87,7 @@ impl Container {
     /// `None` for compressed ones, and for those of more than 16 MiB in a file that is not in memory. Empty for other
     /// formats.
     pub fn records_besides_storages(&self) -> Vec<(String, Option<Cow<'_, [u8]>>)> {
-        let (file, pickled) = (&self.0.file, self.0.pickle_and_storages());
+        let (file, pickled) = (&self.0.file, self.0.as_pickled());
         let is_zip = matches!(self.format(), Format::TorchScript | Format::Zip);
         let Some(Pickled { pickle_record, prefix, .. }) = pickled.filter(|_| is_zip) else {
             return Vec::new();
@@ -113,7 +113,7 @@ impl Container {
     pub fn script_records(&self) -> Result<Vec<(String, Storage)>> {
         let (file, index) = (&self.0.file, self.0.index()?);
         let storages = &self.0.storages;
-        let Some(Pickled { pickle_record, prefix, .. }) = self.0.pickle_and_storages() else {
+        let Some(Pickled { pickle_record, prefix, .. }) = self.0.as_pickled() else {
             return Ok(Vec::new());
         };
         let checksums = index.entries.iter().any(|entry| entry.crc != 0);
@@ -188,7 +188,7 @@ impl Container {
     /// Gives the memory of the file's pages back to the system, after something has touched many of them. They come back
     /// when they are touched again.
     pub fn release(&self) {
-        let inflated = self.0.pickle_and_storages().and_then(|pickled| pickled.inflated.as_ref());
+        let inflated = self.0.as_pickled().and_then(|pickled| pickled.inflated.as_ref());
         for file in std::iter::once(&self.0.file).chain(inflated) {
             file.release(0..file.len());
         }
@@ -201,7 +201,7 @@ impl Container {
 
     /// The pickles between the numbers of a 0.1 checkpoint: the record that each is in, and its range in the file.
     pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
-        self.0.pickle_and_storages().map_or(&[], |pickled| &pickled.more_pickles)
+        self.0.as_pickled().map_or(&[], |pickled| &pickled.more_pickles)
     }
 
     /// The tensors of a container that names them itself, in the file's order, then their further names;
@@ -212,7 +212,7 @@ impl Container {
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
         let named =
             |(name, view): &(String, View)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
-        let Some(Named { tensors, ties, .. }) = self.0.named() else { return Ok(Vec::new()) };
+        let Some(Named { tensors, ties, .. }) = self.0.as_named() else { return Ok(Vec::new()) };
         let mut tensors: Vec<(String, Tensor)> = tensors.iter().map(named).collect::<Result<_>>()?;
         for (name, kept) in ties {
             let tensor = tensors.get(*kept).map(|(_, tensor)| tensor.clone());
@@ -223,17 +223,17 @@ impl Container {
 
     /// The tensor that a persistent object of a 0.1 checkpoint represents.
     pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
-        self.0.pickle_and_storages()?.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
+        self.0.as_pickled()?.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
     }
 
     /// The pickle's name in the file, such as `consolidated/data.pkl`.
     pub fn pickle_record(&self) -> &str {
-        self.0.pickle_and_storages().map_or("", |pickled| &pickled.pickle_record)
+        self.0.as_pickled().map_or("", |pickled| &pickled.pickle_record)
     }
 
     /// The order of the bytes in the storages' numbers.
     pub(crate) fn byte_order(&self) -> ByteOrder {
-        self.0.pickle_and_storages().map_or(ByteOrder::Little, |pickled| pickled.byte_order)
+        self.0.as_pickled().map_or(ByteOrder::Little, |pickled| pickled.byte_order)
     }
 
     /// How many storages the file has.
@@ -268,7 +268,7 @@ impl Container {
         let Some((number, record)) = number.and_then(|number| Some((number, storages.get(number)?))) else {
             return Err(match self.0.format {
                 Format::Zip | Format::TorchScript => {
-                    let prefix = self.0.pickle_and_storages().map_or("", |pickled| &pickled.prefix);
+                    let prefix = self.0.as_pickled().map_or("", |pickled| &pickled.prefix);
                     Error::MissingRecord { record: [prefix, key].concat() }
                 }
                 _ => Error::MissingStorage { key: key.to_owned() },
