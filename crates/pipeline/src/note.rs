@@ -193,7 +193,7 @@ impl fmt::Display for Note {
             }
             Self::NewerTorch { tensors, count } => {
                 f.write_str("PyTorch 2.0 cannot load ")?;
-                f.write_str(&crate::error::unsupported(tensors, *count))
+                f.write_str(&crate::error_text::unsupported(tensors, *count))
             }
             Self::NoExpectedLogits { dtype } => write_no_logits(f, *dtype),
             Self::ValuesLeftOut { values } => {
