@@ -7,7 +7,7 @@
 )]
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
-use crate::kernel::{Loops, Simd};
+use crate::kernel::{Loops, Simd, run_part};
 use crate::number::Real;
 
 /// Partial sums, so that an addition need not wait for the one before it.
@@ -124,6 +124,22 @@ pub(crate) struct Product<'v, T> {
     pub(crate) c_step: usize,
 }
 
+/// A product and what it is added to.
+struct Sums<'v, T> {
+    product: &'v Product<'v, T>,
+    c: &'v mut [T],
+}
+
+impl<T: Real> Loops<T> for Sums<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
+        let Self { product, c } = self;
+        let (a, c) = product.panels::<S, N, 8, 2>(simd, product.a, c);
+        let (a, c) = product.panels::<S, N, 4, 2>(simd, a, c);
+        product.panels::<S, N, 1, 4>(simd, a, c);
+    }
+}
+
 /// Elements of a row that are multiplied without looking where it ends.
 const STRIDE: usize = 8;
 
@@ -131,9 +147,7 @@ impl<T: Real> Product<'_, T> {
     /// Adds the product to `c`, which has as many rows as `a`.
     #[inline(always)]
     pub(crate) fn add_to<S: Simd<T, N>, const N: usize>(&self, simd: S, c: &mut [T]) {
-        let (a, c) = self.panels::<S, N, 8, 2>(simd, self.a, c);
-        let (a, c) = self.panels::<S, N, 4, 2>(simd, a, c);
-        self.panels::<S, N, 1, 4>(simd, a, c);
+        run_part(simd, Sums { product: self, c });
     }
 
     /// The products of as many panels of `R` rows as there are, and the rows after them. The sums of a panel's rows and of

@@ -55,6 +55,11 @@ where
     Simd::<T, N>::run(Portable, Compiled(loops, PhantomData));
 }
 
+/// Runs loops that are part of others as a function of their own, which is compiled once for all its callers.
+pub(crate) fn run_part<T, const N: usize, S: Simd<T, N>>(simd: S, loops: impl Loops<T>) {
+    simd.run(Compiled(loops, PhantomData));
+}
+
 /// Loops as work of the kernels.
 struct Compiled<T, const N: usize, L>(L, PhantomData<T>);
 

@@ -20,7 +20,7 @@ mod turned;
 mod x86;
 
 pub(crate) use choice::Kernel;
-pub(crate) use loops::{Loops, run_f32, run_f64};
+pub(crate) use loops::{Loops, run_f32, run_f64, run_part};
 pub(crate) use matrix::Matrix;
 pub(crate) use pool::Pool;
 pub(crate) use product::{Number, Product};

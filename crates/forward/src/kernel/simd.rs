@@ -65,7 +65,7 @@ macro_rules! portable {
         impl Simd<$float, $n> for Portable {
             type Vector = [$float; $n];
 
-            #[inline(always)]
+            #[inline(never)]
             fn run<W: Work<Self>>(self, work: W) -> W::Output {
                 work.run(self)
             }
