@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
+use byte_source::{Observer, hex};
 use carton_format::Config;
 use carton_tools::{ContentsReport, VerifyReport};
-use mapped::{Observer, hex};
 
 use crate::{Result, Tensors, Verify};
 

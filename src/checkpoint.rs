@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mapped::Source;
+use byte_source::Source;
+use checkpoint_files::Sources;
 use pipeline::Shards;
-use sources::Sources;
 
 use crate::{Result, Tensors};
 
@@ -15,7 +15,7 @@ pub struct Checkpoint {
     files: Vec<PathBuf>,
     format: &'static str,
     tensors: Tensors,
-    notes: Vec<sources::Note>,
+    notes: Vec<checkpoint_files::Note>,
 }
 
 impl Checkpoint {
@@ -58,7 +58,7 @@ impl Checkpoint {
 
     fn read(sources: Sources) -> Result<Self> {
         let containers = sources.open()?;
-        let (checkpoint, notes) = sources.read::<sources::Error>(&containers, &|_, _| Ok(()))?;
+        let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
         Ok(Self {
             tensors: checkpoint.to_tensors(),
             format: containers.first().map_or("", |container| container.format().name()),
@@ -83,7 +83,7 @@ impl Checkpoint {
     }
 
     /// What a person should know about the files.
-    pub fn notes(&self) -> &[sources::Note] {
+    pub fn notes(&self) -> &[checkpoint_files::Note] {
         &self.notes
     }
 }

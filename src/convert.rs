@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mapped::Source;
+use byte_source::Source;
 use pipeline::{
     AllowedGlobals, BatchItem, Cast, CastFrom, ConvertOptions, ConvertReport, Dtype, EachReport, Given,
     IfExists, Observer, Rename, Selection, Shards, Target,

@@ -1,6 +1,6 @@
 //! Error type of every call of the library, with its kind.
 
-use mapped::{ErrorKind, ReadError};
+use byte_source::{ErrorKind, ReadError};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -66,8 +66,8 @@ from! {
     ReadError => Read,
 }
 
-impl From<sources::Error> for Error {
-    fn from(error: sources::Error) -> Self {
+impl From<checkpoint_files::Error> for Error {
+    fn from(error: checkpoint_files::Error) -> Self {
         pipeline::Error::from(error).into()
     }
 }

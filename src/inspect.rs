@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mapped::Source;
+use byte_source::Source;
 use pipeline::{InspectOptions, InspectReport, Observer};
 
 use crate::Result;

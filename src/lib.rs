@@ -178,6 +178,9 @@ pub use trace::{Trace, trace};
 pub use verify::{Verify, verify};
 
 // What options and reports consist of.
+pub use byte_source::{
+    Action, Blob, BufferSource, ErrorKind, Notice, Observer, ReadError, Region, Sink, Source, Step, Window,
+};
 pub use carton_format::{Config, Port as ConfigPort, Runner};
 pub use carton_tools::{
     Code, Compression, ContentsReport, Finding, PackOptions, PackReport, ShrinkOptions, ShrinkReport,
@@ -185,9 +188,6 @@ pub use carton_tools::{
 };
 #[cfg(feature = "download")]
 pub use carton_tools::{ResolveOptions, ResolveReport};
-pub use mapped::{
-    Action, Blob, BufferSource, ErrorKind, Notice, Observer, ReadError, Region, Sink, Source, Step, Window,
-};
 pub use pipeline::{
     AllowedGlobals, Architecture, BatchItem, CartonOptions, CartonReport, Cast, CastFrom, CastReport,
     ConvertOptions, ConvertReport, Declared, Dim, EachReport, Errors as OnError, Fields, FileScan, Given,
@@ -212,7 +212,7 @@ pub use serve;
 /// and JSON and TOML values in reports. Their APIs change more often than this one.
 pub mod crates {
     pub use {
-        carton_format, carton_reader, carton_tools, decoder, generate, mapped, pickle_vm, pipeline, runtime,
-        serde_json, sources, store, tensor, toml, torch_import, torchscript,
+        byte_source, carton_format, carton_reader, carton_tools, checkpoint_files, decoder, generate, output,
+        pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,
     };
 }

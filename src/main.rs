@@ -4,6 +4,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The process is this program's. Others that call the library decide about their memory themselves.
-    mapped::on_memory_freed(mapped::release_freed);
+    byte_source::on_memory_freed(byte_source::release_freed);
     torch2carton::cli::run(std::env::args_os())
 }

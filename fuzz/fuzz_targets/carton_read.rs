@@ -9,7 +9,7 @@ use carton_format::{Links, Manifest, sha256_to_hex};
 use carton_reader::Carton;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use mapped::{Sha256Sink, Sink, Window, Work};
+use byte_source::{Sha256Sink, Sink, Window, Work};
 use torch_import::Checkpoint;
 use torch2carton_fuzz::{archive, input::source};
 

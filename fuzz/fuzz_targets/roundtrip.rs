@@ -10,7 +10,7 @@ use carton_reader::Carton;
 use carton_writer::{Content, File};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use mapped::Work;
+use byte_source::Work;
 use tensor::{Storage, Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torch2carton_fuzz::input::source;

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use mapped::Blob;
+use byte_source::Blob;
 use tensor::Dtype;
 use torch_import::Container;
 use torch2carton_fuzz::archive;

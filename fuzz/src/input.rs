@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mapped::{BufferSource, Source};
+use byte_source::{BufferSource, Source};
 use test_support::RemoteSource;
 
 /// A source of these bytes.

@@ -1,7 +1,7 @@
 //! Arbitrary tensors, each with the elements that it must have, computed without the code that is tested.
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use mapped::{Blob, ReadError, Region};
+use byte_source::{Blob, ReadError, Region};
 use tensor::{ByteOrder, Dtype, Signs, Storage, Tensor};
 
 use crate::input::source;

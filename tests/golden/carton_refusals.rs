@@ -82,7 +82,7 @@ fn linked(name: &str, target: &str) -> Vec<u8> {
 /// Like `carton`, with a model that is compressed to `packed`.
 fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
     let (toml, index) = (RUNNER.as_bytes(), b"tensor = []\n");
-    let blob = mapped::OwnedBlob(packed.to_vec());
+    let blob = byte_source::OwnedBlob(packed.to_vec());
     let content = Content::Packed(Packed { blob: &blob, method, len: 7, crc: crc32fast::hash(b"weights") });
     let manifest = format!(
         "carton.toml={}\nmodel/w={}\ntensor_data/index.toml={}\n",

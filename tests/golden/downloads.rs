@@ -40,7 +40,9 @@ fn carton(root: &Path, urls: &[String]) {
     let absent = vec![("model/weights".to_owned(), sha256)];
     let links = Some(links.to_toml().expect("TOML holds it"));
     let mut out = std::fs::File::create(root.join("s.carton")).expect("a temporary folder");
-    Carton { files, absent, links }.write(&mut out, mapped::Work::unobserved()).expect("they make a carton");
+    Carton { files, absent, links }
+        .write(&mut out, byte_source::Work::unobserved())
+        .expect("they make a carton");
 }
 
 /// The result of `resolve` with `args` on a carton with these URLs. If it fails, it must not write anything.

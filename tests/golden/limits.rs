@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mapped::{Sha256Sink, Sink, Window, hex};
+use byte_source::{Sha256Sink, Sink, Window, hex};
 use serde_json::Value as Json;
 
 use crate::carton_tools::scratch;

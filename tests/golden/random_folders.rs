@@ -90,7 +90,7 @@ proptest! {
         let names: std::collections::BTreeSet<String> = names.iter().map(|parts| format!("{lead}{}", parts.join("/"))).collect();
         files.extend(names.iter().map(|name| File::new(name, Content::Bytes(b"evil"))));
         let mut bytes = Vec::new();
-        if Carton::new(files).write(&mut bytes, mapped::Work::unobserved()).is_err() {
+        if Carton::new(files).write(&mut bytes, byte_source::Work::unobserved()).is_err() {
             return Ok(());
         }
         write(root.join("a/b/x.carton"), bytes);

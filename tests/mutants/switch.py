@@ -177,7 +177,7 @@ def rewrite(lists):
     Path("Cargo.toml").write_text(manifest.replace(lints, lints + quiet))
     packages = sorted({mutant["package"] for mutant in mutants})
     for package in packages:
-        source = Path("crates", package, "src")
+        source = next(iter([*Path("crates").glob(package), *Path("crates").glob(f"*/{package}")])) / "src"
         (source / "mutation_switch.rs").write_text(SWITCH)
         entry = subprocess.run(["git", "show", f"HEAD:{source}/lib.rs"], check=True, capture_output=True, text=True).stdout
         (source / "lib.rs").write_text(entry + "\nmod mutation_switch;\n")

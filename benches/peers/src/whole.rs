@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use mapped::{ReadError, Sink, Window};
+use byte_source::{ReadError, Sink, Window};
 use zip_layout::{Content, Entry, ZipWriter};
 
 /// Elements along each side of a matrix.

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use byte_source::{Blob, Crc32, MappedFile, ReadError, Region, Sink, Source, WINDOW, Window, Work};
 use flate2::write::DeflateEncoder;
-use mapped::{Blob, Crc32, MappedFile, ReadError, Region, Sink, Source, WINDOW, Window, Work};
 use sha2::{Digest, Sha256};
 use zip_layout::{Content, Method, Packed};
 

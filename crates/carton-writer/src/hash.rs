@@ -7,7 +7,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 
-use mapped::{ReadError, WINDOW, Window};
+use byte_source::{ReadError, WINDOW, Window};
 use sha2::{Digest, Sha256};
 
 /// Smaller windows are collected first: sending a message for a tensor of a few bytes would cost more than

@@ -7,7 +7,7 @@
 //! ```
 //! use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
 //! use carton_writer::{Carton, Content, File};
-//! use mapped::{OwnedBlob, Work};
+//! use byte_source::{OwnedBlob, Work};
 //!
 //! let config = Config::new(Runner::new("torchscript", "=2.0", 1)).to_toml()?;
 //! let index = TensorIndex::default().to_toml()?;
@@ -35,8 +35,8 @@ mod hash;
 
 use std::io;
 
+use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ReadError, Sink, Window, Work};
 use carton_format::{Links, Manifest, sha256_to_hex};
-use mapped::{Blob, Cancelled, ErrorKind, PRODUCER, ReadError, Sink, Window, Work};
 use zip_layout::{Entry, Plan, ZipWriter};
 
 pub use crate::compress::{Compressed, Compression, Spill, Spilled};

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use mapped::{Cancelled, ErrorKind, ReadError};
+use byte_source::{Cancelled, ErrorKind, ReadError};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,7 +18,7 @@ pub enum Error {
     Cancelled(#[from] Cancelled),
     /// The file cannot be mapped.
     #[error(transparent)]
-    Map(#[from] mapped::Error),
+    Map(#[from] byte_source::Error),
     /// A source that is not in memory cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use mapped::MappedFile;
+use byte_source::MappedFile;
 use pickle_vm::{Opcode, Reader};
 
 use crate::container::{legacy, sniff};

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use mapped::Observer;
+use byte_source::Observer;
 use torch_import::{Error, Risk, Scan};
 
 const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";

@@ -34,7 +34,7 @@ pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
 }
 
 fn one(args: &Inspect, quiet: bool, file: &Path, index: usize) -> Result<()> {
-    store::refuse_remote(file)?;
+    output::refuse_remote(file)?;
     if carton_tools::is_carton(file) {
         if args.sha256 || args.all {
             let text =

@@ -4,10 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use mapped::NotRepresentable;
+use byte_source::NotRepresentable;
+use checkpoint_files::{Candidate, Contents};
+use output::{Remote, Scheme, file_name, folder};
 use pipeline::{Change, Fact, ForeignKind, InvalidOption, Note, size};
-use sources::{Candidate, Contents};
-use store::{Remote, Scheme, file_name, folder};
 
 use super::flags;
 use super::shell::{quoted, quoted_text};
@@ -236,10 +236,13 @@ fn option_text(option: &InvalidOption) -> String {
 pub(crate) fn note(note: &Note, file: &str) -> String {
     let advice = match note {
         Note::Module(note) => return flags::note(note),
-        Note::Sources(sources::Note::Container { note: torch_import::Note::AfterPickle { .. }, .. }) => {
+        Note::Sources(checkpoint_files::Note::Container {
+            note: torch_import::Note::AfterPickle { .. },
+            ..
+        }) => {
             format!("; `torch2carton trace --pickle 1 {}` shows what they are", quoted_text(file))
         }
-        Note::Sources(sources::Note::LinkLeftOut { path, .. }) => {
+        Note::Sources(checkpoint_files::Note::LinkLeftOut { path, .. }) => {
             format!("; --misc {} keeps it", quoted(path))
         }
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
@@ -269,8 +272,8 @@ pub(crate) fn serve_text(error: &serve::Error) -> String {
 }
 
 /// What the store reports, with advice where there is some.
-pub(crate) fn store_text(error: &store::Error) -> String {
-    use store::Error;
+pub(crate) fn store_text(error: &output::Error) -> String {
+    use output::Error;
     let advice = match error {
         // A person reads sizes in units.
         Error::NoSpace { needed, free, folder } => {
@@ -296,8 +299,8 @@ pub(crate) fn store_text(error: &store::Error) -> String {
 }
 
 /// What the search for a checkpoint reports, with advice where there is some.
-pub(crate) fn sources_text(error: &sources::Error) -> String {
-    use sources::Error;
+pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
+    use checkpoint_files::Error;
     let advice = match error {
         Error::NotFound { path } if folder(path).is_dir() => {
             format!("; `ls {}` shows what is there", quoted(folder(path)))
@@ -436,7 +439,7 @@ mod tests {
 
     fn not_a_set(names: &[&str]) -> String {
         let paths = names.iter().map(PathBuf::from).collect();
-        sources_text(&sources::Error::NotASet { paths })
+        sources_text(&checkpoint_files::Error::NotASet { paths })
     }
 
     #[test]

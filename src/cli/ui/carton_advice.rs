@@ -53,9 +53,9 @@ pub(crate) fn is_usage(error: &Error) -> bool {
         Error::Tensor { reason, .. } => matches!(reason, TensorError::NoName | TensorError::Twice),
         Error::Pipeline(error) => matches!(
             **error,
-            pipeline::Error::Option(_) | pipeline::Error::Sources(sources::Error::NotASet { .. })
+            pipeline::Error::Option(_) | pipeline::Error::Sources(checkpoint_files::Error::NotASet { .. })
         ),
-        Error::Store(error) => matches!(error, store::Error::Remote { .. }),
+        Error::Store(error) => matches!(error, output::Error::Remote { .. }),
         _ => false,
     }
 }

@@ -63,20 +63,21 @@ fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<generate::Error>() {
         return Some(run_advice::text_of_generate(error));
     }
-    if let Some(error) = cause.downcast_ref::<store::Error>() {
+    if let Some(error) = cause.downcast_ref::<output::Error>() {
         return Some(advice::store_text(error));
     }
     #[cfg(feature = "serve")]
     if let Some(error) = cause.downcast_ref::<serve::Error>() {
         return Some(advice::serve_text(error));
     }
-    cause.downcast_ref::<sources::Error>().map(advice::sources_text)
+    cause.downcast_ref::<checkpoint_files::Error>().map(advice::sources_text)
 }
 
 /// Whether what was typed is wrong, rather than a file.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    let is_remote = |error: &store::Error| matches!(error, store::Error::Remote { .. });
-    let is_not_a_set = |error: &sources::Error| matches!(error, sources::Error::NotASet { .. });
+    let is_remote = |error: &output::Error| matches!(error, output::Error::Remote { .. });
+    let is_not_a_set =
+        |error: &checkpoint_files::Error| matches!(error, checkpoint_files::Error::NotASet { .. });
     error.is::<Usage>()
         || error.downcast_ref().is_some_and(is_remote)
         || error.downcast_ref().is_some_and(is_not_a_set)
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn advice_follows_the_error_through_its_context() {
-        let error = store::refuse_remote(Path::new("gs:/b/c")).expect_err("an address");
+        let error = output::refuse_remote(Path::new("gs:/b/c")).expect_err("an address");
         let error = anyhow::Error::new(error).context("while reading");
         assert!(is_usage(&error));
         let texts: Vec<String> =

@@ -153,6 +153,6 @@ pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
 
 #[expect(clippy::exit, reason = "a signal ends the program, whatever it is doing")]
 fn exit(signal: i32) {
-    let _halt = store::remove_unfinished();
+    let _halt = output::remove_unfinished();
     std::process::exit(signal + 128);
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use byte_source::{ReadError, Region, Source};
 use foldhash::{HashMap, HashMapExt};
-use mapped::{ReadError, Region, Source};
 use pickle_vm::Pickle;
 use safetensors_format::View;
 use tensor::{ByteOrder, Records, Storage};
@@ -179,7 +179,7 @@ impl Contents {
     /// When the file cannot be read.
     pub(crate) fn read(&self, range: &Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
         Ok(match self.file.in_memory() {
-            Some(bytes) => Cow::Borrowed(mapped::part(bytes, range).unwrap_or_default()),
+            Some(bytes) => Cow::Borrowed(byte_source::part(bytes, range).unwrap_or_default()),
             None => Cow::Owned(self.file.read_range(range.clone())?.into()),
         })
     }

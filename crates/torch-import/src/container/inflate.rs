@@ -4,8 +4,8 @@
 use std::io::{self, Read, Write};
 use std::ops::{Deref, Range};
 
+use byte_source::{MappedFile, Source, SourceReader, WINDOW, Window, windows};
 use flate2::read::DeflateDecoder;
-use mapped::{MappedFile, Source, SourceReader, WINDOW, Window, windows};
 use zip_index::{Entry, Method};
 
 use crate::{Error, Result};

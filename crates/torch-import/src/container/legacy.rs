@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use byte_source::Source;
 use foldhash::{HashMap, HashMapExt};
-use mapped::Source;
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, Record, Records};
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mapped::{MappedFile, ReadError, Region, Source};
+use byte_source::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::View;
 use tensor::{ByteOrder, Checksum, Dtype, Records, Storage, Tensor};

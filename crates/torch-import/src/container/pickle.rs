@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mapped::Source;
+use byte_source::Source;
 use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
 
 use tensor::Records;

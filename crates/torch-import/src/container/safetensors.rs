@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use byte_source::{Region, Source};
 use foldhash::HashMap;
-use mapped::{Region, Source};
 use safetensors_format::{Header, View};
 use tensor::{Storage, Tensor, contiguous_strides};
 

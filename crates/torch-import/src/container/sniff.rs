@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mapped::{Prefetched, Source};
+use byte_source::{Prefetched, Source};
 use safetensors_format::is_safetensors;
 
 use super::contents::{Contents, Format, in_memory};

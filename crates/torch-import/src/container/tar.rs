@@ -12,8 +12,8 @@ use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
+use byte_source::Source;
 use foldhash::{HashMap, HashMapExt};
-use mapped::Source;
 use pickle_vm::Heap;
 
 use tensor::{Record, Records};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mapped::{Prefetched, Source};
+use byte_source::{Prefetched, Source};
 use tensor::{ByteOrder, Record, Records};
 use zip_index::{Entry, Index, Method};
 

@@ -213,7 +213,7 @@ impl<'a> Scanner<'a> {
     fn crc(&mut self, stored: &[u8], method: Method) -> Option<u32> {
         let mut sum = crc32fast::Hasher::new();
         if method == Method::Stored {
-            for window in stored.chunks(mapped::WINDOW) {
+            for window in stored.chunks(byte_source::WINDOW) {
                 if self.should_stop() {
                     return None;
                 }
@@ -222,7 +222,7 @@ impl<'a> Scanner<'a> {
             return Some(sum.finalize());
         }
         let mut decoder = DeflateDecoder::new(stored);
-        let mut window = vec![0; mapped::WINDOW];
+        let mut window = vec![0; byte_source::WINDOW];
         while let Ok(count @ 1..) = decoder.read(&mut window) {
             if self.should_stop() {
                 return None;

@@ -1,6 +1,6 @@
 //! The globals in the code of a TorchScript archive.
 
-use mapped::Blob;
+use byte_source::Blob;
 
 use super::budget::Budget;
 use super::script;

@@ -24,7 +24,7 @@ mod tar;
 use std::path::Path;
 use std::sync::Arc;
 
-use mapped::{MappedFile, Observer, Source};
+use byte_source::{MappedFile, Observer, Source};
 
 pub use self::report::{Call, Finding, Omitted, Place, Scan, ScannedPickle, Step, Use};
 use self::scanner::Scanner;

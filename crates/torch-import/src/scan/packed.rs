@@ -6,8 +6,8 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use byte_source::{MappedFile, WINDOW};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use mapped::{MappedFile, WINDOW};
 
 use crate::container::inflate::Inflated;
 
@@ -131,12 +131,12 @@ impl Out {
         Ok(())
     }
 
-    fn content(mut self) -> Result<Inflated, mapped::Error> {
+    fn content(mut self) -> Result<Inflated, byte_source::Error> {
         if self.file.is_none() {
             return Ok(Inflated::Memory(self.memory));
         }
         let path = Path::new("a temporary file");
-        self.spill().map_err(|reason| mapped::Error::Io { path: path.to_owned(), reason })?;
+        self.spill().map_err(|reason| byte_source::Error::Io { path: path.to_owned(), reason })?;
         match self.file {
             Some(file) => Ok(Inflated::File(MappedFile::from_file(&file, path)?)),
             None => Ok(Inflated::Memory(Vec::new())),

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mapped::{Cancelled, Observer, Prefetched, ReadError, Source};
+use byte_source::{Cancelled, Observer, Prefetched, ReadError, Source};
 use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
 use zip_index::{Entry, Index};

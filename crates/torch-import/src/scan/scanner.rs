@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mapped::{Cancelled, Observer, Source};
+use byte_source::{Cancelled, Observer, Source};
 
 use super::budget::{Budget, shortened};
 use super::packed::Packed;

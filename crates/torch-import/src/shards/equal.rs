@@ -3,8 +3,8 @@
 //! A file that was copied in place of another one, or downloaded under two names, has parts of the right shapes. Merged,
 //! it is another model. The parts of a trained tensor differ in their first bytes, so this costs a window of each file.
 
+use byte_source::{Observer, ReadError, Sha256Sink, Sink, WINDOW};
 use foldhash::{HashMap, HashMapExt};
-use mapped::{Observer, ReadError, Sha256Sink, Sink, WINDOW};
 use tensor::Tensor;
 
 /// Which shards had the same elements in all tensors so far.

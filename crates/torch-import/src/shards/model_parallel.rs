@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use mapped::{Observer, ReadError};
+use byte_source::{Observer, ReadError};
 use pickle_vm::Limits;
 use serde::Deserialize;
 use tensor::{Budget, Tensor, ViewId};

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use mapped::Blob;
+use byte_source::Blob;
 use torch_import::{Checkpoint, Container};
 
 /// A program, and the tensors that PyTorch reads or a part of the error.

@@ -1,0 +1,96 @@
+//! NumPy arrays that become tensors of `tensor_data/`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use byte_source::{Blob, MappedFile, OwnedBlob, Source};
+use carton_format::{DataType, Strings, TensorIndex, TensorSpec};
+use carton_reader::{Carton, TOML_MAX};
+use tensor::Gathered;
+
+use crate::npy::{self, Array};
+use crate::{Error, Result, TensorError};
+
+/// The file of a new tensor.
+pub(crate) enum NewFile {
+    Numbers(Gathered),
+    Strings(OwnedBlob),
+}
+
+impl NewFile {
+    pub(crate) fn blob(&self) -> &dyn Blob {
+        match self {
+            Self::Numbers(gathered) => gathered,
+            Self::Strings(text) => text,
+        }
+    }
+}
+
+/// The arrays in files, by name, and the files.
+#[expect(clippy::type_complexity, reason = "two lists of the same length")]
+pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>, Vec<Arc<dyn Source>>)> {
+    for (index, (name, _)) in given.iter().enumerate() {
+        if name.is_empty() {
+            return Err(Error::tensor(name, TensorError::NoName));
+        }
+        if given.iter().take(index).any(|(other, _)| other == name) {
+            return Err(Error::tensor(name, TensorError::Twice));
+        }
+    }
+    let mut arrays: Vec<(String, Array)> = Vec::with_capacity(given.len());
+    let mut maps = Vec::with_capacity(given.len());
+    for (name, path) in given {
+        let file: Arc<dyn Source> = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
+        let array = npy::read(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
+        arrays.push((name.clone(), array));
+        maps.push(file);
+    }
+    Ok((arrays, maps))
+}
+
+/// The index with the new tensors, and their files by path.
+pub(crate) fn added(
+    carton: &Carton,
+    index: &TensorIndex,
+    arrays: Vec<(String, Array)>,
+) -> Result<(TensorIndex, Vec<(String, NewFile)>)> {
+    let mut index = index.clone();
+    let mut files = Vec::with_capacity(arrays.len());
+    let mut number = 0_usize;
+    for (name, array) in arrays {
+        if index.find(&name).is_some() {
+            return Err(Error::tensor(&name, TensorError::InIndex));
+        }
+        let extension = if matches!(array, Array::Strings { .. }) { "toml" } else { "bin" };
+        let file = loop {
+            let file = format!("tensor_{number}.{extension}");
+            number = number.saturating_add(1);
+            if !carton.has(&format!("tensor_data/{file}")) {
+                break file;
+            }
+        };
+        let (dtype, shape, content) = content(array).map_err(|reason| Error::tensor(&name, reason))?;
+        files.push((format!("tensor_data/{file}"), content));
+        index.tensors.push(TensorSpec::Array { name, dtype, shape, file, other: toml::Table::new() });
+    }
+    Ok((index, files))
+}
+
+fn content(array: Array) -> Result<(DataType, Vec<u64>, NewFile), TensorError> {
+    match array {
+        Array::Numbers(tensor) => {
+            let dtype = DataType::from_name(tensor.dtype().name());
+            let dtype = dtype.ok_or(TensorError::Dtype(tensor.dtype()))?;
+            Ok((dtype, tensor.shape().to_vec(), NewFile::Numbers(tensor.gathered())))
+        }
+        Array::Strings { shape, data } => {
+            let text = toml::to_string(&Strings { data });
+            let text = text.map_err(|error| TensorError::Print(error.to_string()))?;
+            let found = text.len();
+            if found as u64 > TOML_MAX {
+                return Err(TensorError::TooLong { found, limit: TOML_MAX });
+            }
+            Ok((DataType::String, shape, NewFile::Strings(OwnedBlob(text.into_bytes()))))
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Downloads, each in a file that is named by its SHA-256, and resumed by a later run where they stopped.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use byte_source::{Action, Observer, Step, UnopenedFile, Work, hex, sha256};
+use output::{DownloadOptions, Scratch};
+use tempfile::TempPath;
+
+use crate::{Error, ResolveOptions, Result};
+
+/// A folder for downloads.
+pub(crate) struct Cache<'o> {
+    options: &'o ResolveOptions,
+    observer: &'o dyn Observer,
+    place: Place,
+}
+
+enum Place {
+    /// A folder that stays.
+    Kept(PathBuf),
+    /// A folder next to the output, which is removed with this.
+    Temporary(Scratch),
+}
+
+/// What is to be fetched.
+pub(crate) struct Wanted<'w> {
+    /// The file's path in the carton.
+    pub(crate) entry: &'w str,
+    pub(crate) sha256: [u8; 32],
+    /// Where it can be fetched, in the order in which to try.
+    pub(crate) urls: &'w [String],
+}
+
+/// A file that is here.
+pub(crate) struct Fetched {
+    pub(crate) file: UnopenedFile,
+    /// Bytes that were downloaded for it.
+    pub(crate) downloaded: u64,
+    /// The damaged file that it replaces.
+    pub(crate) replaced: Option<PathBuf>,
+}
+
+impl<'o> Cache<'o> {
+    pub(crate) fn open(options: &'o ResolveOptions, observer: &'o dyn Observer) -> Result<Self> {
+        let place = if let Some(folder) = &options.cache {
+            std::fs::create_dir_all(folder)
+                .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
+            Place::Kept(folder.clone())
+        } else {
+            Place::Temporary(Scratch::create(output::folder(&options.output))?)
+        };
+        Ok(Self { options, observer, place })
+    }
+
+    fn folder(&self) -> &Path {
+        match &self.place {
+            Place::Kept(folder) => folder,
+            Place::Temporary(scratch) => scratch.path(),
+        }
+    }
+
+    /// The file with this hash, downloaded if it is not there or is damaged.
+    pub(crate) fn fetch(&self, wanted: &Wanted<'_>) -> Result<Fetched> {
+        let target = self.folder().join(hex(&wanted.sha256));
+        let mut replaced = None;
+        if target.is_file() {
+            let file = UnopenedFile::find(&target).map_err(Error::Map)?;
+            if sha256(&file, self.observer).map_err(Error::read)? == wanted.sha256 {
+                return Ok(Fetched { file, downloaded: 0, replaced });
+            }
+            replaced = Some(target.clone());
+        }
+        let mut partial = Partial::open(self.folder(), &hex(&wanted.sha256))?;
+        match self.download(wanted, &mut partial) {
+            Ok(downloaded) => {
+                partial.complete(&target, replaced.is_some())?;
+                let file = UnopenedFile::find(&target).map_err(Error::Map)?;
+                Ok(Fetched { file, downloaded, replaced })
+            }
+            Err(error) => {
+                partial.remove_if_useless();
+                Err(error)
+            }
+        }
+    }
+
+    /// Tries the URLs in turn, and returns how many bytes were downloaded.
+    fn download(&self, wanted: &Wanted<'_>, partial: &mut Partial) -> Result<u64> {
+        let options = self.download_options()?;
+        let there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
+        let counted = Counted::new(self.observer, there);
+        let mut failures = Vec::new();
+        for url in wanted.urls {
+            let work = Work::new(&counted, wanted.entry, Action::Download, None);
+            match output::download(url, &wanted.sha256, &mut partial.file, &options, work) {
+                Ok(()) => return Ok(counted.downloaded()),
+                Err(output::Error::Cancelled(cancelled)) => return Err(cancelled.into()),
+                Err(error) => failures.push(error),
+            }
+        }
+        let path = self.options.file.clone();
+        Err(Error::Fetch { path, entry: wanted.entry.to_owned(), failures })
+    }
+
+    fn download_options(&self) -> Result<DownloadOptions> {
+        let ResolveOptions { allow_http, timeout, max_size, .. } = *self.options;
+        // A downloaded file is written twice: here, and into the carton.
+        let max_bytes = match max_size {
+            Some(max_size) => max_size,
+            None => output::free_space(self.folder())? / 2,
+        };
+        Ok(DownloadOptions { allow_http, timeout, max_bytes })
+    }
+}
+
+/// The file of a download that is not complete.
+struct Partial {
+    file: File,
+    path: PathBuf,
+    /// Whether a later run resumes from it.
+    is_shared: bool,
+}
+
+impl Partial {
+    /// The file that an earlier run left, or, while another run writes into that one, a new one.
+    fn open(folder: &Path, name: &str) -> Result<Self> {
+        let path = folder.join(format!("{name}.partial"));
+        let failed = |reason| output::Error::Write { path: path.clone(), reason };
+        loop {
+            let mut options = OpenOptions::new();
+            let file =
+                options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+            if !locked(&file) {
+                let prefix = format!("{name}.");
+                let mut own = tempfile::Builder::new();
+                let own = own.prefix(&prefix).suffix(".partial").tempfile_in(folder);
+                let (file, path) = own.and_then(|own| Ok(own.keep()?)).map_err(failed)?;
+                return Ok(Self { file, path, is_shared: false });
+            }
+            // Before it was locked, another run may have completed and renamed it.
+            let opened = file.try_clone().and_then(same_file::Handle::from_file).map_err(failed)?;
+            if same_file::Handle::from_path(&path).is_ok_and(|there| there == opened) {
+                return Ok(Self { file, path, is_shared: true });
+            }
+        }
+    }
+
+    /// Gives a complete download its name. A file that another run completed meanwhile stays, because that run may be
+    /// reading it; a damaged one is replaced.
+    fn complete(self, target: &Path, replace: bool) -> Result<()> {
+        let Self { file, path, .. } = self;
+        let named = || {
+            file.sync_all()?;
+            if replace {
+                return std::fs::rename(&path, target);
+            }
+            match TempPath::try_from_path(&path)?.persist_noclobber(target) {
+                Err(failed) if failed.error.kind() != io::ErrorKind::AlreadyExists => {
+                    // A later run resumes from it.
+                    let _ = failed.path.keep();
+                    Err(failed.error)
+                }
+                _ => Ok(()),
+            }
+        };
+        Ok(named().map_err(|reason| output::Error::Write { path: target.to_owned(), reason })?)
+    }
+
+    /// Removes the file if no later run could resume from it.
+    fn remove_if_useless(self) {
+        let is_empty = self.file.metadata().is_ok_and(|kind| kind.len() == 0);
+        if is_empty || !self.is_shared {
+            // Another error is reported already.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether the file is locked by this run, for as long as it is open.
+#[cfg(unix)]
+fn locked(file: &File) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    // On a filesystem without locks, no other run is expected.
+    !matches!(flock(file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+#[cfg(not(unix))]
+fn locked(_: &File) -> bool {
+    true
+}
+
+/// Counts the bytes that are downloaded, also those that have to be downloaded again.
+struct Counted<'o> {
+    observer: &'o dyn Observer,
+    /// Bytes of the file that are there, and bytes that came.
+    counts: Mutex<(u64, u64)>,
+}
+
+impl<'o> Counted<'o> {
+    fn new(observer: &'o dyn Observer, there: u64) -> Self {
+        Self { observer, counts: Mutex::new((there, 0)) }
+    }
+
+    fn downloaded(&self) -> u64 {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+}
+
+impl Observer for Counted<'_> {
+    fn progress(&self, step: Step<'_>) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (there, downloaded) = *counts;
+        *counts = (step.done, downloaded.saturating_add(step.done.saturating_sub(there)));
+        drop(counts);
+        self.observer.progress(step);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.observer.is_cancelled()
+    }
+}

@@ -1,0 +1,109 @@
+//! Compares what a model runs with what a conversion writes: equal tensors say nothing about what is computed with them.
+//!
+//! Facts: `torch.jit.load` compiles the records below `code/` and runs the `__setstate__` of a class that has one
+//! (`torch/csrc/jit/serialization/import.cpp`). The attributes of modules are in `data.pkl`, the constants of the code in
+//! `constants.pkl`, and `version` chooses the meaning of operators.
+
+use std::collections::HashMap;
+
+use byte_source::{Observer, sha256};
+use checkpoint_files::{Shards, Sources};
+use pipeline::{usual_modules, usual_scripts};
+use serde::Serialize;
+use tensor::{Storage, Tensors};
+use torch_import::{Checkpoint, Container, Format};
+use torchscript::Recognised;
+
+use crate::{Note, Result};
+
+/// What is known about the code and the objects of a model whose tensors are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Code {
+    /// They are what this version writes for the tensors.
+    Equal,
+    /// They are not, as in a carton of another version or of another program. What they compute was not compared.
+    Other,
+    /// Some of it runs when the model is loaded, and may change the tensors.
+    RunsWhenLoaded,
+    /// It cannot be read.
+    Unreadable,
+}
+
+impl Code {
+    /// What is wrong with it: a finding, since the tensors that a user gets may be others.
+    pub(crate) fn finding(self) -> Option<&'static str> {
+        match self {
+            Self::Equal | Self::Other => None,
+            Self::RunsWhenLoaded => Some(
+                "the code has a `__setstate__`, which runs when the model is loaded and may change the tensors; no \
+                 conversion of these tensors writes this one",
+            ),
+            Self::Unreadable => {
+                Some("the code cannot be read, so it may change the tensors when the model is loaded")
+            }
+        }
+    }
+}
+
+/// The TorchScript archive among `containers` whose records the model keeps, all but the pickle.
+pub(crate) fn original<'c>(
+    model: &Container,
+    containers: &'c [Container],
+    observer: &dyn Observer,
+) -> Result<Option<&'c Container>> {
+    let [original] = containers else { return Ok(None) };
+    if original.format() != Format::TorchScript || model.format() != Format::TorchScript {
+        return Ok(None);
+    }
+    let (Ok(kept), Ok(found)) = (original.script_records(), model.script_records()) else { return Ok(None) };
+    let found: HashMap<&str, &Storage> =
+        found.iter().map(|(name, storage)| (name.as_str(), storage)).collect();
+    for (name, storage) in kept.iter().filter(|(name, _)| torchscript::is_kept(name)) {
+        observer.check()?;
+        let same = found.get(name.as_str()).filter(|other| other.len() == storage.len());
+        let hash = |storage: &Storage| sha256(storage, &());
+        // What cannot be read is reported where the tensors are compared.
+        if !same.is_some_and(|other| hash(other).is_ok_and(|other| hash(storage).ok() == Some(other))) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(original))
+}
+
+/// Compares the model with the modules that conversions of `tensors`, which are the model's own, write. The note names a
+/// record that differs. `checkpoint` has the tensors as the model names them. `original` is the archive whose code the
+/// model keeps.
+pub(crate) fn compared(
+    (model, checkpoint): (&Container, &Checkpoint),
+    original: Option<&Container>,
+    sources: &Sources,
+    shards: Shards,
+    tensors: &Tensors,
+    observer: &dyn Observer,
+) -> Result<(Code, Option<Note>)> {
+    // The code of the original may run when it is loaded, as it does there.
+    let runs = match model.runs_code_when_loaded() {
+        _ if original.is_some() => false,
+        Some(runs) => runs,
+        None => return Ok((Code::Unreadable, None)),
+    };
+    let found = model.records_besides_storages();
+    let scripts = original.into_iter().flat_map(usual_scripts);
+    // The more records are equal, the more likely is it that the module was meant.
+    let mut closest = None;
+    for module in scripts.chain(usual_modules(shards, sources, tensors)) {
+        observer.check()?;
+        let Some(difference) = module.archive.first_difference(&found) else {
+            return Ok((Code::Equal, None));
+        };
+        closest = closest.max(Some(difference));
+    }
+    // That of a model with float16 weights runs too, but only if it is what a conversion writes or wrote.
+    if runs && matches!(torchscript::recognise(&found, checkpoint.to_tensors()), Recognised::Other { .. }) {
+        return Ok((Code::RunsWhenLoaded, None));
+    }
+    let record = closest.map_or_else(|| "data.pkl".to_owned(), |difference| difference.record);
+    Ok((Code::Other, Some(Note::OtherCode { record })))
+}

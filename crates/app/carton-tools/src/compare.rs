@@ -1,0 +1,196 @@
+//! Compares the tensors of a carton's model with those that a conversion takes from a checkpoint.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use byte_source::{Blob, Observer, ReadError, Sink, Window};
+use carton_format::MODEL_PT;
+use carton_reader::Carton;
+use checkpoint_files::Sources;
+use pickle_vm::Limits;
+use pipeline::{select, size};
+use tensor::{Budget, Tensor, ViewId};
+use torch_import::Checkpoint;
+
+use crate::code::{self, Code};
+use crate::open::model;
+use crate::own_tensors::own_tensors;
+use crate::{Error, Note, Result, VerifyOptions};
+
+/// The most windows that wait for the comparison.
+const QUEUE: usize = 4;
+
+/// The result of a comparison.
+pub(crate) struct Comparison {
+    /// How many tensors were compared.
+    pub(crate) compared: usize,
+    pub(crate) differences: Vec<String>,
+    pub(crate) code: Code,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Compares the model of `carton` with the checkpoint of `options`.
+pub(crate) fn compare(
+    carton: &Carton,
+    options: &VerifyOptions,
+    observer: &dyn Observer,
+) -> Result<Comparison> {
+    options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
+    let sources = Sources::find(&options.against, options.shards)?;
+    let containers = sources.open()?;
+    let (checkpoint, notes) =
+        sources.read_checked::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
+    let model = model(carton, observer)?;
+    let original = code::original(&model, &containers, observer)?;
+    let (mut expected, more) = match original {
+        // A module that keeps its code keeps all tensors.
+        Some(_) if options.selection.is_empty() => (checkpoint.to_tensors(), Vec::new()),
+        _ => {
+            let selected = select(&options.selection, &checkpoint);
+            let selected = selected.map_err(pipeline::Error::at(&sources.path))?;
+            (selected.tensors, selected.notes)
+        }
+    };
+    let notes = notes.into_iter().map(pipeline::Note::Sources).chain(more);
+    let mut notes: Vec<Note> = notes.map(Note::Checkpoint).collect();
+    let found = Checkpoint::read(&model).map_err(|reason| {
+        let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
+        Error::reader(carton.path())(reason)
+    })?;
+    let mut by_name: HashMap<Cow<'_, str>, &Tensor> = own_tensors(&found).into_iter().collect();
+    let files = containers.iter().fold(carton.len(), |sum, container| sum.saturating_add(container.len()));
+    let budget = Budget::new(Limits::default().repeated_of(files));
+    let mut comparer = Pairs { budget, known: HashMap::new(), observer };
+    let mut differences = Vec::new();
+    for (name, tensor) in expected.tensors_mut() {
+        let difference = match by_name.remove(name) {
+            None => Some("is missing".to_owned()),
+            Some(other) => {
+                let difference = comparer.difference(tensor, other);
+                // The code is compared with what a conversion writes for the model's own tensors.
+                *tensor = other.clone();
+                difference.map_err(|reason| Error::elements(name, reason))?
+            }
+        };
+        differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
+    }
+    let mut more: Vec<Cow<'_, str>> = by_name.into_keys().collect();
+    more.sort_unstable();
+    differences
+        .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
+    let (code, note) =
+        code::compared((&model, &found), original, &sources, options.shards, &expected, observer)?;
+    notes.extend(note);
+    Ok(Comparison { compared: expected.len(), differences, code, notes })
+}
+
+/// Compares pairs of tensors, each pair of views once.
+struct Pairs<'o> {
+    /// A scalar can be expanded to terabytes.
+    budget: Budget,
+    known: HashMap<(ViewId, ViewId), Option<String>>,
+    observer: &'o dyn Observer,
+}
+
+impl Pairs<'_> {
+    /// How two tensors differ; `None` when every bit is equal.
+    fn difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
+        if expected.dtype() != found.dtype() {
+            return Ok(Some(format!("is {}, in the checkpoint {}", found.dtype(), expected.dtype())));
+        }
+        if expected.shape() != found.shape() {
+            let (expected, found) = (expected.shape(), found.shape());
+            return Ok(Some(format!("has shape {found:?}, in the checkpoint {expected:?}")));
+        }
+        let key = (expected.view_id(), found.view_id());
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
+        }
+        let difference = self.elements(expected, found)?;
+        self.known.insert(key, difference.clone());
+        Ok(difference)
+    }
+
+    fn elements(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
+        // A conversion keeps strides, so the elements that a view repeats are compared once.
+        let once = (expected.without_repeats(), found.without_repeats());
+        let (expected, found) =
+            if once.0.shape() == once.1.shape() { (&once.0, &once.1) } else { (expected, found) };
+        for tensor in [expected, found] {
+            if !self.budget.spend(tensor) {
+                let (view, storage) = (size(tensor.nbytes()), size(tensor.storage().len()));
+                return Ok(Some(format!(
+                    "is not compared: an expanded view of {view} over a storage of {storage}"
+                )));
+            }
+        }
+        let equal = have_equal_elements(expected, found, self.observer)?;
+        Ok((!equal).then(|| "has other elements in the checkpoint".to_owned()))
+    }
+}
+
+/// Reads both tensors at once, a window at a time, up to the first difference.
+fn have_equal_elements(
+    expected: &Tensor,
+    found: &Tensor,
+    observer: &dyn Observer,
+) -> Result<bool, ReadError> {
+    std::thread::scope(|scope| {
+        let (windows, received) = sync_channel(QUEUE);
+        let sent = scope.spawn(move || expected.gathered().write_to(&mut Sender { windows }));
+        let mut comparer = Comparer { received, window: None, taken: 0, equal: true, observer };
+        let read = found.gathered().write_to(&mut comparer);
+        let equal = comparer.equal;
+        // The sender ends when nothing receives its windows.
+        drop(comparer);
+        match sent.join() {
+            Ok(Err(ReadError::Io(error))) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Ok(sent) => sent?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        if equal { read.map(|()| true) } else { Ok(false) }
+    })
+}
+
+struct Sender {
+    windows: SyncSender<Window>,
+}
+
+impl Sink for Sender {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+struct Comparer<'o> {
+    received: Receiver<Window>,
+    window: Option<Window>,
+    taken: usize,
+    equal: bool,
+    observer: &'o dyn Observer,
+}
+
+impl Sink for Comparer<'_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.observer.check()?;
+        let mut bytes: &[u8] = &window;
+        while !bytes.is_empty() {
+            if self.window.as_ref().is_none_or(|window| self.taken >= window.len()) {
+                self.taken = 0;
+                self.window = self.received.recv().ok();
+            }
+            let other = self.window.as_ref().and_then(|window| window.get(self.taken..)).unwrap_or_default();
+            let len = other.len().min(bytes.len());
+            let (now, rest) = bytes.split_at(len);
+            if len == 0 || other.get(..len) != Some(now) {
+                self.equal = false;
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            self.taken = self.taken.saturating_add(len);
+            bytes = rest;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Files of a carton that are written into another one as they are.
+
+use byte_source::{Action, Observer, Work};
+use carton_format::{Links, Manifest};
+use carton_reader::{Carton, Entry, Method};
+use carton_writer::{Content, File};
+use tensor::Storage;
+use zip_layout::Packed;
+
+use crate::{Error, Result};
+
+/// An entry of a packed carton and what is needed to write it again.
+pub(crate) struct Kept<'c> {
+    path: &'c str,
+    sha256: Option<[u8; 32]>,
+    bytes: Storage,
+    kind: Kind,
+}
+
+enum Kind {
+    Stored,
+    Packed(zip_layout::Method, u64, u32),
+    Link(Vec<u8>),
+}
+
+impl<'c> Kept<'c> {
+    /// The entry as it is. A compressed one is checked here, a stored one while it is written.
+    pub(crate) fn new(carton: &'c Carton, entry: &'c Entry, observer: &dyn Observer) -> Result<Self> {
+        let failed = Error::reader(carton.path());
+        let path = entry.path.as_str();
+        let outside = || carton_reader::Error::Missing { path: path.to_owned() };
+        let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
+        let (region, crc) = carton.packed(path).ok_or_else(|| failed(outside()))?;
+        let packed = |method| -> Result<Kind> {
+            let work = Work::new(observer, path, Action::Verify, Some(entry.len));
+            carton.copy(path, &mut std::io::sink(), work).map_err(&failed)?;
+            Ok(Kind::Packed(method, entry.len, crc))
+        };
+        let kind = match entry.method {
+            _ if entry.link => {
+                carton.link_target(entry).map_err(&failed)?;
+                Kind::Link(carton.link_text(entry).map_err(&failed)?.into_bytes())
+            }
+            Method::Stored => Kind::Stored,
+            Method::Deflated => packed(zip_layout::Method::Deflated)?,
+            Method::Zstd => packed(zip_layout::Method::Zstd)?,
+            Method::Other(method) => {
+                return Err(failed(carton_reader::Error::Method { path: path.to_owned(), method }));
+            }
+        };
+        Ok(Self { path, sha256, bytes: Storage::stored(region, None), kind })
+    }
+
+    pub(crate) fn file(&self) -> File<'_> {
+        let content = match &self.kind {
+            Kind::Stored => Content::Blob(&self.bytes),
+            Kind::Packed(method, len, crc) => {
+                Content::Packed(Packed { blob: &self.bytes, method: *method, len: *len, crc: *crc })
+            }
+            Kind::Link(target) => Content::Link(target),
+        };
+        File { path: self.path.to_owned(), content, sha256: self.sha256 }
+    }
+}
+
+/// Whether a file is MANIFEST or LINKS, which are written anew.
+pub(crate) fn is_bookkeeping(path: &str) -> bool {
+    [Manifest::PATH, Links::PATH].contains(&path)
+}
+
+/// Paths and hashes of the files that are not in the carton. LINKS must list all of them.
+pub(crate) fn absent(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
+    let absent = carton.absent();
+    for (path, _) in &absent {
+        if let Err(carton_reader::Error::Missing { path: entry }) = carton.entry(path) {
+            return Err(Error::NotLinked { path: carton.path().to_owned(), entry });
+        }
+    }
+    Ok(absent)
+}

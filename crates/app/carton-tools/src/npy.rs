@@ -1,0 +1,355 @@
+//! Arrays in NumPy's `.npy` format.
+//!
+//! Facts: `numpy/lib/format.py`. A header that NumPy writes is a Python dict of three known keys, so it is read by
+//! searching for these. Anything else is rejected.
+
+use std::sync::Arc;
+
+use byte_source::{ErrorKind, Region, Source};
+use tensor::{ByteOrder, Dtype, Storage, Tensor, contiguous_strides};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Why an array cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NpyError {
+    /// The file does not begin as such files do.
+    #[error("it is not an .npy file")]
+    NotNpy,
+    /// The header is not UTF-8.
+    #[error("the header is not text")]
+    Header,
+    /// A key of the header is missing.
+    #[error("the header has no `{0}`")]
+    Missing(&'static str),
+    /// The elements are records.
+    #[error("arrays with named fields are not supported")]
+    Fields,
+    /// The order of the elements is not a Boolean.
+    #[error("fortran_order is neither True nor False")]
+    Order,
+    /// The shape cannot be parsed.
+    #[error("the shape is not a tuple of numbers")]
+    Shape,
+    /// A type of strings without their length.
+    #[error("the type of the strings has no length")]
+    StringType,
+    /// Strings in Fortran order.
+    #[error("arrays of strings in Fortran order are not supported")]
+    FortranStrings,
+    /// Strings of length 0 take no bytes, so their number has no bound.
+    #[error("arrays of strings without characters are not supported")]
+    EmptyStrings,
+    /// A string has something that is not a Unicode character.
+    #[error("a string is not Unicode")]
+    Unicode,
+    /// A type of elements that Carton does not have.
+    #[error("Carton has no tensors of NumPy's type `{}`", descr.escape_debug())]
+    Dtype {
+        /// NumPy's name of it.
+        descr: String,
+    },
+    /// The shape does not fit the elements.
+    #[error("{0}")]
+    Tensor(#[source] tensor::Error),
+    /// The elements have another length than the shape.
+    #[error("{found} bytes follow the header, {}", needed(*expected))]
+    Length {
+        /// Bytes after the header.
+        found: u64,
+        /// Bytes that the shape needs; `None` if the number does not fit 64 bits.
+        expected: Option<u64>,
+    },
+}
+
+impl NpyError {
+    /// Returns what the error means for a caller.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotNpy => ErrorKind::Input,
+            Self::Fields | Self::FortranStrings | Self::EmptyStrings | Self::Dtype { .. } => {
+                ErrorKind::Unsupported
+            }
+            Self::Header
+            | Self::Missing(_)
+            | Self::Order
+            | Self::Shape
+            | Self::StringType
+            | Self::Unicode
+            | Self::Tensor(_)
+            | Self::Length { .. } => ErrorKind::Damaged,
+        }
+    }
+}
+
+fn needed(expected: Option<u64>) -> String {
+    expected.map_or_else(
+        || "the shape needs more than can be counted".to_owned(),
+        |n| format!("the shape needs {n}"),
+    )
+}
+
+/// An array's elements.
+#[derive(Debug)]
+pub(crate) enum Array {
+    Numbers(Tensor),
+    /// In C order.
+    Strings {
+        shape: Vec<u64>,
+        data: Vec<String>,
+    },
+}
+
+/// The array in `file`, its numbers in place.
+pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
+    let bytes = file.in_memory().unwrap_or_default();
+    let (header, start) = header(bytes).ok_or(NpyError::NotNpy)?;
+    let header = std::str::from_utf8(header).map_err(|_| NpyError::Header)?;
+    let descr = quoted(value(header, "descr")?).ok_or(NpyError::Fields)?;
+    let fortran = match value(header, "fortran_order")? {
+        text if text.starts_with("True") => true,
+        text if text.starts_with("False") => false,
+        _ => return Err(NpyError::Order),
+    };
+    let shape = shape(value(header, "shape")?).ok_or(NpyError::Shape)?;
+    let order = if descr.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
+    let kind = descr.trim_start_matches(['<', '>', '|', '=']);
+    if let Some(characters) = kind.strip_prefix('U') {
+        let characters: usize = characters.parse().map_err(|_| NpyError::StringType)?;
+        if fortran {
+            return Err(NpyError::FortranStrings);
+        }
+        let data = strings(bytes.get(start..).unwrap_or_default(), &shape, characters, order)?;
+        return Ok(Array::Strings { shape, data });
+    }
+    let dtype = dtype(kind).ok_or_else(|| NpyError::Dtype { descr: descr.to_owned() })?;
+    let region = Region::new(file, start as u64..file.len()).ok_or(NpyError::NotNpy)?;
+    let storage = Storage::stored(region, None).with_byte_order(order, dtype.component_size());
+    let stride = strides(&shape, fortran);
+    let tensor = Tensor::new(dtype, shape, stride, 0, storage).map_err(NpyError::Tensor)?;
+    let (found, expected) = (tensor.storage().len(), tensor.nbytes());
+    if found == expected {
+        Ok(Array::Numbers(tensor))
+    } else {
+        Err(NpyError::Length { found, expected: Some(expected) })
+    }
+}
+
+/// The start of a file with `tensor`'s elements in C order, and the dtype that they have there: NumPy has no bfloat16 and
+/// no floats of 8 bits, so these become float32, and complex32 becomes complex64. `None` for a dtype that stays without
+/// an equal.
+pub(crate) fn written(tensor: &Tensor) -> Option<(Vec<u8>, Dtype)> {
+    let (descr, dtype) = descr(tensor.dtype())?;
+    let sizes: Vec<String> = tensor.shape().iter().map(ToString::to_string).collect();
+    // A tuple of one item ends with a comma.
+    let comma = if sizes.len() == 1 { "," } else { "" };
+    let shape = format!("({}{comma})", sizes.join(", "));
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    // The elements start at a multiple of 64, and a line feed ends the header.
+    let before = header.len().saturating_add(MAGIC.len()).saturating_add(5);
+    let len = header
+        .len()
+        .saturating_add(before.next_multiple_of(ALIGNMENT).saturating_sub(before))
+        .saturating_add(1);
+    let len_bytes = u16::try_from(len).ok()?.to_le_bytes();
+    let header = format!("{header:<width$}\n", width = len.saturating_sub(1));
+    Some(([MAGIC, &[1, 0], &len_bytes, header.as_bytes()].concat(), dtype))
+}
+
+/// Where NumPy starts the elements.
+const ALIGNMENT: usize = 64;
+
+/// NumPy's name of a dtype, or of the smallest one that has all of its numbers, and which that is.
+fn descr(dtype: Dtype) -> Option<(&'static str, Dtype)> {
+    Some(match dtype {
+        Dtype::Float64 => ("<f8", dtype),
+        Dtype::Float32 => ("<f4", dtype),
+        Dtype::Float16 => ("<f2", dtype),
+        Dtype::BFloat16
+        | Dtype::Float8E4M3Fn
+        | Dtype::Float8E4M3FnUz
+        | Dtype::Float8E5M2
+        | Dtype::Float8E5M2FnUz
+        | Dtype::Float8E8M0FnU => ("<f4", Dtype::Float32),
+        Dtype::Int64 => ("<i8", dtype),
+        Dtype::Int32 => ("<i4", dtype),
+        Dtype::Int16 => ("<i2", dtype),
+        Dtype::Int8 => ("|i1", dtype),
+        Dtype::UInt64 => ("<u8", dtype),
+        Dtype::UInt32 => ("<u4", dtype),
+        Dtype::UInt16 => ("<u2", dtype),
+        Dtype::UInt8 => ("|u1", dtype),
+        Dtype::Bool => ("|b1", dtype),
+        Dtype::Complex128 => ("<c16", dtype),
+        Dtype::Complex64 => ("<c8", dtype),
+        Dtype::Complex32 | Dtype::BComplex32 => ("<c8", Dtype::Complex64),
+        _ => return None,
+    })
+}
+
+/// The header's text, and where the data start.
+fn header(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (version, rest) = rest.split_at_checked(2)?;
+    let width = if version.first()? == &1 { 2 } else { 4 };
+    let (len, rest) = rest.split_at_checked(width)?;
+    let len = len.iter().rev().fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte));
+    let header = rest.get(..len)?;
+    Some((header, bytes.len().checked_sub(rest.len())?.checked_add(len)?))
+}
+
+/// The text after a key of the header.
+fn value<'h>(header: &'h str, key: &'static str) -> Result<&'h str, NpyError> {
+    let found = header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
+    found.ok_or(NpyError::Missing(key))
+}
+
+fn quoted(text: &str) -> Option<&str> {
+    text.strip_prefix('\'')?.split('\'').next()
+}
+
+fn shape(text: &str) -> Option<Vec<u64>> {
+    let inner = text.strip_prefix('(')?.split(')').next()?;
+    let sizes = inner.split(',').map(str::trim).filter(|size| !size.is_empty());
+    sizes.map(|size| size.parse().ok()).collect()
+}
+
+fn strides(shape: &[u64], fortran: bool) -> Vec<u64> {
+    if !fortran {
+        return contiguous_strides(shape);
+    }
+    let reversed: Vec<u64> = shape.iter().rev().copied().collect();
+    contiguous_strides(&reversed).into_iter().rev().collect()
+}
+
+fn dtype(kind: &str) -> Option<Dtype> {
+    Some(match kind {
+        "f4" => Dtype::Float32,
+        "f8" => Dtype::Float64,
+        "i1" => Dtype::Int8,
+        "i2" => Dtype::Int16,
+        "i4" => Dtype::Int32,
+        "i8" => Dtype::Int64,
+        "u1" => Dtype::UInt8,
+        "u2" => Dtype::UInt16,
+        "u4" => Dtype::UInt32,
+        "u8" => Dtype::UInt64,
+        _ => return None,
+    })
+}
+
+/// UTF-32 strings of a fixed length, padded with zeros.
+fn strings(
+    bytes: &[u8],
+    shape: &[u64],
+    characters: usize,
+    order: ByteOrder,
+) -> Result<Vec<String>, NpyError> {
+    let numel = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+    let width = characters.checked_mul(4);
+    let expected = numel.zip(width).and_then(|(numel, width)| numel.checked_mul(width as u64));
+    let found = bytes.len() as u64;
+    if expected != Some(found) {
+        return Err(NpyError::Length { found, expected });
+    }
+    let width = width.filter(|width| *width > 0).ok_or(NpyError::EmptyStrings)?;
+    bytes.chunks_exact(width).map(|string| text(string, order).ok_or(NpyError::Unicode)).collect()
+}
+
+fn text(string: &[u8], order: ByteOrder) -> Option<String> {
+    let characters = string.chunks_exact(4).map(|unit| {
+        let unit: [u8; 4] = unit.try_into().unwrap_or_default();
+        match order {
+            ByteOrder::Little => u32::from_le_bytes(unit),
+            ByteOrder::Big => u32::from_be_bytes(unit),
+        }
+    });
+    let text: Option<String> = characters.map(char::from_u32).collect();
+    Some(text?.trim_end_matches('\0').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(descr: &str, order: &str, shape: &str, data: &[u8]) -> Result<Array, NpyError> {
+        let header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n");
+        let len = u16::try_from(header.len()).expect("it is short").to_le_bytes();
+        file(&[MAGIC, &[1, 0], &len, header.as_bytes(), data].concat())
+    }
+
+    fn file(bytes: &[u8]) -> Result<Array, NpyError> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("x.npy");
+        std::fs::write(&path, bytes).expect("it can be written");
+        read(&(Arc::new(byte_source::MappedFile::open(&path).expect("it was written")) as Arc<dyn Source>))
+    }
+
+    #[test]
+    fn numbers_stay_in_place() {
+        let Ok(Array::Numbers(tensor)) = array("'<i2'", "True", "(2, 3)", &[0; 12]) else {
+            panic!("not numbers")
+        };
+        assert_eq!(
+            (tensor.dtype(), tensor.shape(), tensor.stride()),
+            (Dtype::Int16, &[2, 3][..], &[1, 2][..])
+        );
+        assert!(array("'>f8'", "False", "()", &[0; 8]).is_ok());
+    }
+
+    /// The bytes are those of `numpy.save` 2.4.
+    #[test]
+    fn headers_are_those_of_numpy() {
+        let tensor = |dtype: Dtype, shape: &[u64]| {
+            let storage = Storage::owned(vec![0; 96]);
+            Tensor::new(dtype, shape.to_vec(), contiguous_strides(shape), 0, storage).expect("it fits")
+        };
+        for (dtype, shape, header) in [
+            (Dtype::Float32, &[2, 3][..], "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"),
+            (Dtype::Bool, &[5], "{'descr': '|b1', 'fortran_order': False, 'shape': (5,), }"),
+            (Dtype::Complex128, &[], "{'descr': '<c16', 'fortran_order': False, 'shape': (), }"),
+            (Dtype::BFloat16, &[0, 1], "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1), }"),
+        ] {
+            let (bytes, _) = written(&tensor(dtype, shape)).expect("numpy has it");
+            let expected = format!("{header:<117}\n");
+            assert_eq!(bytes, [b"\x93NUMPY\x01\x00\x76\x00", expected.as_bytes()].concat());
+        }
+        assert!(written(&tensor(Dtype::QInt8, &[1])).is_none());
+        let (bytes, dtype) = written(&tensor(Dtype::Int16, &[2, 3])).expect("numpy has it");
+        assert_eq!(dtype, Dtype::Int16);
+        let Ok(Array::Numbers(read)) = file(&[&bytes[..], &[0; 12]].concat()) else { panic!("not numbers") };
+        assert_eq!((read.dtype(), read.shape()), (Dtype::Int16, &[2, 3][..]));
+    }
+
+    #[test]
+    fn strings_are_decoded() {
+        let text: Vec<u8> = "miau".chars().flat_map(|c| u32::from(c).to_be_bytes()).collect();
+        let Ok(Array::Strings { shape, data }) = array("'>U2'", "False", "(2,)", &text) else {
+            panic!("not strings")
+        };
+        assert_eq!((shape, data), (vec![2], vec!["mi".to_owned(), "au".to_owned()]));
+    }
+
+    #[test]
+    fn malformed_arrays_are_rejected() {
+        let error = |descr: &str, order: &str, shape: &str| {
+            array(descr, order, shape, &[0xff; 8]).map(|_| ()).expect_err("malformed")
+        };
+        assert_eq!(file(b"no array").map(|_| ()), Err(NpyError::NotNpy));
+        assert_eq!(file(b"\x93NUMPY\x01\x00\x01\x00\xff").map(|_| ()), Err(NpyError::Header));
+        assert_eq!(file(b"\x93NUMPY\x01\x00\x01\x00{").map(|_| ()), Err(NpyError::Missing("descr")));
+        assert_eq!(error("[('a', '<f4')]", "False", "(2,)"), NpyError::Fields);
+        assert_eq!(error("'<f4'", "None", "(2,)"), NpyError::Order);
+        assert_eq!(error("'<f4'", "False", "(x,)"), NpyError::Shape);
+        assert_eq!(error("'<f2'", "False", "(4,)"), NpyError::Dtype { descr: "<f2".to_owned() });
+        assert_eq!(error("'<U'", "False", "(4,)"), NpyError::StringType);
+        assert_eq!(error("'<U2'", "True", "(1,)"), NpyError::FortranStrings);
+        assert_eq!(error("'<U0'", "False", "(0,)"), NpyError::Length { found: 8, expected: Some(0) });
+        assert_eq!(error("'<U2'", "False", "(1,)"), NpyError::Unicode);
+        assert_eq!(error("'<f4'", "False", "(1,)"), NpyError::Length { found: 8, expected: Some(4) });
+        assert!(matches!(error("'<f4'", "False", "(3,)"), NpyError::Tensor(_)));
+        let huge = format!("({},)", u64::MAX);
+        assert_eq!(error("'<U2'", "False", &huge), NpyError::Length { found: 8, expected: None });
+    }
+}

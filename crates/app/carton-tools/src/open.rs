@@ -1,0 +1,119 @@
+//! Opens cartons, and recognises files that are something else.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use byte_source::{Action, MappedFile, Observer, Work};
+use carton_format::{Config, MODEL_PT, Manifest};
+use carton_reader::{Carton, Method};
+use checkpoint_files::{Shards, Sources};
+use torch_import::Container;
+use zip_index::Index;
+
+use crate::{Error, Result};
+
+/// Where the names of a zip file's entries are searched, in bytes from its end.
+const TAIL: usize = 1 << 20;
+
+/// Whether the file or folder at `path` is a carton, by its content. A damaged carton is one.
+pub fn is_carton(path: &Path) -> bool {
+    if path.is_dir() {
+        return path.join(Config::PATH).is_file();
+    }
+    let Ok(file) = MappedFile::open(path) else { return false };
+    file.bytes().starts_with(b"PK") && lists_documents(&file)
+}
+
+/// Whether the directory of a zip file, which may be damaged, lists the documents of a carton.
+fn lists_documents(file: &MappedFile) -> bool {
+    if let Some(has_both) = Index::lists(file, &[Config::PATH, Manifest::PATH]) {
+        return has_both;
+    }
+    // The directory is damaged. The reader of cartons can say how.
+    let bytes = file.bytes();
+    let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();
+    let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
+    names(Config::PATH) && names(Manifest::PATH)
+}
+
+/// Why a file that the reader refuses is not a damaged carton: it is a checkpoint, or something else.
+pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
+    if let Some(format) = checkpoint_format(path) {
+        return Some(Error::IsCheckpoint { path: path.to_owned(), format });
+    }
+    if !path.is_file() {
+        return None;
+    }
+    let file = MappedFile::open(path).ok()?;
+    let lists = |name| Index::lists(&file, &[name]);
+    let is_other = match (lists(Config::PATH), lists(Manifest::PATH)) {
+        // A whole directory, with neither of the two.
+        (Some(false), Some(false)) => true,
+        (Some(_), _) => false,
+        // A carton that is cut short, or whose directory is damaged, starts as one.
+        (None, _) => !file.bytes().starts_with(b"PK") && !lists_documents(&file),
+    };
+    is_other.then(|| Error::NotACarton { path: path.to_owned() })
+}
+
+/// Opens a carton or an unpacked one.
+///
+/// # Errors
+/// When it cannot be read, or is not a carton.
+pub fn open(path: &Path) -> Result<Carton> {
+    output::refuse_remote(path)?;
+    // Any folder can be opened, and a checkpoint is one too.
+    if path.is_dir()
+        && let Some(error) = not_a_carton(path)
+    {
+        return Err(error);
+    }
+    Carton::open(path).map_err(|error| match error {
+        // Nothing was read.
+        carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::reader(path)(error),
+        error => not_a_carton(path).unwrap_or_else(|| Error::reader(path)(error)),
+    })
+}
+
+/// Opens a carton that is packed.
+pub(crate) fn open_packed(path: &Path) -> Result<Carton> {
+    let carton = open(path)?;
+    if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: path.to_owned() }) }
+}
+
+/// The format of a file, or of the files in a folder, that are a checkpoint and not a carton.
+pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
+    if is_carton(path) {
+        return None;
+    }
+    if path.is_dir() {
+        let sources = Sources::find(&[path.to_owned()], Shards::Complete).ok()?;
+        return sources.open().ok()?.first().map(|container| container.format().name());
+    }
+    Container::open(path).ok().map(|container| container.format().name())
+}
+
+/// The converted checkpoint in a carton. One that is compressed is decompressed into a temporary file first, which takes
+/// long.
+///
+/// # Errors
+/// When it is not in the carton, is damaged, or holds no tensors; and when `observer` stops the work.
+pub fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
+    let failed = Error::reader(carton.path());
+    let mut entry = carton.entry(MODEL_PT).map_err(&failed)?;
+    if entry.link {
+        let target = carton.link_target(entry).map_err(&failed)?;
+        entry = carton.entry(&target).map_err(&failed)?;
+    }
+    let path = entry.path.as_str();
+    if !carton.is_packed() || entry.method == Method::Stored {
+        return carton.model(path).map_err(failed);
+    }
+    let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::Spill(error)))?;
+    let work = Work::new(observer, path, Action::Verify, Some(entry.len));
+    carton.copy(path, &mut file, work).map_err(&failed)?;
+    let file = MappedFile::from_file(&file, carton.path()).map_err(Error::Map)?;
+    Container::from_source(Arc::new(file)).map_err(|reason| {
+        failed(carton_reader::Error::Model { path: path.to_owned(), reason: Box::new(reason) })
+    })
+}

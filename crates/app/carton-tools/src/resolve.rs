@@ -1,0 +1,79 @@
+//! Fetches the files that a carton leaves out, and writes a carton that holds them.
+
+use byte_source::{Observer, hex};
+use carton_writer::{Carton, Content, File};
+use pipeline::write_carton;
+use serde::Serialize;
+
+use crate::cache::{Cache, Wanted};
+use crate::kept::{self, Kept, is_bookkeeping};
+use crate::open::open_packed;
+use crate::{Error, Note, ResolveOptions, Result, SCHEMA_VERSION};
+
+/// What was made.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ResolveReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// The whole carton.
+    pub output: String,
+    /// Bytes of the whole carton.
+    pub nbytes: u64,
+    /// The SHA-256 of MANIFEST, which stays the same.
+    pub manifest_sha256: String,
+    /// How many files were not in the carton.
+    pub fetched_files: usize,
+    /// Bytes that were downloaded for them, decoded. What was in the cache is not counted.
+    pub downloaded_nbytes: u64,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+}
+
+/// Fetches the files that a carton leaves out, and writes a carton that holds all of its files.
+///
+/// # Errors
+/// When the carton cannot be read or is damaged, a file cannot be fetched, the output cannot be written, or `observer`
+/// stops the work. No output is left then. The cache keeps what was downloaded, if there is one.
+pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<ResolveReport> {
+    let file = options.file.as_path();
+    let carton = open_packed(file)?;
+    output::check_target(&options.output, &[file], options.if_exists)?;
+    let absent = kept::absent(&carton)?;
+    let cache = Cache::open(options, observer)?;
+    let mut notes = Vec::new();
+    let mut downloaded_nbytes = 0_u64;
+    let mut fetched = Vec::with_capacity(absent.len());
+    for (path, sha256) in &absent {
+        let wanted = Wanted { entry: path, sha256: *sha256, urls: carton.links().urls(sha256) };
+        let got = cache.fetch(&wanted)?;
+        downloaded_nbytes = downloaded_nbytes.saturating_add(got.downloaded);
+        notes.extend(got.replaced.map(|path| Note::DownloadedAgain { path }));
+        fetched.push((path, *sha256, got.file));
+    }
+    let kept = carton.entries().filter(|entry| !is_bookkeeping(&entry.path));
+    let kept = kept.map(|entry| Kept::new(&carton, entry, observer)).collect::<Result<Vec<_>, Error>>()?;
+    let mut files: Vec<File<'_>> = kept.iter().map(Kept::file).collect();
+    files.extend(fetched.iter().map(|(path, sha256, file)| File {
+        path: (*path).to_owned(),
+        content: Content::Blob(file),
+        sha256: Some(*sha256),
+    }));
+    // The model comes last, so that what describes it is near the start.
+    files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL), file.path.clone()));
+    let check_inputs = || carton.check_unchanged();
+    let whole = Carton::new(files);
+    let written = write_carton(&whole, &options.output, options.if_exists, &check_inputs, observer)?;
+    Ok(ResolveReport {
+        schema_version: SCHEMA_VERSION,
+        file: file.display().to_string(),
+        output: options.output.display().to_string(),
+        nbytes: written.len,
+        manifest_sha256: hex(&written.manifest_hash),
+        fetched_files: absent.len(),
+        downloaded_nbytes,
+        notes,
+    })
+}

@@ -1,0 +1,110 @@
+//! A tensor becomes a file that `numpy.load` reads.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use byte_source::{Action, Blob, Observer, ReadError, Sink, Window, Work};
+use output::{IfExists, Output, check_target, file_name};
+use serde::Serialize;
+use tensor::Tensor;
+
+use crate::{Error, Result, SCHEMA_VERSION, npy};
+
+/// Where to write a tensor.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SaveOptions {
+    /// The file.
+    pub output: PathBuf,
+    /// What happens to a file that is there.
+    pub if_exists: IfExists,
+}
+
+impl SaveOptions {
+    /// Writes to `output`, where only a file of this program is replaced.
+    pub fn new(output: impl Into<PathBuf>) -> Self {
+        Self { output: output.into(), if_exists: IfExists::default() }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SaveReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// The name of the tensor.
+    pub tensor: String,
+    /// PyTorch's name of its dtype.
+    pub dtype: &'static str,
+    /// The dtype of the elements in the file: another one where NumPy has no such numbers.
+    pub saved_dtype: &'static str,
+    /// Its shape, in elements.
+    pub shape: Vec<u64>,
+    /// The file that was written.
+    pub output: String,
+    /// Its bytes.
+    pub nbytes: u64,
+}
+
+/// Writes `tensor`, which is called `name` in the carton at `file`, as NumPy's `.npy`. bfloat16 and floats of 8 bits become
+/// float32, and complex32 becomes complex64; no number changes.
+///
+/// # Errors
+/// When NumPy has no such dtype, the tensor cannot be read, the output cannot be written, or `observer` stops the work.
+pub fn save_array(
+    file: &Path,
+    name: &str,
+    tensor: &Tensor,
+    options: &SaveOptions,
+    observer: &dyn Observer,
+) -> Result<SaveReport> {
+    let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
+    let (header, dtype) = npy::written(tensor).ok_or_else(no_dtype)?;
+    let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
+    check_target(&options.output, &[file], options.if_exists)?;
+    let nbytes = (header.len() as u64).saturating_add(cast.nbytes());
+    let mut output = Output::create(&options.output, nbytes)?;
+    let failed = |reason| output::Error::Write { path: options.output.clone(), reason };
+    io::Write::write_all(&mut output, &header).map_err(failed)?;
+    let name_of_output = file_name(&options.output);
+    let work = Work::new(observer, &name_of_output, Action::Write, Some(cast.nbytes()));
+    let mut sink = Elements { output: &mut output, work, done: 0, failed: None };
+    let sent = cast.gathered().write_to(&mut sink);
+    if let Some(reason) = sink.failed {
+        return Err(failed(reason).into());
+    }
+    sent.map_err(|reason| Error::elements(name, reason))?;
+    output.commit(options.if_exists)?;
+    Ok(SaveReport {
+        schema_version: SCHEMA_VERSION,
+        file: file.display().to_string(),
+        tensor: name.to_owned(),
+        dtype: tensor.dtype().name(),
+        saved_dtype: dtype.name(),
+        shape: tensor.shape().to_vec(),
+        output: options.output.display().to_string(),
+        nbytes,
+    })
+}
+
+/// Writes windows, and remembers whether writing or reading failed.
+struct Elements<'w, 'o> {
+    output: &'w mut Output,
+    work: Work<'o>,
+    done: u64,
+    failed: Option<io::Error>,
+}
+
+impl Sink for Elements<'_, '_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        if let Err(error) = io::Write::write_all(self.output, &window) {
+            self.failed = Some(error);
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.done = self.done.saturating_add(window.len() as u64);
+        Ok(self.work.advance(self.done)?)
+    }
+}

@@ -1,0 +1,207 @@
+//! Files move from a carton into a folder that many cartons share.
+
+use std::fs::File;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+use byte_source::{Action, Observer, WINDOW, Work, hex};
+use carton_format::{Config, TensorIndex};
+use carton_reader::{Carton, Entry};
+use output::Output;
+use pipeline::{IfExists, write_carton};
+use serde::Serialize;
+
+use crate::kept::{self, Kept, is_bookkeeping};
+use crate::open::open_packed;
+use crate::{Error, Result, SCHEMA_VERSION};
+
+/// What to shrink, and where its files go.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShrinkOptions {
+    /// The carton.
+    pub file: PathBuf,
+    /// Where to write the smaller carton.
+    pub output: PathBuf,
+    /// What happens to a file that exists at the output.
+    pub if_exists: IfExists,
+    /// The http or https URL below which the blobs will be served.
+    pub base: String,
+    /// The folder for the blobs, which is created if it does not exist. A blob's name is its SHA-256.
+    pub blobs: PathBuf,
+    /// Files with fewer bytes stay in the carton.
+    pub min_size: u64,
+}
+
+impl ShrinkOptions {
+    /// Moves files of 4 KiB or more from `file` into `blobs`.
+    pub fn new(
+        file: impl Into<PathBuf>,
+        output: impl Into<PathBuf>,
+        base: &str,
+        blobs: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            file: file.into(),
+            output: output.into(),
+            if_exists: IfExists::default(),
+            base: base.to_owned(),
+            blobs: blobs.into(),
+            min_size: 4096,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ShrinkReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// The smaller carton.
+    pub output: String,
+    /// Bytes of the smaller carton.
+    pub nbytes: u64,
+    /// The SHA-256 of MANIFEST, which stays the same.
+    pub manifest_sha256: String,
+    /// How many files moved.
+    pub moved_files: usize,
+    /// Bytes of these files.
+    pub moved_nbytes: u64,
+    /// The folder with the blobs.
+    pub blobs: String,
+}
+
+/// Moves the large files of a carton into a folder, and lists in the carton's LINKS where to fetch them.
+///
+/// # Errors
+/// When the carton cannot be read or is damaged, a blob that exists is damaged, the outputs cannot be written, or
+/// `observer` stops the work. No carton is left then. Blobs that are whole stay, because other cartons may already
+/// link to them. If the disk reports that it lost something, those that were just written are removed.
+pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<ShrinkReport> {
+    let base = base_url(&options.base)?;
+    let file = options.file.as_path();
+    let carton = open_packed(file)?;
+    output::check_target(&options.output, &[file], options.if_exists)?;
+    std::fs::create_dir_all(&options.blobs)
+        .map_err(|reason| Error::CreateFolder { path: options.blobs.clone(), reason })?;
+    let mut links = carton.links().clone();
+    let mut absent = kept::absent(&carton)?;
+    let mut kept = Vec::new();
+    let (mut moved_files, mut moved_nbytes) = (0_usize, 0_u64);
+    let mut new = Vec::new();
+    for entry in carton.entries().filter(|entry| !is_bookkeeping(&entry.path)) {
+        if stays(entry, options.min_size) {
+            kept.push(Kept::new(&carton, entry, observer)?);
+            continue;
+        }
+        let hash = carton.manifest().and_then(|manifest| manifest.hash(&entry.path));
+        let unlisted = || carton_reader::Error::Unlisted { path: entry.path.clone() };
+        let hash = hash.ok_or_else(|| Error::reader(file)(unlisted()))?;
+        let name = hex(&hash);
+        let blob = options.blobs.join(&name);
+        if write_blob(&carton, entry, &blob, observer)? {
+            new.push(blob);
+        }
+        links.add(hash, format!("{base}/{name}"));
+        absent.push((entry.path.clone(), hash));
+        moved_files = moved_files.saturating_add(1);
+        moved_nbytes = moved_nbytes.saturating_add(entry.len);
+    }
+    // After a power failure, the carton must not be there without its blobs.
+    if let Err(error) = output::sync_folder(&options.blobs) {
+        for blob in new {
+            let _ = std::fs::remove_file(blob);
+        }
+        return Err(error.into());
+    }
+    let links = if absent.is_empty() { None } else { Some(links.to_toml().map_err(Error::Format)?) };
+    let files = kept.iter().map(Kept::file).collect();
+    let shrunk = carton_writer::Carton { files, absent, links };
+    let check_inputs = || carton.check_unchanged();
+    let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)?;
+    Ok(ShrinkReport {
+        schema_version: SCHEMA_VERSION,
+        file: file.display().to_string(),
+        output: options.output.display().to_string(),
+        nbytes: written.len,
+        manifest_sha256: hex(&written.manifest_hash),
+        moved_files,
+        moved_nbytes,
+        blobs: options.blobs.display().to_string(),
+    })
+}
+
+/// The URL before a blob's name, without the last slash.
+fn base_url(text: &str) -> Result<&str> {
+    let base = text.trim_end_matches('/');
+    let fits = url::Url::parse(base).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    });
+    if fits { Ok(base) } else { Err(Error::BaseUrl { url: text.to_owned() }) }
+}
+
+/// Whether an entry stays in the carton. Without its documents, nothing would say what a carton is.
+fn stays(entry: &Entry, min_size: u64) -> bool {
+    let is_document = [Config::PATH, TensorIndex::PATH].contains(&entry.path.as_str());
+    is_document || entry.link || entry.len < min_size
+}
+
+/// Writes a file of the carton to `target`, unless it is already there; whether it did.
+fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Observer) -> Result<bool> {
+    let work = Work::new(observer, &entry.path, Action::Write, Some(entry.len));
+    if target.symlink_metadata().is_ok() {
+        let found = target.metadata().map_err(Error::io(target))?.len();
+        if found != entry.len {
+            return Err(Error::BlobLength { path: target.to_owned(), found, expected: entry.len });
+        }
+        return check_blob(carton, entry, target, work).map(|()| false);
+    }
+    let mut output = Output::create(target, entry.len)?;
+    carton.copy(&entry.path, &mut output, work).map_err(Error::copying(carton.path(), target))?;
+    output.commit_unsynced(IfExists::Replace)?;
+    Ok(true)
+}
+
+/// Checks that a blob that is there has the bytes of the carton's file.
+fn check_blob(carton: &Carton, entry: &Entry, target: &Path, work: Work<'_>) -> Result<()> {
+    let failed = Error::reader(carton.path());
+    let mut ours = carton.read(&entry.path).map_err(&failed)?;
+    let mut theirs = File::open(target).map_err(Error::io(target))?;
+    let mut buffer = vec![0; WINDOW];
+    let mut done = 0_u64;
+    loop {
+        let window = ours.fill_buf().map_err(|error| failed(carton.unwrapped(&entry.path, error)))?;
+        if window.is_empty() {
+            return Ok(());
+        }
+        let len = window.len();
+        // A window has at most as many bytes as the buffer.
+        let other = buffer.get_mut(..len).unwrap_or_default();
+        theirs.read_exact(other).map_err(Error::io(target))?;
+        if window != other {
+            return Err(Error::BlobDamaged { path: target.to_owned() });
+        }
+        ours.consume(len);
+        done = done.saturating_add(len as u64);
+        work.advance(done)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_http_urls_have_blobs_below_them() {
+        assert_eq!(base_url("https://a.b/c//").ok(), Some("https://a.b/c"));
+        for url in ["", "a.b/c", "ftp://a.b", "https://a.b/?x", "https://a.b/#x"] {
+            assert!(matches!(base_url(url), Err(Error::BaseUrl { .. })), "{url}");
+        }
+    }
+}

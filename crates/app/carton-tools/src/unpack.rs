@@ -1,0 +1,246 @@
+//! A carton's files are written into a folder, byte for byte, and never outside of it.
+
+use std::path::{Path, PathBuf};
+
+use byte_source::{Action, Observer, Work};
+use carton_reader::{Carton, Entry};
+use output::{Output, file_name};
+use pipeline::IfExists;
+use serde::Serialize;
+
+use crate::open::open_packed;
+use crate::{Error, Note, Result, SCHEMA_VERSION};
+
+/// What to unpack, and where.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct UnpackOptions {
+    /// The carton.
+    pub file: PathBuf,
+    /// The folder to write into, which is created if it does not exist; `None` for [`default_folder`], which must be
+    /// empty unless files may be replaced.
+    pub output: Option<PathBuf>,
+    /// Whether files that exist are replaced.
+    pub force: bool,
+}
+
+impl UnpackOptions {
+    /// Unpacks `file`.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), output: None, force: false }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct UnpackReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// The folder.
+    pub output: String,
+    /// How many files were written, MANIFEST and LINKS among them.
+    pub files: usize,
+    /// Bytes of all files.
+    pub nbytes: u64,
+    /// How many files MANIFEST lists that are not in the carton.
+    pub absent: usize,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+}
+
+/// Writes the files of a carton into a folder.
+///
+/// # Errors
+/// When the carton cannot be read or is damaged, the folder cannot be written, or `observer` stops the work. What was
+/// written is removed then, unless files may be replaced: those that were there before are gone in any case.
+pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<UnpackReport> {
+    let file = options.file.as_path();
+    let carton = open_packed(file)?;
+    let root = match &options.output {
+        Some(output) => output.clone(),
+        None => empty_default(options)?,
+    };
+    let entries: Vec<&Entry> = carton.entries().collect();
+    for entry in entries.iter().filter(|entry| entry.link) {
+        carton.link_target(entry).map_err(Error::reader(file))?;
+    }
+    refuse_existing(&root, &entries, options.force)?;
+    let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
+    let name = file_name(file);
+    let work = Work::new(observer, &name, Action::Write, Some(total));
+    let mut writer = Writer { carton: &carton, root: &root, force: options.force, work, made: Vec::new() };
+    let written = writer.create_root().and_then(|()| writer.write(&entries, total));
+    if let Err(error) = written {
+        if !options.force {
+            remove(&writer.made);
+        }
+        return Err(error);
+    }
+    let absent = carton.absent().len();
+    Ok(UnpackReport {
+        schema_version: SCHEMA_VERSION,
+        file: file.display().to_string(),
+        output: root.display().to_string(),
+        files: entries.len(),
+        nbytes: total,
+        absent,
+        notes: if absent == 0 { Vec::new() } else { vec![Note::FilesElsewhere { files: absent }] },
+    })
+}
+
+/// Where a carton is unpacked when no folder is given: next to it, in a folder with its name. `llama.carton` becomes
+/// `llama`, and a name without that ending gets another one.
+pub fn default_folder(carton: &Path) -> PathBuf {
+    let name = file_name(carton);
+    match name.strip_suffix(".carton") {
+        Some(stem) if !stem.is_empty() => carton.with_file_name(stem),
+        _ => carton.with_file_name(format!("{name}.unpacked")),
+    }
+}
+
+/// The default folder, if it is empty or files may be replaced.
+fn empty_default(options: &UnpackOptions) -> Result<PathBuf> {
+    let folder = default_folder(&options.file);
+    let has_files = folder.read_dir().is_ok_and(|mut items| items.next().is_some());
+    if has_files && !options.force { Err(Error::FolderNotEmpty { folder }) } else { Ok(folder) }
+}
+
+/// Refuses to replace files unless that is allowed, and to replace anything but files.
+fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
+    let paths = entries.iter().map(|entry| root.join(&entry.path));
+    let paths: Vec<PathBuf> = paths.filter(|path| path.symlink_metadata().is_ok()).collect();
+    if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok_and(|kind| kind.is_dir())) {
+        return Err(output::Error::IsFolder { path: path.clone() }.into());
+    }
+    for entry in entries {
+        let mut folder = root.join(&entry.path);
+        while folder.pop() && folder != *root {
+            if folder.symlink_metadata().is_ok_and(|kind| !kind.is_dir()) {
+                return Err(Error::ParentNotAFolder { path: folder });
+            }
+        }
+    }
+    if paths.is_empty() || force { Ok(()) } else { Err(Error::FilesExist { paths }) }
+}
+
+/// Removes files and folders, the last one first.
+fn remove(made: &[PathBuf]) {
+    for path in made.iter().rev() {
+        let is_folder = path.symlink_metadata().is_ok_and(|kind| kind.is_dir());
+        // A folder that is not empty has files of another program.
+        let _ = if is_folder { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+    }
+}
+
+struct Writer<'w> {
+    carton: &'w Carton,
+    root: &'w Path,
+    force: bool,
+    work: Work<'w>,
+    /// Files and folders that were created, in this order.
+    made: Vec<PathBuf>,
+}
+
+impl Writer<'_> {
+    fn create_root(&mut self) -> Result<()> {
+        let missing = self
+            .root
+            .ancestors()
+            .take_while(|folder| *folder != Path::new("") && folder.symlink_metadata().is_err());
+        let missing: Vec<&Path> = missing.collect();
+        for folder in missing.into_iter().rev() {
+            self.create_folder(folder)?;
+        }
+        if self.root.is_dir() { Ok(()) } else { Err(Error::NotAFolder { path: self.root.to_owned() }) }
+    }
+
+    fn create_folder(&mut self, path: &Path) -> Result<()> {
+        std::fs::create_dir(path).map_err(|reason| Error::CreateFolder { path: path.to_owned(), reason })?;
+        self.made.push(path.to_owned());
+        Ok(())
+    }
+
+    fn write(&mut self, entries: &[&Entry], total: u64) -> Result<()> {
+        output::require_free_space(total, self.root)?;
+        let mut done = 0_u64;
+        // Links come last, so that no file is written through one.
+        for entry in entries.iter().filter(|entry| !entry.link) {
+            let target = self.prepare(&entry.path)?;
+            let mut output = Output::create(&target, entry.len)?;
+            let copied = self.carton.copy(&entry.path, &mut output, self.work);
+            copied.map_err(Error::copying(self.carton.path(), &target))?;
+            output.commit_unsynced(self.if_exists())?;
+            self.made.push(target);
+            done = done.saturating_add(entry.len);
+            self.work = self.work.after(done);
+        }
+        for entry in entries.iter().filter(|entry| entry.link) {
+            let target = self.prepare(&entry.path)?;
+            self.link(entry, &target)?;
+            self.made.push(target);
+        }
+        self.carton.check_unchanged().map_err(Error::read)?;
+        Ok(output::sync_folder(self.root)?)
+    }
+
+    fn if_exists(&self) -> IfExists {
+        if self.force { IfExists::Replace } else { IfExists::Fail }
+    }
+
+    /// The path of an entry below the root, with its folders created. None of them may be a link, which could lead
+    /// outside.
+    fn prepare(&mut self, entry: &str) -> Result<PathBuf> {
+        let mut path = self.root.to_owned();
+        let mut parts = entry.split('/').peekable();
+        while let Some(part) = parts.next() {
+            path.push(part);
+            if parts.peek().is_none() {
+                break;
+            }
+            match path.symlink_metadata() {
+                Ok(kind) if kind.is_dir() => {}
+                Ok(_) => return Err(Error::ParentNotAFolder { path }),
+                Err(_) => self.create_folder(&path)?,
+            }
+        }
+        Ok(path)
+    }
+
+    #[cfg(unix)]
+    fn link(&self, entry: &Entry, path: &Path) -> Result<()> {
+        let failed = |reason| output::Error::Write { path: path.to_owned(), reason };
+        let target = self.carton.link_text(entry).map_err(Error::reader(self.carton.path()))?;
+        if self.force && path.symlink_metadata().is_ok() {
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        Ok(std::os::unix::fs::symlink(target, path).map_err(failed)?)
+    }
+
+    /// Where there are no links, a copy of the file that the link leads to takes its place.
+    #[cfg(not(unix))]
+    fn link(&self, entry: &Entry, path: &Path) -> Result<()> {
+        let carton = self.carton;
+        let target = carton.link_target(entry).map_err(Error::reader(carton.path()))?;
+        let len = carton.entry(&target).map_err(Error::reader(carton.path()))?.len;
+        let mut output = Output::create(path, len)?;
+        carton.copy(&target, &mut output, self.work).map_err(Error::copying(carton.path(), path))?;
+        Ok(output.commit_unsynced(self.if_exists())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_named_after_cartons() {
+        let folder = |path: &str| default_folder(Path::new(path)).display().to_string();
+        assert_eq!(folder("a/llama.carton"), "a/llama");
+        assert_eq!(folder("llama-3.1.carton"), "llama-3.1");
+        assert_eq!(folder("a/llama"), "a/llama.unpacked");
+        assert_eq!(folder("a/.carton"), "a/.carton.unpacked");
+    }
+}

@@ -1,0 +1,139 @@
+//! Checks every hash, every checksum and every rule of a carton, and optionally every tensor's bits.
+
+use byte_source::{Action, Observer, Work, hex};
+use carton_format::MODEL_PT;
+use carton_reader::{Carton, Error as ReaderError};
+use output::file_name;
+use serde::Serialize;
+
+use crate::compare::compare;
+use crate::open::not_a_carton;
+use crate::{Code, Error, Note, Result, SCHEMA_VERSION, VerifyOptions};
+
+/// The result of a verification.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// Whether there are no findings.
+    pub ok: bool,
+    /// The SHA-256 of MANIFEST, which identifies the model; `None` where there is no MANIFEST.
+    pub manifest_sha256: Option<String>,
+    /// How many files have the right hash, MANIFEST, LINKS and links among them.
+    pub files: usize,
+    /// Their size: bytes that were hashed, and those of the targets of links.
+    pub bytes: u64,
+    /// How many tensors were compared; `None` without a comparison.
+    pub tensors_compared: Option<usize>,
+    /// What is known about the code of the model, which runs when it is loaded or called; `None` without a comparison.
+    pub code: Option<Code>,
+    /// What is wrong, sorted by path.
+    pub findings: Vec<Finding>,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+}
+
+/// A problem of a carton.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The path in the carton that it is about; empty for the zip file itself.
+    pub entry: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Verifies a carton. A damaged one is a report with findings, not an error.
+///
+/// # Errors
+/// When the file cannot be read, is not a carton, cannot be compared although it is not damaged, or `observer` stops
+/// the work.
+pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
+    let file = options.file.as_path();
+    output::refuse_remote(file)?;
+    if options.against.is_empty() && !options.selection.is_empty() {
+        return Err(Error::NoCheckpoint);
+    }
+    let mut report = VerifyReport {
+        schema_version: SCHEMA_VERSION,
+        file: file.display().to_string(),
+        ok: false,
+        manifest_sha256: None,
+        files: 0,
+        bytes: 0,
+        tensors_compared: None,
+        code: None,
+        findings: Vec::new(),
+        notes: Vec::new(),
+    };
+    let carton = match Carton::open(file) {
+        Ok(carton) => carton,
+        Err(error) => {
+            report.findings = not_opened(options, error)?;
+            return Ok(report);
+        }
+    };
+    report.manifest_sha256 = carton.manifest_hash().map(|hash| hex(&hash));
+    let name = file_name(file);
+    let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
+    let verified = carton.verify(Work::new(observer, &name, Action::Verify, total))?;
+    report.files = verified.files;
+    report.bytes = verified.bytes;
+    report.findings =
+        verified.findings.into_iter().map(|it| Finding { entry: it.entry, what: it.what }).collect();
+    report.notes = verified.notes.into_iter().map(Note::Verify).collect();
+    if !options.against.is_empty() {
+        report.compare(&carton, options, observer)?;
+    }
+    report.ok = report.findings.is_empty();
+    Ok(report)
+}
+
+impl VerifyReport {
+    fn compare(&mut self, carton: &Carton, options: &VerifyOptions, observer: &dyn Observer) -> Result<()> {
+        let finding = |what| Finding { entry: MODEL_PT.to_owned(), what };
+        match compare(carton, options, observer) {
+            Ok(comparison) => {
+                self.findings.extend(comparison.differences.into_iter().map(finding));
+                self.findings.extend(comparison.code.finding().map(str::to_owned).map(finding));
+                self.code = Some(comparison.code);
+                self.notes.extend(comparison.notes);
+                self.tensors_compared = Some(comparison.compared);
+                Ok(())
+            }
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            // A damaged model cannot be compared.
+            Err(error) if !self.findings.is_empty() => {
+                self.findings.push(finding(format!("not compared: {error}")));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is wrong with a file that is not opened as a carton.
+fn not_opened(options: &VerifyOptions, error: ReaderError) -> Result<Vec<Finding>> {
+    let path = options.file.as_path();
+    match error {
+        // Nothing was read, so nothing is known about the carton.
+        error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::reader(path)(error)),
+        error => match (not_a_carton(path), error) {
+            (Some(reason), _) => Err(reason),
+            (None, ReaderError::Format(carton_format::Error::Document(problems))) => {
+                let finding = |problem: &carton_format::Problem| Finding {
+                    entry: problem.document.clone(),
+                    what: problem.to_string(),
+                };
+                Ok(problems.0.iter().map(finding).collect())
+            }
+            (None, error) => {
+                let entry = error.entry().unwrap_or_default().to_owned();
+                Ok(vec![Finding { entry, what: error.to_string() }])
+            }
+        },
+    }
+}

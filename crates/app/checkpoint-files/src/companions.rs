@@ -1,0 +1,77 @@
+//! The files next to a checkpoint that belong to the model: configurations, tokenizers, licenses.
+//!
+//! Facts: the names that Meta's models have, the `VOCAB_FILES_NAMES` of Hugging Face's tokenizers, and the `CONFIG_NAME` of
+//! `peft`, whose file says how to merge an adapter.
+
+use std::path::{Path, PathBuf};
+
+use crate::links::leads_out;
+use crate::{Error, Note, Result};
+use output::folder;
+
+/// The tokenizer of Meta's models. It may be one folder higher, where it serves several sizes.
+const TOKENIZER: &str = "tokenizer.model";
+/// Each of these alone is a tokenizer.
+const TOKENIZERS: &[&str] =
+    &[TOKENIZER, "tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"];
+/// The names of companions, next to `tokenizer*.json` and `LICENSE*`.
+const NAMES: &[&str] = &[
+    "params.json",
+    "config.json",
+    "generation_config.json",
+    "adapter_config.json",
+    TOKENIZER,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "chat_template.jinja",
+];
+
+/// A file that belongs to a model: its name, and where it is.
+pub type Companion = (String, PathBuf);
+
+/// The files next to `checkpoint` that belong to the model, sorted by name, and a note on each that is a link out of the
+/// folder and is left out.
+///
+/// # Errors
+/// When the folder cannot be listed.
+pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
+    let io = |reason| Error::Io { path: folder(checkpoint).to_owned(), reason };
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    let mut add = |name: &str, path: PathBuf, folder: &Path| match leads_out(&path, folder) {
+        Some(target) => notes.push(Note::LinkLeftOut { path, target }),
+        None => found.push((name.to_owned(), path)),
+    };
+    let mut has_tokenizer = false;
+    for entry in folder(checkpoint).read_dir().map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        // A name that is not UTF-8 is not one of those above.
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if belongs(name) && path.is_file() {
+            has_tokenizer |= name == TOKENIZER;
+            add(name, path.clone(), folder(checkpoint));
+        }
+    }
+    let parent = folder(checkpoint).join("..");
+    let above = parent.join(TOKENIZER);
+    if !has_tokenizer && above.is_file() {
+        add(TOKENIZER, above, &parent);
+    }
+    found.sort();
+    Ok((found, notes))
+}
+
+fn belongs(name: &str) -> bool {
+    NAMES.contains(&name)
+        || name.starts_with("LICENSE")
+        || (name.starts_with("tokenizer") && Path::new(name).extension().is_some_and(|ext| ext == "json"))
+}
+
+/// Whether one of the files is a tokenizer.
+pub fn has_tokenizer(companions: &[Companion]) -> bool {
+    companions.iter().any(|(name, _)| TOKENIZERS.contains(&name.as_str()))
+}

@@ -1,0 +1,53 @@
+//! Files that hold one checkpoint together: those that an index names, and those that are numbered.
+
+use std::path::{Path, PathBuf};
+
+use output::file_name;
+use torch_import::Index;
+
+use crate::listing::INDEX;
+use crate::numbering::Numbering;
+use crate::set::Kind;
+use crate::{Error, Result, Sources, documents};
+
+/// The files that an index names, which are in the same folder.
+pub(crate) fn indexed(path: &Path) -> Result<Sources> {
+    let name = file_name(path);
+    let index = Index::from_json(&name, &documents::read_document(path, documents::DOCUMENT_MAX)?)
+        .map_err(|reason| Error::set(path, reason))?;
+    let files: Vec<PathBuf> = index.files().iter().map(|file| path.with_file_name(file)).collect();
+    if let Some(missing) = files.iter().find(|file| !file.is_file()) {
+        return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });
+    }
+    // `model.safetensors.index.json` is an index of what would be `model.safetensors`.
+    let whole = path.with_file_name(name.strip_suffix(INDEX).unwrap_or(&name));
+    Ok(Sources::new(files, whole, Kind::Indexed { path: path.to_owned(), index }))
+}
+
+/// A set of numbered files without gaps.
+pub(crate) fn numbered(mut members: Vec<(Numbering, PathBuf)>) -> Result<Sources> {
+    members.sort_by(|a, b| (a.0.number, &a.1).cmp(&(b.0.number, &b.1)));
+    let Some((first, path)) = members.first().cloned() else { return Err(Error::NoPaths) };
+    for pair in members.windows(2) {
+        if let [(a, first), (b, second)] = pair
+            && a.number == b.number
+        {
+            return Err(Error::SameNumber { first: first.clone(), second: second.clone(), number: a.number });
+        }
+    }
+    let last = members.last().map_or(0, |(numbering, _)| numbering.number);
+    let start = first.first(members.iter().any(|(numbering, _)| numbering.number == 0));
+    let end = first.of.map_or(last, |of| start.saturating_add(of).saturating_sub(1));
+    for number in start..=end {
+        if !members.iter().any(|(numbering, _)| numbering.number == number) {
+            let path = path.with_file_name(first.name(number));
+            return Err(Error::MissingShard { path, found: members.len() });
+        }
+    }
+    if let Some((_, extra)) = members.iter().find(|(numbering, _)| numbering.number > end) {
+        return Err(Error::ExtraShard { path: extra.clone(), of: first.of.unwrap_or(0) });
+    }
+    let kind = if first.of.is_some() { Kind::Numbered } else { Kind::ModelParallel };
+    let whole = path.with_file_name(first.without_number());
+    Ok(Sources::new(members.into_iter().map(|(_, path)| path).collect(), whole, kind))
+}

@@ -1,0 +1,58 @@
+//! What a path means: a checkpoint file, a folder that holds one, a set of shards, and the documents next to them.
+//!
+//! [`Sources::find`] decides which files make up a checkpoint, [`Sources::open`] maps them, and [`Sources::read`]
+//! joins them into one [`Checkpoint`](torch_import::Checkpoint):
+//!
+//! ```
+//! use checkpoint_files::{Shards, Sources};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+//! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
+//! # let paths = [folder.path().to_owned()];
+//! let sources = Sources::find(&paths, Shards::Complete)?;
+//! let containers = sources.open()?;
+//! let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
+//! for (name, tensor) in checkpoint.tensors() {
+//!     println!("{name} {:?}", tensor.shape());
+//! }
+//! for note in &notes {
+//!     println!("note: {note}");
+//! }
+//! # assert_eq!(checkpoint.items.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Paths are used as they were given, without resolving symbolic links: the cache of a model hub holds links to files
+//! that are elsewhere under other names. A companion that is a link out of the folder, and not into the files of such a
+//! cache, is left out with a note, because a folder from elsewhere could name any file of this machine.
+//!
+//! Facts: the names that Meta's `llama-models`, Hugging Face's `transformers`, Lightning and `DeepSpeed` give their
+//! files.
+
+mod companions;
+mod contents;
+mod deepspeed;
+mod documents;
+mod error;
+mod find;
+mod folder;
+mod joined;
+mod links;
+mod listing;
+mod note;
+mod numbering;
+mod set;
+
+pub use companions::{Companion, companions, has_tokenizer};
+pub use contents::Contents;
+pub use deepspeed::DeepSpeed;
+pub use documents::{DOCUMENT_MAX, Documents, read_document};
+pub use error::{Candidate, Error, Result};
+pub use find::Shards;
+pub use note::Note;
+pub use numbering::{Shard, shard};
+pub use set::Sources;

@@ -1,0 +1,390 @@
+//! Made-up folders, and what they mean.
+//!
+//! Facts: the files that the models of model hubs have, and those that training programs leave.
+
+use std::path::{Path, PathBuf};
+
+use checkpoint_files::{Contents, DOCUMENT_MAX, Error, Note, Shards, Sources};
+
+/// A safetensors file with one tensor of one byte.
+fn safetensors(name: &str) -> Vec<u8> {
+    let header = format!(r#"{{"{name}":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#);
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7]].concat()
+}
+
+/// A folder with files of these names. Those that end in `.safetensors` hold a tensor that is named after the file, all
+/// others the bytes that are given.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(files: &[&str]) -> Self {
+        let folder = Self(tempfile::tempdir().expect("a temporary folder"));
+        for name in files {
+            folder.write(name, b"");
+        }
+        folder
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().to_owned()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a temporary folder");
+        let tensors = safetensors(name);
+        let bytes = if name.ends_with(".safetensors") { &tensors } else { bytes };
+        std::fs::write(path, bytes).expect("a temporary folder");
+    }
+
+    /// An index of the two files of a set, which it writes too.
+    fn write_set(&self) {
+        let files = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+        for name in files {
+            self.write(name, b"");
+        }
+        let map: Vec<String> = files.iter().map(|name| format!(r#""{name}":"{name}""#)).collect();
+        let text = format!(r#"{{"weight_map":{{{}}}}}"#, map.join(","));
+        self.write("model.safetensors.index.json", text.as_bytes());
+    }
+
+    fn find(&self) -> Result<Sources, Error> {
+        Sources::find(&[self.path()], Shards::Complete)
+    }
+
+    fn contents(&self) -> Contents {
+        match self.find() {
+            Err(Error::NoCheckpoint { contents, .. }) => contents,
+            other => panic!("expected a folder without a checkpoint, found {other:?}"),
+        }
+    }
+
+    fn deepspeed(&self, below: &str) -> checkpoint_files::DeepSpeed {
+        match Sources::find(&[self.path().join(below)], Shards::Complete) {
+            Err(Error::DeepSpeed { found, .. }) => found,
+            other => panic!("expected a DeepSpeed checkpoint, found {other:?}"),
+        }
+    }
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| output::file_name(path)).collect()
+}
+
+#[test]
+fn an_indexed_set_is_read_as_one_checkpoint() {
+    let folder = Folder::with(&[]);
+    folder.write_set();
+    let sources = folder.find().expect("a set");
+    assert_eq!(sources.path, folder.path().join("model.safetensors"));
+    assert_eq!(sources.root(), folder.path());
+    assert_eq!(sources.inputs().count(), 3);
+    let containers = sources.open().expect("two files");
+    let (checkpoint, notes) = sources.read::<Error>(&containers, &|_, _| Ok(())).expect("a checkpoint");
+    assert_eq!((checkpoint.items.len(), notes.as_slice()), (2, &[][..]));
+}
+
+#[cfg(unix)]
+#[test]
+fn one_file_under_two_names_is_refused() {
+    let link = |folder: &Folder, original: &str, name: &str| {
+        std::fs::remove_file(folder.path().join(name)).ok();
+        std::os::unix::fs::symlink(original, folder.path().join(name)).expect("a temporary folder");
+    };
+    let folder = Folder::with(&["consolidated.00.pth"]);
+    link(&folder, "consolidated.00.pth", "consolidated.01.pth");
+    let indexed = Folder::with(&[]);
+    indexed.write_set();
+    link(&indexed, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors");
+    let numbered = Folder::with(&["model-00001-of-00002.safetensors"]);
+    link(&numbered, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors");
+    for folder in [folder, indexed, numbered] {
+        let sources = folder.find().expect("two names");
+        let error = sources.open().expect_err("one file");
+        let [first, second] = sources.files.as_slice() else { panic!("{:?}", sources.files) };
+        let text = format!("{} and {} are the same file", first.display(), second.display());
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_refused_if_the_folder_would_mean_something_else() {
+    for (name, others) in [
+        ("model.safetensors", &["pytorch_model.bin"][..]),
+        ("consolidated.01.pth", &["consolidated.00.pth"]),
+        ("model.safetensors.index.json", &["pytorch_model.bin"]),
+        ("config.json", &["model.safetensors"]),
+    ] {
+        let folder = Folder::with(others);
+        std::os::unix::fs::symlink("../gone", folder.path().join(name)).expect("a temporary folder");
+        let error = folder.find().expect_err("a link to nothing").to_string();
+        let path = folder.path().join(name);
+        assert_eq!(error, format!("{} is a link to ../gone, which is not there", path.display()));
+    }
+    let folder = Folder::with(&["model.safetensors"]);
+    std::os::unix::fs::symlink("../gone", folder.path().join("notes.txt")).expect("a temporary folder");
+    assert_eq!(names(&folder.find().expect("one file").files), ["model.safetensors"]);
+}
+
+#[test]
+fn an_indexed_set_is_preferred_to_consolidated_files() {
+    for other in ["consolidated.safetensors", "consolidated.00.pth"] {
+        let folder = Folder::with(&[other]);
+        folder.write_set();
+        let sources = folder.find().expect("the set");
+        assert_eq!(sources.files.len(), 2);
+        let [note] = sources.notes.as_slice() else { panic!("{:?}", sources.notes) };
+        assert_eq!(note.to_string(), format!("using model.safetensors.index.json, not {other}"));
+    }
+}
+
+#[test]
+fn a_consolidated_file_alone_is_read() {
+    let folder = Folder::with(&["consolidated.safetensors", "params.json"]);
+    assert_eq!(names(&folder.find().expect("one file").files), ["consolidated.safetensors"]);
+    // The older `.bin` form is not preferred to it.
+    let folder = Folder::with(&["consolidated.safetensors", "pytorch_model.bin"]);
+    let sources = folder.find().expect("one file");
+    assert_eq!(names(&sources.files), ["consolidated.safetensors"]);
+    let others = vec!["pytorch_model.bin".to_owned()];
+    assert_eq!(sources.notes, [Note::Chosen { used: "consolidated.safetensors".to_owned(), others }]);
+}
+
+#[test]
+fn two_models_are_a_choice() {
+    let folder = Folder::with(&["a.safetensors", "b.safetensors"]);
+    let Err(Error::Several { candidates, .. }) = folder.find() else { panic!("expected a choice") };
+    assert_eq!(candidates.len(), 2);
+    for candidate in candidates {
+        assert_eq!(Sources::find(&candidate.paths, Shards::Complete).expect("one file").files.len(), 1);
+    }
+}
+
+#[test]
+fn files_that_are_not_used_are_noted() {
+    let sources = Folder::with(&["model.safetensors", "extra.pth"]).find().expect("one file");
+    assert_eq!(sources.notes, [Note::LeftAlone { files: vec!["extra.pth".to_owned()] }]);
+    assert_eq!(sources.notes.first().map(ToString::to_string).as_deref(), Some("extra.pth is not used"));
+}
+
+#[test]
+fn deepspeed_wants_the_folder_with_latest() {
+    let state = "global_step1000/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt";
+    let folder = Folder::with(&[state, "zero_to_fp32.py"]);
+    folder.write("latest", b"global_step1000\n");
+    let expected = checkpoint_files::DeepSpeed {
+        folder: folder.path(),
+        tag: None,
+        script: Some(folder.path().join("zero_to_fp32.py")),
+    };
+    assert_eq!(folder.deepspeed(""), expected);
+    assert_eq!(folder.deepspeed("global_step1000"), expected);
+    assert_eq!(folder.deepspeed("global_step1000/"), expected);
+
+    // An older step than the latest.
+    folder.write("global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt", b"");
+    assert_eq!(folder.deepspeed("global_step500").tag.as_deref(), Some("global_step500"));
+}
+
+#[test]
+fn deepspeed_is_recognised_without_its_script_or_latest() {
+    let folder = Folder::with(&[
+        "global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        "global_step1000/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+    ]);
+    let found = folder.deepspeed("");
+    assert_eq!((found.tag.as_deref(), found.script.as_deref()), (Some("global_step1000"), None));
+
+    // Accelerate's name for a step.
+    let folder = Folder::with(&["pytorch_model/zero_pp_rank_0_mp_rank_00_optim_states.pt"]);
+    folder.write("latest", b"pytorch_model");
+    assert_eq!(folder.deepspeed("").tag, None);
+}
+
+#[test]
+fn a_whole_model_next_to_the_state_of_deepspeed_is_offered() {
+    let folder = Folder::with(&["zero_to_fp32.py", "model.safetensors", "other.pt"]);
+    let Err(Error::DeepSpeed { candidates, .. }) = folder.find() else { panic!("expected DeepSpeed") };
+    let paths: Vec<_> = candidates.into_iter().flat_map(|candidate| candidate.paths).collect();
+    assert_eq!(names(&paths), ["model.safetensors"]);
+}
+
+#[test]
+fn models_of_other_frameworks_are_named() {
+    for (files, expected) in [
+        (&["saved_model.pb", "variables/variables.index"][..], "a TensorFlow SavedModel"),
+        (
+            &["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index", "checkpoint"],
+            "a TensorFlow checkpoint",
+        ),
+        (&["llama.Q4_K_M.gguf", "config.json"], "a GGUF model"),
+        (&["model.onnx", "tokenizer.json"], "an ONNX model"),
+        (&["flax_model.msgpack", "config.json"], "a Flax checkpoint"),
+        (&["tf_model.h5", "config.json"], "a Keras model"),
+        (&["model.mlpackage/Manifest.json"], "a Core ML model"),
+        (&["Manifest.json", "Data/com.apple.CoreML/model.mlmodel"], "a Core ML model"),
+        (&["net.mlmodel"], "a Core ML model"),
+    ] {
+        let Contents::Other { what, .. } = Folder::with(files).contents() else { panic!("{files:?}") };
+        assert_eq!(what, expected);
+    }
+}
+
+#[test]
+fn the_parts_of_a_pipeline_are_named() {
+    let folder = Folder::with(&[
+        "model_index.json",
+        "scheduler/scheduler_config.json",
+        "unet/diffusion_pytorch_model.safetensors",
+        "vae/diffusion_pytorch_model.bin",
+    ]);
+    let folders = vec!["unet".into(), "vae".into()];
+    assert_eq!(folder.contents(), Contents::Pipeline { folders });
+}
+
+#[test]
+fn sub_folders_with_checkpoints_are_named() {
+    let folder = Folder::with(&["original/consolidated.00.pth", "README.md", "docs/a.txt"]);
+    assert_eq!(folder.contents(), Contents::Folders { folders: vec!["original".into()] });
+    // The cache of a model hub.
+    let folder = Folder::with(&["blobs/0123", "refs/main", "snapshots/4567/model.safetensors"]);
+    assert_eq!(folder.contents(), Contents::Folders { folders: vec![Path::new("snapshots/4567").into()] });
+}
+
+#[test]
+fn folders_without_weights_say_what_is_there() {
+    assert_eq!(Folder::with(&[]).contents(), Contents::Nothing);
+    let files = vec!["config.json".to_owned(), "tokenizer.json".to_owned()];
+    assert_eq!(
+        Folder::with(&["config.json", "tokenizer.json", ".gitattributes"]).contents(),
+        Contents::Documents { files: files.clone(), git: true }
+    );
+    assert_eq!(
+        Folder::with(&["config.json", "tokenizer.json"]).contents(),
+        Contents::Documents { files, git: false }
+    );
+    assert_eq!(
+        Folder::with(&["optimizer.pt", "notes.txt"]).contents(),
+        Contents::TrainingState { files: vec!["optimizer.pt".to_owned()] }
+    );
+    let names = vec!["notes.txt".to_owned()];
+    assert_eq!(Folder::with(&["notes.txt"]).contents(), Contents::Unknown { names });
+}
+
+#[test]
+fn a_pointer_of_git_lfs_is_refused() {
+    let folder = Folder::with(&[]);
+    folder.write("pytorch_model.bin", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
+    let error = folder.find().expect("one file").open().expect_err("a pointer");
+    assert!(error.to_string().contains("a Git LFS pointer"), "{error}");
+}
+
+#[test]
+fn documents_are_read_once_and_have_a_limit() {
+    let folder = Folder::with(&["model.safetensors"]);
+    folder.write("params.json", b"{}");
+    let sources = folder.find().expect("one file");
+    assert_eq!(sources.documents.params().expect("a text"), Some("{}"));
+    std::fs::remove_file(folder.path().join("params.json")).expect("it is there");
+    assert_eq!(sources.documents.params().expect("a text"), Some("{}"));
+    assert_eq!(sources.documents.config().expect("no file"), None);
+
+    let large = std::fs::File::create(folder.path().join("adapter_config.json")).expect("a file");
+    large.set_len(DOCUMENT_MAX + 1).expect("a sparse file");
+    let error = sources.documents.adapter().expect_err("a large file");
+    assert!(matches!(error, Error::DocumentTooLarge { len, .. } if len == DOCUMENT_MAX + 1), "{error}");
+}
+
+#[test]
+fn a_refusal_stops_the_reading() {
+    let folder = Folder::with(&["model.safetensors"]);
+    let sources = folder.find().expect("one file");
+    let containers = sources.open().expect("one file");
+    let refused: Result<_, Box<dyn std::error::Error>> =
+        sources.read(&containers, &|_, _| Err("refused".into()));
+    assert_eq!(refused.map(|_| ()).expect_err("a refusal").to_string(), "refused");
+}
+
+#[test]
+fn no_paths_are_an_error() {
+    assert!(matches!(Sources::find(&[], Shards::Complete), Err(Error::NoPaths)));
+}
+
+/// The names of the companions of `checkpoint`, and the notes on those that are left out.
+#[cfg(unix)]
+fn companions(checkpoint: &Path) -> (Vec<String>, Vec<String>) {
+    let (files, notes) = checkpoint_files::companions(checkpoint).expect("a folder");
+    (files.into_iter().map(|(name, _)| name).collect(), notes.iter().map(ToString::to_string).collect())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_the_folder_is_left_out_with_a_note() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::with(&["secret", "m/model.safetensors", "m/config.json", "m/own/real.json"]);
+    let at = |name: &str| folder.path().join("m").join(name);
+    let secret = folder.path().join("secret").canonicalize().expect("it was written");
+    let link = |to: &str, name: &str| symlink(to, at(name)).expect("a temporary folder");
+    // Inside; outside by an absolute path, a relative one, and through another link; to nothing; to a folder.
+    link("own/real.json", "generation_config.json");
+    link(secret.to_str().expect("UTF-8"), "tokenizer.model");
+    link("../secret", "vocab.json");
+    link("own/again", "merges.txt");
+    symlink("../../secret", at("own/again")).expect("a temporary folder");
+    link("nothing", "params.json");
+    link("..", "LICENSE");
+    let (files, mut notes) = companions(&at("model.safetensors"));
+    assert_eq!(files, ["config.json", "generation_config.json"]);
+    notes.sort();
+    let expected = ["merges.txt", "tokenizer.model", "vocab.json"].map(|name| {
+        format!(
+            "{name} is left out: it is a link to {}, outside of the checkpoint's folder",
+            secret.display()
+        )
+    });
+    assert_eq!(notes, expected);
+    // The folder may be given through a link itself.
+    symlink(folder.path().join("m"), folder.path().join("n")).expect("a temporary folder");
+    assert_eq!(companions(&folder.path().join("n/model.safetensors")).0, files);
+    // A tokenizer that serves several sizes is one folder higher, and no link either.
+    std::fs::remove_file(at("tokenizer.model")).expect("it was made");
+    folder.write("tokenizer.model", b"t");
+    assert_eq!(companions(&at("model.safetensors")).0.last().map(String::as_str), Some("tokenizer.model"));
+    std::fs::remove_file(folder.path().join("tokenizer.model")).expect("it was made");
+    symlink("/etc/passwd", folder.path().join("tokenizer.model")).expect("a temporary folder");
+    let (files, notes) = companions(&at("model.safetensors"));
+    assert_eq!((files.len(), notes.len()), (2, 3), "{notes:?}");
+}
+
+/// The cache of `huggingface_hub`: a snapshot's files are links into a folder of the same repository.
+#[cfg(unix)]
+#[test]
+fn the_cache_of_a_model_hub_is_one_folder() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::with(&["models--o--m/blobs/0", "models--o--m/blobs/1", "models--o--other/blobs/2"]);
+    folder.write("models--o--m/blobs/t.safetensors", b"");
+    let snapshot = folder.path().join("models--o--m/snapshots/abc");
+    std::fs::create_dir_all(snapshot.join("sub")).expect("a temporary folder");
+    symlink("../../blobs/t.safetensors", snapshot.join("model.safetensors")).expect("a temporary folder");
+    symlink("../../blobs/0", snapshot.join("config.json")).expect("a temporary folder");
+    symlink("../../../models--o--other/blobs/2", snapshot.join("vocab.json")).expect("a temporary folder");
+    symlink("../../blobs/../../secret", snapshot.join("merges.txt")).expect("a temporary folder");
+    folder.write("secret", b"s");
+    symlink("../../../blobs/1", snapshot.join("sub/config.json")).expect("a temporary folder");
+    // A blob that is a link itself.
+    symlink("/etc/passwd", folder.path().join("models--o--m/blobs/3")).expect("a temporary folder");
+    symlink("../../blobs/3", snapshot.join("tokenizer.model")).expect("a temporary folder");
+    let (files, notes) = companions(&snapshot.join("model.safetensors"));
+    assert_eq!(files, ["config.json"], "{notes:?}");
+    assert_eq!(notes.len(), 3, "{notes:?}");
+    assert_eq!(companions(&snapshot.join("sub/model.safetensors")).0, ["config.json"]);
+    let sources = Sources::find(std::slice::from_ref(&snapshot), Shards::Complete).expect("one file");
+    assert!(sources.notes.is_empty(), "{:?}", sources.notes);
+    // Elsewhere, links to the files of the checkpoint are read, and noted.
+    let linked = Folder::with(&[]);
+    symlink(folder.path().join("models--o--m/blobs/t.safetensors"), linked.path().join("a.safetensors"))
+        .expect("a temporary folder");
+    let notes = linked.find().expect("one file").notes;
+    assert_eq!(notes, [Note::LinksFollowed { files: vec!["a.safetensors".to_owned()] }]);
+}

@@ -1,0 +1,106 @@
+//! The fields of a file over those of a carton.toml that was made.
+//!
+//! Tables are merged, `[[input]]` and `[[output]]` by name, tests and examples are added, and any other
+//! field replaces the one that is there.
+
+use std::path::Path;
+
+use carton_format::{Config, Place, Problem, Problems, TensorIndex, place};
+use carton_reader::TOML_MAX;
+use toml::{Table, Value};
+
+use crate::{Error, Result};
+
+/// Arrays of tables whose entries are identified by their names.
+const NAMED: &[&str] = &["input", "output"];
+/// Arrays of tables that grow.
+const GROWING: &[&str] = &["self_test", "example"];
+
+/// The fields of the file at `path` over those of `config`, for a carton that `has` files.
+pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
+    let text = checkpoint_files::read_document(path, TOML_MAX)?;
+    let wrong = |place: String, message: &str| Error::Toml {
+        path: path.to_owned(),
+        place,
+        message: message.to_owned(),
+    };
+    let over: Table = toml::from_str(&text).map_err(|error| {
+        let place = error.span().map_or(String::new(), |span| {
+            let Place { line, column } = Place::from_offset(&text, span.start);
+            format!(":{line}:{column}")
+        });
+        wrong(place, error.message())
+    })?;
+    let given = over.clone();
+    let base = toml::from_str(&config.to_toml()?);
+    let mut base: Table = base.map_err(|error: toml::de::Error| wrong(String::new(), error.message()))?;
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Array(ports)), Value::Array(over)) if NAMED.contains(&key.as_str()) => {
+                for port in over {
+                    by_name(ports, port);
+                }
+            }
+            (Some(Value::Array(there)), Value::Array(over)) if GROWING.contains(&key.as_str()) => {
+                there.extend(over);
+            }
+            (Some(Value::Table(there)), Value::Table(over)) => merge(there, over),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+    let merged = toml::to_string(&base).map_err(|error| wrong(String::new(), &error.to_string()))?;
+    let Problems(problems) = match Config::parse(&merged) {
+        Ok(parsed) => {
+            let problems = parsed.document.check(&TensorIndex::default(), has);
+            if problems.0.is_empty() {
+                return Ok(parsed.document);
+            }
+            problems
+        }
+        Err(carton_format::Error::Document(problems)) => problems,
+        Err(error) => return Err(Error::at(path)(error.into())),
+    };
+    // The user wrote the file, and has never seen what it was merged into.
+    let problems = problems.into_iter().map(|problem| Problem {
+        document: path.display().to_string(),
+        place: place(&text, &own_key(&problem.key, &base, &given)),
+        ..problem
+    });
+    Err(Error::Document { path: path.to_owned(), problems: Problems(problems.collect()) })
+}
+
+/// The key in the file of what is at `key` after the merge: `[[input]]` and `[[output]]` are identified by name.
+fn own_key(key: &str, merged: &Table, given: &Table) -> String {
+    let named = || {
+        let (array, rest) = key.split_once('[')?;
+        let (index, rest) = rest.split_once(']')?;
+        let ports = |table: &'_ Table| table.get(array).and_then(Value::as_array).cloned();
+        let name = ports(merged)?.get(index.parse::<usize>().ok()?)?.get("name")?.clone();
+        let index = ports(given)?.iter().position(|port| port.get("name") == Some(&name))?;
+        NAMED.contains(&array).then(|| format!("{array}[{index}]{rest}"))
+    };
+    named().unwrap_or_else(|| key.to_owned())
+}
+
+/// `[runner]` and `[runner.opts]`: two levels are all that the format has.
+fn merge(there: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (there.get_mut(&key), value) {
+            (Some(Value::Table(inner)), Value::Table(over)) => inner.extend(over),
+            (_, value) => {
+                there.insert(key, value);
+            }
+        }
+    }
+}
+
+fn by_name(ports: &mut Vec<Value>, over: Value) {
+    let name = over.get("name").cloned();
+    let same = ports.iter_mut().find(|port| name.is_some() && port.get("name").cloned() == name);
+    match (same, over) {
+        (Some(Value::Table(port)), Value::Table(over)) => port.extend(over),
+        (_, over) => ports.push(over),
+    }
+}

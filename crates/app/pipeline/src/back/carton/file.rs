@@ -1,0 +1,98 @@
+//! A carton as a file of an output. `carton-writer` writes it, because it hashes each file in the same pass.
+
+use std::cell::OnceCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use byte_source::{ReadError, Work};
+use carton_writer::{Carton, Written};
+use output::{IfExists, Output, file_name};
+use torchscript::Archive;
+
+use super::layout::Layout;
+use crate::back::commit::{Content, Files, Planned, commit};
+use crate::back::stream;
+use crate::{Error, Observer, Result};
+
+/// The carton that a conversion writes.
+pub(super) struct CartonFile<'j> {
+    layout: Layout<'j>,
+    archive: Archive,
+    written: Rc<OnceCell<Written>>,
+}
+
+impl<'j> CartonFile<'j> {
+    /// The carton with the module `archive`. `written` is set when it is written.
+    pub(super) fn new(layout: Layout<'j>, archive: Archive, written: Rc<OnceCell<Written>>) -> Self {
+        Self { layout, archive, written }
+    }
+
+    /// The number of its bytes.
+    ///
+    /// # Errors
+    /// When the files do not make a carton.
+    pub(super) fn len(&self) -> Result<u64> {
+        self.layout.carton(&self.archive).len().map_err(Error::Carton)
+    }
+}
+
+impl Content for CartonFile<'_> {
+    fn prepare(&mut self, observer: &dyn Observer) -> Result<()> {
+        self.layout.prepare(observer)
+    }
+
+    fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()> {
+        let carton = self.layout.carton(&self.archive);
+        Whole { carton: &carton, written: &self.written }.write(output, target, work)
+    }
+
+    fn check_unchanged(&self) -> Result<(), ReadError> {
+        self.layout.check_unchanged()
+    }
+}
+
+/// A carton whose files the caller holds.
+struct Whole<'c, 'b> {
+    carton: &'c Carton<'b>,
+    written: &'c OnceCell<Written>,
+}
+
+impl Content for Whole<'_, '_> {
+    fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()> {
+        let written = self.carton.write(output, work).map_err(|error| failed(target, error))?;
+        // It is written once.
+        let _ = self.written.set(written);
+        Ok(())
+    }
+}
+
+/// Writes a carton to `target`, whole or not at all. `check_inputs` is called once everything is written: it fails when
+/// one of the inputs changed meanwhile.
+///
+/// # Errors
+/// When a source cannot be read, is damaged or changed, `target` cannot be written, or `observer` stops the work.
+pub fn write_carton(
+    carton: &Carton<'_>,
+    target: &Path,
+    if_exists: IfExists,
+    check_inputs: &dyn Fn() -> Result<(), ReadError>,
+    observer: &dyn Observer,
+) -> Result<Written> {
+    let len = carton.len().map_err(|error| failed(target, error))?;
+    let written = OnceCell::new();
+    let content = Box::new(Whole { carton, written: &written });
+    let planned = Planned { path: target.to_owned(), name: file_name(target), len, content };
+    let files = Files { weights: vec![planned], ..Files::default() };
+    commit(files, (target, if_exists), check_inputs, observer)?;
+    Ok(written.into_inner().expect("a commit writes each file"))
+}
+
+/// Which of the files is the reason that a carton was not written.
+fn failed(target: &Path, error: carton_writer::Error) -> Error {
+    match error {
+        carton_writer::Error::Cancelled(_) => Error::Cancelled,
+        carton_writer::Error::Write(reason) => Error::Write { path: target.to_owned(), reason },
+        carton_writer::Error::Read(reason) => stream::read_error(target, reason),
+        error => Error::Carton(error),
+    }
+}

@@ -1,0 +1,170 @@
+//! The files of a carton besides its module: carton.toml, the tensors of a self test, and the files in `misc/`.
+
+use std::sync::Arc;
+
+use byte_source::{Blob, MappedFile, ReadError};
+use carton_format::{Config, DataType, Dimension, MODEL_PT, Port, Runner, Shape, TensorIndex};
+use carton_writer::{Carton, Content, File};
+use checkpoint_files::Companion;
+use output::file_name;
+use tensor::Dtype;
+use torchscript::Module;
+
+use super::fields;
+use super::options::{CartonOptions, Fields, Torch};
+use super::self_test::Stored;
+use crate::back::Job;
+use crate::notes::Notes;
+use crate::{Error, Note, Observer, Result};
+
+/// The path of the values that are not tensors.
+const VALUES: &str = "misc/checkpoint.json";
+/// The folder of the companions.
+const MISC: &str = "misc/";
+
+/// The files of a carton besides its module.
+pub(super) struct Layout<'j> {
+    config: String,
+    index: String,
+    misc: Vec<(String, Arc<MappedFile>)>,
+    values: Option<String>,
+    self_test: Option<Stored<'j>>,
+}
+
+impl<'j> Layout<'j> {
+    /// Lays out the files and checks the documents.
+    ///
+    /// # Errors
+    /// When a document does not follow the specification, or a file to keep cannot be mapped.
+    pub(super) fn new(
+        options: &CartonOptions,
+        job: &Job<'j>,
+        converted: &Module,
+        values: Option<String>,
+        self_test: Option<Stored<'j>>,
+        notes: &mut Notes<'_>,
+    ) -> Result<Self> {
+        let has = |path: &str| {
+            let is_companion = job.misc.iter().any(|(name, _)| path.strip_prefix(MISC) == Some(name));
+            is_companion || (path == VALUES && values.is_some())
+        };
+        let mut outputs = converted.outputs.ports(job.tensors).map(port);
+        let mut config =
+            Config::new(Runner::new("torchscript", required_torch(options, converted).required_version(), 1));
+        config.model_name = Some(job.name.to_owned());
+        config.inputs = converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?;
+        if options.config.is_some() || self_test.is_some() {
+            config.outputs = outputs.by_ref().collect::<Result<_>>()?;
+        }
+        if let Some(file) = &options.config {
+            config = fields::merged(&config, file, &has)?;
+        }
+        let no_tensors = TensorIndex::default();
+        let index = self_test.as_ref().map_or(&no_tensors, |stored| &stored.index);
+        config.self_tests.extend(self_test.as_ref().map(|stored| stored.test.clone()));
+        set_fields(&mut config, &options.fields);
+        let problems = config.check(index, &has);
+        if !problems.0.is_empty() {
+            return Err(Error::Document { path: job.target.to_owned(), problems });
+        }
+        let unknown = config.unknown_fields();
+        if let Some(file) = options.config.as_ref().filter(|_| !unknown.is_empty()) {
+            notes.push(Note::UnknownFields { file: file_name(file), fields: unknown });
+        }
+        let map = |(name, path): &Companion| {
+            Ok((format!("{MISC}{name}"), Arc::new(MappedFile::open(path).map_err(Error::Map)?)))
+        };
+        let misc = job.misc.iter().map(map).collect::<Result<_>>()?;
+        let mut wrong = Ok(());
+        let outputs = outputs.map_while(|port| port.map_err(|error| wrong = Err(error)).ok());
+        let config = config.to_toml_with(outputs)?;
+        wrong?;
+        let index = index.to_toml()?;
+        Ok(Self { config, index, misc, values, self_test })
+    }
+
+    /// Computes the logits of the self test.
+    ///
+    /// # Errors
+    /// When the model cannot run, or the observer stops the work.
+    pub(super) fn prepare(&mut self, observer: &dyn Observer) -> Result<()> {
+        self.self_test.as_mut().map_or(Ok(()), |stored| stored.compute(observer))
+    }
+
+    /// The names of the files in `misc/`.
+    pub(super) fn misc_names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.misc.iter().filter_map(|(path, _)| Some(path.strip_prefix(MISC)?.to_owned())).collect();
+        if self.values.is_some() {
+            names.push(VALUES.trim_start_matches(MISC).to_owned());
+        }
+        names
+    }
+
+    /// Fails when one of the files in `misc/` changed since it was opened.
+    pub(super) fn check_unchanged(&self) -> Result<(), ReadError> {
+        self.misc.iter().try_for_each(|(_, map)| map.check_unchanged())
+    }
+
+    /// The carton with the module `model`.
+    pub(super) fn carton<'b>(&'b self, model: &'b dyn Blob) -> Carton<'b> {
+        let mut files = vec![
+            File::new(Config::PATH, Content::Bytes(self.config.as_bytes())),
+            File::new(TensorIndex::PATH, Content::Bytes(self.index.as_bytes())),
+        ];
+        let tensors = self.self_test.iter().flat_map(|stored| &stored.files);
+        files.extend(tensors.map(|(path, bytes)| File::new(path, Content::Bytes(bytes))));
+        files.extend(self.misc.iter().map(|(path, map)| File::new(path, Content::Blob(map))));
+        if let Some(values) = &self.values {
+            files.push(File::new(VALUES, Content::Bytes(values.as_bytes())));
+        }
+        files.push(File::new(MODEL_PT, Content::Blob(model)));
+        Carton::new(files)
+    }
+}
+
+/// The PyTorch that the module needs.
+fn required_torch(options: &CartonOptions, converted: &Module) -> Torch {
+    if converted.notes.iter().any(torchscript::Note::is_newer) { Torch::Newest } else { options.torch }
+}
+
+/// Sets the fields that were given.
+fn set_fields(config: &mut Config, fields: &Fields) {
+    for (field, given) in [
+        (&mut config.model_name, &fields.name),
+        (&mut config.short_description, &fields.short_description),
+        (&mut config.model_description, &fields.description),
+        (&mut config.license, &fields.license),
+        (&mut config.repository, &fields.repository),
+        (&mut config.homepage, &fields.homepage),
+    ] {
+        if given.is_some() {
+            field.clone_from(given);
+        }
+    }
+}
+
+/// An input or output of a TorchScript module in Carton's terms.
+fn port(port: torchscript::Port) -> Result<Port> {
+    let dtype = match port.dtype {
+        Dtype::Float32 => DataType::Float32,
+        Dtype::Float64 => DataType::Float64,
+        Dtype::Int8 => DataType::Int8,
+        Dtype::Int16 => DataType::Int16,
+        Dtype::Int32 => DataType::Int32,
+        Dtype::Int64 => DataType::Int64,
+        Dtype::UInt8 => DataType::UInt8,
+        Dtype::UInt16 => DataType::UInt16,
+        Dtype::UInt32 => DataType::UInt32,
+        Dtype::UInt64 => DataType::UInt64,
+        dtype => return Err(Error::Port { name: port.name, dtype }),
+    };
+    let dimensions = port.shape.into_iter().map(|dim| match dim {
+        torchscript::Dim::Symbol(name) => Dimension::Symbol(name),
+        torchscript::Dim::Size(size) => Dimension::Size(size),
+    });
+    let shape = Shape::Dimensions(dimensions.collect());
+    let optional = |text| if port.optional { format!("optional: {text}") } else { text };
+    let description = port.description.map(optional);
+    Ok(Port { description, ..Port::new(&port.name, dtype, shape) })
+}

@@ -1,0 +1,172 @@
+//! The carton back end: the tensors become a module, and the module a carton, in one pass.
+
+mod fields;
+mod file;
+mod layout;
+mod options;
+mod self_test;
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use byte_source::hex;
+use carton_format::SHORT_DESCRIPTION_MAX;
+use carton_reader::Carton;
+use decoder::WhyWeights;
+use serde::{Serialize, Serializer};
+use torchscript::{Code, Module};
+
+pub use self::file::write_carton;
+pub use self::options::{CartonOptions, Fields, Torch};
+pub use self::self_test::SelfTestReport;
+
+use self::file::CartonFile;
+use self::layout::Layout;
+use self::self_test::Stored;
+use super::commit::{Files, Planned};
+use super::ports::PortReport;
+use super::{Format, Job, Kept, Plan};
+use crate::notes::Notes;
+use crate::{Error, InvalidOption, Note, Result, model};
+
+/// What only the report about a carton has.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CartonReport {
+    /// The SHA-256 of MANIFEST, which identifies the model; `None` after a dry run.
+    pub manifest_sha256: Option<String>,
+    /// What the module is: `weights`, or the name of an architecture.
+    pub module: String,
+    /// Why it is not a model that runs.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub why_weights: Option<WhyWeights>,
+    /// The arguments and the result of the `forward` of a TorchScript module that keeps its code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// What the module takes, as far as carton.toml lists it.
+    pub inputs: Vec<PortReport>,
+    /// What it returns.
+    pub outputs: Vec<PortReport>,
+    /// The self test that was stored, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_test: Option<SelfTestReport>,
+    /// The names of the files in `misc/`.
+    pub misc: Vec<String>,
+    /// Set if a file in `misc/` is a tokenizer.
+    pub has_tokenizer: bool,
+}
+
+impl CartonReport {
+    /// Whether the module is a model that runs.
+    pub fn is_model(&self) -> bool {
+        self.module != Code::WEIGHTS
+    }
+
+    /// Whether the module takes tokens.
+    pub fn is_decoder(&self) -> bool {
+        self.is_model() && self.module != Code::SCRIPT
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field")]
+fn as_text<S: Serializer>(why: &Option<WhyWeights>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&why.as_ref().map_or_else(String::new, ToString::to_string))
+}
+
+impl Format for CartonOptions {
+    type Report = CartonReport;
+
+    fn plan<'p>(
+        &'p self,
+        job: &Job<'p>,
+        kept: Kept,
+        notes: &mut Notes<'_>,
+    ) -> Result<Plan<'p, CartonReport>> {
+        if let Err(error) = torchscript::loads_in_2_0(job.tensors)
+            && self.torch == Torch::Carton
+        {
+            return Err(job.error(Error::Module(Box::new(error))));
+        }
+        let Kept { script, values } = kept;
+        let converted = if let Some(script) = script {
+            *script
+        } else {
+            let (model, errors) = (&self.model, self.errors);
+            model::convert(model, errors, job.sources, job.shards, job.given, job.tensors)?
+        };
+        byte_source::memory_freed();
+        if let Code::Weights { why } = &converted.code
+            && self.require_model
+        {
+            return Err(job.error(Error::NotAModel { why: why.clone() }));
+        }
+        notes.extend(converted.notes.iter().cloned().map(Note::Module));
+        if let Code::Weights { why: Some(WhyWeights::ModelType { model_type }) } = &converted.code {
+            notes.push(Note::NoForward { model_type: model_type.clone() });
+        }
+        if values.is_some() {
+            notes.push(Note::ValuesKept { values: job.values });
+        }
+        let self_test = self.self_test.then(|| Stored::new(job, &converted, notes)).transpose()?;
+        let tested = self_test.as_ref().map(Stored::report);
+        let layout = Layout::new(self, job, &converted, values, self_test, notes)?;
+        let misc = layout.misc_names();
+        let has_tokenizer = checkpoint_files::has_tokenizer(job.misc);
+        let Module { archive, inputs, outputs, code, .. } = converted;
+        let written = Rc::default();
+        let file = CartonFile::new(layout, archive, Rc::clone(&written));
+        let (path, name) = (job.target.to_owned(), output::file_name(job.target));
+        let planned = Planned { path, name, len: file.len()?, content: Box::new(file) };
+        let tensors = job.tensors;
+        let report = move || {
+            // carton.toml listed a million outputs, and so does the report.
+            byte_source::memory_freed();
+            let written: Option<&carton_writer::Written> = OnceCell::get(&written);
+            CartonReport {
+                manifest_sha256: written.map(|written| hex(&written.manifest_hash)),
+                module: code.name().to_owned(),
+                why_weights: match &code {
+                    Code::Weights { why } => why.clone(),
+                    _ => None,
+                },
+                signature: match code {
+                    Code::Script { signature } => Some(signature),
+                    _ => None,
+                },
+                inputs: inputs.into_iter().map(PortReport::from).collect(),
+                outputs: outputs.ports(tensors).map(PortReport::from).collect(),
+                self_test: tested,
+                misc,
+                has_tokenizer,
+            }
+        };
+        let files = Files { weights: vec![planned], ..Files::default() };
+        Ok(Plan { files, report: Box::new(report) })
+    }
+
+    fn check(&self) -> Result<()> {
+        let found = self.fields.short_description.as_ref().map_or(0, |text| text.chars().count());
+        if found > SHORT_DESCRIPTION_MAX {
+            let text = carton_format::Error::ShortDescription { found }.to_string();
+            return Err(InvalidOption::ShortDescription(text).into());
+        }
+        model::check_name(self.fields.name.as_deref())
+    }
+
+    fn is_folder(&self, _: Option<&Path>) -> bool {
+        false
+    }
+
+    fn model_name(&self) -> Option<&str> {
+        self.fields.name.as_deref()
+    }
+
+    fn misc(&self) -> &[PathBuf] {
+        &self.misc
+    }
+
+    fn is_whole(&self, output: &Path) -> bool {
+        Carton::open(output).is_ok_and(|carton| carton.absent().is_empty())
+    }
+}

@@ -1,0 +1,65 @@
+//! Small files next to the weights: the documents of a model.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use output::Output;
+
+use crate::{Error, Result};
+
+/// The documents of a model, not written yet.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    /// Documents that are made: path and text.
+    texts: Vec<(PathBuf, String)>,
+    /// Documents that are copied: source and target.
+    copies: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Documents {
+    /// Adds a document that is made.
+    pub(super) fn add(&mut self, path: PathBuf, text: String) {
+        self.texts.push((path, text));
+    }
+
+    /// Adds a document that is copied. Copies are written before the documents that are made.
+    pub(super) fn copy(&mut self, from: PathBuf, to: PathBuf) {
+        self.copies.push((from, to));
+    }
+
+    /// Where each of them goes.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let paths = self.copies.iter().map(|(_, to)| to).chain(self.texts.iter().map(|(path, _)| path));
+        paths.map(PathBuf::as_path)
+    }
+
+    /// Their bytes.
+    pub(super) fn nbytes(&self) -> Result<u64> {
+        let mut sum = 0_u64;
+        for (from, _) in &self.copies {
+            let len = from.metadata().map_err(|reason| Error::Io { path: from.clone(), reason })?.len();
+            sum = sum.saturating_add(len);
+        }
+        Ok(self.texts.iter().fold(sum, |sum, (_, text)| sum.saturating_add(text.len() as u64)))
+    }
+
+    /// Writes them. They have not taken their places yet.
+    pub(super) fn write(&self) -> Result<Vec<Output>> {
+        let mut written = Vec::with_capacity(self.copies.len());
+        for (from, to) in &self.copies {
+            let bytes = std::fs::read(from).map_err(|reason| Error::Io { path: from.clone(), reason })?;
+            written.push(whole(to, &bytes)?);
+        }
+        for (path, text) in &self.texts {
+            written.push(whole(path, text.as_bytes())?);
+        }
+        Ok(written)
+    }
+}
+
+/// A small file that is complete and has not taken its place yet.
+fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
+    let mut output = Output::create(path, bytes.len() as u64)?;
+    output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
+    Ok(output)
+}

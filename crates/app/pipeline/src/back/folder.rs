@@ -1,0 +1,62 @@
+//! A folder that a back end fills: the documents of a model, and the files of an earlier output that they replace.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use output::IfExists;
+use safetensors_format::is_of_model;
+
+use super::Job;
+use super::commit::Files;
+use super::documents::Documents;
+use crate::{Error, InvalidOption, Result};
+
+/// The documents next to the checkpoint, and the one that the model gets in place of one of them. Those that are in the
+/// folder already stay.
+pub(super) fn documents(job: &Job<'_>) -> Result<Documents> {
+    let (companions, _) = job.sources.companions()?;
+    let mut documents = Documents::default();
+    for (name, from) in companions.into_iter().filter(|(name, _)| !job.is_replaced(name)) {
+        let to = job.target.join(name);
+        if !same_file::is_same_file(&from, &to).unwrap_or(false) {
+            documents.copy(from, to);
+        }
+    }
+    if let Some((name, text)) = &job.document {
+        documents.add(job.target.join(name), text.clone());
+    }
+    Ok(documents)
+}
+
+/// Plans the folder of `files`: it is created if there is none, and the files of an earlier output in it are removed.
+///
+/// # Errors
+/// When the folder, or one of the files in it, cannot be written, or it has files of another model.
+pub(super) fn complete(files: &mut Files<'_>, job: &Job<'_>) -> Result<()> {
+    files.folders = vec![job.target.to_owned()];
+    if !job.target.exists() {
+        return Ok(());
+    }
+    if !job.target.is_dir() {
+        return Err(InvalidOption::NotAFolder { path: job.target.to_owned() }.into());
+    }
+    let inputs: Vec<&Path> = job.sources.inputs().collect();
+    let mut new = HashSet::new();
+    for path in files.paths() {
+        output::check_target(path, &inputs, job.if_exists)?;
+        new.insert(output::file_name(path));
+    }
+    // `transformers` prefers one file to an index, whichever is newer.
+    let io = |reason| Error::Io { path: job.target.to_owned(), reason };
+    for entry in job.target.read_dir().map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let name = output::file_name(&path);
+        if is_of_model(&name) && !new.contains(&name) {
+            if !output::is_ours(&path) || job.if_exists == IfExists::Fail {
+                return Err(Error::OtherModel { path });
+            }
+            files.earlier.push(path);
+        }
+    }
+    Ok(())
+}

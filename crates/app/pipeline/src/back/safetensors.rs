@@ -1,0 +1,184 @@
+//! The safetensors back end: one file, or a folder with the files, the index and the documents of a model.
+//!
+//! Facts: the Python packages `safetensors` 0.8 and `transformers` 5.23, for the names of files and the metadata that
+//! they expect.
+
+use std::path::{Path, PathBuf};
+
+use safetensors_format::{Archive, INDEX, Index, file_name, is_supported, split};
+use serde::Serialize;
+
+use super::commit::{Files, Planned};
+use super::documents::Documents;
+use super::ties::{Tied, Ties};
+use super::{Format, Job, Kept, Plan, SHOWN, folder, is_checkpoint};
+use crate::notes::Notes;
+use crate::{Error, Names, Note, OutputKind, Result};
+
+/// The key of the metadata that says which framework's tensors these are; `transformers` refuses files without it.
+const FORMAT: (&str, &str) = ("format", "pt");
+
+/// How safetensors files are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SafetensorsOptions {
+    /// Whose names and documents a language model gets; `None` for those that it has.
+    pub names: Option<Names>,
+    /// What is written of tensors that are the same memory.
+    pub ties: Ties,
+    /// The most bytes of tensors in one file; `None` for one file. A larger tensor has a file of its own.
+    pub max_shard_size: Option<u64>,
+}
+
+impl SafetensorsOptions {
+    /// Converts a language model into the names and documents of another layout.
+    #[must_use]
+    pub fn names(self, names: Names) -> Self {
+        Self { names: Some(names), ..self }
+    }
+
+    /// Sets what is written of tensors that are the same memory.
+    #[must_use]
+    pub fn ties(self, ties: Ties) -> Self {
+        Self { ties, ..self }
+    }
+
+    /// Sets the most bytes of tensors in one file.
+    #[must_use]
+    pub fn max_shard_size(self, nbytes: u64) -> Self {
+        Self { max_shard_size: Some(nbytes), ..self }
+    }
+}
+
+/// What only the report about safetensors files has.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SafetensorsReport {
+    /// The names of the files, also of the documents in a folder.
+    pub files: Vec<String>,
+    /// The tensors that are not written because another one is the same memory.
+    pub ties: Vec<Tie>,
+}
+
+/// Two names of the same memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Tie {
+    /// The name that only the metadata has.
+    pub dropped: String,
+    /// The name under which the elements are written.
+    pub kept: String,
+}
+
+impl Format for SafetensorsOptions {
+    type Report = SafetensorsReport;
+
+    fn plan<'p>(
+        &'p self,
+        job: &Job<'p>,
+        _: Kept,
+        notes: &mut Notes<'_>,
+    ) -> Result<Plan<'p, SafetensorsReport>> {
+        refuse_unsupported(job)?;
+        // Meta's code looks for each name.
+        let handling = if self.names == Some(Names::Meta) { Ties::Duplicate } else { self.ties };
+        let tied = Tied::find(job.tensors, handling, FORMAT.0);
+        let name = |position: usize| job.tensors.at(position).map_or("", |(name, _)| name);
+        if !tied.partial.is_empty() {
+            let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
+            notes.push(Note::ViewsSeparated { count: tied.partial.len(), names });
+        }
+        if !job.tensors.compounds().is_empty() {
+            let names =
+                job.tensors.compounds().iter().take(SHOWN).map(|compound| compound.name.clone()).collect();
+            notes.push(Note::PartsSeparated { count: job.tensors.compounds().len(), names });
+        }
+        if job.values > 0 {
+            notes.push(Note::ValuesLeftOut { values: job.values });
+        }
+        let mut files = files(job, &tied, self.max_shard_size)?;
+        let report = SafetensorsReport {
+            files: files.names(),
+            ties: tied
+                .dropped
+                .iter()
+                .map(|(dropped, kept)| Tie {
+                    dropped: name(*dropped).to_owned(),
+                    kept: name(*kept).to_owned(),
+                })
+                .collect(),
+        };
+        if job.is_folder {
+            folder::complete(&mut files, job)?;
+        }
+        Ok(Plan { files, report: Box::new(|| report) })
+    }
+
+    fn is_folder(&self, path: Option<&Path>) -> bool {
+        // They are one file if that is called so.
+        let is_folder = |path: &Path| path.is_dir() || OutputKind::from_path(path).is_none();
+        self.max_shard_size.is_some() || self.names.is_some() || path.is_some_and(is_folder)
+    }
+
+    fn names(&self) -> Option<Names> {
+        self.names
+    }
+
+    fn is_whole(&self, output: &Path) -> bool {
+        is_checkpoint(output)
+    }
+}
+
+/// The format has neither all dtypes nor tensors that consist of several.
+fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
+    let dtypes = job.tensors.iter().filter(|(_, tensor)| !is_supported(tensor.dtype()));
+    let dtypes = dtypes.map(|(name, tensor)| (name.clone(), tensor.dtype().to_string()));
+    let mut tensors: Vec<(String, String)> = job.inseparable().chain(dtypes).collect();
+    let count = tensors.len();
+    tensors.truncate(SHOWN);
+    if count == 0 { Ok(()) } else { Err(job.error(Error::NoSafetensors { tensors, count })) }
+}
+
+/// Lays out the files: the documents and the index after those with the tensors.
+fn files<'j>(job: &Job<'j>, tied: &Tied, max_shard_size: Option<u64>) -> Result<Files<'j>> {
+    let kept = || tied.kept.iter().filter_map(|position| job.tensors.as_slice().get(*position));
+    let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
+    let shards = split(&sizes, max_shard_size.unwrap_or(u64::MAX));
+    let count = shards.len();
+    let path = |number| {
+        if job.is_folder { job.target.join(file_name(number, count)) } else { job.target.to_owned() }
+    };
+    let mut models: Vec<(PathBuf, Archive<'j>)> = Vec::with_capacity(count);
+    for (number, shard) in shards.iter().enumerate() {
+        let positions = shard.iter().filter_map(|it| tied.kept.get(*it));
+        let tensors = positions.filter_map(|position| job.tensors.as_slice().get(*position));
+        let mut metadata = vec![(FORMAT.0.to_owned(), FORMAT.1.to_owned())];
+        let in_shard =
+            |kept: &usize| tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok());
+        let names = tied.dropped.iter().filter(|(_, kept)| in_shard(kept));
+        metadata.extend(names.filter_map(|(dropped, kept)| {
+            Some((job.tensors.at(*dropped)?.0.to_owned(), job.tensors.at(*kept)?.0.to_owned()))
+        }));
+        models.push((path(number), Archive::new(tensors, &metadata).map_err(Error::Safetensors)?));
+    }
+    let mut documents = if job.is_folder { folder::documents(job)? } else { Documents::default() };
+    if count > 1 {
+        documents.add(job.target.join(INDEX), index(&models).to_json());
+    }
+    let weights = models.into_iter().map(|(path, archive)| Planned::new(path, archive)).collect();
+    Ok(Files { weights, documents, ..Files::default() })
+}
+
+/// The index of the files. `transformers` lists only the names that are written.
+fn index(models: &[(PathBuf, Archive<'_>)]) -> Index {
+    let mut index = Index::default();
+    for (path, archive) in models {
+        let file = output::file_name(path);
+        for (name, tensor) in archive.tensors() {
+            index.metadata.total_parameters = index.metadata.total_parameters.saturating_add(tensor.numel());
+            index.metadata.total_size = index.metadata.total_size.saturating_add(tensor.nbytes());
+            index.weight_map.insert(name.clone(), file.clone());
+        }
+    }
+    index
+}

@@ -1,0 +1,77 @@
+//! Sends a blob to an output: one thread reads and checks while another one writes.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use byte_source::{Blob, ReadError, Sink, WINDOW, Window, Work};
+use output::Output;
+
+use crate::{Error, Result};
+
+/// The most windows between the two threads.
+const QUEUE: usize = 4;
+/// Windows below this size are joined: passing one on costs more than copying it.
+const SMALL: usize = WINDOW / 16;
+
+/// Writes all of `blob` to `output`, the temporary file of `target`. `work` learns how many bytes are
+/// written.
+///
+/// # Errors
+/// When the blob cannot be read, the output cannot be written, or the observer stops the work.
+pub(super) fn write(
+    blob: &(dyn Blob + Sync),
+    (output, target): (&mut Output, &Path),
+    work: Work<'_>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let (windows, received) = sync_channel(QUEUE);
+        let reader = scope.spawn(move || {
+            let mut queue = Queue { windows, small: Vec::new() };
+            blob.write_to(&mut queue)?;
+            queue.flush()
+        });
+        let mut done = 0_u64;
+        for window in &received {
+            output.write_all(&window).map_err(|reason| Error::Write { path: target.to_owned(), reason })?;
+            done = done.saturating_add(window.len() as u64);
+            work.advance(done).map_err(|_| Error::Cancelled)?;
+        }
+        let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        read.map_err(|reason| read_error(target, reason))
+    })
+}
+
+/// Why the inputs of `target` could not be read.
+pub(super) fn read_error(target: &Path, reason: ReadError) -> Error {
+    Error::of_read(reason, |reason| Error::Read { path: target.to_owned(), reason })
+}
+
+/// The reading end.
+struct Queue {
+    windows: SyncSender<Window>,
+    small: Vec<u8>,
+}
+
+impl Queue {
+    fn flush(&mut self) -> Result<(), ReadError> {
+        let small = std::mem::take(&mut self.small);
+        if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
+    }
+
+    fn send(&self, window: Window) -> Result<(), ReadError> {
+        // The other thread stopped, and reports why.
+        self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl Sink for Queue {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        if window.len() >= SMALL {
+            self.flush()?;
+            return self.send(window);
+        }
+        self.small.extend_from_slice(&window);
+        if self.small.len() >= WINDOW { self.flush() } else { Ok(()) }
+    }
+}

@@ -1,0 +1,187 @@
+//! The Triton back end: a model repository with one model, or one more model in a repository that is there.
+
+use std::path::{Path, PathBuf};
+
+use decoder::Decoder;
+use serde::Serialize;
+use tensor::Dtype;
+use torch_import::Container;
+use torchscript::{Code, Errors, Module};
+use triton_repository::{CONFIG, DataType, Dim, MODEL, ModelConfig, Port, is_model_name};
+
+use super::commit::{Files, Planned};
+use super::documents::Documents;
+use super::ports::PortReport;
+use super::{Format, Job, Kept, Plan, has_code};
+use crate::model::{self, Architecture, ModelOptions};
+use crate::notes::Notes;
+use crate::{Error, InvalidOption, Note, OutputKind, Result};
+
+/// How a model is put into a Triton repository.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TritonOptions {
+    /// The name of the model; `None` for the stem of the file, or the name of the folder.
+    pub name: Option<String>,
+    /// Which model the tensors are.
+    pub model: ModelOptions,
+}
+
+impl TritonOptions {
+    /// Sets the name of the model.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Sets which model the tensors are.
+    #[must_use]
+    pub fn model(self, model: ModelOptions) -> Self {
+        Self { model, ..self }
+    }
+}
+
+/// What only the report about a Triton repository has.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TritonReport {
+    /// The name of the model, which is that of its folder in the repository.
+    pub model: String,
+    /// The architecture that it runs.
+    pub module: String,
+    /// What requests contain.
+    pub inputs: Vec<PortReport>,
+    /// What responses contain.
+    pub outputs: Vec<PortReport>,
+    /// The paths of the files in the repository.
+    pub files: Vec<String>,
+}
+
+/// A model for Triton's PyTorch backend.
+impl Format for TritonOptions {
+    type Report = TritonReport;
+
+    fn plan<'p>(&'p self, job: &Job<'p>, _: Kept, notes: &mut Notes<'_>) -> Result<Plan<'p, TritonReport>> {
+        let converted = self.positional(job)?;
+        byte_source::memory_freed();
+        notes.extend(converted.notes.into_iter().map(Note::Module));
+        if job.values > 0 {
+            notes.push(Note::ValuesLeftOut { values: job.values });
+        }
+        if !is_model_name(job.name) {
+            return Err(InvalidOption::TritonName { name: job.name.to_owned() }.into());
+        }
+        let config = ModelConfig {
+            inputs: converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?,
+            outputs: converted.outputs.ports(job.tensors).map(port).collect::<Result<_>>()?,
+        };
+        let folder = job.target.join(job.name);
+        let model = folder.join(MODEL);
+        let version = output::folder(&model).to_owned();
+        let mut documents = Documents::default();
+        // Triton loads a model when it has a configuration.
+        documents.add(folder.join(CONFIG), config.to_string());
+        let weights = Planned { name: job.name.to_owned(), ..Planned::new(model, converted.archive) };
+        let folders = vec![job.target.to_owned(), folder, version];
+        let files = Files { weights: vec![weights], documents, folders, earlier: Vec::new() };
+        check(&files, job)?;
+        let report = TritonReport {
+            model: job.name.to_owned(),
+            module: converted.code.name().to_owned(),
+            inputs: converted.inputs.into_iter().map(PortReport::from).collect(),
+            outputs: converted.outputs.ports(job.tensors).map(PortReport::from).collect(),
+            files: [CONFIG, MODEL].map(|path| format!("{}/{path}", job.name)).to_vec(),
+        };
+        Ok(Plan { files, report: Box::new(|| report) })
+    }
+
+    fn check(&self) -> Result<()> {
+        model::check_name(self.name.as_deref())
+    }
+
+    fn is_folder(&self, _: Option<&Path>) -> bool {
+        true
+    }
+
+    fn is_repository(&self) -> bool {
+        true
+    }
+
+    fn model_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn last_file(&self, output: &Path) -> PathBuf {
+        output.join(CONFIG)
+    }
+
+    fn is_whole(&self, output: &Path) -> bool {
+        Container::open(&output.join(MODEL)).is_ok()
+    }
+}
+
+impl TritonOptions {
+    /// The model of the tensors, with a `forward` as Triton calls it.
+    fn positional(&self, job: &Job<'_>) -> Result<Module> {
+        if let Some(decoder) = job.decoder {
+            // A carton's module has the tensors that it is to keep.
+            return positional(job, decoder, true);
+        }
+        let converted =
+            model::convert(&self.model, Errors::default(), job.sources, job.shards, job.given, job.tensors)?;
+        let why = match converted.code {
+            Code::Decoder(decoder) => return positional(job, &decoder, self.model.keep_extra),
+            Code::Weights { why } => why,
+            _ => None,
+        };
+        let weights = self.model.architecture == Architecture::Weights;
+        let is_script = !weights && has_code(job.containers);
+        Err(job.error(if is_script { Error::ScriptToServe } else { Error::NothingToServe { why } }))
+    }
+}
+
+fn positional(job: &Job<'_>, decoder: &Decoder, keep_extra: bool) -> Result<Module> {
+    torchscript::positional(decoder, job.tensors, keep_extra)
+        .map_err(|error| job.error(Error::Module(Box::new(error))))
+}
+
+/// Fails if one of the files cannot be written. Other models of the repository stay as they are.
+fn check(files: &Files<'_>, job: &Job<'_>) -> Result<()> {
+    let path = job.target.to_owned();
+    let is_file_name = OutputKind::from_path(&path).is_some_and(|kind| kind != OutputKind::Triton);
+    if is_file_name && !path.is_dir() {
+        return Err(InvalidOption::NotAFolder { path }.into());
+    }
+    if path.join(CONFIG).exists() {
+        return Err(InvalidOption::NotARepository { path }.into());
+    }
+    if let Some(folder) = files.folders.iter().find(|folder| folder.exists() && !folder.is_dir()) {
+        return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
+    }
+    let inputs: Vec<&Path> = job.sources.inputs().collect();
+    for path in files.paths().filter(|path| output::folder(path).is_dir()) {
+        output::check_target(path, &inputs, job.if_exists)?;
+    }
+    Ok(())
+}
+
+/// An input or output of a TorchScript module in Triton's terms.
+fn port(port: torchscript::Port) -> Result<Port> {
+    let data_type = match port.dtype {
+        Dtype::Bool => DataType::Bool,
+        Dtype::UInt8 => DataType::UInt8,
+        Dtype::Int8 => DataType::Int8,
+        Dtype::Int16 => DataType::Int16,
+        Dtype::Int32 => DataType::Int32,
+        Dtype::Int64 => DataType::Int64,
+        Dtype::Float16 => DataType::Fp16,
+        Dtype::Float32 => DataType::Fp32,
+        Dtype::Float64 => DataType::Fp64,
+        dtype => return Err(Error::TritonPort { name: port.name, dtype }),
+    };
+    let dims = port.shape.into_iter().map(|dim| match dim {
+        torchscript::Dim::Symbol(_) => Dim::Any,
+        torchscript::Dim::Size(size) => Dim::Size(size),
+    });
+    Ok(Port { name: port.name, data_type, dims: dims.collect() })
+}

@@ -1,0 +1,162 @@
+//! A checkpoint becomes a carton, a safetensors file, or another checkpoint.
+
+use std::path::Path;
+use std::time::Instant;
+
+use checkpoint_files::Sources;
+use decoder::Document;
+use tensor::Tensors;
+use torch_import::{Checkpoint, Risk};
+
+use crate::back::Kept;
+use crate::cast::Casts;
+use crate::from_carton::CartonModel;
+use crate::names::Named;
+use crate::notes::Notes;
+use crate::script::{self, Script};
+use crate::write::{SelectedTensors, write};
+use crate::{
+    AllowedGlobals, Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, Result, cast, kind,
+    misc, names, rename, select, values,
+};
+
+/// Converts a checkpoint.
+///
+/// # Errors
+/// When the inputs cannot be read, are not one checkpoint, or are damaged; when an option does not fit them; when the
+/// output cannot be written; or when `observer` stops the work. No output is left then.
+pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<ConvertReport> {
+    Conversion::plan(options)?.run(observer)
+}
+
+impl Conversion {
+    /// Reads the checkpoint, and writes the output unless the options ask for a dry run.
+    ///
+    /// # Errors
+    /// When the inputs cannot be read or are damaged; when an option does not fit them; when the output cannot be written;
+    /// or when `observer` stops the work. No output is left then.
+    pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
+        let start = Instant::now();
+        let Self { options, sources, .. } = self;
+        let mut notes = Notes::new(observer);
+        if let Some(model) = CartonModel::open(options)? {
+            return model.convert(self, notes, start, observer);
+        }
+        let containers = sources.open()?;
+        let format = options.target.format();
+        let (misc, left_out) = misc::find(format.misc(), sources)?;
+        if !self.is_folder {
+            self.check_target(misc.iter().map(|(_, path)| path.as_path()))?;
+        }
+
+        let judge = |file: &Path, checkpoint: &Checkpoint| judge(options.globals, file, checkpoint);
+        let (checkpoint, read_notes) = sources.read_checked::<Error>(&containers, &judge, observer)?;
+        let script = script::convert(options, &containers)?;
+        let keeps_code = matches!(script, Script::Module(_));
+        let omitted =
+            if keeps_code { script::left_out(&checkpoint.left_out) } else { checkpoint.left_out.clone() };
+        let read_notes = read_notes.into_iter().filter(|note| !(keeps_code && script::is_kept(note)));
+        notes.extend(read_notes.map(Note::Sources));
+        notes.extend(left_out);
+        notes.extend(Note::left_out(&omitted));
+        if options.target.as_carton().is_some_and(|carton| carton.assumed)
+            && kind::has_other_extension(&self.output)
+        {
+            notes.push(Note::CartonByDefault { output: output::file_name(&self.output) });
+        }
+        notes.extend(script.note());
+        let risks = [Risk::Dangerous, Risk::Unknown];
+        notes.extend(risks.into_iter().filter_map(|risk| recorded(&checkpoint, risk)));
+        let Selected { tensors, document, casts } = if keeps_code {
+            Selected::all(&checkpoint)
+        } else {
+            Selected::new(options, sources, &checkpoint, &mut notes)
+                .map_err(|error| script.explained(options.target.kind(), error))?
+        };
+        let script = script.into_module();
+        let keeps_values = options.target.as_carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
+        let kept =
+            Kept { script, values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten() };
+        let values = checkpoint.notable_values().count();
+        // The objects of a pickle can take more memory than all that follows.
+        drop(checkpoint);
+        byte_source::memory_freed();
+        let selected = SelectedTensors {
+            containers: &containers,
+            document: document.as_ref().map(|document| (document.file(), document.text(&tensors))),
+            tensors: &tensors,
+            decoder: None,
+            values,
+            misc: &misc,
+            casts: &casts,
+            omitted,
+        };
+        write(self, selected, kept, notes, start, observer)
+    }
+
+    /// Refuses an output that must not be written, such as one of the inputs or of the files `misc`.
+    fn check_target<'m>(&'m self, misc: impl Iterator<Item = &'m Path>) -> Result<()> {
+        let inputs: Vec<&Path> = self.sources.inputs().chain(misc).collect();
+        match output::check_target(&self.output, &inputs, self.options.if_exists) {
+            Err(output::Error::NoFolder { .. }) if self.options.dry_run && !self.needs_folder => Ok(()),
+            checked => Ok(checked?),
+        }
+    }
+}
+
+/// The tensors that an output gets of a checkpoint.
+struct Selected {
+    tensors: Tensors,
+    document: Option<Document>,
+    casts: Casts,
+}
+
+impl Selected {
+    /// All tensors as they are, for a module that keeps its code.
+    fn all(checkpoint: &Checkpoint) -> Self {
+        Self { tensors: checkpoint.to_tensors(), document: None, casts: Casts::default() }
+    }
+
+    /// The tensors that the options select, under the names and with the dtypes that they ask for.
+    fn new(
+        options: &ConvertOptions,
+        sources: &Sources,
+        checkpoint: &Checkpoint,
+        notes: &mut Notes<'_>,
+    ) -> Result<Self> {
+        let selected = select::select(&options.selection, checkpoint)
+            .and_then(|selected| rename::apply(&options.renames, selected))
+            .map_err(Error::at(sources.root()))?;
+        notes.extend(selected.notes);
+        let Named { tensors, document } = match options.target.format().names() {
+            Some(names) => names::apply(names, options.given, sources, selected.tensors, notes)?,
+            None => Named { tensors: selected.tensors, document: None },
+        };
+        let (tensors, casts) =
+            cast::apply(&options.casts, tensors, notes).map_err(Error::at(sources.root()))?;
+        Ok(Self { tensors, document, casts })
+    }
+}
+
+/// Refuses a checkpoint that names globals which are not allowed. Nothing runs here, but a person who is sent such a
+/// file should know.
+fn judge(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
+    let first = |risk: Risk| checkpoint.globals.iter().find(|global| global.risk() == risk);
+    let dangerous = first(Risk::Dangerous).filter(|_| allowed != AllowedGlobals::All);
+    if let Some(global) = dangerous {
+        let error = Error::Dangerous { global: global.described(), offset: global.offset };
+        return Err(Error::at(file)(error));
+    }
+    let unknown = first(Risk::Unknown).filter(|_| allowed == AllowedGlobals::Known);
+    if let Some(global) = unknown {
+        let error = Error::Unknown { global: global.to_string(), offset: global.offset };
+        return Err(Error::at(file)(error));
+    }
+    Ok(())
+}
+
+fn recorded(checkpoint: &Checkpoint, risk: Risk) -> Option<Note> {
+    let names = checkpoint.globals.iter().filter(|global| global.risk() == risk);
+    let names: Vec<String> = names.map(ToString::to_string).collect();
+    (!names.is_empty()).then_some(Note::Recorded { risk, names })
+}

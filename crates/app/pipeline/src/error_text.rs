@@ -1,0 +1,66 @@
+//! Parts of the texts of errors: lists of tensors and keys, paths, counts.
+
+use std::path::Path;
+
+use byte_source::Damaged;
+
+/// `a` (complex128), `b` (nested) and 3 more
+pub(crate) fn unsupported(tensors: &[(String, String)], count: usize) -> String {
+    let named = tensors.iter().map(|(name, what)| format!("`{}` ({what})", name.escape_debug()));
+    let named = named.collect::<Vec<_>>().join(", ");
+    match count.saturating_sub(tensors.len()) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// `1 problem found`, `2 problems found`.
+pub fn problems(count: usize) -> String {
+    if count == 1 { "1 problem found".to_owned() } else { format!("{count} problems found") }
+}
+
+/// Damage with the path of the whole file, and the tensor if it is known.
+pub(crate) fn damaged_text(damaged: &Damaged) -> String {
+    match &damaged.tensor {
+        Some(tensor) => format!(
+            "tensor `{}` in {} is damaged: the CRC-32 of record `{}` is {:08x}, expected {:08x}",
+            tensor.escape_debug(),
+            damaged.file.display(),
+            damaged.record.escape_debug(),
+            damaged.found,
+            damaged.expected
+        ),
+        None => format!("{}: {damaged}", damaged.file.display()),
+    }
+}
+
+/// The keys of the root under which there are tensors.
+pub(crate) fn with_tensors_under(under: &[String]) -> String {
+    if under.is_empty() {
+        return String::new();
+    }
+    let keys: Vec<String> = under.iter().map(|key| format!("`{key}`")).collect();
+    format!("; tensors are under {}", keys.join(", "))
+}
+
+/// The keys with the tensors and bytes under each.
+pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
+    let keys =
+        keys.iter().map(|(key, tensors, nbytes)| format!("`{key}` ({tensors} tensors, {nbytes} bytes)"));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+/// Why there is no model.
+pub(crate) fn why_weights(why: Option<&decoder::WhyWeights>) -> String {
+    why.map_or_else(|| "weights were asked for".to_owned(), ToString::to_string)
+}
+
+/// The text after the path of what is at fault: a document next to the checkpoint, or the checkpoint.
+pub(crate) fn with_path(path: &Path, reason: &decoder::Error) -> String {
+    let text = reason.to_string();
+    let rest = reason.document().and_then(|file| text.strip_prefix(file));
+    match rest {
+        Some(rest) => format!("{}{rest}", path.display()),
+        None => format!("{}: {text}", path.display()),
+    }
+}

@@ -1,0 +1,28 @@
+//! What the inputs of a conversion are: the files of a checkpoint, or a carton.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use carton_format::Config;
+use checkpoint_files::Sources;
+
+use crate::{ConvertOptions, Result, Target};
+
+/// The files of the inputs: a checkpoint, or a carton if such an output can be made of one.
+///
+/// # Errors
+/// When the inputs are not one checkpoint.
+pub(crate) fn sources(options: &ConvertOptions) -> Result<Sources> {
+    if let Some(source) = &options.source {
+        return Ok(Sources::source(Arc::clone(source)));
+    }
+    Ok(match (options.inputs.as_slice(), &options.target) {
+        ([folder], Target::Triton(_)) if is_unpacked_carton(folder) => Sources::file(folder),
+        (inputs, _) => Sources::find(inputs, options.shards)?,
+    })
+}
+
+/// Whether a folder holds the files of a carton.
+pub(crate) fn is_unpacked_carton(folder: &Path) -> bool {
+    folder.join(Config::PATH).is_file()
+}

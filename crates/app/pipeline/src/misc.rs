@@ -1,0 +1,39 @@
+//! The files to keep with the tensors: those next to the checkpoint, and those that are given.
+
+use std::path::PathBuf;
+
+use checkpoint_files::{Companion, Sources};
+use output::file_name;
+
+use crate::{InvalidOption, Note, Result};
+
+/// The companions of the checkpoint and the given files, which win, sorted by name; and a note on each companion that is left
+/// out.
+///
+/// # Errors
+/// When a given file does not exist, or its name is not UTF-8 or that of another one.
+pub(crate) fn find(given: &[PathBuf], sources: &Sources) -> Result<(Vec<Companion>, Vec<Note>)> {
+    let mut all: Vec<Companion> = Vec::new();
+    for path in given {
+        if !path.is_file() {
+            return Err(InvalidOption::MiscMissing { path: path.clone() }.into());
+        }
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            return Err(InvalidOption::MiscName { path: path.clone() }.into());
+        };
+        if all.iter().any(|(other, _)| other == name) {
+            return Err(InvalidOption::MiscTwice { name: name.to_owned() }.into());
+        }
+        all.push((name.to_owned(), path.clone()));
+    }
+    let (mut companions, mut left_out) = sources.companions()?;
+    let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
+    companions.retain(|(name, _)| !is_given(name));
+    left_out.retain(|note| match note {
+        checkpoint_files::Note::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
+        _ => true,
+    });
+    all.extend(companions);
+    all.sort();
+    Ok((all, left_out.into_iter().map(Note::Sources).collect()))
+}

@@ -1,0 +1,128 @@
+//! Which module a checkpoint becomes: a model that runs, or weights, from the documents next to it and the options.
+
+use checkpoint_files::{Shards, Sources};
+use decoder::{Documents, Given, Options, WhyWeights};
+use tensor::Tensors;
+use torchscript::{Code, Errors, Module};
+
+use crate::{Error, InvalidOption, Result};
+
+/// Which model the tensors are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModelOptions {
+    /// The kind of module.
+    pub architecture: Architecture,
+    /// Whether tensors that the model does not use are kept.
+    pub keep_extra: bool,
+}
+
+impl ModelOptions {
+    /// Makes a module of this kind.
+    pub fn new(architecture: Architecture) -> Self {
+        Self { architecture, keep_extra: false }
+    }
+
+    /// Keeps tensors that the model does not use.
+    #[must_use]
+    pub fn keep_extra(self) -> Self {
+        Self { keep_extra: true, ..self }
+    }
+}
+
+/// The kind of module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Architecture {
+    /// A model where names and documents describe one, else weights.
+    #[default]
+    Auto,
+    /// Weights: a module that returns its tensors by name.
+    Weights,
+    /// A model of this architecture; [`architectures`] has the names.
+    Named(String),
+}
+
+/// The names of the architectures that run.
+pub fn architectures() -> impl Iterator<Item = &'static str> {
+    decoder::architectures()
+}
+
+/// Refuses an empty name for a model.
+pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
+    if name == Some("") { Err(InvalidOption::EmptyName.into()) } else { Ok(()) }
+}
+
+/// Makes the module that the options ask for. `given` are numbers that no document has.
+pub(crate) fn convert(
+    options: &ModelOptions,
+    errors: Errors,
+    sources: &Sources,
+    shards: Shards,
+    given: Given,
+    tensors: &Tensors,
+) -> Result<Module> {
+    let path = sources.path.as_path();
+    let auto = options.architecture == Architecture::Auto;
+    let one_shard = || {
+        torchscript::weights(tensors, errors)
+            .map(|weights| Module { code: Code::Weights { why: Some(WhyWeights::OneShard) }, ..weights })
+    };
+    let alone = shards == Shards::ThisFileOnly && sources.is_single();
+    let decoder_options = || decoder_options(given, options.keep_extra, sources);
+    let converted = match &options.architecture {
+        Architecture::Weights => torchscript::weights(tensors, errors),
+        Architecture::Auto if alone && checkpoint_files::shard(path).is_some() => one_shard(),
+        Architecture::Auto => torchscript::auto(tensors, &decoder_options()?, errors),
+        Architecture::Named(name) if !architectures().any(|known| known == name) => {
+            return Err(InvalidOption::Architecture { name: name.clone() }.into());
+        }
+        Architecture::Named(name) => torchscript::model(name, tensors, &decoder_options()?, errors),
+    };
+    let converted = match converted {
+        Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
+        Err(torchscript::Error::Decoder(reason)) if reason.leaves_weights_usable() => {
+            if let Some(error) = lone_shard(&reason, sources) {
+                return Err(error);
+            }
+            let document = reason.document().map(|file| path.with_file_name(file));
+            let path = document.unwrap_or_else(|| sources.root().to_owned());
+            return Err(Error::Model { path, root: sources.root().to_owned(), reason: Box::new(reason) });
+        }
+        converted => converted,
+    };
+    converted.map_err(|error| Error::at(sources.root())(Error::Module(Box::new(error))))
+}
+
+/// The error that a single file is one of several shards.
+pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<Error> {
+    match reason {
+        decoder::Error::Shard { count } if sources.is_single() => {
+            let of = usize::try_from(*count).unwrap_or(usize::MAX);
+            Some(checkpoint_files::Error::LoneShard { path: sources.path.clone(), number: 1, of }.into())
+        }
+        _ => None,
+    }
+}
+
+/// The modules that conversions of `tensors` without further options make: weights, a model, and a model that keeps the
+/// tensors that it does not use; each as it returns and as it raises errors.
+pub fn usual_modules(shards: Shards, sources: &Sources, tensors: &Tensors) -> impl Iterator<Item = Module> {
+    let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
+    let usual = [Errors::Return, Errors::Raise].map(|errors| {
+        usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))
+    });
+    usual.into_iter().flatten().filter_map(move |(options, errors)| {
+        convert(&options, errors, sources, shards, Given::default(), tensors).ok()
+    })
+}
+
+/// The documents next to the checkpoint and what is given about its model.
+pub(crate) fn decoder_options(given: Given, keep_extra: bool, sources: &Sources) -> Result<Options> {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    let documents = Documents {
+        params: owned(sources.documents.params()?),
+        config: owned(sources.documents.config()?),
+        adapter: owned(sources.documents.adapter()?),
+    };
+    Ok(Options { documents, given, keep_extra })
+}

@@ -1,0 +1,100 @@
+//! What an output and a model are called when the user does not say.
+
+use std::path::{Path, PathBuf};
+
+use checkpoint_files::Sources;
+use output::{file_name, folder};
+
+use crate::ConvertOptions;
+
+/// Stems, and beginnings of stems, that do not name a model: the name of the folder is better.
+const GENERIC: &[&str] = &["last", "best"];
+const GENERIC_STARTS: &[&str] = &["consolidated", "model", "pytorch_model"];
+/// What a checkpoint's name may end in. Other endings, as of `llama-3.1`, belong to the name.
+const EXTENSIONS: &[&str] = &[
+    "pth",
+    "pt",
+    "bin",
+    "ckpt",
+    "pkl",
+    "pickle",
+    "th",
+    "tar",
+    "model",
+    "safetensors",
+    "torch",
+    "zip",
+    "carton",
+];
+
+/// Names the output of a conversion without a given one: next to the checkpoint, under its name.
+pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, is_folder: bool) -> PathBuf {
+    let extension = options.target.kind().extension();
+    // The name of a folder has no extension, and must not be that of the input.
+    let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
+    match given_folder(options) {
+        Some((given, name)) => {
+            let name = name + &ending;
+            // `.` and `..` have no name that could be replaced: their parent is not what was meant.
+            if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
+        }
+        // A name that is not UTF-8 is kept as it is, except for its last ending.
+        None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
+            sources.path.with_extension(extension)
+        }
+        None => sources.path.with_file_name(stem(&sources.path) + &ending),
+    }
+}
+
+/// The folder that is the only input, and its name.
+fn given_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
+    let [input] = options.inputs.as_slice() else { return None };
+    let whole = if input.is_dir() { std::path::absolute(input).ok()? } else { return None };
+    let whole = if input.file_name().is_some() { whole } else { whole.canonicalize().ok()? };
+    Some((input, whole.file_name()?.to_string_lossy().into_owned()))
+}
+
+/// The file's name without the endings of checkpoints.
+fn stem(path: &Path) -> String {
+    let mut stem = file_name(path);
+    while let Some((rest, extension)) = stem.rsplit_once('.') {
+        if rest.is_empty() || !EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()) {
+            break;
+        }
+        stem = rest.to_owned();
+    }
+    stem
+}
+
+/// The given name, else the stem, else, for stems that do not name a model, the name of the folder.
+pub(crate) fn model_name(options: &ConvertOptions, sources: &Sources) -> String {
+    if let Some(name) = options.target.format().model_name() {
+        return name.to_owned();
+    }
+    if let Some((_, name)) = given_folder(options) {
+        return name;
+    }
+    let stem = stem(&sources.path);
+    let generic =
+        GENERIC.contains(&stem.as_str()) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start));
+    let folder = std::path::absolute(folder(&sources.path)).ok();
+    let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    match folder {
+        Some(folder) if generic => folder,
+        _ => stem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_keep_what_belongs_to_the_name() {
+        let stem = |path: &str| super::stem(Path::new(path));
+        assert_eq!(stem("a/consolidated.00.pth"), "consolidated.00");
+        assert_eq!(stem("net.pth.tar"), "net");
+        assert_eq!(stem("llama-3.1"), "llama-3.1");
+        assert_eq!(stem(".pth"), ".pth");
+    }
+}

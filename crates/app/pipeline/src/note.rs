@@ -1,0 +1,398 @@
+//! What a person should know about a result, without an error.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use tensor::Dtype;
+use torch_import::{LeftOut, Omission, OmissionKind, OmissionReason, OmissionTotal, Risk};
+
+use crate::CastFrom;
+
+/// What a person should know; its text is one sentence without a full stop.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Note {
+    /// About the files of the checkpoint.
+    Sources(checkpoint_files::Note),
+    /// About the module.
+    Module(torchscript::Note),
+    /// The weights are under a key of the root that was found automatically.
+    UsingKey {
+        /// The key.
+        key: String,
+        /// How many tensors are under it.
+        tensors: u64,
+        /// The other keys: name (empty for the root itself), tensors, bytes.
+        left_out: Vec<(String, u64, u64)>,
+    },
+    /// All names begin with what a wrapper adds.
+    CommonPrefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// The architecture is known by name and has no forward here.
+    NoForward {
+        /// Its `model_type`.
+        model_type: String,
+    },
+    /// Parts of storages that no tensor uses are not written.
+    UnusedBytes {
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// The files hold something that is neither a tensor nor a value of the checkpoint.
+    LeftOut {
+        /// How much of what kind, and why.
+        total: OmissionTotal,
+        /// The names of the first ones.
+        names: Vec<String>,
+    },
+    /// No tensor has the dtype that a cast converts.
+    NothingToCast {
+        /// Which tensors.
+        from: CastFrom,
+    },
+    /// Scales, zero points and indices are not cast.
+    PartsNotCast {
+        /// How many parts of compound tensors there are.
+        parts: usize,
+    },
+    /// Numbers are out of the range of their new dtype.
+    OutOfRange {
+        /// The dtype.
+        to: Dtype,
+        /// How many there are.
+        count: u64,
+        /// A tensor that has the first of them.
+        first: String,
+    },
+    /// The extension of the output is not that of a carton, nor of another kind of output.
+    CartonByDefault {
+        /// The name of the output.
+        output: String,
+    },
+    /// The code of a TorchScript archive is not kept.
+    CodeDropped {
+        /// Why it does not run, if it could have been kept.
+        why: Option<torchscript::Uncallable>,
+    },
+    /// Globals that were recorded, not executed.
+    Recorded {
+        /// Their risk.
+        risk: Risk,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A file of fields has some that the carton format does not define. They are kept.
+    UnknownFields {
+        /// The name of the file.
+        file: String,
+        /// Their keys.
+        fields: Vec<String>,
+    },
+    /// About a model that gets other names.
+    Names(decoder::Note),
+    /// Tensors that share a storage with others, and not all of their elements, are written one by one.
+    ViewsSeparated {
+        /// How many.
+        count: usize,
+        /// The names of the first ones.
+        names: Vec<String>,
+    },
+    /// Tensors of several parts are written as their parts, and nothing says how these belong together.
+    PartsSeparated {
+        /// How many tensors.
+        count: usize,
+        /// The names of the first ones.
+        names: Vec<String>,
+    },
+    /// Tensors that only newer versions of PyTorch load.
+    NewerTorch {
+        /// The first ones: names and dtypes.
+        tensors: Vec<(String, String)>,
+        /// How many.
+        count: usize,
+    },
+    /// A self test has no logits to compare with, because the weights have too few digits.
+    NoExpectedLogits {
+        /// The dtype of such a weight.
+        dtype: Dtype,
+    },
+    /// The output has no room for values that are not tensors.
+    ValuesLeftOut {
+        /// How many.
+        values: usize,
+    },
+    /// Values that are not tensors are kept in `misc/checkpoint.json`.
+    ValuesKept {
+        /// How many; 0 where only the structure of compound tensors is kept.
+        values: usize,
+    },
+}
+
+impl byte_source::Notice for Note {}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sources(note) => note.fmt(f),
+            Self::Module(note) => note.fmt(f),
+            Self::Names(note) => note.fmt(f),
+            Self::UsingKey { key, tensors, left_out } => {
+                let s = if *tensors == 1 { "" } else { "s" };
+                write!(f, "using key `{key}` ({} tensor{s})", grouped(*tensors))?;
+                for (index, (key, tensors, nbytes)) in left_out.iter().enumerate() {
+                    f.write_str(if index == 0 { "; left out " } else { ", " })?;
+                    write!(f, "{} ({}) ", grouped(*tensors), size(*nbytes))?;
+                    if key.is_empty() {
+                        f.write_str("at the root")?;
+                    } else {
+                        write!(f, "under `{key}`")?;
+                    }
+                }
+                Ok(())
+            }
+            Self::CommonPrefix { prefix } => write!(f, "every name starts with `{prefix}`"),
+            Self::NoForward { model_type } => {
+                let known: Vec<&str> = decoder::architectures().collect();
+                write!(
+                    f,
+                    "no forward for {model_type}: the carton returns its tensors; {} have one",
+                    known.join(", ")
+                )
+            }
+            Self::UnusedBytes { bytes } => {
+                write!(f, "{} of storages are not written, because no tensor uses them", size(*bytes))
+            }
+            Self::LeftOut { total, names } => {
+                let thing = match total.kind {
+                    OmissionKind::Tensor => "tensor",
+                    OmissionKind::Object => "object",
+                    OmissionKind::Storage => "storage",
+                    _ => "record",
+                };
+                let (things, bytes) = (counted(total.count, thing), size(total.nbytes));
+                write!(f, "left out {things} ({bytes}), {}", why(total))?;
+                for (index, name) in names.iter().enumerate() {
+                    write!(f, "{}{name}", if index == 0 { ": " } else { ", " })?;
+                }
+                match total.count.saturating_sub(names.len()) {
+                    more if more > 0 && !names.is_empty() => write!(f, " and {more} more"),
+                    _ => Ok(()),
+                }
+            }
+            Self::ViewsSeparated { count, names } => {
+                let views = counted(*count, "view");
+                write!(f, "{views} of shared storages are written as their own values: ")?;
+                first_of(f, names, *count)
+            }
+            Self::PartsSeparated { count, names } => {
+                let tensors = counted(*count, "tensor");
+                write!(f, "the parts of {tensors} are written, and not how they belong together: ")?;
+                first_of(f, names, *count)
+            }
+            Self::NewerTorch { tensors, count } => {
+                f.write_str("PyTorch 2.0 cannot load ")?;
+                f.write_str(&crate::error_text::unsupported(tensors, *count))
+            }
+            Self::NoExpectedLogits { dtype } => write_no_logits(f, *dtype),
+            Self::ValuesLeftOut { values } => {
+                let what = if *values == 1 { "is not a tensor" } else { "are not tensors" };
+                write!(f, "left out {} that {what}", counted(*values, "value"))
+            }
+            Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
+            Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
+            Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
+            Self::CartonByDefault { output } => {
+                write!(f, "{output} is a carton: no kind of output has this extension")
+            }
+            Self::CodeDropped { why } => {
+                f.write_str("the file's own code is not kept: only its tensors are converted")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ", because {why}"))
+            }
+            Self::Recorded { risk, names } => {
+                const SHOWN: usize = 3;
+                let verb = if names.len() == 1 { "was" } else { "were" };
+                let subject = counted(names.len(), &format!("{} global", risk.name()));
+                let first = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
+                write!(f, "{subject} {verb} recorded, not executed: {first}")?;
+                match names.len().saturating_sub(SHOWN) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::UnknownFields { file, fields } => {
+                let fields: Vec<String> =
+                    fields.iter().map(|field| format!("`{}`", field.escape_debug())).collect();
+                write!(f, "{file}: Carton does not define {}", fields.join(", "))
+            }
+            Self::ValuesKept { values: 0 } => {
+                f.write_str("how the parts of a tensor belong together is kept in misc/checkpoint.json")
+            }
+            Self::ValuesKept { values } => {
+                let verb = if *values == 1 { "is" } else { "are" };
+                write!(f, "{} {verb} kept in misc/checkpoint.json", counted(*values, "value"))
+            }
+        }
+    }
+}
+
+fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {
+    write!(f, "the self test has tokens and no expected logits: ")?;
+    write!(f, "those of {dtype} weights depend on the program that runs them")
+}
+
+fn write_parts_not_cast(f: &mut fmt::Formatter<'_>, parts: usize) -> fmt::Result {
+    let verb = if parts == 1 { "keeps its dtype" } else { "keep their dtypes" };
+    write!(f, "{} of quantized, sparse or nested tensors {verb}: scales and indices", counted(parts, "part"))
+}
+
+fn write_out_of_range(f: &mut fmt::Formatter<'_>, to: Dtype, count: u64, first: &str) -> fmt::Result {
+    let (s, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
+    let (count, became, first) = (grouped(count), became(to), first.escape_debug());
+    write!(f, "{count} value{s} {verb} out of the range of {to} and {became}, first in `{first}`")
+}
+
+/// What became of numbers that are out of the range of a dtype.
+fn became(to: Dtype) -> &'static str {
+    match to {
+        Dtype::Float8E4M3Fn => "became the largest one",
+        Dtype::Float8E4M3FnUz | Dtype::Float8E5M2FnUz | Dtype::Float8E8M0FnU => "became NaN",
+        to if to.is_floating_point() => "became infinite",
+        Dtype::Complex128 | Dtype::Complex64 | Dtype::Complex32 | Dtype::BComplex32 => "became infinite",
+        _ => "wrapped around",
+    }
+}
+
+impl Note {
+    /// A note for each reason for which something is left out. The container's notes report constants.
+    pub(crate) fn left_out(left_out: &LeftOut) -> Vec<Self> {
+        const SHOWN: usize = 3;
+        let totals = left_out.totals.iter().filter(|total| total.reason != OmissionReason::Constant);
+        let note = |total: &OmissionTotal| {
+            let same = |omission: &&Omission| (omission.kind, omission.reason) == (total.kind, total.reason);
+            let names = left_out.listed.iter().filter(same).filter(|omission| !omission.name.is_empty());
+            let names = names.take(SHOWN).map(|omission| omission.name.clone()).collect();
+            Self::LeftOut { total: *total, names }
+        };
+        totals.map(note).collect()
+    }
+}
+
+/// Why something is left out, as the end of a sentence about it.
+fn why(total: &OmissionTotal) -> &'static str {
+    let is_one = total.count == 1;
+    let either = |one, several| if is_one { one } else { several };
+    match total.reason {
+        OmissionReason::Attribute => either(
+            "an attribute that state_dict() does not return",
+            "attributes that state_dict() does not return",
+        ),
+        OmissionReason::NonPersistentBuffer => either(
+            "a non-persistent buffer, which state_dict() does not return",
+            "non-persistent buffers, which state_dict() does not return",
+        ),
+        OmissionReason::Hook => "used by hooks of modules",
+        OmissionReason::Replaced => either(
+            "because a later value of the same key replaces it",
+            "because later values of the same keys replace them",
+        ),
+        OmissionReason::TensorAttribute => {
+            either("an attribute of another tensor", "attributes of other tensors")
+        }
+        OmissionReason::DictAttribute => either("an attribute of a dict", "attributes of dicts"),
+        OmissionReason::DictKey => either("part of a dict's key", "parts of dicts' keys"),
+        OmissionReason::InValue => "used in values that are not tensors",
+        OmissionReason::Unreferenced => "which nothing in the checkpoint refers to",
+        OmissionReason::Constant => "used by the archive's code",
+        OmissionReason::MobileCode => "with code for mobile devices",
+        OmissionReason::ExtraFile => either("an extra file", "extra files"),
+        OmissionReason::TracedInput => "the inputs that the model was traced with",
+        OmissionReason::UnknownRecord => "not part of a checkpoint",
+        _ if total.kind == OmissionKind::Storage => "which no tensor uses",
+        _ => "which no name leads to",
+    }
+}
+
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A number of things, such as `1 tensor` and `2 tensors`.
+pub fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A number of bytes with a decimal unit, such as `16.1 GB`.
+pub fn size(bytes: u64) -> String {
+    scaled(bytes, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"], 1)
+}
+
+/// A count with the words of the field, such as `8.03 B`.
+pub fn count(n: u64) -> String {
+    scaled(n, &["", " K", " M", " B", " T", " Q"], 2)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn scaled(n: u64, units: &[&str], digits: usize) -> String {
+    let mut value = n as f64;
+    let mut units = units.iter();
+    let mut unit = units.next().copied().unwrap_or_default();
+    if n < 1000 {
+        return format!("{n}{unit}");
+    }
+    // 999.95 would be printed as 1000.0.
+    while value >= 999.95 {
+        let Some(next) = units.next() else { break };
+        value /= 1000.0;
+        unit = next;
+    }
+    format!("{value:.digits$}{unit}")
+}
+
+/// A number with separated thousands, such as `1,372`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && digits.len().saturating_sub(index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The first names, and how many more there are.
+fn first_of(f: &mut fmt::Formatter<'_>, names: &[String], count: usize) -> fmt::Result {
+    f.write_str(&names.join(", "))?;
+    match count.saturating_sub(names.len()) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_separated() {
+        assert_eq!(grouped(686), "686");
+        assert_eq!(grouped(1372), "1,372");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn numbers_have_units() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(999), "999 B");
+        assert_eq!(size(999_999), "1.0 MB");
+        assert_eq!(size(140_300_000_000), "140.3 GB");
+        assert_eq!(count(8_030_261_248), "8.03 B");
+        assert_eq!(count(291), "291");
+        assert_eq!(size(u64::MAX), "18.4 EB");
+    }
+}

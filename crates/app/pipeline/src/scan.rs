@@ -1,0 +1,373 @@
+//! What files would execute if Python's own unpickler loaded them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
+use torch_import::{Omitted, Risk, Scan, Step, Use};
+
+use crate::{Observer, Result, counted};
+
+/// Version of the members of [`FileScan`] in JSON.
+const SCHEMA_VERSION: u32 = 1;
+/// What the names of checkpoints end in.
+const EXTENSIONS: [&str; 10] =
+    ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch", "joblib", "distcp"];
+
+/// What to scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScanOptions {
+    /// Files, and folders whose files are all scanned.
+    pub inputs: Vec<PathBuf>,
+    /// Whether to compare the checksums of all records of an archive, which reads the whole file.
+    pub checksums: bool,
+    /// Whether globals that are not known are findings.
+    pub deny_unknown: bool,
+}
+
+impl ScanOptions {
+    /// Scans `inputs`: files, and folders whose files are all scanned.
+    pub fn new(inputs: Vec<PathBuf>) -> Self {
+        Self { inputs, ..Self::default() }
+    }
+}
+
+/// What was found in a file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileScan {
+    /// The file, or a folder in which no file can be scanned.
+    pub file: PathBuf,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What the scan found, or why there was none.
+    pub outcome: Outcome,
+}
+
+/// What a scan found, or why there was none.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The file was scanned, though perhaps not to its end.
+    Scanned(Box<Scan>),
+    /// The file or folder was not scanned.
+    NotScanned {
+        /// Why.
+        reason: String,
+    },
+    /// A link in a folder leads to another folder and was not followed.
+    LinkedFolder {
+        /// Where it leads.
+        target: PathBuf,
+    },
+}
+
+/// The verdict on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It was not looked at, and need not be.
+    Skipped,
+    /// Nothing in it would execute.
+    Clean,
+    /// Something was not scanned, and the rest is clean.
+    NotScanned,
+    /// Something would execute, or is irregular.
+    Findings,
+}
+
+/// How many files have which verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ScanSummary {
+    /// Files without a finding.
+    pub clean: usize,
+    /// Files with findings.
+    pub findings: usize,
+    /// Files that were not scanned to their end.
+    pub not_scanned: usize,
+    /// Files in folders that are not checkpoints, by content and by name.
+    pub skipped: usize,
+    /// Links to folders outside the one that is scanned, which are not followed.
+    pub linked_folders: usize,
+    /// Folders without a file that can be scanned.
+    pub empty: usize,
+}
+
+impl ScanSummary {
+    /// How many files were looked at.
+    pub fn files(&self) -> usize {
+        self.clean.saturating_add(self.findings).saturating_add(self.not_scanned)
+    }
+
+    /// The verdict on everything.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self { findings: 1.., .. } => Verdict::Findings,
+            Self { not_scanned: 1.., .. } | Self { empty: 1.., .. } => Verdict::NotScanned,
+            _ => Verdict::Clean,
+        }
+    }
+}
+
+/// Scans files, and all files in folders. `found` receives each file when it was scanned.
+///
+/// # Errors
+/// When an input is an address, `found` fails, or `observer` stops the work. A file that cannot be read is a
+/// verdict, not an error.
+pub fn scan(
+    options: &ScanOptions,
+    observer: &dyn Observer,
+    found: &mut dyn FnMut(&FileScan) -> Result<()>,
+) -> Result<ScanSummary> {
+    for path in &options.inputs {
+        output::refuse_remote(path)?;
+    }
+    let mut scanner = Scanner { options, observer, found, summary: ScanSummary::default() };
+    for path in &options.inputs {
+        if path.is_dir() {
+            scanner.folder(path)?;
+        } else if path.exists() {
+            scanner.file(path, false)?;
+        } else {
+            scanner.not_scanned(path, "there is no such file".to_owned())?;
+        }
+    }
+    Ok(scanner.summary)
+}
+
+struct Scanner<'s> {
+    options: &'s ScanOptions,
+    observer: &'s dyn Observer,
+    found: &'s mut dyn FnMut(&FileScan) -> Result<()>,
+    summary: ScanSummary,
+}
+
+impl Scanner<'_> {
+    fn folder(&mut self, path: &Path) -> Result<()> {
+        let before = self.summary;
+        let files = match files(path) {
+            Ok(files) => files,
+            Err(reason) => return self.not_scanned(path, reason),
+        };
+        for file in files {
+            match file.read_link() {
+                Ok(target) if file.is_dir() => self.linked_folder(path, &file, target)?,
+                Ok(target) if !file.exists() => {
+                    let reason = format!("a link to {}, which is not there", target.display());
+                    self.not_scanned(&file, reason)?;
+                }
+                _ => self.file(&file, true)?,
+            }
+        }
+        if self.summary.files() > before.files() {
+            return Ok(());
+        }
+        self.summary.empty = self.summary.empty.saturating_add(1);
+        let skipped = [
+            (self.summary.skipped.saturating_sub(before.skipped), "other file"),
+            (self.summary.linked_folders.saturating_sub(before.linked_folders), "link to a folder"),
+        ];
+        let skipped: Vec<String> = skipped
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| match (count, what) {
+                (2.., "link to a folder") => format!("{count} links to folders"),
+                _ => counted(count, what),
+            })
+            .collect();
+        let reason = if skipped.is_empty() {
+            "the folder holds no file".to_owned()
+        } else {
+            format!("the folder holds no checkpoint and no pickle, only {}", skipped.join(" and "))
+        };
+        self.found(path, Verdict::NotScanned, Outcome::NotScanned { reason })
+    }
+
+    /// Reports a link to a folder, unless its files are scanned anyway.
+    fn linked_folder(&mut self, scanned: &Path, link: &Path, target: PathBuf) -> Result<()> {
+        let is_inside = match (link.canonicalize(), scanned.canonicalize()) {
+            (Ok(target), Ok(scanned)) => target.starts_with(scanned),
+            _ => false,
+        };
+        if is_inside {
+            return Ok(());
+        }
+        self.summary.linked_folders = self.summary.linked_folders.saturating_add(1);
+        self.found(link, Verdict::Skipped, Outcome::LinkedFolder { target })
+    }
+
+    fn file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
+        let scan = match Scan::file(path, self.options.checksums, self.observer) {
+            Ok(scan) => scan,
+            Err(torch_import::Error::Cancelled(_)) => return Err(crate::Error::Cancelled),
+            // A folder holds all sorts of files. One whose name is a checkpoint's has to be looked at by a person.
+            Err(torch_import::Error::Format { .. }) if in_folder && !is_named_as_checkpoint(path) => {
+                self.summary.skipped = self.summary.skipped.saturating_add(1);
+                return Ok(());
+            }
+            Err(error) => return self.not_scanned(path, error.to_string()),
+        };
+        let verdict = verdict(&scan, self.options.deny_unknown);
+        let count = match verdict {
+            Verdict::Clean => &mut self.summary.clean,
+            Verdict::Findings => &mut self.summary.findings,
+            Verdict::NotScanned | Verdict::Skipped => &mut self.summary.not_scanned,
+        };
+        *count = count.saturating_add(1);
+        self.found(path, verdict, Outcome::Scanned(Box::new(scan)))
+    }
+
+    fn not_scanned(&mut self, path: &Path, reason: String) -> Result<()> {
+        self.summary.not_scanned = self.summary.not_scanned.saturating_add(1);
+        self.found(path, Verdict::NotScanned, Outcome::NotScanned { reason })
+    }
+
+    fn found(&mut self, path: &Path, verdict: Verdict, outcome: Outcome) -> Result<()> {
+        (self.found)(&FileScan { file: path.to_owned(), verdict, outcome })
+    }
+}
+
+/// All files below a folder, sorted, links with the name of a checkpoint that lead to nothing, and links to folders, which
+/// are not followed.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |folder: &Path, error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut folders = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(next) = folders.pop() {
+        for entry in next.read_dir().map_err(|error| failed(&next, error))? {
+            let entry = entry.map_err(|error| failed(&next, error))?;
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if path.is_file() || path.is_dir() || (is_named_as_checkpoint(&path) && !path.exists()) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_named_as_checkpoint(file: &Path) -> bool {
+    let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
+}
+
+fn verdict(scan: &Scan, deny_unknown: bool) -> Verdict {
+    let denied = |found: &Use| found.risk == Risk::Dangerous || (deny_unknown && found.risk == Risk::Unknown);
+    if !scan.findings.is_empty() || scan.uses().any(|(_, found)| denied(found)) {
+        Verdict::Findings
+    } else if scan.is_whole() {
+        Verdict::Clean
+    } else {
+        Verdict::NotScanned
+    }
+}
+
+impl Verdict {
+    /// The verdict in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Skipped => "skipped",
+            Self::Clean => "clean",
+            Self::Findings => "findings",
+            Self::NotScanned => "not scanned",
+        }
+    }
+}
+
+/// The note about a link to a folder.
+pub fn not_followed(target: &Path) -> String {
+    format!("a link to the folder {}, which is not followed; name it to scan it", target.display())
+}
+
+/// The globals of a risk that a scan found, each once: module and name.
+pub fn globals_of_risk(scan: &Scan, risk: Risk) -> BTreeSet<(&str, &str)> {
+    let found = scan.uses().filter(|(_, found)| found.risk == risk);
+    found.map(|(_, found)| (found.global.module.as_str(), found.global.name.as_str())).collect()
+}
+
+impl Serialize for FileScan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (file, verdict) = (self.file.display().to_string(), self.verdict.name());
+        match &self.outcome {
+            Outcome::Scanned(scan) => object(&file, scan, verdict),
+            Outcome::NotScanned { reason } => json!({
+                "schema_version": SCHEMA_VERSION,
+                "file": file,
+                "verdict": verdict,
+                "missed": [reason],
+            }),
+            Outcome::LinkedFolder { target } => json!({
+                "schema_version": SCHEMA_VERSION,
+                "file": file,
+                "verdict": verdict,
+                "notes": [not_followed(target)],
+            }),
+        }
+        .serialize(serializer)
+    }
+}
+
+fn object(file: &str, scan: &Scan, verdict: &str) -> Json {
+    let pickles: Vec<Json> = scan
+        .pickles
+        .iter()
+        .map(|pickle| {
+            let globals: Vec<Json> = pickle.uses.iter().map(global).collect();
+            let mut steps = pickle.place.0.iter().map(|step| match step {
+                Step::Part(name) => json!(name),
+                Step::Record(name) => json!(name),
+                Step::Bytes(offset) | Step::Archive(offset) => json!(offset),
+            });
+            json!({
+                "record": steps.next(),
+                "within": steps.collect::<Vec<Json>>(),
+                "offset": pickle.offset,
+                "error": pickle.error.as_ref().map(ToString::to_string),
+                "globals": globals,
+            })
+        })
+        .collect();
+    let findings: Vec<Json> =
+        scan.findings.iter().map(|finding| json!({ "kind": finding.kind, "text": finding.text })).collect();
+    let mut object = json!({
+        "schema_version": SCHEMA_VERSION,
+        "file": file,
+        "verdict": verdict,
+        "format": scan.format,
+        "pickle_count": scan.count,
+        "pickles": pickles,
+        "irregularities": findings,
+        "missed": scan.missed,
+        "notes": scan.notes,
+    });
+    let Omitted { globals, pickles, findings, missed } = scan.omitted;
+    if scan.omitted.total() > 0
+        && let Some(members) = object.as_object_mut()
+    {
+        let omitted =
+            json!({ "globals": globals, "pickles": pickles, "irregularities": findings, "missed": missed });
+        members.insert("omitted".to_owned(), omitted);
+    }
+    object
+}
+
+fn global(found: &Use) -> Json {
+    let calls: Vec<Json> = found
+        .calls
+        .iter()
+        .map(|call| json!({ "opcode": call.opcode, "offset": call.offset, "text": call.text }))
+        .collect();
+    json!({
+        "module": found.global.module,
+        "name": found.global.name,
+        "alias_of": found.global.familiar(),
+        "risk": found.risk.name(),
+        "offset": found.global.offset,
+        "calls": calls,
+        "more_calls": found.more,
+        "behind_error": found.after_error,
+    })
+}

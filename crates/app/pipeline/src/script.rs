@@ -1,0 +1,140 @@
+//! A TorchScript archive that is converted as the module that it already is.
+
+use torch_import::{Container, Format, LeftOut, OmissionReason, Risk};
+use torchscript::{Errors, Module, ScriptOptions, Scripted, Uncallable};
+
+use crate::back::carton::CartonOptions;
+use crate::back::has_code;
+use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
+
+/// The module of the input, or why it is treated as tensors.
+pub(crate) enum Script {
+    Module(Box<Module>),
+    /// The code is not kept; because of this, if it could have been.
+    Dropped(Option<Uncallable>),
+    /// There is no code.
+    None,
+}
+
+impl Script {
+    /// That the code is not kept.
+    pub(crate) fn note(&self) -> Option<Note> {
+        match self {
+            Self::Dropped(why) => Some(Note::CodeDropped { why: why.clone() }),
+            Self::Module(_) | Self::None => None,
+        }
+    }
+
+    /// The error that there are no tensors, with the reason why the code is not kept.
+    pub(crate) fn explained(&self, kind: OutputKind, error: Error) -> Error {
+        match (self, error) {
+            (Self::Dropped(_), Error::At { path, reason })
+                if kind == OutputKind::Triton && matches!(*reason, Error::NoTensors) =>
+            {
+                Error::at(&path)(Error::ScriptToServe)
+            }
+            (Self::Dropped(Some(why)), Error::At { path, reason }) if matches!(*reason, Error::NoTensors) => {
+                Error::at(&path)(Error::NotScript { why: why.clone() })
+            }
+            (_, error) => error,
+        }
+    }
+
+    pub(crate) fn into_module(self) -> Option<Box<Module>> {
+        match self {
+            Self::Module(converted) => Some(converted),
+            Self::Dropped(_) | Self::None => None,
+        }
+    }
+}
+
+/// What a module leaves out that keeps its code: what mobile devices run.
+pub(crate) fn left_out(all: &LeftOut) -> LeftOut {
+    let is_mobile = |reason| reason == OmissionReason::MobileCode;
+    LeftOut {
+        listed: all.listed.iter().filter(|omission| is_mobile(omission.reason)).cloned().collect(),
+        totals: all.totals.iter().filter(|total| is_mobile(total.reason)).copied().collect(),
+    }
+}
+
+/// Whether a note is about what such a module keeps.
+pub(crate) fn is_kept(note: &checkpoint_files::Note) -> bool {
+    matches!(note, checkpoint_files::Note::Container { note: torch_import::Note::Constants { .. }, .. })
+}
+
+/// Decides about the code of the input. Only a carton keeps it.
+pub(crate) fn convert(options: &ConvertOptions, containers: &[Container]) -> Result<Script> {
+    let carton = options.target.as_carton();
+    let found = match (containers, carton) {
+        _ if !has_code(containers) => Script::None,
+        ([container], Some(carton)) if keeps_tensors(options, carton) => {
+            match module(container, &carton.script, carton.errors)? {
+                Scripted::Module(converted) => {
+                    judge(options.globals, container)?;
+                    Script::Module(Box::new(converted))
+                }
+                Scripted::Uncallable(why) => Script::Dropped(Some(why)),
+            }
+        }
+        _ => Script::Dropped(None),
+    };
+    match found {
+        Script::Module(_) => {}
+        _ if carton.is_none_or(|carton| carton.script == ScriptOptions::default()) => {}
+        Script::Dropped(Some(why)) => return Err(Error::NotScript { why }),
+        _ => return Err(InvalidOption::NoScript.into()),
+    }
+    Ok(found)
+}
+
+/// The module that an archive becomes.
+pub(crate) fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Result<Scripted> {
+    let at = Error::at(container.path());
+    let records = match container.script_records() {
+        Ok(records) => records,
+        Err(error) => return Err(at(Error::Checkpoint(error))),
+    };
+    torchscript::script(records, &container.whole(), options, errors)
+        .map_err(|error| at(Error::Module(Box::new(error))))
+}
+
+/// Refuses code that is kept and calls what the options do not allow.
+fn judge(allowed: AllowedGlobals, container: &Container) -> Result<()> {
+    let refused = match allowed {
+        AllowedGlobals::All => return Ok(()),
+        AllowedGlobals::NotDangerous => [Risk::Dangerous].as_slice(),
+        AllowedGlobals::Known => &[Risk::Dangerous, Risk::Unknown],
+    };
+    let at = Error::at(container.path());
+    let used = match container.globals_in_code() {
+        Ok(used) => used,
+        Err(error) => return Err(at(Error::Checkpoint(error))),
+    };
+    match used.iter().find(|(_, global)| refused.contains(&global.risk())) {
+        Some((record, global)) => Err(at(Error::Code {
+            record: record.clone(),
+            operator: global.to_string(),
+            is_dangerous: global.risk() == Risk::Dangerous,
+        })),
+        None => Ok(()),
+    }
+}
+
+/// Whether all tensors are kept as they are, which the code needs.
+fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
+    carton.model.architecture == Architecture::Auto
+        && options.selection.is_empty()
+        && options.renames.is_empty()
+        && options.casts.is_empty()
+}
+
+/// The modules that conversions of `container` without further options make, if it has code that runs: as it returns and as
+/// it raises errors.
+pub fn usual_scripts(container: &Container) -> impl Iterator<Item = Module> {
+    let is_script = container.format() == Format::TorchScript;
+    let usual = [Errors::Return, Errors::Raise].into_iter().filter(move |_| is_script);
+    usual.filter_map(|errors| match module(container, &ScriptOptions::default(), errors) {
+        Ok(Scripted::Module(converted)) => Some(converted),
+        _ => None,
+    })
+}

@@ -1,0 +1,94 @@
+//! The pickle machine at work on the pickle of a checkpoint.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use pickle_vm::trace::{self, Options, Summary, TraceError, View};
+use pickle_vm::{Heap, Limits, ObjectId};
+use torch_import::{Pickles, annotate, count_tensors};
+
+use crate::{Error, Result};
+
+/// What to trace, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceOptions {
+    /// A checkpoint, or a bare pickle.
+    pub input: PathBuf,
+    /// What to write.
+    pub listing: Listing,
+    /// Which pickle, counted from 0, where several follow each other; `None` for the one with the root object.
+    pub pickle: Option<usize>,
+}
+
+impl TraceOptions {
+    /// Writes the instructions of `input` and what they do.
+    pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self { input: input.into(), ..Self::default() }
+    }
+}
+
+/// What a trace writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// The instructions and what they do.
+    Trace {
+        /// How each instruction is shown.
+        view: View,
+        /// Whether nothing is cut short.
+        full: bool,
+        /// The number of instructions after which to stop.
+        limit: Option<u64>,
+    },
+    /// Counts of opcodes, globals, tensors and memo entries.
+    Summary,
+    /// What `python3 -m pickletools` prints.
+    Disassembly,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self::Trace { view: View::Steps, full: false, limit: None }
+    }
+}
+
+/// Writes the listing of a pickle to `out`.
+///
+/// # Errors
+/// When the input cannot be read, its pickle is malformed, or `out` cannot be written. What comes before a fault in the
+/// pickle is written.
+pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
+    let path = options.input.as_path();
+    output::refuse_remote(path)?;
+    let at = |error: torch_import::Error| Error::at(path)(Error::Checkpoint(error));
+    let pickles = Pickles::open(path).map_err(|error| match error {
+        torch_import::Error::Map(error) => Error::Map(error),
+        error => at(error),
+    })?;
+    let pickle = pickles.pickle(options.pickle).map_err(at)?;
+    match options.listing {
+        Listing::Disassembly => trace::dis(pickle, out).map_err(|error| failed(path, error))?,
+        Listing::Summary => {
+            let summary = Summary::read(pickle, &Limits::default());
+            let summary = summary.map_err(|error| Error::at(path)(Error::Pickle(error)))?;
+            summary.write(count_tensors(&summary.pickle.heap), out).map_err(Error::Output)?;
+        }
+        Listing::Trace { view, full, limit } => {
+            let container = pickles.container();
+            let annotate = |heap: &Heap<'_>, id: ObjectId| annotate(container, heap, id);
+            let file = path.display().to_string();
+            let (file, annotate) = (Some(file.as_str()), Some(&annotate as &trace::Annotate<'_>));
+            let options = Options { view, full, limit, file, annotate, ..Options::default() };
+            trace::write(pickle, &options, out).map_err(|error| failed(path, error))?;
+        }
+    }
+    out.flush().map_err(Error::Output)
+}
+
+fn failed(path: &Path, error: TraceError) -> Error {
+    match error {
+        TraceError::Write(reason) => Error::Output(reason),
+        TraceError::Pickle(reason) => Error::at(path)(Error::Pickle(reason)),
+        error => Error::at(path)(Error::Listing(error)),
+    }
+}

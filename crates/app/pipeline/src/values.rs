@@ -1,0 +1,275 @@
+//! The values of a checkpoint that are not tensors, as JSON: for listings and misc/checkpoint.json.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use byte_source::hex;
+use pickle_vm::{Heap, Object, ObjectId};
+use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
+use tensor::{Compound, Tensors};
+use torch_import::{Checkpoint, EncodedBytes, Extent, Value};
+
+/// How deeply calls inside the arguments of calls are shown.
+const MAX_DEPTH: usize = 8;
+/// The most objects that are shown of a value: tuples of shared tuples have billions.
+const MAX_OBJECTS: usize = 10_000;
+/// Longer texts and byte strings are not shown.
+const MAX_BYTES: usize = 64 << 10;
+
+/// A value that is not a tensor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ValueRow {
+    /// Its name.
+    pub path: String,
+    /// Its type in Python.
+    #[serde(rename = "type")]
+    pub type_name: Cow<'static, str>,
+    /// The value itself.
+    pub value: Json,
+}
+
+/// The values of a checkpoint. A row is made when it is asked for: a value may have a million names, and each row would
+/// repeat it.
+#[derive(Clone, Debug)]
+pub struct ValueRows {
+    checkpoint: Arc<Checkpoint>,
+    listed: Vec<(String, Value)>,
+}
+
+impl ValueRows {
+    pub(crate) fn new(checkpoint: Checkpoint, listed: Vec<(String, Value)>) -> Self {
+        Self { checkpoint: Arc::new(checkpoint), listed }
+    }
+
+    /// The rows, in the file's order.
+    pub fn rows(&self) -> impl Iterator<Item = ValueRow> {
+        let mut shown = Shown::new(&self.checkpoint);
+        self.listed.iter().map(move |(path, value)| shown.row(path.clone(), value))
+    }
+}
+
+impl Serialize for ValueRows {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows())
+    }
+}
+
+/// What JSON cannot say is an object with one key that starts with `$`: `$float` of `nan`, `inf` or
+/// `-inf`, `$int` in decimals where 64 bits are too few, `$bytes` in hexadecimals, `$global` and `$call` of
+/// what the pickle names, `$items` of dicts inside calls, `$more` of what is too large to show.
+struct Shown<'h, 'p> {
+    /// `None` if there is no pickle.
+    heap: Option<&'h Heap<'p>>,
+    /// How many objects of the value are shown at most.
+    left: usize,
+    /// How many objects inside values, and how many bytes of texts, all values together may show. A pickle of a megabyte
+    /// can have half a million names for one value.
+    objects: usize,
+    bytes: usize,
+}
+
+impl<'h> Shown<'h, 'h> {
+    fn new(checkpoint: &'h Checkpoint) -> Self {
+        let len = usize::try_from(checkpoint.pickle_len()).unwrap_or(usize::MAX);
+        Self {
+            heap: checkpoint.heap(),
+            left: 0,
+            objects: (len / 2).saturating_add(1 << 20),
+            bytes: len.saturating_mul(4).saturating_add(16 << 20),
+        }
+    }
+
+    /// The row of a value.
+    fn row(&mut self, path: String, value: &Value) -> ValueRow {
+        let (type_name, value) = match value {
+            Value::Object { object, extent } => (self.type_name(*object), self.object(*object, *extent)),
+            Value::Text(text) => {
+                let shown = self.spend(text.len()).map(|()| Json::from(&**text));
+                (Cow::Borrowed("str"), shown.unwrap_or_else(|| json!({ "$more": "str" })))
+            }
+            _ => (Cow::Borrowed("object"), json!({ "$more": "object" })),
+        };
+        ValueRow { path, type_name, value }
+    }
+
+    fn object(&mut self, id: ObjectId, extent: Extent) -> Json {
+        match extent {
+            Extent::Cycle => json!({ "$cycle": true }),
+            Extent::Cut => self.more(id),
+            _ => {
+                self.left = MAX_OBJECTS;
+                self.json(id, 0)
+            }
+        }
+    }
+
+    fn type_name(&mut self, id: ObjectId) -> Cow<'static, str> {
+        let Some(heap) = self.heap else { return "object".into() };
+        if let Some(encoded) = EncodedBytes::find(heap, id) {
+            return encoded.type_name().into();
+        }
+        let class = heap.instance(id).and_then(|instance| self.global(instance.callable));
+        class.map_or(heap.get(id).type_name().into(), Cow::Owned)
+    }
+
+    fn more(&self, id: ObjectId) -> Json {
+        json!({ "$more": self.heap.map_or("object", |heap| heap.get(id).type_name()) })
+    }
+
+    /// Takes bytes out of those that may be shown.
+    fn spend(&mut self, bytes: usize) -> Option<()> {
+        if bytes > MAX_BYTES {
+            return None;
+        }
+        self.bytes = self.bytes.checked_sub(bytes)?;
+        Some(())
+    }
+
+    /// The name of a global; `None` if it is too long.
+    fn global(&mut self, id: ObjectId) -> Option<String> {
+        let (module, name) = self.heap?.global(id)?;
+        self.spend(module.len().saturating_add(name.len()))?;
+        Some(format!("{module}.{name}"))
+    }
+
+    fn json(&mut self, id: ObjectId, depth: usize) -> Json {
+        self.try_json(id, depth).unwrap_or_else(|| self.more(id))
+    }
+
+    /// `None` for what is too large.
+    fn try_json(&mut self, id: ObjectId, depth: usize) -> Option<Json> {
+        let heap = self.heap?;
+        self.left = self.left.checked_sub(1)?;
+        if depth >= MAX_DEPTH {
+            return None;
+        }
+        Some(match heap.get(id) {
+            Object::None => Json::Null,
+            Object::Bool(value) => json!(value),
+            Object::Int(value) => json!(value),
+            Object::Long(value) => {
+                // The work is quadratic.
+                let len = value.bytes().len();
+                self.spend(len.saturating_mul(len) / 64)?;
+                json!({ "$int": value.to_decimal()? })
+            }
+            Object::Float(value) => match serde_json::Number::from_f64(*value) {
+                Some(number) => Json::Number(number),
+                None => json!({ "$float": value.to_string().to_lowercase() }),
+            },
+            Object::Text(text) => {
+                self.spend(text.bytes().len())?;
+                json!(text.to_str())
+            }
+            Object::String(bytes) => {
+                self.spend(bytes.len())?;
+                match heap.text(id) {
+                    Some(text) => json!(text),
+                    None => json!({ "$bytes": hex(bytes) }),
+                }
+            }
+            Object::Bytes(bytes) | Object::ByteArray(bytes) => {
+                self.spend(bytes.len())?;
+                json!({ "$bytes": hex(bytes) })
+            }
+            Object::Tuple(_) | Object::List(_) | Object::Set(_) | Object::FrozenSet(_) => {
+                self.all(heap.items(id).unwrap_or_default(), depth)?
+            }
+            Object::Dict(_) => {
+                let pairs = heap.entries(id).unwrap_or_default();
+                if pairs.len() > self.left {
+                    return None;
+                }
+                let pairs: Option<Json> =
+                    pairs.iter().map(|(key, value)| self.all(&[*key, *value], depth)).collect();
+                json!({ "$items": pairs? })
+            }
+            Object::Global(_) => json!({ "$global": self.global(id)? }),
+            Object::Instance(instance) => {
+                if let Some(encoded) = EncodedBytes::find(heap, id) {
+                    self.spend(encoded.encoded_len())?;
+                    if let Some(bytes) = encoded.decode() {
+                        return Some(json!({ "$bytes": hex(&bytes) }));
+                    }
+                }
+                let call = self.global(instance.callable);
+                let call = call.map_or(heap.get(id).type_name().into(), Cow::Owned);
+                let args = heap.items(instance.args).unwrap_or_default();
+                let args = self.all(args, depth).unwrap_or_else(|| self.more(instance.args));
+                let state = self.all(instance.state(), depth).unwrap_or_else(|| json!({ "$more": "list" }));
+                json!({ "$call": call, "args": args, "state": state })
+            }
+            _ => return None,
+        })
+    }
+
+    /// `None` for more than may be shown.
+    fn all(&mut self, ids: &[ObjectId], depth: usize) -> Option<Json> {
+        if ids.len() > self.left {
+            return None;
+        }
+        self.objects = self.objects.checked_sub(ids.len())?;
+        Some(ids.iter().map(|id| self.json(*id, depth.saturating_add(1))).collect())
+    }
+}
+
+/// The most bytes of values in misc/checkpoint.json, about.
+const FILE_MAX: usize = 16 << 20;
+
+/// `misc/checkpoint.json`: the values, and how the parts of quantized, sparse and nested tensors belong
+/// together. `None` when there is neither.
+pub(crate) fn document(checkpoint: &Checkpoint, tensors: &Tensors) -> Option<String> {
+    if checkpoint.notable_values().next().is_none() && tensors.compounds().is_empty() {
+        return None;
+    }
+    let mut lines = Vec::new();
+    let mut shown = Shown::new(checkpoint);
+    let (mut len, mut left_out) = (0_usize, 0_usize);
+    for (path, value) in checkpoint.notable_values() {
+        let line = json!(shown.row(path.to_owned(), value)).to_string();
+        if len.saturating_add(line.len()) > FILE_MAX {
+            left_out = left_out.saturating_add(1);
+        } else {
+            len = len.saturating_add(line.len());
+            lines.push(line);
+        }
+    }
+    let compounds: Vec<String> =
+        tensors.compounds().iter().map(|it| compound(it, tensors).to_string()).collect();
+    Some(format!(
+        "{{\"schema_version\": 1, \"values_left_out\": {left_out}, \"values\": [\n{}\n], \"compounds\": [\n{}\n]}}\n",
+        lines.join(",\n"),
+        compounds.join(",\n")
+    ))
+}
+
+/// The class of a tensor whose parts are its attributes, what it is a shard of, and its other attributes.
+pub(crate) fn subclass(kind: &torch_import::CompoundKind) -> Option<Json> {
+    let torch_import::CompoundKind::Subclass { class, shard, attributes } = kind else { return None };
+    let attributes = attributes.iter().map(|(name, shown)| (name.clone(), Json::from(shown.as_str())));
+    let attributes: serde_json::Map<String, Json> = attributes.collect();
+    let mut subclass = json!({ "class": class, "attributes": attributes });
+    if let (Some(shard), Some(subclass)) = (shard, subclass.as_object_mut()) {
+        subclass.insert("shard".to_owned(), Json::from(shard.as_str()));
+    }
+    Some(subclass)
+}
+
+fn compound(compound: &Compound, tensors: &Tensors) -> Json {
+    use torch_import::CompoundKind;
+    let parts: Vec<&str> = tensors.parts(compound).iter().map(|(name, _)| name.as_str()).collect();
+    let mut out = json!({ "name": compound.name, "dtype": compound.dtype.name(), "shape": compound.shape, "parts": parts });
+    let kind = match &compound.kind {
+        CompoundKind::Quantized { scheme, axis } => json!({ "quantized": scheme, "axis": axis }),
+        CompoundKind::Sparse { layout } => json!({ "layout": layout }),
+        CompoundKind::Nested => json!({ "layout": "nested" }),
+        CompoundKind::Jagged => json!({ "layout": "jagged" }),
+        kind => subclass(kind).map_or_else(|| json!({}), |subclass| json!({ "subclass": subclass })),
+    };
+    if let (Some(out), Json::Object(kind)) = (out.as_object_mut(), kind) {
+        out.extend(kind);
+    }
+    out
+}

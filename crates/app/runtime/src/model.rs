@@ -1,0 +1,168 @@
+//! Runs a decoder with the inputs and outputs that its carton declares.
+//!
+//! Facts: [`decoder::interface`].
+
+use byte_source::Observer;
+use carton_format::{DataType, Dimension, Shape};
+use decoder::interface::{Call, DecoderPort, InvalidCall, PortDim, PortSizes};
+use forward::{Model, Rows};
+use tensor::{Dtype, Tensor};
+
+use crate::numbers::{doubles, floats, integers};
+use crate::{Error, InputError, Port, Result, ports};
+
+/// The inputs and outputs of a decoder whose carton declares none.
+pub(crate) fn ports(decoder: &decoder::Decoder) -> (Vec<Port>, Vec<Port>) {
+    let sizes = PortSizes::from(decoder);
+    let dimension = |dim| match dim {
+        PortDim::Symbol(symbol) => Dimension::Symbol(symbol.to_owned()),
+        PortDim::Size(size) => Dimension::Size(size),
+    };
+    let port = |port: DecoderPort| {
+        let shape = Shape::Dimensions(port.shape(&sizes).into_iter().map(dimension).collect());
+        let dtype = if port.dtype() == Dtype::Int64 { DataType::Int64 } else { DataType::Float32 };
+        Port::new(&carton_format::Port::new(port.name(), dtype, shape), port.is_optional())
+    };
+    (DecoderPort::INPUTS.map(port).into(), DecoderPort::OUTPUTS.map(port).into())
+}
+
+/// A decoder and the ports that carton.toml gives it.
+pub(crate) struct Decoder<'r> {
+    pub(crate) model: &'r Model,
+    pub(crate) inputs: &'r [Port],
+    pub(crate) outputs: &'r [Port],
+}
+
+impl Decoder<'_> {
+    pub(crate) fn infer(
+        &self,
+        inputs: &[(String, Tensor)],
+        wanted: Option<&[String]>,
+        observer: &dyn Observer,
+    ) -> Result<Vec<(String, Tensor)>> {
+        let inputs = self.batched(inputs);
+        ports::check(self.inputs, &inputs)?;
+        let input = |own: DecoderPort| {
+            let port = self.inputs.iter().find(|port| port.internal() == own.name())?;
+            inputs.iter().find(|(name, _)| *name == port.name)
+        };
+        let missing = || InputError::Missing { name: DecoderPort::Tokens.name().to_owned() };
+        for name in wanted.unwrap_or_default() {
+            if !self.outputs.iter().any(|port| port.name == *name) {
+                let known = self.outputs.iter().map(|port| port.name.clone()).collect();
+                return Err(Error::NoOutput { name: name.clone(), known });
+            }
+        }
+        let mut given = Vec::new();
+        for port in DecoderPort::INPUTS {
+            if let Some((name, tensor)) = input(port)
+                && (!port.is_switch() || is_on(name, tensor)?)
+            {
+                given.push(port);
+            }
+        }
+        let call = Call::new(&given).map_err(|invalid| match invalid {
+            InvalidCall::NoTokens => missing(),
+            InvalidCall::HalfPast => InputError::HalfPast,
+        })?;
+        let (name, tokens) = input(DecoderPort::Tokens).ok_or_else(missing)?;
+        let ids = integers(name, tokens)?.ok_or_else(|| InputError::Dtype {
+            name: name.clone(),
+            found: tokens.dtype().name().to_owned(),
+            expected: "integers",
+        })?;
+        let &[batch, seq] = tokens.shape() else {
+            let (found, expected) = (tokens.shape().to_vec(), "[batch, seq]".to_owned());
+            return Err(InputError::Shape { name: name.clone(), found, expected }.into());
+        };
+        let rows = if call.last_only { Rows::Last } else { Rows::All };
+        let batch_len = usize::try_from(batch).unwrap_or(usize::MAX);
+        let mut cache = match (input(DecoderPort::PastKey), input(DecoderPort::PastValue)) {
+            (Some((_, key)), Some((_, value))) => self.model.cache_from_tensors(batch_len, key, value)?,
+            _ => self.model.cache(batch_len)?,
+        };
+        let logits = self.model.forward(&ids, batch_len, &mut cache, rows, observer)?;
+        let is_wanted = |port: &Port| wanted.is_none_or(|wanted| wanted.contains(&port.name));
+        // A caller that lists keys and values as outputs need not give `use_cache`, too.
+        let returns_cache = call.returns_cache || wanted.is_some();
+        let own = |port: &Port| DecoderPort::from_name(port.internal());
+        let is_present = |port: &Port| own(port).is_some_and(DecoderPort::is_present);
+        let needs_cache =
+            returns_cache && self.outputs.iter().any(|port| is_present(port) && is_wanted(port));
+        let present = if needs_cache { Some(cache.tensors()?) } else { None };
+        let mut out = Vec::new();
+        for port in self.outputs.iter().filter(|port| is_wanted(port)) {
+            let tensor = match (own(port), &present) {
+                (Some(DecoderPort::Logits), _) => {
+                    let seq = if rows == Rows::Last { 1 } else { seq };
+                    floats(vec![batch, seq, self.model.vocab() as u64], &logits)
+                }
+                (Some(DecoderPort::PresentKey), Some([keys, _])) => Some(keys.clone()),
+                (Some(DecoderPort::PresentValue), Some([_, values])) => Some(values.clone()),
+                _ => None,
+            };
+            out.extend(tensor.map(|tensor| (port.name.clone(), tensor)));
+        }
+        Ok(out)
+    }
+
+    /// Tokens with one dimension are a batch of one, as the description of the input says.
+    fn batched(&self, inputs: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
+        let is_tokens = |port: &&Port| port.internal() == DecoderPort::Tokens.name();
+        let tokens = self.inputs.iter().find(is_tokens).map(|port| port.name.as_str());
+        let batched = |(name, tensor): &(String, Tensor)| {
+            let is_row = Some(name.as_str()) == tokens && tensor.shape().len() == 1;
+            let row = if is_row { as_row(tensor) } else { None };
+            (name.clone(), row.unwrap_or_else(|| tensor.clone()))
+        };
+        inputs.iter().map(batched).collect()
+    }
+}
+
+/// Whether a switch is on.
+fn is_on(name: &str, switch: &Tensor) -> Result<bool> {
+    Ok(doubles(name, switch)?.is_some_and(|numbers| numbers.iter().any(|number| *number != 0.0)))
+}
+
+/// The same elements with a first dimension of 1.
+fn as_row(tensor: &Tensor) -> Option<Tensor> {
+    let &[_] = tensor.shape() else { return None };
+    tensor.unsqueeze(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::Storage;
+
+    use super::*;
+    use crate::{OpenOptions, Runnable};
+
+    fn integers(shape: &[u64], values: &[i64]) -> Tensor {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let stride = tensor::contiguous_strides(shape);
+        Tensor::new(Dtype::Int64, shape.to_vec(), stride, 0, Storage::owned(bytes)).expect("it fits")
+    }
+
+    #[test]
+    fn switches_are_on_if_they_are_not_0() {
+        let folder = tempfile::tempdir().expect("a folder");
+        tiny_llama::write(folder.path()).expect("the checkpoint is written");
+        let mut options = pipeline::ConvertOptions::new(folder.path());
+        options.output = Some(folder.path().join("x.carton"));
+        pipeline::convert(&options, &()).expect("it converts");
+        let opened = Runnable::open(&folder.path().join("x.carton"), &OpenOptions::default(), &());
+        let llama = opened.expect("a carton of ours");
+        let shapes = |switches: &[(DecoderPort, i64)]| {
+            let mut inputs = vec![("tokens".to_owned(), integers(&[1, 3], &[1, 2, 3]))];
+            let switch =
+                |(port, value): &(DecoderPort, i64)| (port.name().to_owned(), integers(&[], &[*value]));
+            inputs.extend(switches.iter().map(switch));
+            let outputs = llama.infer(&inputs, None).expect("it runs");
+            outputs.into_iter().map(|(name, tensor)| (name, tensor.shape().to_vec())).collect::<Vec<_>>()
+        };
+        let logits = |tokens| ("logits".to_owned(), vec![1, tokens, 256]);
+        assert_eq!(shapes(&[(DecoderPort::LastOnly, 0), (DecoderPort::UseCache, 0)]), [logits(3)]);
+        assert_eq!(shapes(&[(DecoderPort::LastOnly, 2)]), [logits(1)]);
+        assert_eq!(shapes(&[(DecoderPort::UseCache, 1)]).len(), 3);
+    }
+}

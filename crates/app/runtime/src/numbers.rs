@@ -1,0 +1,55 @@
+//! The elements of tensors as numbers and as bytes.
+
+use std::borrow::Cow;
+use std::io;
+
+use byte_source::Blob;
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
+
+use crate::{Error, Result};
+
+/// The most bytes that a tensor can have more than its storage: a number can be expanded to terabytes.
+const REPEATED_MAX: u64 = 256 << 20;
+
+/// The elements in C order, little-endian: in place where that is possible.
+pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>> {
+    if let Some(bytes) = tensor.mapped_bytes() {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let failed = |reason| Error::Tensor { name: name.to_owned(), reason };
+    let storage = tensor.storage().len();
+    if tensor.nbytes() > storage.saturating_add(REPEATED_MAX) {
+        return Err(Error::Repeated { name: name.to_owned(), nbytes: tensor.nbytes(), storage });
+    }
+    let mut out = Vec::new();
+    let len = usize::try_from(tensor.nbytes()).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
+    out.try_reserve_exact(len).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
+    tensor.gathered().write_to(&mut out).map_err(failed)?;
+    Ok(Cow::Owned(out))
+}
+
+/// The elements as the nearest f64.
+pub(crate) fn doubles(name: &str, tensor: &Tensor) -> Result<Option<Vec<f64>>> {
+    let Some(tensor) = tensor.cast(Dtype::Float64) else { return Ok(None) };
+    let bytes = bytes(name, &tensor)?;
+    Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| f64::from_le_bytes(*it)).collect()))
+}
+
+/// The elements of a tensor of integers.
+pub(crate) fn integers(name: &str, tensor: &Tensor) -> Result<Option<Vec<i64>>> {
+    use Dtype::{Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+    if !matches!(tensor.dtype(), Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64) {
+        return Ok(None);
+    }
+    // A number above 2^63 becomes negative, which is not a token either.
+    let Some(tensor) = tensor.cast(Int64) else { return Ok(None) };
+    let bytes = bytes(name, &tensor)?;
+    Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| i64::from_le_bytes(*it)).collect()))
+}
+
+/// A tensor of f32 numbers in memory.
+pub(crate) fn floats(shape: Vec<u64>, numbers: &[f32]) -> Option<Tensor> {
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let stride = contiguous_strides(&shape);
+    Tensor::new(Dtype::Float32, shape, stride, 0, Storage::owned(bytes)).ok()
+}

@@ -1,0 +1,298 @@
+//! Runs the self tests that are stored in a carton.
+//!
+//! Facts: the Carton v1 specification. A nested tensor has parts of different shapes: a model that takes one tensor runs
+//! each part on its own, and returns as many.
+
+use std::time::Instant;
+
+use byte_source::Observer;
+use carton_format::{References, SelfTest, TENSOR_REFERENCE, TensorIndex};
+use carton_reader::TensorData;
+use serde::Serialize;
+use tensor::Tensor;
+
+use crate::compare::{Tolerance, compare};
+use crate::{Error, InputError, Kind, Result, Runnable};
+
+/// How the self tests of a carton are run.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct SelfTestOptions {
+    /// How far outputs may be from the expected ones. `None` means [`Tolerance::default`] for weights, which are returned as
+    /// they are stored, and [`Tolerance::of_sums`] for models.
+    pub tolerance: Option<Tolerance>,
+}
+
+impl SelfTestOptions {
+    /// Sets how far outputs may be from the expected ones.
+    #[must_use]
+    pub fn tolerance(self, tolerance: Tolerance) -> Self {
+        Self { tolerance: Some(tolerance) }
+    }
+}
+
+/// The result of all self tests of a carton.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SelfTestReport {
+    /// Version of these members.
+    pub schema_version: u32,
+    /// The carton as it was given.
+    pub file: String,
+    /// Whether no test failed.
+    pub ok: bool,
+    /// How far outputs may be from the expected ones.
+    pub tolerance: Tolerance,
+    /// The tests, in the order of carton.toml.
+    pub tests: Vec<TestRow>,
+}
+
+/// The result of one test.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TestRow {
+    /// Its number, from 0.
+    pub index: usize,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Whether it passed.
+    pub outcome: Outcome,
+    /// How long the model took, in seconds.
+    pub seconds: f64,
+    /// Why it could not run.
+    pub error: Option<String>,
+    /// The outputs: those that are expected, or all if the test expects none.
+    pub outputs: Vec<OutputRow>,
+}
+
+/// The outcome of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The outputs are the expected ones.
+    Passed,
+    /// An output is not the expected one, or the test cannot run.
+    Failed,
+    /// It ran, and no expected output is stored.
+    Ran,
+}
+
+/// An output of a test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct OutputRow {
+    /// Its name.
+    pub name: String,
+    /// The largest difference from the expected output; `None` where they were not compared. It is not a number (in JSON,
+    /// null) if an element is not.
+    pub largest_difference: Option<f64>,
+    /// What is wrong with it; `None` if nothing is.
+    pub what: Option<String>,
+}
+
+/// Runs the self tests of a carton, one after the other.
+///
+/// # Errors
+/// When the index of its tensors cannot be read, or `observer` stops the work. A test that cannot run has failed.
+pub fn self_test(
+    runnable: &Runnable,
+    options: &SelfTestOptions,
+    observer: &dyn Observer,
+) -> Result<SelfTestReport> {
+    let index = runnable.carton().tensor_index();
+    let index =
+        index.map_err(|error| Error::from(carton_tools::Error::reader(runnable.path())(error)))?.document;
+    let tolerance = options.tolerance.unwrap_or_else(|| match runnable.kind() {
+        Kind::Decoder(_) => Tolerance::of_sums(),
+        Kind::Weights => Tolerance::default(),
+    });
+    let runner = Runner { runnable, index, tolerance, observer };
+    let tests = runnable.config().self_tests.iter().enumerate().map(|(at, test)| runner.row(at, test));
+    let tests: Vec<TestRow> = tests.collect::<Result<_>>()?;
+    Ok(SelfTestReport {
+        schema_version: 1,
+        file: runnable.path().display().to_string(),
+        ok: tests.iter().all(|test| test.outcome != Outcome::Failed),
+        tolerance,
+        tests,
+    })
+}
+
+/// The value that a reference names.
+enum Value {
+    Numbers(Tensor),
+    Strings,
+    /// The parts of a nested tensor.
+    Nested(Vec<Tensor>),
+}
+
+/// The outputs of a model: of each run, if inputs are nested.
+struct Returned {
+    runs: Vec<Vec<(String, Tensor)>>,
+    is_nested: bool,
+}
+
+struct Runner<'r> {
+    runnable: &'r Runnable,
+    index: TensorIndex,
+    tolerance: Tolerance,
+    observer: &'r dyn Observer,
+}
+
+impl Runner<'_> {
+    fn row(&self, index: usize, test: &SelfTest) -> Result<TestRow> {
+        let start = Instant::now();
+        let mut row = TestRow {
+            index,
+            name: test.name.clone(),
+            outcome: Outcome::Failed,
+            seconds: 0.0,
+            error: None,
+            outputs: Vec::new(),
+        };
+        let returned = match self.run(test) {
+            Ok(returned) => returned,
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) => {
+                row.error = Some(error.to_string());
+                return Ok(row);
+            }
+        };
+        row.seconds = start.elapsed().as_secs_f64();
+        let Some(expected) = &test.expected_out else {
+            let names = returned.runs.first().into_iter().flatten().map(|(name, _)| name.clone());
+            let ran = |name| OutputRow { name, largest_difference: None, what: None };
+            row.outputs = names.map(ran).collect();
+            row.outcome = Outcome::Ran;
+            return Ok(row);
+        };
+        match self.compared(expected, &returned) {
+            Ok(outputs) => row.outputs = outputs,
+            Err(error) => row.error = Some(error.to_string()),
+        }
+        let is_right = row.error.is_none() && row.outputs.iter().all(|output| output.what.is_none());
+        row.outcome = if is_right { Outcome::Passed } else { Outcome::Failed };
+        Ok(row)
+    }
+
+    fn run(&self, test: &SelfTest) -> Result<Returned> {
+        let inputs = self.values(&test.inputs)?;
+        let nested = inputs.iter().filter_map(|(name, value)| match value {
+            Value::Nested(parts) => Some((name, parts.len())),
+            _ => None,
+        });
+        let mut nested = nested.collect::<Vec<_>>().into_iter();
+        let first = nested.next();
+        if let Some((name, second)) = nested.find(|(_, len)| first.is_some_and(|(_, first)| first != *len)) {
+            let (first_input, first) =
+                first.map_or_else(Default::default, |(name, len)| (name.clone(), len.to_string()));
+            let symbol = "the number of parts".to_owned();
+            let (second_input, second) = (name.clone(), second.to_string());
+            return Err(InputError::Symbol { symbol, first_input, first, second_input, second }.into());
+        }
+        let names: Option<Vec<String>> = test
+            .expected_out
+            .as_ref()
+            .map(|expected| expected.0.iter().map(|(name, _)| name.clone()).collect());
+        let mut runs = Vec::new();
+        for run in 0..first.map_or(1, |(_, len)| len) {
+            let mut tensors = Vec::new();
+            for (name, value) in &inputs {
+                let tensor = match value {
+                    Value::Numbers(tensor) => Some(tensor),
+                    Value::Nested(parts) => parts.get(run),
+                    Value::Strings => None,
+                };
+                let found = "a tensor of strings";
+                let tensor = tensor.ok_or_else(|| InputError::NotNumbers { name: name.clone(), found })?;
+                tensors.push((name.clone(), tensor.clone()));
+            }
+            runs.push(self.runnable.infer_until(&tensors, names.as_deref(), self.observer)?);
+        }
+        Ok(Returned { runs, is_nested: first.is_some() })
+    }
+
+    fn compared(&self, expected: &References, returned: &Returned) -> Result<Vec<OutputRow>> {
+        let mut rows = Vec::new();
+        for (name, value) in self.values(expected)? {
+            let found = returned.runs.iter().map(|run| run.iter().find(|(known, _)| *known == name));
+            let found: Option<Vec<&Tensor>> = found.map(|output| Some(&output?.1)).collect();
+            let mut row = OutputRow { name, largest_difference: None, what: None };
+            match (found, value) {
+                (None, _) => row.what = Some("is not returned".to_owned()),
+                (_, Value::Strings) => row.what = Some("is numbers, expected strings".to_owned()),
+                (Some(found), Value::Numbers(expected)) if !returned.is_nested => {
+                    self.compare(&mut row, &found, &[expected])?;
+                }
+                (Some(found), Value::Nested(parts)) if returned.is_nested && found.len() == parts.len() => {
+                    self.compare(&mut row, &found, &parts)?;
+                }
+                (Some(found), value) => {
+                    let described = |is_nested, parts: usize| {
+                        let parts = pipeline::counted(parts, "part");
+                        if is_nested {
+                            format!("a nested tensor of {parts}")
+                        } else {
+                            "one tensor".to_owned()
+                        }
+                    };
+                    let expected = match value {
+                        Value::Nested(parts) => described(true, parts.len()),
+                        _ => described(false, 1),
+                    };
+                    row.what = Some(format!(
+                        "is {}, expected {expected}",
+                        described(returned.is_nested, found.len())
+                    ));
+                }
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Compares the parts of an output, or an output as its only part.
+    fn compare(&self, row: &mut OutputRow, found: &[&Tensor], expected: &[Tensor]) -> Result<()> {
+        let parts = expected.len();
+        for (part, (found, expected)) in found.iter().zip(expected).enumerate() {
+            let comparison = compare(&row.name, found, expected, self.tolerance)?;
+            let largest = [row.largest_difference, comparison.largest].into_iter().flatten();
+            // NaN stays.
+            row.largest_difference = largest.reduce(|a, b| if a.is_nan() || a > b { a } else { b });
+            if let (Some(what), None) = (comparison.what, &row.what) {
+                let part = if parts == 1 { String::new() } else { format!("part {part}: ") };
+                row.what = Some(format!("{part}{what}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensors that references stand for, read and checked.
+    fn values(&self, references: &References) -> Result<Vec<(String, Value)>> {
+        let failed = |error| Error::from(carton_tools::Error::reader(self.runnable.path())(error));
+        let read = |name: &str| {
+            let missing = || failed(carton_reader::Error::NoTensor { name: name.to_owned() });
+            let spec = self.index.find(name).ok_or_else(missing)?;
+            self.runnable.carton().tensor_data(spec).map_err(failed)
+        };
+        let value = |target: &str| -> Result<Value> {
+            let name = target.strip_prefix(TENSOR_REFERENCE).unwrap_or(target);
+            Ok(match read(name)? {
+                TensorData::Numbers(tensor) => Value::Numbers(tensor),
+                TensorData::Strings { .. } => Value::Strings,
+                TensorData::Nested(parts) => {
+                    let part = |name: &String| {
+                        Ok(match read(name)? {
+                            TensorData::Numbers(tensor) => Some(tensor),
+                            _ => None,
+                        })
+                    };
+                    let parts: Option<Vec<Tensor>> = parts.iter().map(part).collect::<Result<_>>()?;
+                    parts.map_or(Value::Strings, Value::Nested)
+                }
+            })
+        };
+        references.0.iter().map(|(name, target)| Ok((name.clone(), value(target)?))).collect()
+    }
+}

@@ -1,0 +1,55 @@
+//! The elements of tensors as the data of outputs.
+//!
+//! Facts: KServe's datatypes.
+
+use byte_source::Blob;
+use bytes::Bytes;
+use kserve::Datatype;
+use tensor::{Dtype, Tensor};
+
+use super::refusal::failed;
+use crate::model::ModelError;
+
+/// The datatype of KServe with the elements of `dtype`; `None` if it has none.
+pub(super) fn datatype(dtype: Dtype) -> Option<Datatype> {
+    Some(match dtype {
+        Dtype::Bool => Datatype::Bool,
+        Dtype::UInt8 => Datatype::Uint8,
+        Dtype::UInt16 => Datatype::Uint16,
+        Dtype::UInt32 => Datatype::Uint32,
+        Dtype::UInt64 => Datatype::Uint64,
+        Dtype::Int8 => Datatype::Int8,
+        Dtype::Int16 => Datatype::Int16,
+        Dtype::Int32 => Datatype::Int32,
+        Dtype::Int64 => Datatype::Int64,
+        Dtype::Float16 => Datatype::Fp16,
+        Dtype::Float32 => Datatype::Fp32,
+        Dtype::Float64 => Datatype::Fp64,
+        Dtype::BFloat16 => Datatype::Bf16,
+        _ => return None,
+    })
+}
+
+/// The elements of a tensor where they are, if a file holds them in C order.
+pub(super) fn mapped(tensor: &Tensor) -> Option<Bytes> {
+    tensor.mapped_bytes()?;
+    Some(Bytes::from_owner(Mapped(tensor.clone())))
+}
+
+/// The elements of a tensor in memory.
+pub(super) fn gathered(tensor: &Tensor) -> Result<Bytes, ModelError> {
+    let mut bytes = Vec::new();
+    let len = usize::try_from(tensor.nbytes()).map_err(failed)?;
+    bytes.try_reserve_exact(len).map_err(failed)?;
+    tensor.gathered().write_to(&mut bytes).map_err(failed)?;
+    Ok(Bytes::from(bytes))
+}
+
+/// A tensor of which [`Tensor::mapped_bytes`] are known to be there.
+struct Mapped(Tensor);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        self.0.mapped_bytes().unwrap_or_default()
+    }
+}

@@ -1,0 +1,67 @@
+//! The SHA-256 of a blob, and bytes as hexadecimal digits.
+//!
+//! Facts: FIPS 180-4; the implementation is the `sha2` crate's, which uses the CPU's SHA extensions.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::{Blob, Observer, ReadError, Sink, Window};
+
+/// Hashes what a [`Blob`](crate::Blob) sends.
+///
+/// ```
+/// use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
+///
+/// let mut sink = Sha256Sink::default();
+/// OwnedBlob(b"abc".to_vec()).write_to(&mut sink)?;
+/// assert_eq!(hex(&sink.digest()), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+/// # Ok::<(), byte_source::ReadError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Sha256Sink(Sha256);
+
+impl Sha256Sink {
+    /// The SHA-256 of all bytes so far.
+    pub fn digest(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
+impl Sink for Sha256Sink {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.0.update(&*window);
+        Ok(())
+    }
+}
+
+/// The SHA-256 of a blob. The observer can stop the work between two windows.
+///
+/// # Errors
+/// When the blob cannot be read, or `observer` stops the work.
+pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], ReadError> {
+    let mut sink = Stoppable { sink: Sha256Sink::default(), observer };
+    blob.write_to(&mut sink)?;
+    Ok(sink.sink.digest())
+}
+
+struct Stoppable<'o> {
+    sink: Sha256Sink,
+    observer: &'o dyn Observer,
+}
+
+impl Sink for Stoppable<'_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.observer.check()?;
+        self.sink.write(window)
+    }
+}
+
+/// Bytes in lower-case hexadecimal digits, two a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(bytes.len().saturating_mul(2));
+    for byte in bytes {
+        write!(digits, "{byte:02x}").expect("memory takes any text");
+    }
+    digits
+}

@@ -1,0 +1,66 @@
+//! Bytes on their way into the file: counted, hashed, and compared with what was expected.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use byte_source::Work;
+use sha2::Digest;
+
+use super::decode::BUFFER;
+use super::failure::Failure;
+use super::{Beginning, Download, cannot_write};
+use crate::Error;
+
+impl Download<'_> {
+    /// Appends `body`, of which `len` bytes will come if the server reports it, to the beginning.
+    pub(super) fn store(
+        &self,
+        mut body: impl Read,
+        len: Option<u64>,
+        beginning: Beginning,
+        out: &mut File,
+        work: Work<'_>,
+    ) -> Result<(), Failure> {
+        let Beginning { mut hash, len: start } = beginning;
+        let total = len.map(|len| start.saturating_add(len));
+        if total.is_some_and(|total| total > self.options.max_bytes) {
+            return Err(self.too_large());
+        }
+        let work = work.with_total(total);
+        let mut buffer = vec![0; BUFFER];
+        let mut done = start;
+        loop {
+            let read = match body.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // An encoded body that is cut short looks damaged.
+                Err(reason) => {
+                    return Err(Failure::Resume(Error::Broken { url: self.url.to_owned(), reason }));
+                }
+            };
+            done = done.saturating_add(read as u64);
+            if done > self.options.max_bytes {
+                // Nobody can use what came.
+                Beginning::empty(out)?;
+                return Err(self.too_large());
+            }
+            let bytes = buffer.get(..read).unwrap_or_default();
+            out.write_all(bytes).map_err(|error| Failure::Final(cannot_write(error)))?;
+            hash.update(bytes);
+            work.advance(done).map_err(|stopped| Failure::Final(stopped.into()))?;
+        }
+        let found: [u8; 32] = hash.finalize().into();
+        if found == *self.sha256 {
+            return Ok(());
+        }
+        Beginning::empty(out)?;
+        let error = Error::WrongHash { url: self.url.to_owned(), found, expected: *self.sha256 };
+        // The bytes of an earlier connection or of another server may be the wrong ones.
+        Err(if start > 0 { Failure::Restart(error) } else { Failure::Final(error) })
+    }
+
+    fn too_large(&self) -> Failure {
+        Failure::Final(Error::TooLarge { url: self.url.to_owned(), limit: self.options.max_bytes })
+    }
+}

@@ -1,0 +1,103 @@
+//! Downloads from servers on loopback. What the command line shows of them is tested in the root package.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use byte_source::{Action, Observer, Step};
+
+use super::*;
+
+/// A server on this address of loopback; its URL.
+fn server(address: &str, answer: impl Fn(&mut TcpStream) -> io::Result<()> + Send + 'static) -> String {
+    let listener = TcpListener::bind((address, 0)).expect("loopback");
+    let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+            lines.map_while(io::Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            // The client may leave early.
+            let _ = answer(&mut stream);
+        }
+    });
+    url
+}
+
+/// A server that answers each request with a redirect.
+fn redirects(address: &str, location: String) -> String {
+    server(address, move |stream| {
+        write!(stream, "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
+    })
+}
+
+/// Stops after more bytes than the limit.
+struct StopAfter {
+    limit: u64,
+    last: AtomicU64,
+}
+
+impl Observer for StopAfter {
+    fn progress(&self, step: Step<'_>) {
+        self.last.fetch_max(step.done, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.last.load(Ordering::Relaxed) > self.limit
+    }
+}
+
+fn options() -> DownloadOptions {
+    DownloadOptions { allow_http: true, timeout: Duration::from_secs(600), max_bytes: u64::MAX }
+}
+
+#[test]
+fn only_private_addresses_redirect_to_private_addresses() {
+    // Here the Internet is 127.0.0.2: all of 127.0.0.0/8 is loopback.
+    let is_public = |address: IpAddr| address.to_string() == "127.0.0.2";
+    let end = redirects("127.0.0.1", "http://127.0.0.2:1/end".to_owned());
+    let private = redirects("127.0.0.1", end.clone());
+    let public = redirects("127.0.0.2", end);
+    let refused = |url: &str| {
+        let mut out = tempfile::tempfile().expect("a temporary folder");
+        let download = Download { url, sha256: &[0; 32], options: &options(), is_public };
+        match download.run(&mut out, Work::unobserved()) {
+            Err(Error::PrivateAddress { address, .. }) => address.to_string() == "127.0.0.1",
+            Err(Error::Request { url, .. }) if url == "http://127.0.0.2:1/end" => false,
+            other => panic!("it is followed to its end: {other:?}"),
+        }
+    };
+    assert!(!refused(&private));
+    assert!(refused(&public), "from the Internet into a private network");
+    // Once it has left, it does not come back.
+    let back = redirects("127.0.0.1", redirects("127.0.0.2", private.clone()));
+    assert!(refused(&back));
+    assert!(!refused(&redirects("127.0.0.1", private)));
+}
+
+#[test]
+fn a_download_stops_within_one_buffer() {
+    let url = server("127.0.0.1", |stream| {
+        write!(stream, "HTTP/1.1 200 OK\r\n\r\n")?;
+        loop {
+            stream.write_all(&[7; 1 << 13])?;
+        }
+    });
+    let mut out = tempfile::tempfile().expect("a temporary folder");
+    let stop = StopAfter { limit: 1_000_000, last: AtomicU64::new(0) };
+    let work = Work::new(&stop, "file", Action::Download, None);
+    let error = download(&url, &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
+    let last = stop.last.into_inner();
+    assert!(matches!(error, Error::Cancelled(_)), "{error}");
+    assert!(last <= 1_000_000 + decode::BUFFER as u64, "{last}");
+    assert_eq!(out.metadata().expect("it is open").len(), last, "a later download resumes from here");
+}
+
+#[test]
+fn a_download_that_is_stopped_before_it_begins_connects_nowhere() {
+    let mut out = tempfile::tempfile().expect("a temporary folder");
+    let stop = StopAfter { limit: 0, last: AtomicU64::new(1) };
+    let work = Work::new(&stop, "file", Action::Download, None);
+    let error =
+        download("http://127.0.0.1:1/", &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
+    assert!(matches!(error, Error::Cancelled(_)), "{error}");
+}

@@ -1,0 +1,49 @@
+//! Where bytes come from and go to: local files, written whole or not at all, and downloads over HTTP.
+//!
+//! An [`Output`] is written next to its target and takes the target's place when it is committed. Until then,
+//! the target stays as it was:
+//!
+//! ```
+//! use std::io::Write;
+//!
+//! use output::{IfExists, Output};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("weights.bin");
+//! let bytes = b"four";
+//! output::check_target(&path, &[], IfExists::Fail)?;
+//! let mut output = Output::create(&path, bytes.len() as u64)?;
+//! output.write_all(bytes)?;
+//! assert!(!path.exists());
+//! output.commit(IfExists::Fail)?;
+//! assert_eq!(std::fs::read(&path)?, bytes);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What exists is replaced only if this program wrote it, unless the caller decides otherwise: see [`IfExists`].
+//!
+//! To stop, drop the [`Output`]: nothing is left behind. A program that ends on a signal calls
+//! [`remove_unfinished`] first; this crate installs no signal handler.
+//!
+//! With the feature `download`, the function of this name fetches a file whose SHA-256 is known, resumes where a
+//! connection breaks, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are recognised by [`Remote`] and refused
+//! by [`refuse_remote`].
+
+mod abandoned;
+mod error;
+#[cfg(feature = "download")]
+mod https;
+mod local;
+mod location;
+mod mark;
+mod remote;
+mod unfinished;
+
+pub use error::{Error, Result};
+#[cfg(feature = "download")]
+pub use https::{DownloadOptions, download};
+pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
+pub use location::{file_name, folder, refuse_remote};
+pub use mark::is_ours;
+pub use remote::{Remote, Scheme};
+pub use unfinished::{Halt, remove_unfinished};

@@ -1,0 +1,186 @@
+//! Which files this program wrote: only those are replaced without being told to.
+//!
+//! A zip file of ours has the program's name as its comment. Every other format, such as safetensors, leaves no place
+//! for a mark that keeps the bytes of the reference writer, so each output also has an extended attribute, where the
+//! filesystem has any. It records the length and the modification time of the file: once another program rewrites the
+//! file in place, the file is not ours any more. A program that writes a new file and renames it leaves no attribute.
+//!
+//! Facts: xattr(7), open(2), and APPNOTE 4.3.16 for the end of a zip file.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use byte_source::PRODUCER;
+
+/// Marks `file`, which is completely written.
+pub(crate) fn mark(file: &File) {
+    // Without attributes the comment of a zip file is left, or nothing: then only force replaces it.
+    if let Some(value) = file.metadata().ok().as_ref().and_then(value) {
+        let _ = attribute::write(file, value.as_bytes());
+    }
+}
+
+/// Whether this program wrote the file at `path`, and no other program changed it. A link is not a file of ours,
+/// wherever it leads: we make none.
+pub fn is_ours(path: &Path) -> bool {
+    let Ok(mut file) = open(path) else { return false };
+    let Some(metadata) = file.metadata().ok().filter(Metadata::is_file) else { return false };
+    has_attribute(&file, &metadata) || has_comment(&mut file).unwrap_or(false)
+}
+
+fn has_attribute(file: &File, metadata: &Metadata) -> bool {
+    let Some(value) = value(metadata) else { return false };
+    // One byte more than is expected, so that a longer value is another one.
+    let mut found = vec![0; value.len().saturating_add(1)];
+    let len = attribute::read(file, &mut found).unwrap_or(0);
+    found.get(..len) == Some(value.as_bytes())
+}
+
+/// Whether it is a zip file that ends with our comment.
+fn has_comment(file: &mut File) -> io::Result<bool> {
+    const END: &[u8] = b"PK\x05\x06";
+    /// From the comment's length on.
+    const COMMENT: usize = 20;
+    let mut first = [0; 4];
+    file.read_exact(&mut first)?;
+    let len = u16::try_from(PRODUCER.len()).unwrap_or(u16::MAX).to_le_bytes();
+    let comment = [&len, PRODUCER.as_bytes()].concat();
+    let mut end = vec![0; comment.len().saturating_add(COMMENT)];
+    let from_end = i64::try_from(end.len()).unwrap_or(i64::MAX).saturating_neg();
+    file.seek(SeekFrom::End(from_end))?;
+    file.read_exact(&mut end)?;
+    Ok(first == *b"PK\x03\x04" && end.starts_with(END) && end.get(COMMENT..) == Some(&comment))
+}
+
+/// What the attribute says about a file: its bytes, and the nanoseconds from 1970 to its last change.
+fn value(metadata: &Metadata) -> Option<String> {
+    let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("{} {}", metadata.len(), modified.as_nanos()))
+}
+
+/// Opens what is at `path`, without following a link or waiting for a pipe.
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+mod attribute {
+    use std::fs::File;
+    use std::io;
+
+    use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+
+    /// In the namespace that belongs to users.
+    const NAME: &str = "user.torch2carton";
+
+    pub(super) fn write(file: &File, value: &[u8]) -> io::Result<()> {
+        Ok(fsetxattr(file, NAME, value, XattrFlags::empty())?)
+    }
+
+    /// Returns how many bytes it has.
+    pub(super) fn read(file: &File, value: &mut [u8]) -> io::Result<usize> {
+        Ok(fgetxattr(file, NAME, value)?)
+    }
+}
+
+/// Systems whose files have no attributes.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+mod attribute {
+    use std::fs::File;
+    use std::io;
+
+    pub(super) fn write(_: &File, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn read(_: &File, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The end of an archive without entries.
+    fn end(comment: &str) -> Vec<u8> {
+        let len = u16::try_from(comment.len()).expect("a short comment").to_le_bytes();
+        [&b"PK\x03\x04PK\x05\x06"[..], &[0; 16], &len, comment.as_bytes()].concat()
+    }
+
+    #[test]
+    fn an_archive_with_our_comment_is_ours() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("x");
+        let is_ours = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("a temporary folder");
+            is_ours(&path)
+        };
+        assert!(is_ours(&end("torch2carton")));
+        let mut trailing = end("torch2carton");
+        trailing.push(b'\n');
+        for other in [&end(""), &end("torch2cartoon"), &end("x torch2carton"), &trailing] {
+            assert!(!is_ours(other), "{}", other.escape_ascii());
+        }
+        let whole = end("torch2carton");
+        assert!(!is_ours(&whole[4..]), "no first entry");
+        for len in 0..whole.len() {
+            assert!(!is_ours(&whole[..len]), "{len}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_marked_file_is_ours_until_it_changes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("x");
+        let mut file = File::create(&path).expect("a temporary folder");
+        file.write_all(b"abc").expect("a temporary folder");
+        assert!(!is_ours(&path));
+        if attribute::write(&file, b"3 1").is_err() {
+            // A filesystem without attributes, as tmpfs was before Linux 6.6.
+            return;
+        }
+        assert!(!is_ours(&path), "another time");
+        mark(&file);
+        assert!(is_ours(&path));
+        let renamed = folder.path().join("y");
+        std::fs::rename(&path, &renamed).expect("there");
+        assert!(is_ours(&renamed));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("y", &link).expect("a temporary folder");
+        assert!(!is_ours(&link));
+        let modified = file.metadata().and_then(|it| it.modified()).expect("there");
+        file.write_all(b"d").expect("a temporary folder");
+        file.set_modified(modified).expect("it is ours");
+        assert!(!is_ours(&renamed), "another length");
+        file.set_len(3).expect("it is ours");
+        file.set_modified(modified).expect("it is ours");
+        assert!(is_ours(&renamed));
+        file.set_modified(modified + std::time::Duration::from_nanos(1)).expect("it is ours");
+        assert!(!is_ours(&renamed), "another time");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_not_a_file_is_not_ours() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        assert!(!is_ours(folder.path()));
+        assert!(!is_ours(&folder.path().join("missing")));
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).expect("a pipe");
+        assert!(!is_ours(&pipe));
+    }
+}

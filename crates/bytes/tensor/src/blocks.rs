@@ -1,0 +1,203 @@
+//! Short reads all over a storage, answered from blocks that are read whole.
+//!
+//! A view that is not contiguous needs a few bytes from each of many places. A system call for each of them would take
+//! a hundred times as long as the copy, and the neighbours of those bytes are needed soon.
+
+use std::io;
+
+use byte_source::ReadError;
+use foldhash::{HashMap, HashMapExt};
+
+use crate::Storage;
+
+/// The most bytes of blocks that are kept: 8 MiB.
+const BUDGET: usize = 8 << 20;
+/// The largest block.
+const LARGEST: usize = 64 << 10;
+/// The smallest block: a call that reads one takes as long as copying a few hundred bytes.
+const SMALLEST: usize = 256;
+/// Runs that are at least this many bytes apart are read separately.
+const FAR: u64 = 4 << 10;
+
+/// Blocks of a storage, little-endian. All ranges are in bytes of the storage and start and end at components.
+#[derive(Debug)]
+pub(crate) struct Blocks<'s> {
+    storage: &'s Storage,
+    /// Bytes of the storage.
+    len: u64,
+    /// Bytes of a block, a power of two; 0 if blocks do not help.
+    size: usize,
+    /// The number of each block that is kept, and where it starts in `bytes`.
+    kept: HashMap<usize, usize>,
+    bytes: Vec<u8>,
+    /// The block that was used last.
+    last: Option<(usize, usize)>,
+}
+
+impl<'s> Blocks<'s> {
+    /// Blocks for a view whose runs of `run` bytes are at the places that `outer` counts: sizes and strides in bytes,
+    /// the innermost last.
+    pub(crate) fn new(storage: &'s Storage, run: u64, outer: &[(u64, u64)]) -> Self {
+        let size = block_size(run, outer).unwrap_or(0);
+        Self { storage, len: storage.len(), size, kept: HashMap::new(), bytes: Vec::new(), last: None }
+    }
+
+    /// Copies the bytes from `start` on into `out`.
+    pub(crate) fn read(&mut self, start: usize, out: &mut [u8]) -> Result<(), ReadError> {
+        if out.len() >= self.size {
+            return self.storage.read(start as u64, out);
+        }
+        if start.saturating_add(out.len()) as u64 > self.len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let (mut start, mut out) = (start, out);
+        while !out.is_empty() {
+            let number = start.checked_div(self.size).unwrap_or(0);
+            let within = start.saturating_sub(number.saturating_mul(self.size));
+            let len = self.size.saturating_sub(within).min(out.len());
+            let at = self.block(number)?.saturating_add(within);
+            let (now, rest) = out.split_at_mut(len);
+            let from = self.bytes.get(at..at.saturating_add(len)).ok_or(io::ErrorKind::UnexpectedEof)?;
+            now.copy_from_slice(from);
+            start = start.saturating_add(len);
+            out = rest;
+        }
+        Ok(())
+    }
+
+    /// Where a block starts in `bytes`; it is read if it is not there.
+    fn block(&mut self, number: usize) -> Result<usize, ReadError> {
+        if let Some((last, at)) = self.last
+            && last == number
+        {
+            return Ok(at);
+        }
+        let at = match self.kept.get(&number) {
+            Some(at) => *at,
+            None => self.fetch(number)?,
+        };
+        self.last = Some((number, at));
+        Ok(at)
+    }
+
+    fn fetch(&mut self, number: usize) -> Result<usize, ReadError> {
+        if self.bytes.len().saturating_add(self.size) > BUDGET {
+            // Most views have passed the older blocks by now.
+            self.kept.clear();
+            self.bytes.clear();
+        }
+        let start = number.saturating_mul(self.size);
+        let left = self.len.saturating_sub(start as u64);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(self.size);
+        let at = self.bytes.len();
+        self.bytes.resize(at.saturating_add(self.size), 0);
+        let block = self.bytes.get_mut(at..at.saturating_add(len)).unwrap_or_default();
+        self.last = None;
+        self.storage.read(start as u64, block)?;
+        self.kept.insert(number, at);
+        Ok(at)
+    }
+}
+
+/// Bytes of a block with which all places that the view visits in turn have theirs; `None` if no two runs are near each
+/// other, or there are too many places.
+fn block_size(run: u64, outer: &[(u64, u64)]) -> Option<usize> {
+    // The dimension along which the runs are nearest to each other: those further in are other places.
+    let (nearest, (_, step)) = outer.iter().enumerate().rev().min_by_key(|(_, (_, stride))| *stride)?;
+    let places = outer.get(nearest.saturating_add(1)..).unwrap_or_default();
+    let number = places.iter().fold(1_u64, |product, (size, _)| product.saturating_mul(*size));
+    let extent = places
+        .iter()
+        .fold(run, |sum, (size, stride)| sum.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
+    if *step >= FAR || run >= FAR {
+        return None;
+    }
+    let dense = usize::try_from(dense(run, outer)).unwrap_or(usize::MAX);
+    let mut size = dense.checked_next_power_of_two().map_or(LARGEST, |size| size.clamp(SMALLEST, LARGEST));
+    loop {
+        let blocks = number.min(extent.checked_div(size as u64).unwrap_or(0).saturating_add(2));
+        if blocks.saturating_mul(size as u64) <= BUDGET as u64 / 2 {
+            return Some(size);
+        }
+        size /= 2;
+        if size < SMALLEST {
+            return None;
+        }
+    }
+}
+
+/// Bytes from the first to the last of the runs that are near their neighbours.
+fn dense(run: u64, outer: &[(u64, u64)]) -> u64 {
+    let mut dims = outer.to_vec();
+    dims.sort_unstable_by_key(|(_, stride)| *stride);
+    let mut extent = run;
+    for (size, stride) in dims {
+        if stride > extent.saturating_mul(4).max(FAR) {
+            break;
+        }
+        extent = extent.saturating_add(size.saturating_sub(1).saturating_mul(stride));
+    }
+    extent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_large_as_the_places_allow() {
+        const KIB: usize = 1 << 10;
+        // Every other number; a column of a wide matrix.
+        assert_eq!(block_size(4, &[(1_000_000, 8)]), Some(64 * KIB));
+        assert_eq!(block_size(4, &[(1_000_000, 16_384)]), None);
+        // Transposed matrices: one block for each row of the original.
+        assert_eq!(block_size(4, &[(512, 4), (512, 2048)]), Some(64 * KIB));
+        assert_eq!(block_size(4, &[(4096, 4), (4096, 16_384)]), Some(KIB));
+        assert_eq!(block_size(4, &[(1 << 20, 4), (1 << 20, 4 << 20)]), None);
+        // Kernels of a convolution with the channels last: all of a kernel's places are in one block.
+        assert_eq!(block_size(4, &[(512, 18_432), (512, 4), (3, 6144), (3, 2048)]), Some(64 * KIB));
+        // Pairs that are far from each other.
+        assert_eq!(block_size(4, &[(1_000_000, 100_000), (2, 8)]), Some(256));
+        // So many places that only the smallest blocks of them fit.
+        assert_eq!(block_size(4, &[(10_000, 4), (10_000, 16_384)]), Some(256));
+        // Repeated elements, and sizes that no file has.
+        assert_eq!(block_size(4, &[(1000, 0), (1000, 0)]), Some(256));
+        assert_eq!(block_size(4, &[(u64::MAX, 4), (u64::MAX, u64::MAX), (u64::MAX, u64::MAX)]), None);
+        assert_eq!(block_size(8192, &[(10, 10_000)]), None);
+    }
+
+    #[test]
+    fn runs_are_near_each_other_up_to_a_distance() {
+        assert_eq!(dense(4, &[(2, FAR)]), 4 + FAR);
+        assert_eq!(dense(4, &[(2, FAR + 1)]), 4);
+    }
+
+    #[test]
+    fn blocks_are_kept_up_to_the_budget() {
+        let storage = Storage::owned(vec![7; BUDGET + LARGEST]);
+        let mut blocks = Blocks::new(&storage, 4, &[(1_000_000, 8)]);
+        let all = BUDGET / LARGEST;
+        for number in 0..all {
+            blocks.read(number * LARGEST, &mut [0; 4]).expect("it is inside");
+        }
+        assert_eq!((blocks.size, blocks.kept.len(), blocks.bytes.len()), (LARGEST, all, BUDGET));
+        blocks.read(BUDGET, &mut [0; 4]).expect("it is inside");
+        assert_eq!((blocks.kept.len(), blocks.bytes.len()), (1, LARGEST));
+    }
+
+    #[test]
+    fn any_range_is_what_the_storage_has() {
+        let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).take(1_000_001).collect();
+        let storage = Storage::owned(bytes.clone());
+        let mut blocks = Blocks::new(&storage, 4, &[(4096, 4), (4096, 16_384)]);
+        let mut at = 1_usize;
+        for step in 0..20_000_usize {
+            at = (at * 48_271 + step) % 1_000_001;
+            let mut out = vec![0; (step % 1500).min(1_000_001 - at)];
+            blocks.read(at, &mut out).expect("it is inside");
+            assert_eq!(out, bytes[at..at + out.len()], "{at}");
+        }
+        blocks.read(999_000, &mut [0; 1002]).expect_err("past the end");
+        blocks.read(1_000_000, &mut [0; 2]).expect_err("past the end");
+    }
+}

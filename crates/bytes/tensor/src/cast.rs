@@ -1,0 +1,351 @@
+//! The numbers of another storage in another dtype, converted when they are read.
+//!
+//! Facts: `Tensor.to(dtype)`; see [`Conversion`].
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use byte_source::{NotRepresentable, Observer, ReadError, WINDOW, Window};
+
+use crate::compute::{Compute, Inputs};
+use crate::{Conversion, Storage};
+
+/// Reads of up to this many bytes use a buffer on the stack.
+const SHORT: usize = 256;
+
+/// The elements of a storage that tensors view, and the name of a tensor that views them.
+///
+/// What is between the first and the last element of a tensor counts as seen, even if its strides pass over some.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Ranges of elements that do not overlap, in ascending order.
+    ranges: Vec<(Range<u64>, Arc<str>)>,
+}
+
+impl Seen {
+    /// What `views` see: a range of elements of the storage and a name each.
+    pub fn new(mut views: Vec<(Range<u64>, Arc<str>)>) -> Self {
+        // The largest of those that start together is the first.
+        views.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
+        let mut end = 0;
+        views.retain_mut(|(range, _)| {
+            range.start = range.start.max(end);
+            end = end.max(range.end);
+            !range.is_empty()
+        });
+        Self { ranges: views }
+    }
+
+    /// From the first to the last element that is seen.
+    fn hull(&self) -> Range<u64> {
+        let end = self.ranges.last().map_or(0, |(range, _)| range.end);
+        self.ranges.first().map_or(0, |(range, _)| range.start)..end
+    }
+
+    /// The name of a tensor that views this element.
+    fn name(&self, element: u64) -> Option<&Arc<str>> {
+        let before = self.ranges.partition_point(|(range, _)| range.start <= element);
+        let (range, name) = self.ranges.get(before.checked_sub(1)?)?;
+        range.contains(&element).then_some(name)
+    }
+}
+
+/// The numbers of a storage that its conversion could not keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// How many there are: components, of complex numbers.
+    pub count: u64,
+    /// A tensor that has the first of them.
+    pub first: Arc<str>,
+}
+
+/// The numbers of another storage in another dtype.
+#[derive(Debug)]
+pub struct CastNumbers {
+    base: Storage,
+    conversion: Conversion,
+    /// The byte of the base at which the storage starts.
+    start: usize,
+    /// How many components it has.
+    components: usize,
+    /// Bytes of a component before and after the conversion.
+    from: usize,
+    to: usize,
+    seen: Seen,
+    /// Set when a component was converted that is out of range.
+    is_out_of_range: AtomicBool,
+}
+
+/// What is done with a component that is out of range: the name of a tensor that has it, and its bytes before the
+/// conversion.
+type Found<'f> = dyn FnMut(&Arc<str>, &[u8]) -> Result<(), ReadError> + 'f;
+
+impl CastNumbers {
+    /// The elements of `range` of `base`, converted whenever they are read. Only elements that tensors have `seen`,
+    /// counted from the start of the range, are an error or counted where they are out of the dtype's range. `None` if
+    /// `range` is not inside `base`.
+    pub fn new(base: &Storage, conversion: Conversion, range: &Range<u64>, seen: Seen) -> Option<Self> {
+        let size = conversion.from().size();
+        if range.start > range.end || range.end.checked_mul(size)? > base.len() {
+            return None;
+        }
+        let (from, to) = (conversion.from().component_size(), conversion.to().component_size());
+        let components = range.end.checked_sub(range.start)?.checked_mul(size.checked_div(from)?)?;
+        let nbytes = components.checked_mul(to)?;
+        i64::try_from(nbytes).ok()?;
+        Some(Self {
+            base: base.clone(),
+            conversion,
+            start: usize::try_from(range.start.checked_mul(size)?).ok()?,
+            components: usize::try_from(components).ok()?,
+            from: usize::try_from(from).ok()?,
+            to: usize::try_from(to).ok()?,
+            seen,
+            is_out_of_range: AtomicBool::new(false),
+        })
+    }
+
+    /// The bytes of the base from which `len` bytes of component `at` and later ones are made.
+    fn bytes_of(&self, at: usize, len: usize) -> Result<Range<usize>, ReadError> {
+        let components = len.checked_div(self.to).unwrap_or(0);
+        if at.checked_add(components).is_none_or(|end| end > self.components) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let start = self.start.saturating_add(at.saturating_mul(self.from));
+        Ok(start..start.saturating_add(components.saturating_mul(self.from)))
+    }
+
+    /// Components that fill at most a window before and after the conversion.
+    fn piece(&self) -> usize {
+        WINDOW.checked_div(self.from.max(self.to)).unwrap_or(1).max(1)
+    }
+
+    /// Converts components, the first of which is number `at`.
+    fn convert(&self, at: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), ReadError> {
+        if self.conversion.convert(bytes, out) {
+            return Ok(());
+        }
+        self.is_out_of_range.store(true, Ordering::Relaxed);
+        if !self.conversion.requires_range() {
+            return Ok(());
+        }
+        self.for_each_out_of_range(at, bytes, &mut |name, number| {
+            let tensor = name.to_string();
+            let (from, to) = (self.conversion.from().name(), self.conversion.to().name());
+            let number = self.conversion.text(number);
+            Err(NotRepresentable { tensor, from, to, number }.into())
+        })
+    }
+
+    /// Calls `found` with each component that is out of range and in a tensor. The first of `bytes` is number `at`.
+    fn for_each_out_of_range(&self, at: usize, bytes: &[u8], found: &mut Found<'_>) -> Result<(), ReadError> {
+        let mut out = [0; 8];
+        let out = out.get_mut(..self.to).unwrap_or_default();
+        let per_element = self.conversion.from().size().checked_div(self.from as u64).unwrap_or(1);
+        for (component, number) in (at as u64..).zip(bytes.chunks_exact(self.from)) {
+            if self.conversion.convert(number, out) {
+                continue;
+            }
+            if let Some(name) = self.seen.name(component.checked_div(per_element).unwrap_or(0)) {
+                found(name, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the storage once more and counts the numbers of tensors that are out of range, unless all that were read are
+    /// in range.
+    ///
+    /// # Errors
+    /// When the storage cannot be read, or `observer` stops the work.
+    pub fn out_of_range(&self, observer: &dyn Observer) -> Result<Option<OutOfRange>, ReadError> {
+        if !self.is_out_of_range.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let (mut count, mut first) = (0_u64, None);
+        let hull = self.seen.hull();
+        let per_element = self.conversion.from().size().checked_div(self.from as u64).unwrap_or(1);
+        let component =
+            |element: u64| usize::try_from(element.saturating_mul(per_element)).unwrap_or(usize::MAX);
+        let (start, end) = (component(hull.start), component(hull.end).min(self.components));
+        for at in (start..end).step_by(self.piece()) {
+            observer.check()?;
+            let components = self.piece().min(end.saturating_sub(at));
+            let range = self.bytes_of(at, components.saturating_mul(self.to))?;
+            let bytes = Window::filled(range.len(), |bytes| self.base.read(range.start as u64, bytes))?;
+            let mut all_fit = true;
+            Window::filled(components.saturating_mul(self.to), |out| {
+                all_fit = self.conversion.convert(&bytes, out);
+                Ok(())
+            })?;
+            if !all_fit {
+                self.for_each_out_of_range(at, &bytes, &mut |name, _| {
+                    count = count.saturating_add(1);
+                    first.get_or_insert_with(|| Arc::clone(name));
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(first.map(|first| OutOfRange { count, first }))
+    }
+}
+
+impl Compute for CastNumbers {
+    fn len(&self) -> u64 {
+        self.components.saturating_mul(self.to) as u64
+    }
+
+    fn inputs(&self) -> &[Storage] {
+        std::slice::from_ref(&self.base)
+    }
+
+    fn granule(&self) -> u64 {
+        self.to as u64
+    }
+
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut at = start.checked_div(self.to).unwrap_or(0);
+        let mut short = [0; SHORT];
+        for out in buffer.chunks_mut(self.piece().saturating_mul(self.to)) {
+            let range = self.bytes_of(at, out.len())?;
+            if let Some(bytes) = short.get_mut(..range.len()) {
+                inputs.read(0, bytes, range.start as u64)?;
+                self.convert(at, bytes, out)?;
+            } else {
+                let bytes = Window::filled(range.len(), |bytes| inputs.read(0, bytes, range.start as u64))?;
+                self.convert(at, &bytes, out)?;
+            }
+            at = at.saturating_add(self.piece());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byte_source::Blob;
+
+    use super::*;
+    use crate::{Dtype, Tensor};
+
+    fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, ReadError> {
+        let mut out: Vec<u8> = Vec::new();
+        blob.write_to(&mut out)?;
+        assert_eq!(out.len() as u64, blob.len());
+        Ok(out)
+    }
+
+    fn floats(numbers: impl IntoIterator<Item = f32>) -> Storage {
+        Storage::owned(numbers.into_iter().flat_map(f32::to_le_bytes).collect())
+    }
+
+    fn seen(ranges: &[(Range<u64>, &str)]) -> Seen {
+        Seen::new(ranges.iter().map(|(range, name)| (range.clone(), Arc::from(*name))).collect())
+    }
+
+    fn cast(base: &Storage, to: Dtype, range: Range<u64>, ranges: &[(Range<u64>, &str)]) -> Storage {
+        Storage::computed(numbers(base, to, range, ranges))
+    }
+
+    fn numbers(
+        base: &Storage,
+        to: Dtype,
+        range: Range<u64>,
+        ranges: &[(Range<u64>, &str)],
+    ) -> Arc<CastNumbers> {
+        let conversion = Conversion::new(Dtype::Float32, to).expect("both are numbers");
+        Arc::new(CastNumbers::new(base, conversion, &range, seen(ranges)).expect("it is inside"))
+    }
+
+    struct Stop;
+
+    impl Observer for Stop {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn views_keep_their_strides() {
+        let base = floats((0..12_u8).map(f32::from));
+        let whole = cast(&base, Dtype::Int16, 0..12, &[]);
+        assert_eq!(whole.len(), 24);
+        assert!(whole.is_computed() && whole.mapped_bytes().is_none());
+        let i16s = |bytes: Vec<u8>| -> Vec<i16> {
+            bytes.as_chunks().0.iter().map(|n| i16::from_le_bytes(*n)).collect()
+        };
+        assert_eq!(i16s(bytes(&whole).expect("memory")), (0..12).collect::<Vec<_>>());
+        let transposed = Tensor::new(Dtype::Int16, vec![4, 3], vec![1, 4], 0, whole).expect("inside");
+        let found = i16s(bytes(&transposed.gathered()).expect("memory"));
+        assert_eq!(found, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]);
+        let part = cast(&base, Dtype::Int16, 3..7, &[]);
+        assert_eq!(i16s(bytes(&part).expect("memory")), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn windows_are_no_larger_after_the_conversion() {
+        let numbers = (0..700_000_u32).map(|n| f32::from_bits(n * 4096));
+        let base = floats(numbers.clone());
+        for to in [Dtype::Float64, Dtype::Float32, Dtype::BFloat16] {
+            let found = bytes(&cast(&base, to, 0..700_000, &[])).expect("memory");
+            let gathered = Tensor::new(to, vec![100_000, 7], vec![7, 1], 0, cast(&base, to, 0..700_000, &[]));
+            assert_eq!(found, bytes(&gathered.expect("inside").gathered()).expect("memory"), "{to}");
+        }
+        let doubles = bytes(&cast(&base, Dtype::Float64, 0..700_000, &[])).expect("memory");
+        assert_eq!(doubles, numbers.flat_map(|n| f64::from(n).to_le_bytes()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn complex_numbers_are_converted_in_parts() {
+        let base = floats([0.0, 1.0, 2.0, f32::MAX]);
+        let conversion = Conversion::new(Dtype::Complex64, Dtype::Complex32).expect("both are complex");
+        let half = CastNumbers::new(&base, conversion, &(0..2), seen(&[(1..2, "z")])).expect("inside");
+        let half = Arc::new(half);
+        let expected = [0_u16, 0x3c00, 0x4000, 0x7c00];
+        assert_eq!(
+            bytes(&Storage::computed(half.clone())).expect("memory"),
+            expected.map(u16::to_le_bytes).as_flattened()
+        );
+        let found = half.out_of_range(&()).expect("memory");
+        assert_eq!(found, Some(OutOfRange { count: 1, first: "z".into() }));
+        assert!(CastNumbers::new(&base, conversion, &(0..3), Seen::default()).is_none(), "there are two");
+    }
+
+    #[test]
+    fn what_a_tensor_sees_is_counted_once() {
+        let mut floating = vec![1.0_f32; 600_000];
+        for at in [0, 5, 7, 8, 599_999] {
+            floating[at] = 1e6;
+        }
+        let base = floats(floating);
+        let views = [(4..9, "b"), (3..6, "a"), (3..6, "c"), (10..600_000, "d")];
+        let read = |cast: &Arc<CastNumbers>| bytes(&Storage::computed(cast.clone())).expect("memory");
+        let half = numbers(&base, Dtype::Float16, 0..600_000, &views);
+        let count = |cast: &CastNumbers| cast.out_of_range(&()).expect("memory");
+        assert_eq!(count(&half), None, "nothing was read");
+        for _ in 0..2 {
+            read(&half);
+            assert_eq!(count(&half), Some(OutOfRange { count: 4, first: "a".into() }));
+        }
+        let unseen = numbers(&base, Dtype::Float16, 0..600_000, &[(1..5, "a")]);
+        read(&unseen);
+        assert_eq!(count(&unseen), None);
+        let fits = numbers(&base, Dtype::BFloat16, 0..600_000, &views);
+        read(&fits);
+        assert_eq!(count(&fits), None);
+        assert!(matches!(half.out_of_range(&Stop), Err(ReadError::Cancelled(_))));
+    }
+
+    #[test]
+    fn a_float_without_an_integer_is_an_error() {
+        let base = floats([1.0, 300.5, f32::NAN, 4.0]);
+        let found = bytes(&cast(&base, Dtype::UInt8, 0..4, &[(0..4, "a\n")])).expect_err("300 is too large");
+        assert!(matches!(found, ReadError::NotRepresentable(_)));
+        assert_eq!(found.to_string(), "tensor `a\\n`: 300.5 (float32) is not in the range of uint8");
+        let unseen = cast(&base, Dtype::UInt8, 0..4, &[(0..1, "a"), (3..4, "b")]);
+        assert_eq!(bytes(&unseen).expect("no tensor has them"), [1, 44, 0, 4]);
+    }
+}

@@ -1,0 +1,249 @@
+//! Bytes that are computed from other storages whenever they are read: joined, cast, or with other signs.
+//!
+//! Computations nest, and are evaluated a window at a time. Each of them reads its inputs through [`Inputs`], which
+//! compares checksums on the way, so that a storage is read once.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+
+use byte_source::{Crc32, ReadError, WINDOW};
+
+use crate::Storage;
+
+/// Computes the bytes of a storage. [`Storage::computed`] makes a storage of it.
+pub trait Compute: Debug + Send + Sync {
+    /// The number of bytes.
+    fn len(&self) -> u64;
+
+    /// Returns whether the computation has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The storages that are read, each once.
+    fn inputs(&self) -> &[Storage];
+
+    /// Bytes that are computed together: at most [`WINDOW`], and a power of two.
+    fn granule(&self) -> u64;
+
+    /// Computes the bytes from `offset` on into `buffer`, little-endian. Both ends are at multiples of the
+    /// [`granule`](Self::granule) or at the end.
+    ///
+    /// # Errors
+    /// When an input cannot be read, or a number has no result.
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
+
+    /// A part as a storage of its own, if it reads less than the whole. `range` is in bytes.
+    fn slice(&self, range: Range<u64>) -> Option<Storage> {
+        let _ = range;
+        None
+    }
+}
+
+/// Reads any range of a computation, whatever its granule.
+pub(crate) fn read(
+    compute: &dyn Compute,
+    inputs: &mut Inputs<'_>,
+    buffer: &mut [u8],
+    offset: u64,
+) -> Result<(), ReadError> {
+    let granule = compute.granule().clamp(1, WINDOW as u64);
+    let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= compute.len());
+    let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let is_edge = |at: u64| at.is_multiple_of(granule) || at == compute.len();
+    if is_edge(offset) && is_edge(end) {
+        return compute.read_at(inputs, buffer, offset);
+    }
+    let start = offset.saturating_sub(offset.checked_rem(granule).unwrap_or(0));
+    let end = end.checked_next_multiple_of(granule).unwrap_or(u64::MAX).min(compute.len());
+    let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
+    let mut whole = vec![0; within(end.saturating_sub(start))?];
+    compute.read_at(inputs, &mut whole, start)?;
+    let from = within(offset.saturating_sub(start))?;
+    let part = whole.get(from..from.saturating_add(buffer.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
+    buffer.copy_from_slice(part);
+    Ok(())
+}
+
+/// The inputs of a computation while it is evaluated.
+#[derive(Debug)]
+pub struct Inputs<'i>(Vec<Input<'i>>);
+
+#[derive(Debug)]
+struct Input<'i> {
+    storage: &'i Storage,
+    /// The inputs of a storage that is computed itself.
+    inputs: Option<Inputs<'i>>,
+    /// The checksums of what was read, if they are compared.
+    sums: Option<Sums>,
+}
+
+impl<'i> Inputs<'i> {
+    /// The inputs of `compute`. If all bytes will be read, `is_whole`, their checksums are computed on the way.
+    pub(crate) fn new(compute: &'i dyn Compute, is_whole: bool) -> Self {
+        let input = |storage: &'i Storage| Input {
+            storage,
+            inputs: storage.compute().map(|compute| Self::new(compute, is_whole)),
+            sums: if is_whole { storage.summed().map(Sums::new) } else { None },
+        };
+        Self(compute.inputs().iter().map(input).collect())
+    }
+
+    /// Copies the bytes of input `number` from `offset` on into `buffer`, little-endian.
+    ///
+    /// # Errors
+    /// When there is no such input, or it cannot be read.
+    pub fn read(&mut self, number: usize, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let input = self.0.get_mut(number).ok_or(io::ErrorKind::InvalidInput)?;
+        match (input.storage.compute(), &mut input.inputs) {
+            (Some(compute), Some(inputs)) => {
+                read(compute, inputs, buffer, offset)?;
+                input.storage.swap(buffer);
+                Ok(())
+            }
+            _ => input.storage.read_stored(offset, buffer, input.sums.as_mut()),
+        }
+    }
+
+    /// Compares the checksums of the inputs, and reads what was not read for that.
+    pub(crate) fn verify(self) -> Result<(), ReadError> {
+        self.0.into_iter().try_for_each(|input| {
+            if let Some(sums) = input.sums {
+                input.storage.verify(sums)?;
+            }
+            input.inputs.map_or(Ok(()), Self::verify)
+        })
+    }
+}
+
+/// The checksums of the parts of a record that were read.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    /// The range in the file that the checksum of the record is of.
+    whole: Range<u64>,
+    /// Parts that do not touch each other, in ascending order.
+    parts: Vec<(Range<u64>, Crc32)>,
+}
+
+impl Sums {
+    /// More parts than this are forgotten: the record is read once more then.
+    const PARTS: usize = 1 << 10;
+
+    pub(crate) fn new(whole: Range<u64>) -> Self {
+        Self { whole, parts: Vec::new() }
+    }
+
+    /// Adds bytes of the file, as the file has them. Those that were added before are passed over.
+    pub(crate) fn add(&mut self, start: u64, bytes: &[u8]) {
+        let end = start.saturating_add(bytes.len() as u64);
+        let (mut at, place) = (start, self.parts.partition_point(|(part, _)| part.end < start));
+        while at < end {
+            let known = self.parts.get(place).map_or(end..end, |(part, _)| part.clone());
+            if known.contains(&at) {
+                at = known.end;
+                continue;
+            }
+            let next = place.saturating_add((known.end == at).into());
+            let until = self.parts.get(next).map_or(end, |(part, _)| part.start.min(end));
+            let within = |n: u64| usize::try_from(n.saturating_sub(start)).unwrap_or(usize::MAX);
+            let new = bytes.get(within(at)..within(until)).unwrap_or_default();
+            match self.parts.get_mut(place) {
+                Some((part, sum)) if part.end == at => {
+                    sum.add_bytes(new);
+                    part.end = until;
+                }
+                _ => {
+                    let mut sum = Crc32::default();
+                    sum.add_bytes(new);
+                    self.parts.insert(place, (at..until, sum));
+                }
+            }
+            let after = place.saturating_add(1);
+            if self.parts.get(after).is_some_and(|(part, _)| part.start == until) {
+                let (part, sum) = self.parts.remove(after);
+                if let Some((merged, before)) = self.parts.get_mut(place) {
+                    before.append(&sum);
+                    merged.end = part.end;
+                }
+            }
+            at = until;
+        }
+        if self.parts.len() > Self::PARTS {
+            self.parts.clear();
+        }
+    }
+
+    /// The checksum of the whole record. `add` adds a range of the file to a sum.
+    ///
+    /// # Errors
+    /// Those of `add`.
+    pub(crate) fn finish(
+        self,
+        add: impl Fn(Range<u64>, &mut Crc32) -> Result<(), ReadError>,
+    ) -> Result<u32, ReadError> {
+        let (mut sum, mut at) = (Crc32::default(), self.whole.start);
+        for (part, known) in self.parts {
+            add(at..part.start, &mut sum)?;
+            sum.append(&known);
+            at = part.end;
+        }
+        add(at..self.whole.end, &mut sum)?;
+        Ok(sum.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_summed_once_in_any_order() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(2000).collect();
+        let mut seed = 1_u64;
+        for _ in 0..200 {
+            let mut sums = Sums::new(10..1990);
+            let mut next = |most: u64| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (seed >> 33) % most
+            };
+            let mut read = vec![false; 2000];
+            for _ in 0..next(30) {
+                let start = 10 + next(1980);
+                let end = (start + 1 + next(300)).min(1990);
+                let range = usize::try_from(start).expect("small")..usize::try_from(end).expect("small");
+                sums.add(start, &bytes[range.clone()]);
+                read[range].fill(true);
+            }
+            let gaps = std::cell::RefCell::new(vec![false; 2000]);
+            let sum = sums.finish(|range, sum| {
+                let range =
+                    usize::try_from(range.start).expect("small")..usize::try_from(range.end).expect("small");
+                gaps.borrow_mut()[range.clone()].fill(true);
+                sum.add_bytes(&bytes[range]);
+                Ok(())
+            });
+            let mut whole = Crc32::default();
+            whole.add_bytes(&bytes[10..1990]);
+            assert_eq!(sum.expect("memory can be read"), whole.sum());
+            let gaps = gaps.into_inner();
+            assert!((10..1990).all(|at| gaps[at] != read[at]), "each byte is read once");
+        }
+    }
+
+    #[test]
+    fn many_parts_are_forgotten() {
+        let mut sums = Sums::new(0..10_000);
+        for at in (0..9000).step_by(2) {
+            sums.add(at, &[7]);
+            assert!(sums.parts.len() <= Sums::PARTS);
+        }
+        let sum = sums.finish(|range, sum| {
+            sum.add_bytes(&vec![7; usize::try_from(range.end - range.start).expect("small")]);
+            Ok(())
+        });
+        let mut whole = Crc32::default();
+        whole.add_bytes(&[7; 10_000]);
+        assert_eq!(sum.expect("memory can be read"), whole.sum());
+    }
+}

@@ -1,0 +1,151 @@
+//! The storages of a file, each a record with a name, in one table.
+//!
+//! A file may have a million storages of a few bytes. One allocation each, and a map of their names, would take more
+//! memory than all that is known about them.
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::Arc;
+
+use byte_source::Source;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// The records of one file. Its storages are made by [`Storage::record`](crate::Storage::record).
+#[derive(Debug, Default)]
+pub struct Records {
+    /// The file, and the one with what was compressed in it.
+    file: Option<Arc<dyn Source>>,
+    inflated: Option<Arc<dyn Source>>,
+    /// What precedes each name in messages.
+    prefix: String,
+    /// All names, one after the other.
+    names: String,
+    list: Vec<Record>,
+    /// The numbers of the records, by the hashes of their names.
+    places: HashTable<u32>,
+    state: RandomState,
+}
+
+/// Where a storage's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whether it is in the file with what was compressed.
+    pub inflated: bool,
+    /// The range in the file, in bytes.
+    pub range: Range<u64>,
+    /// The CRC-32 of the bytes; `None` if the file has none, or it was already checked.
+    pub crc: Option<u32>,
+    /// Where its name ends in the names of all records.
+    name_end: usize,
+}
+
+impl Record {
+    /// A record that is in the first file.
+    pub fn new(range: Range<u64>, crc: Option<u32>) -> Self {
+        Self { inflated: false, range, crc, name_end: 0 }
+    }
+
+    /// The number of bytes.
+    pub fn nbytes(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    /// A record that is in the file with what was compressed.
+    pub fn inflated(range: Range<u64>) -> Self {
+        Self { inflated: true, ..Self::new(range, None) }
+    }
+}
+
+impl Records {
+    /// No records, with room for some. `prefix` precedes their names in messages.
+    pub fn with_capacity(prefix: &str, records: usize) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            list: Vec::with_capacity(records),
+            places: HashTable::with_capacity(records),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a record; returns whether its name is new, and there is room for it.
+    pub fn insert(&mut self, name: &str, record: Record) -> bool {
+        let Ok(number) = u32::try_from(self.list.len()) else { return false };
+        if self.find(name).is_some() {
+            return false;
+        }
+        self.names.push_str(name);
+        self.list.push(Record { name_end: self.names.len(), ..record });
+        let Self { places, state, names, list, .. } = self;
+        let hash = |number: &u32| state.hash_one(name_of(names, list, *number));
+        places.insert_unique(hash(&number), number, hash);
+        true
+    }
+
+    /// Sets the sources that the records are in.
+    pub fn set_sources(&mut self, file: &Arc<dyn Source>, inflated: Option<&Arc<dyn Source>>) {
+        self.file = Some(Arc::clone(file));
+        self.inflated = inflated.cloned();
+    }
+
+    /// The number of the record called `name`.
+    pub fn find(&self, name: &str) -> Option<u32> {
+        let is_called = |number: &u32| name_of(&self.names, &self.list, *number) == name;
+        self.places.find(self.state.hash_one(name), is_called).copied()
+    }
+
+    /// A record by its number.
+    pub fn get(&self, number: u32) -> Option<&Record> {
+        self.list.get(number as usize)
+    }
+
+    /// The name of a record in messages.
+    pub fn full_name(&self, number: u32) -> String {
+        [&self.prefix, name_of(&self.names, &self.list, number)].concat()
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The source that a record is in.
+    pub fn source_of(&self, record: &Record) -> Option<&Arc<dyn Source>> {
+        if record.inflated { self.inflated.as_ref() } else { self.file.as_ref() }
+    }
+}
+
+fn name_of<'n>(names: &'n str, records: &[Record], number: u32) -> &'n str {
+    let number = number as usize;
+    let before = number.checked_sub(1).and_then(|before| records.get(before));
+    let start = before.map_or(0, |record| record.name_end);
+    records.get(number).and_then(|record| names.get(start..record.name_end)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_found_by_their_names() {
+        let mut records = Records::with_capacity("archive/data/", 0);
+        let names = ["0", "1", "10", "", "ü"];
+        for (number, name) in (0_u64..).zip(&names) {
+            assert!(records.insert(name, Record::new(number..9, None)));
+        }
+        assert!(!records.insert("10", Record::new(0..1, None)));
+        assert_eq!(records.len(), names.len());
+        for (number, name) in (0_u64..).zip(&names) {
+            let found = records.find(name).expect("it was inserted");
+            assert_eq!(u64::from(found), number);
+            assert_eq!(records.get(found).expect("a number of its own").range, number..9);
+            assert_eq!(records.full_name(found), format!("archive/data/{name}"));
+        }
+        assert_eq!(records.find("2"), None);
+    }
+}

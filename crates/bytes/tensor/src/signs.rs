@@ -1,0 +1,115 @@
+//! The numbers of another storage with their signs flipped, for tensors whose conj or neg bit is set.
+//!
+//! Facts: `Tensor.resolve_conj` and `Tensor.resolve_neg`. The sign of a floating-point number is the highest bit of its
+//! last byte, little-endian; the imaginary part of a complex number follows the real one.
+
+use std::ops::Range;
+
+use byte_source::ReadError;
+
+use crate::Storage;
+use crate::compute::{Compute, Inputs};
+
+/// Which numbers change their sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signs {
+    /// All: a neg bit.
+    All,
+    /// The imaginary parts: a conj bit.
+    Imaginary,
+    /// The real parts: both bits.
+    Real,
+}
+
+/// See [`Storage::with_signs`].
+#[derive(Debug)]
+pub(crate) struct Signed {
+    pub(crate) base: Storage,
+    /// Bytes of a number, or of a part of a complex one.
+    pub(crate) component: usize,
+    pub(crate) signs: Signs,
+}
+
+impl Compute for Signed {
+    fn len(&self) -> u64 {
+        self.base.len()
+    }
+
+    fn inputs(&self) -> &[Storage] {
+        std::slice::from_ref(&self.base)
+    }
+
+    fn granule(&self) -> u64 {
+        self.component as u64
+    }
+
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        inputs.read(0, buffer, offset)?;
+        self.flip(buffer, offset);
+        Ok(())
+    }
+
+    /// A part starts with a real number, or which signs flip would change.
+    fn slice(&self, range: Range<u64>) -> Option<Storage> {
+        let component = self.component as u64;
+        let is_real = range.start.is_multiple_of(component.saturating_mul(2));
+        Some(self.base.slice(range).filter(|_| is_real)?.with_signs(component, self.signs))
+    }
+}
+
+impl Signed {
+    /// Flips signs in bytes that start at byte `at` of the storage, a component's first.
+    fn flip(&self, bytes: &mut [u8], at: u64) {
+        let first = usize::from(at.checked_div(self.component as u64).unwrap_or(0) % 2 == 1);
+        for (index, number) in bytes.chunks_exact_mut(self.component).enumerate() {
+            let is_real = index % 2 == first;
+            let flipped = match self.signs {
+                Signs::All => true,
+                Signs::Imaginary => !is_real,
+                Signs::Real => is_real,
+            };
+            if let (true, Some(last)) = (flipped, number.last_mut()) {
+                *last ^= 0x80;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byte_source::{Blob, Sink};
+
+    use super::*;
+    use crate::{Dtype, Tensor};
+
+    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink) -> Result<(), ReadError>) -> Vec<f32> {
+        let mut bytes: Vec<u8> = Vec::new();
+        blob(&mut bytes).expect("a Vec takes everything");
+        bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect()
+    }
+
+    #[test]
+    fn each_part_of_a_complex_number_has_a_sign() {
+        // 0+1j, 2+3j, 4+5j
+        let bytes: Vec<u8> =
+            [0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let base = Storage::owned(bytes);
+        let of = |signs| base.with_signs(4, signs);
+        for (signs, expected) in [
+            (Signs::All, [-0.0, -1.0, -2.0, -3.0, -4.0, -5.0]),
+            (Signs::Imaginary, [0.0, -1.0, 2.0, -3.0, 4.0, -5.0]),
+            (Signs::Real, [-0.0, 1.0, -2.0, 3.0, -4.0, 5.0]),
+        ] {
+            let found = numbers(&|sink| of(signs).write_to(sink));
+            assert_eq!(found.iter().map(|n| n.to_bits()).collect::<Vec<_>>(), expected.map(f32::to_bits));
+        }
+        // A view that jumps, and a part cut out of the middle.
+        let every_other = Tensor::new(Dtype::Complex64, vec![2], vec![2], 0, of(Signs::Imaginary));
+        let every_other = every_other.expect("three numbers are enough");
+        assert_eq!(numbers(&|sink| every_other.gathered().write_to(sink)), [0.0, -1.0, 4.0, -5.0]);
+        let cut = of(Signs::Imaginary).slice(8..24).expect("it is inside");
+        assert_eq!(numbers(&|sink| cut.write_to(sink)), [2.0, -3.0, 4.0, -5.0]);
+        assert!(of(Signs::Imaginary).slice(4..12).is_none(), "it starts with an imaginary part");
+        assert_ne!(of(Signs::All).id(), base.id());
+    }
+}

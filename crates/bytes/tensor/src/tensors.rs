@@ -1,0 +1,316 @@
+//! Tensors with names.
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::{CompoundKind, Dtype, Tensor};
+
+/// Tensors in order, each with a name by which it is found.
+///
+/// A tensor that consists of several is its parts, named `NAME.PART`, which follow one another, and a [`Compound`] that says
+/// what they are together.
+///
+/// ```
+/// use tensor::{Dtype, Storage, Tensor, Tensors};
+///
+/// let bias = Tensor::new(Dtype::UInt8, vec![2], vec![1], 0, Storage::owned(vec![1, 2]))?;
+/// let tensors = Tensors::from([("bias".to_owned(), bias)]);
+/// assert_eq!(tensors.get("bias").map(Tensor::shape), Some([2].as_slice()));
+/// # Ok::<(), tensor::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Tensors {
+    list: Vec<(String, Tensor)>,
+    compounds: Vec<Compound>,
+    /// The positions by the hashes of the names; made when a name is looked up first.
+    index: OnceLock<Index>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Index {
+    positions: HashTable<u32>,
+    state: RandomState,
+}
+
+/// A tensor that consists of several: quantized, sparse, nested, or of a class with several attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compound {
+    /// Its name.
+    pub name: String,
+    /// Its kind: quantized, sparse, nested and so on.
+    pub kind: CompoundKind,
+    /// The type of its elements, as PyTorch has it.
+    pub dtype: Dtype,
+    /// Its shape, in elements; for a nested tensor, the shape of its buffer.
+    pub shape: Vec<u64>,
+    /// The positions of its parts.
+    parts: Range<usize>,
+}
+
+/// A tensor of [`Tensors`], and its name.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Entry<'t> {
+    /// One strided view.
+    Tensor(&'t str, &'t Tensor),
+    /// Integers with scales and zero points, and these parts.
+    Quantized(&'t Compound, &'t [(String, Tensor)]),
+    /// Another tensor that consists of these parts.
+    Compound(&'t Compound, &'t [(String, Tensor)]),
+}
+
+impl Tensors {
+    /// No tensors, with room for some.
+    pub fn with_capacity(tensors: usize) -> Self {
+        Self { list: Vec::with_capacity(tensors), ..Self::default() }
+    }
+
+    /// The number of strided tensors.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The names and the strided tensors, parts of compound ones among them.
+    pub fn iter(&self) -> std::slice::Iter<'_, (String, Tensor)> {
+        self.list.iter()
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.list.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// All strided tensors and their names.
+    pub fn as_slice(&self) -> &[(String, Tensor)] {
+        &self.list
+    }
+
+    /// Returns the tensor called `name`, the first if there are several.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        Some(self.at(self.position(name)?)?.1)
+    }
+
+    /// Returns the position of the tensor called `name`.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        let Index { positions, state } = self.index.get_or_init(|| Index::new(&self.list));
+        let is_called = |position: &u32| name_at(&self.list, *position) == name;
+        positions.find(state.hash_one(name), is_called).map(|position| *position as usize)
+    }
+
+    /// Returns whether there is a tensor called `name`.
+    pub fn contains(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    /// Returns a name that two tensors have.
+    pub fn duplicate(&self) -> Option<&str> {
+        self.names()
+            .enumerate()
+            .find(|(position, name)| self.position(name) != Some(*position))
+            .map(|(_, name)| name)
+    }
+
+    /// Returns the tensor at a position, and its name.
+    pub fn at(&self, position: usize) -> Option<(&str, &Tensor)> {
+        self.list.get(position).map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// The tensors that consist of several.
+    pub fn compounds(&self) -> &[Compound] {
+        &self.compounds
+    }
+
+    /// The parts of a compound tensor of this list.
+    pub fn parts(&self, compound: &Compound) -> &[(String, Tensor)] {
+        self.list.get(compound.parts.clone()).unwrap_or_default()
+    }
+
+    /// The tensors in order: a compound one is one entry.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let mut compounds = self.compounds.iter().peekable();
+        let mut position = 0_usize;
+        std::iter::from_fn(move || {
+            if let Some(compound) = compounds.next_if(|compound| compound.parts.start <= position) {
+                position = position.max(compound.parts.end);
+                let parts = self.parts(compound);
+                return Some(match compound.kind {
+                    CompoundKind::Quantized { .. } => Entry::Quantized(compound, parts),
+                    _ => Entry::Compound(compound, parts),
+                });
+            }
+            let (name, tensor) = self.at(position)?;
+            position = position.saturating_add(1);
+            Some(Entry::Tensor(name, tensor))
+        })
+    }
+
+    /// Adds a tensor.
+    pub fn push(&mut self, name: String, tensor: Tensor) {
+        self.index = OnceLock::new();
+        self.list.push((name, tensor));
+    }
+
+    /// Adds a compound tensor and its parts, whose names are complete.
+    pub fn push_compound(
+        &mut self,
+        name: String,
+        (kind, dtype, shape): (CompoundKind, Dtype, Vec<u64>),
+        parts: impl IntoIterator<Item = (String, Tensor)>,
+    ) {
+        self.index = OnceLock::new();
+        let start = self.list.len();
+        self.list.extend(parts);
+        self.compounds.push(Compound { name, kind, dtype, shape, parts: start..self.list.len() });
+    }
+
+    /// Replaces tensors; their names stay.
+    pub fn tensors_mut(&mut self) -> impl Iterator<Item = (&str, &mut Tensor)> {
+        self.list.iter_mut().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// Replaces names, those of compound tensors too.
+    pub fn names_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        self.index = OnceLock::new();
+        let compounds = self.compounds.iter_mut().map(|compound| &mut compound.name);
+        self.list.iter_mut().map(|(name, _)| name).chain(compounds)
+    }
+
+    /// Changes the dtypes that compound tensors have as wholes.
+    pub fn compounds_mut(&mut self) -> impl Iterator<Item = (&CompoundKind, &mut Dtype)> {
+        self.compounds.iter_mut().map(|compound| (&compound.kind, &mut compound.dtype))
+    }
+}
+
+impl Index {
+    /// A list of more tensors than 32 bits count has the first of them.
+    fn new(list: &[(String, Tensor)]) -> Self {
+        let mut index = Self { positions: HashTable::with_capacity(list.len()), ..Self::default() };
+        let Self { positions, state } = &mut index;
+        for (position, (name, _)) in (0_u32..).zip(list) {
+            let hash = |position: &u32| state.hash_one(name_at(list, *position));
+            let is_same = |position: &u32| name_at(list, *position) == name;
+            positions.entry(state.hash_one(name.as_str()), is_same, hash).or_insert(position);
+        }
+        index
+    }
+}
+
+fn name_at(list: &[(String, Tensor)], position: u32) -> &str {
+    list.get(position as usize).map_or("", |(name, _)| name)
+}
+
+impl From<Vec<(String, Tensor)>> for Tensors {
+    fn from(list: Vec<(String, Tensor)>) -> Self {
+        Self { list, ..Self::default() }
+    }
+}
+
+impl<const COUNT: usize> From<[(String, Tensor); COUNT]> for Tensors {
+    fn from(list: [(String, Tensor); COUNT]) -> Self {
+        Vec::from(list).into()
+    }
+}
+
+impl FromIterator<(String, Tensor)> for Tensors {
+    fn from_iter<I: IntoIterator<Item = (String, Tensor)>>(tensors: I) -> Self {
+        Vec::from_iter(tensors).into()
+    }
+}
+
+impl Extend<(String, Tensor)> for Tensors {
+    fn extend<I: IntoIterator<Item = (String, Tensor)>>(&mut self, tensors: I) {
+        self.index = OnceLock::new();
+        self.list.extend(tensors);
+    }
+}
+
+impl IntoIterator for Tensors {
+    type Item = (String, Tensor);
+    type IntoIter = std::vec::IntoIter<(String, Tensor)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
+impl<'t> IntoIterator for &'t Tensors {
+    type Item = &'t (String, Tensor);
+    type IntoIter = std::slice::Iter<'t, (String, Tensor)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byte_source::Blob;
+
+    use super::*;
+    use crate::Storage;
+
+    fn tensor(byte: u8) -> Tensor {
+        Tensor::new(Dtype::UInt8, vec![1], vec![1], 0, Storage::owned(vec![byte])).expect("a byte")
+    }
+
+    fn first_byte(tensors: &Tensors, name: &str) -> Option<u8> {
+        let mut bytes: Vec<u8> = Vec::new();
+        tensors.get(name)?.gathered().write_to(&mut bytes).expect("it is in memory");
+        bytes.first().copied()
+    }
+
+    #[test]
+    fn tensors_are_found_by_name_also_after_changes() {
+        let mut tensors: Tensors = (0..9).map(|n| (n.to_string(), tensor(n))).collect();
+        assert_eq!((first_byte(&tensors, "7"), tensors.position("8")), (Some(7), Some(8)));
+        assert!(tensors.get("9").is_none() && !tensors.contains("") && tensors.duplicate().is_none());
+        tensors.push("9".to_owned(), tensor(9));
+        tensors.extend([("7".to_owned(), tensor(70))]);
+        assert_eq!((first_byte(&tensors, "9"), first_byte(&tensors, "7")), (Some(9), Some(7)));
+        assert_eq!(tensors.duplicate(), Some("7"));
+        tensors.names_mut().for_each(|name| name.insert(0, 'x'));
+        assert_eq!((first_byte(&tensors, "x9"), tensors.position("9")), (Some(9), None));
+        tensors.tensors_mut().for_each(|(_, tensor)| *tensor = self::tensor(1));
+        assert_eq!(first_byte(&tensors, "x9"), Some(1));
+        assert_eq!(tensors.names().collect::<Vec<_>>()[9..], ["x9", "x7"]);
+    }
+
+    #[test]
+    fn a_compound_tensor_is_one_entry() {
+        let mut tensors = Tensors::default();
+        let quantized = CompoundKind::Quantized { scheme: "per_tensor_affine".to_owned(), axis: None };
+        tensors.push("a".to_owned(), tensor(0));
+        let parts = ["w.int_repr", "w.scale"].map(|name| (name.to_owned(), tensor(1)));
+        tensors.push_compound("w".to_owned(), (quantized, Dtype::QInt8, vec![1]), parts);
+        // All parts of one may be left out.
+        tensors.push_compound("none".to_owned(), (CompoundKind::Nested, Dtype::UInt8, vec![0]), []);
+        tensors.push_compound(
+            "n".to_owned(),
+            (CompoundKind::Nested, Dtype::UInt8, vec![1]),
+            [("n.values".to_owned(), tensor(2))],
+        );
+        tensors.push("z".to_owned(), tensor(3));
+        let name = |entry| match entry {
+            Entry::Tensor(name, _) => name.to_owned(),
+            Entry::Quantized(compound, parts) => format!("{} quantized {}", compound.name, parts.len()),
+            Entry::Compound(compound, parts) => format!("{} {}", compound.name, parts.len()),
+        };
+        let entries: Vec<String> = tensors.entries().map(name).collect();
+        assert_eq!(entries, ["a", "w quantized 2", "none 0", "n 1", "z"]);
+        assert_eq!((tensors.len(), tensors.compounds().len()), (5, 3));
+        tensors.compounds_mut().for_each(|(_, dtype)| *dtype = Dtype::Int8);
+        assert!(tensors.compounds().iter().all(|compound| compound.dtype == Dtype::Int8));
+        tensors.names_mut().for_each(|name| name.push('x'));
+        assert_eq!(tensors.compounds()[0].name, "wx");
+        assert_eq!(tensors.parts(&tensors.compounds()[2])[0].0, "n.valuesx");
+    }
+}

@@ -1,0 +1,245 @@
+//! Checks every hash, every checksum and every rule, and reports all findings together.
+//!
+//! Facts: the Carton v1 specification; notes are what Carton's own client requires beyond it.
+
+use std::collections::{HashMap, HashSet};
+use std::io::BufRead;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use byte_source::{Cancelled, Work};
+use carton_format::{Config, DataType, Links, Manifest, Problems, TensorIndex, TensorSpec};
+
+use crate::{Carton, Entry, Error, MODEL};
+
+/// A problem of the carton.
+#[derive(Debug)]
+pub struct Finding {
+    /// The path in the carton that the finding is about.
+    pub entry: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// The result of a verification.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// All problems, sorted by path.
+    pub findings: Vec<Finding>,
+    /// Observations that are not problems.
+    pub notes: Vec<String>,
+    /// Bytes that were hashed, and those of the links' targets.
+    pub bytes: u64,
+    /// The number of files whose hashes are right, MANIFEST, LINKS and links among them.
+    pub files: usize,
+}
+
+impl Carton {
+    /// Reads the whole carton. Files are hashed in parallel, one per core; `work` learns from any thread how
+    /// many bytes are done.
+    ///
+    /// # Errors
+    /// When the observer stops the work.
+    pub fn verify(&self, work: Work<'_>) -> Result<Report, Cancelled> {
+        let mut report = self.hashes(work)?;
+        self.container(&mut report);
+        self.lists(&mut report);
+        self.documents(&mut report);
+        // Damaged files are found again by the later checks that read them.
+        let mut reported = HashSet::new();
+        report.findings.retain(|finding| reported.insert((finding.entry.clone(), finding.what.clone())));
+        report.findings.sort_by(|a, b| a.entry.cmp(&b.entry));
+        Ok(report)
+    }
+
+    /// Checks what no reader of the zip file looks at.
+    fn container(&self, report: &mut Report) {
+        let Some(file) = self.zip() else { return };
+        match zip_index::flaws(&**file) {
+            Ok(flaws) => {
+                for flaw in flaws {
+                    report.add(flaw.entry().unwrap_or_default(), flaw.to_string());
+                }
+            }
+            Err(error) => report.found(error.entry().unwrap_or_default(), &Error::Zip(error.clone())),
+        }
+    }
+
+    fn hashes(&self, observed: Work<'_>) -> Result<Report, Cancelled> {
+        // The largest comes first, because it determines the total time.
+        let mut entries: Vec<&Entry> = self.entries().filter(|entry| !entry.link).collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
+        let (next, done, stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let report = Mutex::new(Report::default());
+        let work = || {
+            while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let result = self.hash(entry, &done, &|done| {
+                    if stopped.load(Ordering::Relaxed) { Err(Cancelled) } else { observed.advance(done) }
+                });
+                if matches!(result, Err(Error::Cancelled(_))) {
+                    stopped.store(true, Ordering::Relaxed);
+                    break;
+                }
+                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+                match result {
+                    Ok(()) => report.files = report.files.saturating_add(1),
+                    // Reported below for all files that are not listed.
+                    Err(Error::Unlisted { .. }) => {}
+                    Err(error) => report.found(&entry.path, &error),
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(entries.len());
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+        report.bytes = done.into_inner();
+        if stopped.into_inner() { Err(Cancelled) } else { Ok(report) }
+    }
+
+    fn hash(
+        &self,
+        entry: &Entry,
+        done: &AtomicU64,
+        advance: &dyn Fn(u64) -> Result<(), Cancelled>,
+    ) -> Result<(), Error> {
+        let mut reader = self.read(&entry.path)?;
+        loop {
+            let len = reader.fill_buf().map_err(|error| self.unwrapped(&entry.path, error))?.len();
+            if len == 0 {
+                return Ok(());
+            }
+            reader.consume(len);
+            let done = done.fetch_add(len as u64, Ordering::Relaxed).saturating_add(len as u64);
+            advance(done)?;
+        }
+    }
+
+    /// Checks that MANIFEST, LINKS and the files agree.
+    fn lists(&self, report: &mut Report) {
+        let mut folded: HashMap<String, &str> = HashMap::new();
+        for entry in self.entries() {
+            if let Some(other) = folded.insert(entry.path.to_lowercase(), &entry.path) {
+                report.notes.push(format!(
+                    "`{other}` and `{}` are the same file on systems that ignore case",
+                    entry.path
+                ));
+            }
+        }
+        let Some(manifest) = self.manifest() else {
+            report.notes.push("there is no MANIFEST to compare the files with".to_owned());
+            let has_target = |entry: &&Entry| entry.link && self.link_target(entry).is_ok();
+            self.entries().filter(has_target).for_each(|link| report.count(link));
+            return;
+        };
+        for entry in self.entries() {
+            let own = [Manifest::PATH, Links::PATH].contains(&entry.path.as_str());
+            let listed = manifest.hash(&entry.path);
+            if !own && listed.is_none() {
+                report.found(&entry.path, &Error::Unlisted { path: entry.path.clone() });
+            }
+            if entry.link {
+                match self.link_target(entry) {
+                    Err(error) => report.found(&entry.path, &error),
+                    Ok(target) if manifest.hash(&target) != listed => report.add(
+                        &entry.path,
+                        format!(
+                            "MANIFEST has different hashes for the link and for `{target}`, which it leads to"
+                        ),
+                    ),
+                    Ok(_) if listed.is_some() => report.count(entry),
+                    Ok(_) => {}
+                }
+            }
+        }
+        let absent = self.absent();
+        for (path, _) in &absent {
+            if let Err(error @ Error::Missing { .. }) = self.entry(path) {
+                report.found(path, &error);
+            }
+        }
+        if !absent.is_empty() {
+            report.notes.push(match absent.len() {
+                1 => "1 file is left out; LINKS lists where to fetch it".to_owned(),
+                n => format!("{n} files are left out; LINKS lists where to fetch them"),
+            });
+        }
+        if !manifest.lines().any(|(path, _)| path.starts_with(MODEL)) {
+            report.add(MODEL, format!("there is no file in {MODEL}"));
+        }
+    }
+
+    /// Checks the documents against the specification.
+    fn documents(&self, report: &mut Report) {
+        let index = match self.tensor_index() {
+            Ok(index) => {
+                report.needs(&index.added);
+                if !self.has(TensorIndex::PATH) {
+                    if self.entries().any(|entry| entry.path.starts_with("tensor_data/")) {
+                        let error = Error::Missing { path: TensorIndex::PATH.to_owned() };
+                        report.found(TensorIndex::PATH, &error);
+                    }
+                    report.notes.push(format!("{} is missing: Carton's client needs it", TensorIndex::PATH));
+                }
+                Some(index.document)
+            }
+            Err(error) => {
+                report.found(TensorIndex::PATH, &error);
+                None
+            }
+        };
+        for spec in index.iter().flat_map(|index| &index.tensors) {
+            if let TensorSpec::Array { dtype: DataType::String, file, .. } = spec
+                && let Err(error) = self.tensor_data(spec)
+                && !matches!(error, Error::Elsewhere { .. })
+            {
+                report.found(&format!("tensor_data/{file}"), &error);
+            }
+        }
+        match self.config() {
+            Ok(config) => {
+                report.needs(&config.added);
+                if let Some(index) = &index {
+                    report.problems(&config.document.check(index, &|path| self.has(path)));
+                }
+            }
+            Err(Error::Elsewhere { .. }) => {}
+            Err(error) => report.found(Config::PATH, &error),
+        }
+    }
+}
+
+impl Report {
+    /// Counts a link whose target is right.
+    fn count(&mut self, link: &Entry) {
+        self.files = self.files.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(link.len);
+    }
+
+    fn add(&mut self, entry: &str, what: String) {
+        self.findings.push(Finding { entry: entry.to_owned(), what });
+    }
+
+    fn found(&mut self, entry: &str, error: &Error) {
+        match error {
+            Error::Format(carton_format::Error::Document(problems)) => self.problems(problems),
+            error => self.add(entry, error.to_string()),
+        }
+    }
+
+    fn problems(&mut self, problems: &Problems) {
+        for problem in &problems.0 {
+            self.add(&problem.document, problem.to_string());
+        }
+    }
+
+    /// Notes the fields that only the client requires.
+    fn needs(&mut self, added: &Problems) {
+        self.notes.extend(added.0.iter().map(|problem| format!("{problem}: Carton's client needs it")));
+    }
+}

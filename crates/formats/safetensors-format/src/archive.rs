@@ -1,0 +1,174 @@
+//! Lays out a safetensors file before any tensor is read, so that it is written in one pass.
+//!
+//! Facts: `prepare` in `safetensors/src/tensor.rs` 0.8: tensors are sorted by dtype, the widest first, then by the bytes
+//! of their names; they follow each other without holes, and the header is padded with spaces to a multiple of 8 bytes.
+//! The official writer keeps metadata in a hash map, so its order is random; here it is the caller's.
+
+use std::cmp::Reverse;
+use std::io;
+
+use byte_source::{Blob, ReadError, Sink, WINDOW, Window};
+use foldhash::{HashSet, HashSetExt};
+use safetensors::tensor::TensorInfo;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use tensor::{Dtype, Tensor};
+
+use crate::dtype::{self, official};
+use crate::{Error, MAX_HEADER, METADATA, Result};
+
+/// The header's length is a multiple of this many bytes, so that the tensors are aligned.
+const ALIGNMENT: usize = 8;
+
+/// A safetensors file that is laid out and not written. As a [`Blob`] it sends the whole file.
+///
+/// ```
+/// use byte_source::{Blob, Sha256Sink};
+/// use safetensors_format::Archive;
+/// use tensor::{Dtype, Storage, Tensor};
+///
+/// let tensor = Tensor::new(Dtype::UInt8, vec![3], vec![1], 0, Storage::owned(vec![1, 2, 3]))?;
+/// let tensors = vec![("w".to_owned(), tensor)];
+/// let archive = Archive::new(&tensors, &[("format".to_owned(), "pt".to_owned())])?;
+/// let header = r#"{"__metadata__":{"format":"pt"},"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// assert_eq!(archive.len(), 8 + (header.len() as u64).next_multiple_of(8) + 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Archive<'t> {
+    /// The header's length, and the header.
+    head: Vec<u8>,
+    /// In the order of the file.
+    tensors: Vec<&'t (String, Tensor)>,
+    len: u64,
+}
+
+impl<'t> Archive<'t> {
+    /// The file of these tensors and texts. The texts keep their order.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] when two tensors have the same name,
+    /// [`Error::NoDtype`] when safetensors has no name for a dtype, [`Error::HalfElement`] for a `float4` tensor without
+    /// dimensions, [`Error::Reserved`] for a tensor called `__metadata__`, [`Error::TooLong`] when the header would be
+    /// longer than the format allows.
+    pub fn new(
+        tensors: impl IntoIterator<Item = &'t (String, Tensor)>,
+        metadata: &[(String, String)],
+    ) -> Result<Self> {
+        let mut tensors: Vec<&(String, Tensor)> = tensors.into_iter().collect();
+        let mut end = 0_u64;
+        let mut names = HashSet::with_capacity(tensors.len());
+        for (name, tensor) in &tensors {
+            // What can be wrong is found here: the order and the offsets do not matter.
+            info(name, tensor, &mut end)?;
+            if !names.insert(name.as_str()) {
+                return Err(Error::Duplicate { tensor: name.clone() });
+            }
+        }
+        drop(names);
+        tensors.sort_by_cached_key(|(name, tensor)| {
+            (Reverse(official(tensor.dtype()).map(|row| row.official)), name.as_str())
+        });
+        let header = Header { metadata, tensors: &tensors };
+        // A header may have 100 MB: its length is counted first, so that no more memory is taken.
+        let mut counted = Count(0);
+        serde_json::to_writer(&mut counted, &header).map_err(Error::Json)?;
+        let len = counted.0.next_multiple_of(ALIGNMENT as u64);
+        if len > MAX_HEADER {
+            return Err(Error::TooLong { len });
+        }
+        let whole = usize::try_from(len).unwrap_or(usize::MAX).saturating_add(ALIGNMENT);
+        let mut head = Vec::with_capacity(whole);
+        head.extend(len.to_le_bytes());
+        serde_json::to_writer(&mut head, &header).map_err(Error::Json)?;
+        head.resize(whole, b' ');
+        Ok(Self { len: end.saturating_add(head.len() as u64), head, tensors })
+    }
+
+    /// The tensors, in the order of the file.
+    pub fn tensors(&self) -> impl Iterator<Item = &'t (String, Tensor)> {
+        self.tensors.iter().copied()
+    }
+}
+
+/// Counts bytes.
+struct Count(u64);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len() as u64);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Blob for Archive<'_> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+        for chunk in self.head.chunks(WINDOW) {
+            sink.write(Window::owned(chunk.to_vec()))?;
+        }
+        self.tensors.iter().try_for_each(|(name, tensor)| {
+            tensor.gathered().write_to(sink).map_err(|error| error.with_tensor(name))
+        })
+    }
+}
+
+/// The header's entry of a tensor that starts at `end`, which becomes its end.
+fn info(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
+    if name == METADATA {
+        return Err(Error::Reserved);
+    }
+    let no_dtype = || Error::NoDtype { tensor: name.to_owned(), dtype: tensor.dtype() };
+    let row = official(tensor.dtype()).ok_or_else(no_dtype)?;
+    let too_large = || Error::TooLarge { tensor: name.to_owned() };
+    let usize_of = |n: u64| usize::try_from(n).map_err(|_| too_large());
+    let mut shape = tensor.shape().iter().map(|size| usize_of(*size)).collect::<Result<Vec<_>>>()?;
+    if row.packed > 1 {
+        // PyTorch counts pairs along the last dimension, the format single values.
+        let last = shape.last_mut().ok_or_else(|| Error::HalfElement { tensor: name.to_owned() })?;
+        *last = last.checked_mul(usize_of(row.packed)?).ok_or_else(too_large)?;
+    }
+    let start = *end;
+    *end = end.saturating_add(tensor.nbytes());
+    Ok(TensorInfo { dtype: row.official, shape, data_offsets: (usize_of(start)?, usize_of(*end)?) })
+}
+
+/// Whether a safetensors file can hold tensors of this dtype.
+pub fn is_supported(dtype: Dtype) -> bool {
+    dtype::official(dtype).is_some()
+}
+
+/// The header, in the order in which it is written.
+struct Header<'h> {
+    metadata: &'h [(String, String)],
+    tensors: &'h [&'h (String, Tensor)],
+}
+
+impl Serialize for Header<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry(METADATA, &Texts(self.metadata))?;
+        }
+        let mut end = 0;
+        for (name, tensor) in self.tensors {
+            let info = info(name, tensor, &mut end).map_err(serde::ser::Error::custom)?;
+            map.serialize_entry(name, &info)?;
+        }
+        map.end()
+    }
+}
+
+struct Texts<'h>(&'h [(String, String)]);
+
+impl Serialize for Texts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, text)| (key, text)))
+    }
+}

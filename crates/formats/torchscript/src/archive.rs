@@ -1,0 +1,243 @@
+//! `model.pt`: the zip file around `data.pkl`, the code and the storages.
+//!
+//! Facts: `PyTorchStreamReader` in `caffe2/serialize/inline_container.cc`: one root folder of any name, and
+//! under it `version` (10 is the highest that 2.0.1 and 2.15 both load; with it no operator is upgraded),
+//! `data.pkl`, `constants.pkl` (an empty tuple), `code/` and `data/`.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use byte_source::{Blob, OwnedBlob, ReadError, Sink};
+use tensor::{Storage, Tensors};
+use zip_layout::{Content, Entry, Plan, ZipWriter};
+
+use crate::module::{ModuleId, Tree};
+use crate::record::{Record, Records};
+use crate::{Note, Result};
+
+/// Storages start at multiples of this many bytes, as torch's own do, so that they can be mapped.
+const ALIGNMENT: u64 = 64;
+const VERSION: &[u8] = b"10\n";
+const NO_CONSTANTS: &[u8] = b"\x80\x02).";
+const DATA: &str = "data.pkl";
+const CODE: &str = "code/__torch__/torch2carton.py";
+
+/// A TorchScript archive, laid out and ready to be written.
+///
+/// As a [`Blob`] it is the whole file. It holds its small entries in memory and the storages by reference.
+pub struct Archive {
+    /// What this crate wrote: names after the root folder, and bytes.
+    head: Vec<(String, OwnedBlob)>,
+    records: Vec<Record>,
+    /// Records of another archive that are kept as they are, by their names after the root folder.
+    kept: Vec<(String, Storage)>,
+    /// That archive itself, if nothing was added to it.
+    whole: Option<Storage>,
+    len: u64,
+}
+
+impl Archive {
+    /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
+    pub(crate) fn new(tree: Tree<'_>, root: ModuleId, tensors: &Tensors) -> Result<Self> {
+        let records = Records::new(tensors)?;
+        // What the tree was made with can be as large as the pickle.
+        byte_source::memory_freed();
+        let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
+        let code = OwnedBlob(tree.into_code().into_bytes());
+        let head = vec![
+            (CODE.to_owned(), code),
+            ("version".to_owned(), OwnedBlob(VERSION.to_vec())),
+            ("constants.pkl".to_owned(), OwnedBlob(NO_CONSTANTS.to_vec())),
+            (DATA.to_owned(), data_pkl),
+        ];
+        let mut archive = Self { head, records: records.records, kept: Vec::new(), whole: None, len: 0 };
+        archive.lay_out()?;
+        Ok(archive)
+    }
+
+    /// The archive of the records `head` and those that are `kept` of another one.
+    pub(crate) fn around(head: Vec<(String, OwnedBlob)>, kept: Vec<(String, Storage)>) -> Result<Self> {
+        let mut archive = Self { head, records: Vec::new(), kept, whole: None, len: 0 };
+        archive.lay_out()?;
+        Ok(archive)
+    }
+
+    /// The archive `whole`, which has the records `kept`.
+    pub(crate) fn whole(kept: Vec<(String, Storage)>, whole: Storage) -> Self {
+        Self { head: Vec::new(), records: Vec::new(), kept, len: whole.len(), whole: Some(whole) }
+    }
+
+    /// The records of the storages, in the order of the file.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The text of the module's classes.
+    pub fn code(&self) -> &[u8] {
+        self.head.first().map_or(&[], |(_, code)| &code.0)
+    }
+
+    /// The pickle of the module's objects.
+    pub fn data_pkl(&self) -> &[u8] {
+        self.head.iter().find(|(name, _)| name == DATA).map_or(&[], |(_, bytes)| &bytes.0)
+    }
+
+    /// The records that this crate wrote besides the storages: their names after the root folder, and their bytes.
+    pub fn head_records(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.head.iter().map(|(name, bytes)| (name.as_str(), bytes.0.as_slice()))
+    }
+
+    /// The records of another archive that are kept as they are: their names after the root folder, and their bytes.
+    pub fn kept_records(&self) -> &[(String, Storage)] {
+        &self.kept
+    }
+
+    /// The first record in which an archive with the records `found`, named as in [`head_records`](Self::head_records), is
+    /// not this one. The bytes of compressed records are `None`, and such a record differs. Those of records that are kept of
+    /// another archive are not compared.
+    pub fn first_difference(&self, found: &[(String, Option<Cow<'_, [u8]>>)]) -> Option<Difference> {
+        let written: Vec<(&str, &[u8])> = self.head_records().collect();
+        let kept: HashSet<&str> = self.kept.iter().map(|(name, _)| name.as_str()).collect();
+        let record = |name: &str| {
+            found.iter().find(|(found, _)| found == name).and_then(|(_, bytes)| bytes.as_deref())
+        };
+        let other = written.iter().position(|(name, bytes)| record(name) != Some(*bytes));
+        if let Some(equal) = other {
+            let record = written.get(equal).map_or("", |(name, _)| *name).to_owned();
+            return Some(Difference { equal, record });
+        }
+        let is_own = |found: &str| written.iter().any(|(name, _)| *name == found) || kept.contains(found);
+        let more = found.iter().find(|(found, _)| !is_own(found));
+        more.map(|(name, _)| Difference { equal: written.len(), record: name.clone() })
+    }
+
+    /// A note for each storage that ends in the middle of an element.
+    pub(crate) fn cut_storages(&self) -> impl Iterator<Item = Note> {
+        let cut = self.records.iter().filter(|record| record.cut() > 0);
+        cut.map(|record| Note::CutStorage { bytes: record.cut(), dtype: record.dtype() })
+    }
+
+    /// Computes where each record starts and how long the file is.
+    fn lay_out(&mut self) -> Result<()> {
+        let mut plan = Plan::default();
+        let mut starts = Vec::with_capacity(self.records.len());
+        self.each(|entry| plan.add(&entry).map(|data| starts.push(data.start)))?;
+        let starts = starts.into_iter().skip(self.head.len());
+        for (record, start) in self.records.iter_mut().zip(starts) {
+            record.offset = start;
+        }
+        self.len = plan.finish()?;
+        Ok(())
+    }
+
+    /// Passes all entries to `take`, in the order of the file.
+    fn each<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
+        // Those of an archive that is made here are in the order that they always had.
+        let first = ["version", DATA, "constants.pkl"];
+        let place = |name: &str| first.iter().position(|first| *first == name).unwrap_or(first.len());
+        let mut head: Vec<&(String, OwnedBlob)> = self.head.iter().collect();
+        head.sort_by_key(|(name, _)| place(name));
+        for (name, bytes) in head {
+            let is_constant = ["version", "constants.pkl"].contains(&name.as_str());
+            let content = if is_constant { Content::Bytes(&bytes.0) } else { Content::Blob(bytes) };
+            take(Entry { name: &in_root(name), alignment: ALIGNMENT, content })?;
+        }
+        for record in &self.records {
+            take(Entry { name: &record.name(), alignment: ALIGNMENT, content: Content::Blob(record) })?;
+        }
+        for (name, storage) in &self.kept {
+            take(Entry { name: &in_root(name), alignment: ALIGNMENT, content: Content::Blob(storage) })?;
+        }
+        Ok(())
+    }
+}
+
+/// Where two archives differ. The more records are equal, the greater it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// How many records are equal.
+    pub equal: usize,
+    /// The name of the first that is not, after the root folder.
+    pub record: String,
+}
+
+/// The name of a record with its root folder. Torch takes any name for it.
+fn in_root(name: &str) -> String {
+    format!("model/{name}")
+}
+
+impl Blob for Archive {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+        if let Some(whole) = &self.whole {
+            return whole.write_to(sink);
+        }
+        let mut zip = ZipWriter::new(sink);
+        self.each(|entry| zip.add(&entry))?;
+        zip.finish()
+    }
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("records", &self.records.len())
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+
+    use tensor::{Dtype, Tensor};
+
+    use super::*;
+    use crate::{Errors, weights};
+
+    fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor) {
+        let storage = Storage::owned(bytes);
+        let tensor = Tensor::new(Dtype::Int16, vec![shape], vec![1], 0, storage).expect("the bytes suffice");
+        (name.to_owned(), tensor)
+    }
+
+    #[test]
+    fn the_file_has_the_computed_layout() {
+        let lengths: [u8; 6] = [0, 2, 63, 64, 65, 200];
+        let tensors: Vec<_> = lengths
+            .iter()
+            .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
+            .collect();
+        let archive = weights(&tensors.clone().into(), Errors::Return).expect("plain names").archive;
+        let mut file: Vec<u8> = Vec::new();
+        archive.write_to(&mut file).expect("memory takes it");
+        assert_eq!(file.len() as u64, archive.len());
+
+        let mut zip = zip::ZipArchive::new(io::Cursor::new(&file)).expect("a zip file");
+        for (record, len) in archive.records().iter().zip(lengths) {
+            let mut entry = zip.by_name(&record.name()).expect("it was written");
+            assert_eq!(entry.data_start(), Some(record.offset()), "{len}");
+            assert_eq!(record.offset() % ALIGNMENT, 0, "{len}");
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).expect("its CRC is right");
+            // The odd byte after the last element is not written.
+            assert_eq!(bytes, vec![len; usize::from(len & !1)]);
+        }
+        let small: [(&str, &[u8]); 4] = [
+            ("model/version", b"10\n"),
+            ("model/data.pkl", archive.data_pkl()),
+            ("model/constants.pkl", b"\x80\x02)."),
+            ("model/code/__torch__/torch2carton.py", archive.code()),
+        ];
+        for (name, expected) in small {
+            let mut bytes = Vec::new();
+            zip.by_name(name).expect("it was written").read_to_end(&mut bytes).expect("its CRC is right");
+            assert_eq!(bytes, expected);
+        }
+    }
+}

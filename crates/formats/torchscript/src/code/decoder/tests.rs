@@ -1,0 +1,152 @@
+//! Decoders as modules: their ports, their text, and how tensors are held.
+
+#[path = "../../../../../model/decoder/tests/fixtures/mod.rs"]
+pub(super) mod fixtures;
+
+use decoder::{Documents, HUGGING_FACE, META, Options, Part};
+use tensor::Tensor;
+
+use crate::{Code, Errors, Module, Port, auto, model, positional};
+use fixtures::{tensors, zeros};
+
+fn params() -> Options {
+    let text =
+        r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
+    let documents = Documents { params: Some(text.to_owned()), ..Documents::default() };
+    Options { documents, ..Options::default() }
+}
+
+fn config(text: &str) -> Options {
+    let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
+    Options { documents, ..Options::default() }
+}
+
+fn meta_tensors() -> Vec<(String, Tensor)> {
+    let mut all = tensors(&META, 1);
+    all.push(zeros("rope.freqs", &[2]));
+    all
+}
+
+fn code(converted: &Module) -> String {
+    String::from_utf8(converted.archive.code().to_vec()).expect("it was text")
+}
+
+#[test]
+fn metas_names_make_a_module_from_tokens_to_logits() {
+    let converted =
+        auto(&meta_tensors().clone().into(), &params(), Errors::Return).expect("params and shapes agree");
+    assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
+    let ports = |ports: &[Port]| {
+        ports.iter().map(|port| (port.name.clone(), port.shape.len(), port.optional)).collect::<Vec<_>>()
+    };
+    let port = |name: &str, dims, optional| (name.to_owned(), dims, optional);
+    assert_eq!(
+        ports(&converted.inputs),
+        [
+            port("tokens", 2, false),
+            port("last_only", 0, true),
+            port("use_cache", 0, true),
+            port("past_key", 5, true),
+            port("past_value", 5, true)
+        ]
+    );
+    assert_eq!(
+        ports(&converted.outputs.ports(&[].to_vec().into()).collect::<Vec<_>>()),
+        [port("logits", 3, false), port("present_key", 5, true), port("present_value", 5, true)]
+    );
+    let code = code(&converted);
+    // No template marker is left, and the text does not depend on the number of layers.
+    for rest in ["Self", "{ns}", "{_}", "{linear", "{split}", "{dim}"] {
+        assert!(!code.contains(rest), "{rest}: {code}");
+    }
+    assert!(!code.contains("\"bq\"") && code.matches("torch.linear(").count() == 8, "{code}");
+}
+
+#[test]
+fn hugging_faces_names_rotate_halves() {
+    let all = tensors(&HUGGING_FACE, 1);
+    let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
+    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("config and shapes agree");
+    assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
+    assert!(code(&converted).contains("torch.select(y, -2, 0)"));
+    let named = model("llama", &all.clone().into(), &options, Errors::Return).expect("it is one");
+    assert_eq!(code(&named), code(&converted));
+}
+
+#[test]
+fn a_positional_forward_takes_tokens_and_returns_logits() {
+    let converted =
+        auto(&meta_tensors().clone().into(), &params(), Errors::Return).expect("params and shapes agree");
+    let Code::Decoder(decoder) = &converted.code else { panic!("it runs") };
+    let positional = positional(decoder, &meta_tensors().clone().into(), false).expect("it was a model");
+    let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&positional.inputs), ["tokens"]);
+    assert_eq!(names(&positional.outputs.ports(&[].to_vec().into()).collect::<Vec<_>>()), ["logits"]);
+    // The objects are the same, so that only the text decides how it is called.
+    assert_eq!(positional.archive.data_pkl(), converted.archive.data_pkl());
+    let (before, after) = (code(&converted), code(&positional));
+    let signature = "  def forward(self: __torch__.torch2carton.Llama,\n    tokens: Tensor) -> Tensor:\n";
+    assert!(after.contains(signature), "{after}");
+    // What it computes is the same.
+    let computed = |code: &str| {
+        let at = code.find("  def infer(").expect("it has one");
+        code[at..].to_owned()
+    };
+    assert_eq!(computed(&before), computed(&after));
+}
+
+#[test]
+fn wrong_inputs_are_returned_or_raised() {
+    let made = |errors| {
+        code(&auto(&meta_tensors().clone().into(), &params(), errors).expect("params and shapes agree"))
+    };
+    let (returned, raised) = (made(Errors::Return), made(Errors::Raise));
+    let (statement, other) = ("torch._set_item(out, \"error\", wrong)", "ops.prim.RaiseException(wrong)");
+    assert_eq!((returned.matches(statement).count(), returned.matches("RaiseException").count()), (1, 0));
+    assert_eq!(returned.replace(statement, other), raised);
+}
+
+#[test]
+fn biases_are_added_to_the_products() {
+    let mut all = tensors(&HUGGING_FACE, 1);
+    for layer in 0..2 {
+        for (part, size) in [(Part::Wq, 16), (Part::Wk, 8), (Part::Wv, 8)] {
+            all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
+        }
+    }
+    let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
+    let code = code(&model("qwen2", &all.clone().into(), &options, Errors::Return).expect("all is there"));
+    assert_eq!(code.matches(".weight(weights[\"bq\"], i, x)").count(), 1, "{code}");
+    assert!(!code.contains("\"bo\""), "{code}");
+}
+
+#[test]
+fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
+    let mut all = tensors(&META, 1);
+    all.retain(|(name, _)| name != "output.weight");
+    all.push(zeros("lora", &[1]));
+    let kept = auto(&all.clone().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
+        .expect("it is kept");
+    assert_eq!(kept.archive.records().len(), all.len());
+    assert_eq!(kept.notes.len(), 2);
+}
+
+#[test]
+fn weights_without_documents_have_a_reason_and_a_note() {
+    let converted =
+        auto(&tensors(&META, 1).clone().into(), &Options::default(), Errors::Return).expect("weights");
+    let Code::Weights { why } = converted.code else { panic!("a model") };
+    assert_eq!(why, Some(decoder::WhyWeights::NoDocuments));
+    assert_eq!(converted.notes, [crate::Note::Decoder(decoder::Note::NamesOfLlama)]);
+}
+
+#[test]
+fn names_of_tensors_do_not_collide_with_the_modules_own() {
+    let mut all = meta_tensors();
+    all.extend(["__tensors__", "vocab", "vocab_"].map(|name| zeros(name, &[1])));
+    let code = code(
+        &auto(&all.clone().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
+            .expect("they are kept"),
+    );
+    assert!(code.contains("  vocab__ : int\n") && code.contains("self.__tensors____\n"), "{code}");
+}

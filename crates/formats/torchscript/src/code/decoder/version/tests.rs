@@ -1,0 +1,303 @@
+//! The versions of the code: each line of a template is in the text if its flags hold, and what a version writes for a decoder
+//! never changes.
+
+use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
+use decoder::{Assigned, Assignment, Decoder, HUGGING_FACE, Layout, META};
+use tensor::{Dtype, Storage, Tensor};
+
+use super::super::lists::lists;
+use super::super::module::archive;
+use super::super::recognise::VERSIONS;
+use super::super::signature::Signature;
+use super::super::tests::fixtures::tensors;
+use super::super::text;
+use super::*;
+use crate::Errors;
+
+/// A decoder, by what its record has in other places than that of a plain LLaMA.
+struct Case {
+    name: &'static str,
+    changes: &'static [(&'static str, &'static str)],
+    layout: &'static Layout,
+    dtype: Dtype,
+    /// A part of its text that a plain LLaMA does not have.
+    line: &'static str,
+}
+
+/// The record of a LLaMA with two layers, as the first version with records wrote it.
+const RECORD: &str = r#"{"architecture":"llama","dim":16,"n_layers":2,"n_heads":4,"n_kv_heads":2,"head_dim":4,"rotated":4,"hidden":48,"vocab":32,"norm_eps":1e-6,"ropes":[{"theta":10000.0,"scaling":null}],"rope_of_layer":null,"windows":{"size":null,"layers":"All"},"biases":{"qkv":false,"output":false,"feed_forward":false},"block":{"norm":"Rms","norms":"Before","head_norm":null,"scores":{"scale":null,"soft_cap":null,"sinks":false},"activation":"Silu","parallel":false,"scales":{"embedding":1.0,"residual":1.0,"logits":1.0,"logits_soft_cap":null},"experts":null}}"#;
+
+const PLAIN: Case =
+    Case { name: "plain", changes: &[], layout: &HUGGING_FACE, dtype: Dtype::BFloat16, line: "" };
+
+const fn case(
+    name: &'static str,
+    changes: &'static [(&'static str, &'static str)],
+    line: &'static str,
+) -> Case {
+    Case { name, changes, line, ..PLAIN }
+}
+
+const NO_EXPERTS: &str = r#""experts":null"#;
+const EXPERTS: &str = r#""experts":{"count":4,"per_token":2,"hidden":8,"softmax":"AfterChoice","renormalised":false,"biases":false,"interleaved":false,"shared":null,"layers":[true,true]}"#;
+const EARLY: (&str, &str) = ("\"AfterChoice\"", "\"BeforeChoice\"");
+const RENORMALISED: (&str, &str) = ("\"renormalised\":false", "\"renormalised\":true");
+const SHARED: (&str, &str) = ("\"shared\":null", "\"shared\":{\"hidden\":8,\"gated\":true}");
+const PARALLEL: (&str, &str) = ("\"parallel\":false", "\"parallel\":true");
+const AFTER: (&str, &str) = ("\"Before\"", "\"After\"");
+const LAYER: (&str, &str) = ("\"Rms\"", "\"Layer\"");
+const SINKS: (&str, &str) = ("\"sinks\":false", "\"sinks\":true");
+const ROPE: &str = r#"{"theta":10000.0,"scaling":null}"#;
+const LLAMA3: &str =
+    r#"{"theta":10000.0,"scaling":{"Llama3":{"factor":8.0,"low":1.0,"high":4.0,"old":64.0}}}"#;
+const YARN: &str = r#"{"theta":10000.0,"scaling":{"Yarn":{"factor":4.0,"fast":32.0,"slow":1.0,"old":64.0,"magnitude":1.1,"truncate":true}}}"#;
+const DYNAMIC: &str = r#"{"theta":10000.0,"scaling":{"Dynamic":{"factor":4.0,"old":64.0}}}"#;
+const LONG: &str = r#"{"theta":10000.0,"scaling":{"LongRope":{"short":[1.0,2.0],"long":[3.0,4.0],"old":32.0,"magnitude":1.5}}}"#;
+const NO_WINDOW: &str = r#"{"size":null,"layers":"All"}"#;
+
+/// Each flag in at least one decoder, and each line of the templates in the text of at least one.
+const CASES: &[Case] = &[
+    PLAIN,
+    Case { name: "of Meta", layout: &META, line: "torch.select(y, -1, 0)", ..PLAIN },
+    Case { name: "half", dtype: Dtype::Float16, line: "weights = (self.__tensors__{_}).narrow", ..PLAIN },
+    Case {
+        name: "half with experts and sinks",
+        changes: &[(NO_EXPERTS, EXPERTS), SINKS],
+        dtype: Dtype::Float16,
+        line: "(self.__tensors__{_}).weight(\"expert_w2\", e, g, )",
+        ..PLAIN
+    },
+    case("plus one", &[("\"Rms\"", "\"RmsPlusOne\"")], "torch.add_(torch.to(weight, d, False, True), 1)"),
+    case("layer norm", &[LAYER], "(weights[\"attention_norm_bias\"])[i], self.norm_eps{_})"),
+    case(
+        "layer norm of heads",
+        &[LAYER, ("\"head_norm\":null", "\"head_norm\":\"EachHead\"")],
+        "def head_norm(x: Tensor,",
+    ),
+    case(
+        "norms before and after",
+        &[("\"Before\"", "\"Both\"")],
+        "{ns}.norm(torch.to(f, wide), (weights[\"ffn_post_norm\"])[i]",
+    ),
+    case("norms after", &[AFTER], "x = torch.to(h, narrow)"),
+    case(
+        "norm of heads",
+        &[("\"head_norm\":null", "\"head_norm\":\"Head\"")],
+        "q = {ns}.norm(q, (weights[\"q_norm\"])[i]",
+    ),
+    case(
+        "norm of each head",
+        &[("\"head_norm\":null", "\"head_norm\":\"EachHead\"")],
+        "torch.stack(torch.slice(weights[\"k_norm\"]",
+    ),
+    case(
+        "norm of projections",
+        &[("\"head_norm\":null", "\"head_norm\":\"Projection\"")],
+        "k = {ns}.norm(k, (weights[\"k_norm\"])[i]",
+    ),
+    case("part of a head", &[("\"rotated\":4", "\"rotated\":2")], "torch.copy_(torch.slice(out, 3, 0"),
+    case("llama3", &[(ROPE, LLAMA3)], "span = torch.sub(self.rope_high{_}, self.rope_low{_})"),
+    case("yarn", &[(ROPE, YARN)], "cos = torch.mul_(cos, size)"),
+    case("dynamic", &[(ROPE, DYNAMIC)], "pos = torch.to(torch.arange(0, "),
+    case("longrope", &[(ROPE, LONG)], "torch.where(is_long, {ns}.numbers(self.long_frequencies{_}"),
+    case(
+        "a rope of some layers",
+        &[("\"rope_of_layer\":null", "\"rope_of_layer\":[0,null]")],
+        "cos = torch.select(cosines, 2, r)",
+    ),
+    case("window", &[(NO_WINDOW, r#"{"size":7,"layers":"All"}"#)], "mask = near"),
+    case(
+        "window of some layers",
+        &[(NO_WINDOW, r#"{"size":7,"layers":{"From":1}}"#)],
+        "(self.windowed{_})[i]",
+    ),
+    case(
+        "scale of scores",
+        &[("\"scores\":{\"scale\":null", "\"scores\":{\"scale\":0.3")],
+        "self.score_scale{_}",
+    ),
+    case(
+        "cap of scores",
+        &[("\"soft_cap\":null,\"sinks\"", "\"soft_cap\":5.0,\"sinks\"")],
+        "self.score_cap{_}",
+    ),
+    case("sinks", &[SINKS], "weights[\"sinks\"]"),
+    case("scale of embeddings", &[("\"embedding\":1.0", "\"embedding\":4.0")], "self.embedding_scale{_}"),
+    case(
+        "scale of rows",
+        &[("\"residual\":1.0", "\"residual\":0.5")],
+        "h = torch.add_(h, f, alpha=self.residual_scale{_})",
+    ),
+    case("scale of logits", &[("\"logits\":1.0", "\"logits\":0.5")], "self.logits_scale{_}"),
+    case("cap of logits", &[("\"logits_soft_cap\":null", "\"logits_soft_cap\":5.0")], "self.logits_cap{_}"),
+    case("biases of queries", &[("\"qkv\":false", "\"qkv\":true")], "{ns}.weight(weights[\"bq\"], i, x)"),
+    case(
+        "bias of attention",
+        &[("\"output\":false", "\"output\":true")],
+        "{ns}.weight(weights[\"bo\"], i, o)",
+    ),
+    case(
+        "biases of the feed-forward layer",
+        &[("\"feed_forward\":false", "\"feed_forward\":true")],
+        "{ns}.weight(weights[\"b2\"], i, g)",
+    ),
+    case("parallel", &[PARALLEL], "y = x"),
+    case("parallel with experts", &[PARALLEL, (NO_EXPERTS, EXPERTS)], "z = torch.to(x, wide)"),
+    case("gelu", &[("\"Silu\"", "\"Gelu\"")], "torch.gelu(gate)"),
+    case("gelu with tanh", &[("\"Silu\"", "\"GeluTanh\"")], "torch.gelu(gate, approximate=\"tanh\")"),
+    case(
+        "clamped",
+        &[("\"Silu\"", "{\"ClampedSwiglu\":{\"alpha\":1.7,\"limit\":7.0}}")],
+        "torch.sigmoid_(torch.mul(gate, self.alpha{_}))",
+    ),
+    case("experts", &[(NO_EXPERTS, EXPERTS)], "f = (self).experts(i, z, y, )"),
+    case("experts with norms after", &[AFTER, (NO_EXPERTS, EXPERTS)], "z = h\n"),
+    case(
+        "experts of some layers",
+        &[(NO_EXPERTS, EXPERTS), ("[true,true]", "[false,true]")],
+        "f = (self).experts((self.place{_})[i], z, y, )",
+    ),
+    case(
+        "biases of experts",
+        &[(NO_EXPERTS, EXPERTS), ("\"biases\":false", "\"biases\":true")],
+        "{ns}.weight(weights[\"expert_w2_bias\"], e, g)",
+    ),
+    case(
+        "interleaved experts",
+        &[(NO_EXPERTS, EXPERTS), ("\"interleaved\":false", "\"interleaved\":true")],
+        "torch.slice(both, 1, 1, None, 2)",
+    ),
+    case(
+        "experts that are renormalised",
+        &[(NO_EXPERTS, EXPERTS), EARLY, RENORMALISED],
+        "share = torch.div_(share, torch.sum(share, [-1], True))",
+    ),
+    case("a shared expert", &[(NO_EXPERTS, EXPERTS), SHARED], "torch.sigmoid_(torch.to("),
+    case(
+        "a shared expert without a gate",
+        &[(NO_EXPERTS, EXPERTS), SHARED, ("\"gated\":true", "\"gated\":false")],
+        "common = torch.to(torch.linear(g, {ns}.weight(weights[\"shared_w2\"], i, g)), ",
+    ),
+];
+
+/// What is made of a case.
+struct Made {
+    record: String,
+    decoder: Decoder,
+    positions: Positions,
+    assignment: Assignment,
+    tensors: Vec<(String, Tensor)>,
+}
+
+impl Case {
+    /// The decoder of the case, with a tensor for each weight.
+    fn made(&self) -> Made {
+        let mut record = RECORD.to_owned();
+        for (from, to) in self.changes {
+            assert!(record.contains(from), "{from}: {record}");
+            record = record.replace(from, to);
+        }
+        let decoder = Decoder::from_record(&record, &tensors(self.layout, 1).clone().into())
+            .expect("flags of some model");
+        let (mut weights, mut tensors) = (Vec::new(), Vec::new());
+        for (index, weight) in decoder.weights().enumerate() {
+            let tensor = Tensor::new(self.dtype, vec![1], vec![1], 0, Storage::owned(vec![0; 2]));
+            tensors.push((format!("w{index}"), tensor.expect("one element")));
+            weights.push(Assigned { weight, index, view: None });
+        }
+        let positions = Positions::new(&decoder);
+        Made { record, decoder, positions, assignment: Assignment { weights, notes: Vec::new() }, tensors }
+    }
+
+    /// The text of the case.
+    fn text(&self, version: &Version) -> String {
+        let made = self.made();
+        with_variant(&made, |variant| version.methods(variant) + &version.functions(variant))
+    }
+
+    /// The hash of all records of the archives that a version makes of the case.
+    fn sha256(&self, version: &Version) -> String {
+        let made = self.made();
+        let mut all = Vec::new();
+        for errors in [Errors::Return, Errors::Raise] {
+            let signature = Signature::Dict(errors);
+            let decoder = (&made.decoder, made.record.as_str());
+            let archive =
+                archive(version, signature, decoder, &made.assignment, &made.tensors.clone().into());
+            for (name, bytes) in archive.expect("plain names").0.head_records() {
+                all.extend([name.as_bytes(), &(bytes.len() as u64).to_le_bytes(), bytes].concat());
+            }
+        }
+        let mut sink = Sha256Sink::default();
+        OwnedBlob(all).write_to(&mut sink).expect("a hash takes it");
+        hex(&sink.digest())
+    }
+}
+
+fn with_variant<T>(made: &Made, use_it: impl FnOnce(Variant<'_>) -> T) -> T {
+    let has_half = made.tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float16);
+    let signature = Signature::Dict(Errors::Return);
+    let (decoder, positions, lists) = (&made.decoder, &made.positions, &lists(&made.assignment.weights));
+    use_it(Variant { decoder, positions, lists, has_half, signature })
+}
+
+/// What the versions make of each case. A module is recognised only if it is made again byte for byte, so a row never
+/// changes. If this test fails because a template, an attribute or a list of weights changed, copy the folder `text/` as it
+/// was into `older/`, add the copy to `VERSIONS`, give the changed code the next number, and add its rows here.
+#[test]
+fn code_of_a_version_never_changes() {
+    let rows = [(4, include_str!("../../../../tests/written/fourth.txt"))];
+    assert_eq!(VERSIONS.map(|version| version.number).as_slice(), rows.map(|(number, _)| number));
+    for (version, (number, expected)) in VERSIONS.iter().zip(rows) {
+        let made: Vec<String> =
+            CASES.iter().map(|case| format!("{}  {}", case.sha256(version), case.name)).collect();
+        assert_eq!(made, expected.lines().collect::<Vec<_>>(), "version {number}");
+    }
+}
+
+#[test]
+fn a_record_has_the_number_of_the_newest_version() {
+    let record = PLAIN.made().decoder.record(text::VERSION.number);
+    let number = decoder::DecoderSpec::parse(&record).expect("its own").code_version();
+    assert_eq!(number, VERSIONS.last().map(|version| version.number));
+}
+
+#[test]
+fn a_llama_has_only_what_it_needs() {
+    let text = PLAIN.text(&text::VERSION);
+    for rest in ["[", "{linear", "{norm", "{head", "{split", "{dim", "{bad"] {
+        let at_start = |line: &str| line.trim_start().starts_with(rest);
+        let found = if rest == "[" { text.lines().any(at_start) } else { text.contains(rest) };
+        assert!(!found, "{rest}: {text}");
+    }
+    for other in ["experts", "gelu", "layer_norm", "tanh", "frequencies", "rope_high", "window{_}", "copy_"] {
+        assert!(!text.contains(other), "{other}: {text}");
+    }
+    assert!(text.lines().count() < 250, "{}", text.lines().count());
+}
+
+#[test]
+fn flags_of_all_templates_are_known_and_each_line_is_in_some_text() {
+    let cases: Vec<Made> = CASES.iter().map(Case::made).collect();
+    for version in VERSIONS {
+        let templates = version.methods.iter().chain(version.functions).map(|(_, template)| template);
+        let lines: Vec<Line<'_>> = templates.flat_map(|template| template.lines()).map(Line::parse).collect();
+        assert!(lines.iter().filter(|line| !line.flags.is_empty()).count() > 80, "{}", lines.len());
+        for line in lines {
+            assert!(!line.text.starts_with('['), "an unknown flag: {}", line.text);
+            let raises = line.flags == [(Flag::Raises, true)];
+            let is_used = cases.iter().any(|made| with_variant(made, |variant| line.is_in(variant)));
+            assert!(is_used || raises, "no case has the line {line:?}");
+        }
+    }
+}
+
+#[test]
+fn each_flag_adds_its_lines() {
+    let plain = PLAIN.text(&text::VERSION);
+    for case in CASES.iter().filter(|case| case.name != PLAIN.name) {
+        let (text, Case { name, line, .. }) = (case.text(&text::VERSION), case);
+        assert!(text.contains(line), "{name}: {line}: {text}");
+        assert!(!plain.contains(line), "{name}: {line}");
+    }
+}

@@ -1,0 +1,542 @@
+//! A tree of modules: the text of its classes, and the `data.pkl` of its instances.
+//!
+//! Modules are added leaves first, each with a class that equal ones share, so nothing here recurses: a
+//! module names its submodules by id. Facts: `ScriptModuleSerializer` and `PythonPrint` in
+//! `torch/csrc/jit/serialization`.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::rc::Rc;
+
+use foldhash::HashMap;
+use pickle_vm::MemoId;
+use tensor::{Tensor, Tensors, ViewId};
+
+use crate::pickler::Pickler;
+use crate::record::{Record, Records, class};
+use crate::source::{is_identifier, quoted};
+use crate::{Error, Result};
+
+/// The qualified name of the file that holds all classes, `code/__torch__/torch2carton.py`.
+pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
+
+/// The class of lists of weights some of which are float16.
+pub(crate) const HALF: &str = "Half";
+
+/// The types of containers, as the text and the pickle name them.
+const TENSORS: &str = "Dict[str, Tensor]";
+const LIST: &str = "List[Tensor]";
+const LISTS: &str = "Dict[str, List[Tensor]]";
+const INTS: &str = "List[int]";
+
+/// A module that was added to a [`Tree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ModuleId(usize);
+
+/// The number of a tensor in the list that the tree is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TensorId(pub(crate) usize);
+
+/// The value of an attribute.
+#[derive(Clone, Debug)]
+#[expect(clippy::box_collection, reason = "16 bytes fewer in each of millions of values")]
+pub(crate) enum Value {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// In the `state_dict`.
+    Parameter(TensorId),
+    Module(ModuleId),
+    /// All tensors of the list by name, not in the `state_dict`.
+    Tensors,
+    /// A list of tensors, not in the `state_dict`.
+    List(Box<Vec<Item>>),
+    /// Lists of tensors by name, not in the `state_dict`.
+    Lists(Box<Vec<(String, Vec<Item>)>>),
+    /// The same in an object of the class [`HALF`], which is made by its `__setstate__`.
+    Half(Box<Vec<(String, Vec<Item>)>>),
+    Ints(Box<Vec<i64>>),
+    Text(Box<String>),
+}
+
+/// A tensor of a list.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    Whole(TensorId),
+    /// A part of a tensor, which has the same storage.
+    View(TensorId, Tensor),
+}
+
+/// What a class declares of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Type {
+    Bool,
+    Int,
+    Float,
+    Parameter,
+    Module(ClassId),
+    Tensors,
+    List,
+    Lists,
+    Half,
+    Ints,
+    Text,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ClassId(usize);
+
+/// What makes two modules the same class.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Class<'n> {
+    /// Its name; without one, the class is named by its number.
+    name: Option<&'static str>,
+    attributes: Vec<(Cow<'n, str>, Type)>,
+    methods: String,
+}
+
+/// The instance of a class.
+#[derive(Debug)]
+struct Module {
+    class: ClassId,
+    /// Where the values of its attributes start in those of all modules.
+    values: usize,
+}
+
+/// Modules and their classes. A million tensors are in a million modules, so there is one list of values for all of them, and
+/// names are borrowed.
+#[derive(Debug, Default)]
+pub(crate) struct Tree<'n> {
+    classes: Vec<Rc<Class<'n>>>,
+    known: HashMap<Rc<Class<'n>>, ClassId>,
+    modules: Vec<Module>,
+    /// The values of attributes, in the order of their class, one module after the other.
+    values: Vec<Value>,
+    functions: String,
+}
+
+impl<'n> Tree<'n> {
+    /// Adds a module of the class `name`, or one without a name of its own; equal ones share their class.
+    /// In `methods`, `Self` stands for the class and `{ns}.` for the namespace.
+    ///
+    /// An architecture gives a name to one shape only: two classes of one name would be a clash in torch.
+    pub(crate) fn add(
+        &mut self,
+        name: Option<&'static str>,
+        methods: &str,
+        attributes: Vec<(Cow<'n, str>, Value)>,
+    ) -> ModuleId {
+        let mut types = Vec::with_capacity(attributes.len());
+        let start = self.values.len();
+        for (attribute, value) in attributes {
+            types.push((attribute, self.declared(&value)));
+            self.values.push(value);
+        }
+        let class = Class { name, attributes: types, methods: methods.to_owned() };
+        let id = self.known.get(&class).copied().unwrap_or_else(|| {
+            let (class, id) = (Rc::new(class), ClassId(self.classes.len()));
+            self.classes.push(Rc::clone(&class));
+            self.known.insert(class, id);
+            id
+        });
+        self.modules.push(Module { class: id, values: start });
+        ModuleId(self.modules.len().saturating_sub(1))
+    }
+
+    /// The most attributes of a class.
+    pub(crate) fn widest(&self) -> usize {
+        self.classes.iter().map(|class| class.attributes.len()).max().unwrap_or(0)
+    }
+
+    /// Adds free functions, written as methods are.
+    pub(crate) fn functions(&mut self, text: &str) {
+        self.functions.push_str(&text.replace("{ns}", NAMESPACE));
+    }
+
+    fn declared(&self, value: &Value) -> Type {
+        match value {
+            Value::Bool(_) => Type::Bool,
+            Value::Int(_) => Type::Int,
+            Value::Float(_) => Type::Float,
+            Value::Parameter(_) => Type::Parameter,
+            Value::Tensors => Type::Tensors,
+            Value::List(_) => Type::List,
+            Value::Lists(_) => Type::Lists,
+            Value::Half(_) => Type::Half,
+            Value::Ints(_) => Type::Ints,
+            Value::Text(_) => Type::Text,
+            Value::Module(id) => Type::Module(self.module(*id).class),
+        }
+    }
+
+    fn module(&self, id: ModuleId) -> &Module {
+        self.modules.get(id.0).expect("ids are given out by `add`, and nothing is removed")
+    }
+
+    fn class(&self, id: ClassId) -> &Class<'n> {
+        self.classes.get(id.0).expect("ids are given out by `add`, and nothing is removed")
+    }
+
+    fn class_name(&self, id: ClassId) -> Cow<'static, str> {
+        self.class(id).name.map_or_else(|| format!("M{}", id.0).into(), Cow::Borrowed)
+    }
+
+    /// The text of `code/__torch__/torch2carton.py`.
+    pub(crate) fn into_code(mut self) -> String {
+        // Only the classes are in it. A million modules take more memory than its text.
+        self.modules = Vec::new();
+        self.values = Vec::new();
+        byte_source::memory_freed();
+        let mut out = String::new();
+        for number in 0..self.classes.len() {
+            self.print(ClassId(number), &mut out).expect("memory takes any text");
+        }
+        out.push_str(&self.functions);
+        out
+    }
+
+    fn print(&self, id: ClassId, out: &mut String) -> std::fmt::Result {
+        let (name, class) = (self.class_name(id), self.class(id));
+        writeln!(out, "class {name}(Module):")?;
+        // Attributes in neither list are not part of the state_dict.
+        write!(out, "  __parameters__ = [")?;
+        for (attribute, _) in class.attributes.iter().filter(|(_, kind)| *kind == Type::Parameter) {
+            write!(out, "{}, ", quoted(attribute))?;
+        }
+        writeln!(out, "]\n  __buffers__ = []")?;
+        for (attribute, kind) in &class.attributes {
+            if is_identifier(attribute) {
+                write!(out, "  {attribute} : ")?;
+            } else {
+                write!(out, "  __annotations__[{}] = ", quoted(attribute))?;
+            }
+            match kind {
+                Type::Bool => writeln!(out, "bool"),
+                Type::Int => writeln!(out, "int"),
+                Type::Float => writeln!(out, "float"),
+                Type::Parameter => writeln!(out, "Tensor"),
+                Type::Tensors => writeln!(out, "{TENSORS}"),
+                Type::List => writeln!(out, "{LIST}"),
+                Type::Lists => writeln!(out, "{LISTS}"),
+                Type::Half => writeln!(out, "{NAMESPACE}.{HALF}"),
+                Type::Ints => writeln!(out, "{INTS}"),
+                Type::Text => writeln!(out, "str"),
+                Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
+            }?;
+        }
+        let own = format!("{NAMESPACE}.{name}");
+        out.push_str(&class.methods.replace("Self", &own).replace("{ns}", NAMESPACE));
+        Ok(())
+    }
+
+    /// The bytes of `data.pkl`, whose root object is `root`.
+    pub(crate) fn data_pkl(&self, root: ModuleId, tensors: &Tensors, records: &Records) -> Result<Vec<u8>> {
+        let mut out = Objects {
+            pickler: Pickler::default(),
+            tensors,
+            records,
+            written: vec![None; tensors.len()],
+            views: HashMap::default(),
+            storages: vec![None; records.records.len()],
+        };
+        // The modules that are being written, outermost first, each with the number of its next attribute.
+        let mut open = vec![(root, 0_usize)];
+        while let Some((id, next)) = open.pop() {
+            let module = self.module(id);
+            if next == 0 {
+                out.begin(&self.class_name(module.class))?;
+            }
+            let values = self.values.get(module.values..).unwrap_or_default();
+            let attributes = self.class(module.class).attributes.iter().zip(values).skip(next);
+            let mut inner = None;
+            for (number, ((name, _), value)) in (next..).zip(attributes) {
+                out.pickler.text(name)?;
+                if let Value::Module(submodule) = value {
+                    inner = Some((number.saturating_add(1), *submodule));
+                    break;
+                }
+                out.value(value)?;
+            }
+            match inner {
+                Some((resume, submodule)) => open.extend([(id, resume), (submodule, 0)]),
+                None => out.end(),
+            }
+        }
+        Ok(out.pickler.finish())
+    }
+}
+
+/// What `data.pkl` holds so far.
+struct Objects<'t> {
+    pickler: Pickler,
+    tensors: &'t Tensors,
+    records: &'t Records,
+    /// By tensor.
+    written: Vec<Option<MemoId>>,
+    views: HashMap<(TensorId, ViewId), MemoId>,
+    /// By record. A persistent id that is written twice becomes two storages.
+    storages: Vec<Option<MemoId>>,
+}
+
+impl Objects<'_> {
+    fn begin(&mut self, class: &str) -> Result<()> {
+        self.pickler.global(NAMESPACE, class)?;
+        self.pickler.empty_tuple();
+        self.pickler.newobj();
+        self.pickler.empty_dict();
+        self.pickler.mark();
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.pickler.setitems();
+        self.pickler.build();
+    }
+
+    fn value(&mut self, value: &Value) -> Result<()> {
+        match value {
+            Value::Bool(value) => self.pickler.bool(*value),
+            Value::Int(value) => self.pickler.int(*value),
+            Value::Float(value) => self.pickler.float(*value),
+            Value::Parameter(id) => self.tensor(*id)?,
+            Value::Module(_) => unreachable!("`data_pkl` opens modules itself"),
+            Value::Tensors => self.tagged(TENSORS, |objects| {
+                objects.pickler.empty_dict();
+                objects.pickler.mark();
+                for (i, (name, _)) in objects.tensors.iter().enumerate() {
+                    objects.pickler.text(name)?;
+                    objects.tensor(TensorId(i))?;
+                }
+                objects.pickler.setitems();
+                Ok(())
+            })?,
+            Value::List(ids) => self.list(ids)?,
+            Value::Lists(lists) => self.lists(lists)?,
+            Value::Half(lists) => {
+                self.pickler.global(NAMESPACE, HALF)?;
+                self.pickler.empty_tuple();
+                self.pickler.newobj();
+                self.lists(lists)?;
+                self.pickler.build();
+            }
+            Value::Ints(numbers) => self.tagged(INTS, |objects| {
+                objects.pickler.empty_list();
+                objects.pickler.mark();
+                for number in numbers.iter() {
+                    objects.pickler.int(*number);
+                }
+                objects.pickler.appends();
+                Ok(())
+            })?,
+            Value::Text(text) => self.pickler.text(text)?,
+        }
+        Ok(())
+    }
+
+    fn lists(&mut self, lists: &[(String, Vec<Item>)]) -> Result<()> {
+        self.tagged(LISTS, |objects| {
+            objects.pickler.empty_dict();
+            objects.pickler.mark();
+            for (name, items) in lists {
+                objects.pickler.text(name)?;
+                objects.list(items)?;
+            }
+            objects.pickler.setitems();
+            Ok(())
+        })
+    }
+
+    fn list(&mut self, items: &[Item]) -> Result<()> {
+        self.tagged(LIST, |objects| {
+            objects.pickler.empty_list();
+            objects.pickler.mark();
+            items.iter().try_for_each(|item| match item {
+                Item::Whole(id) => objects.tensor(*id),
+                Item::View(id, view) => objects.view(*id, view),
+            })?;
+            objects.pickler.appends();
+            Ok(())
+        })
+    }
+
+    /// A container, whose elements torch would otherwise take for `Any`.
+    fn tagged(&mut self, tag: &str, container: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
+        container(self)?;
+        self.pickler.text(tag)?;
+        self.pickler.tuple2();
+        self.pickler.reduce();
+        Ok(())
+    }
+
+    fn tensor(&mut self, id: TensorId) -> Result<()> {
+        if let Some(Some(memo)) = self.written.get(id.0) {
+            self.pickler.get(*memo);
+            return Ok(());
+        }
+        let (_, tensor) = self.tensors.at(id.0).expect("ids count the same list");
+        let memo = self.rebuilt(id, tensor)?;
+        remember(&mut self.written, id.0, memo);
+        Ok(())
+    }
+
+    /// A view is one object in all lists that hold it, as a whole tensor is.
+    fn view(&mut self, id: TensorId, view: &Tensor) -> Result<()> {
+        let key = (id, view.view_id());
+        if let Some(memo) = self.views.get(&key) {
+            self.pickler.get(*memo);
+            return Ok(());
+        }
+        let memo = self.rebuilt(id, view)?;
+        self.views.insert(key, memo);
+        Ok(())
+    }
+
+    /// Writes a tensor over the storage of the tensor `id`.
+    fn rebuilt(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId> {
+        let (name, _) = self.tensors.at(id.0).expect("ids count the same list");
+        let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
+        self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
+        self.pickler.mark();
+        self.storage(record, name, tensor)?;
+        self.number(name, tensor.storage_offset())?;
+        for dims in [tensor.shape(), tensor.stride()] {
+            self.pickler.mark();
+            dims.iter().try_for_each(|dim| self.number(name, *dim))?;
+            self.pickler.tuple();
+        }
+        // requires_grad: with it, each call of the runner, which runs with gradients on, would record itself.
+        self.pickler.bool(false);
+        self.pickler.global("collections", "OrderedDict")?;
+        self.pickler.empty_tuple();
+        self.pickler.reduce();
+        self.pickler.tuple();
+        self.pickler.reduce();
+        Ok(self.pickler.put()?)
+    }
+
+    fn storage(&mut self, record: u32, name: &str, tensor: &Tensor) -> Result<()> {
+        if let Some(Some(memo)) = self.storages.get(record as usize) {
+            self.pickler.get(*memo);
+            return Ok(());
+        }
+        let numel = self.records.get(record).map_or(0, Record::numel);
+        self.pickler.mark();
+        self.pickler.text("storage")?;
+        self.pickler.global("torch", class(name, tensor.dtype())?)?;
+        self.pickler.text(&record.to_string())?;
+        self.pickler.text("cpu")?;
+        self.number(name, numel)?;
+        self.pickler.tuple();
+        self.pickler.binpersid();
+        remember(&mut self.storages, record as usize, self.pickler.put()?);
+        Ok(())
+    }
+
+    fn number(&mut self, tensor: &str, number: u64) -> Result<()> {
+        let signed =
+            i64::try_from(number).map_err(|_| Error::TooLarge { tensor: tensor.to_owned(), number })?;
+        self.pickler.int(signed);
+        Ok(())
+    }
+}
+
+fn remember(memos: &mut [Option<MemoId>], number: usize, memo: MemoId) {
+    *memos.get_mut(number).expect("there is a place for each tensor and each record") = Some(memo);
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::{Dtype, Storage};
+
+    use super::*;
+
+    /// The bytes that PyTorch 2.0.1 and 2.15 loaded: a root with one submodule that holds one parameter.
+    const SAMPLE: &str = "8002635f5f746f7263685f5f2e746f72636832636172746f6e0a546f700a29817d285808000000747261696e\
+        696e678958060000006f7574707574635f5f746f7263685f5f2e746f72636832636172746f6e0a4c696e6561720a29817d285806\
+        000000776569676874\
+        63746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a2828580700000073746f72616765\
+        63746f7263680a42466c6f6174313653746f726167650a58010000003058030000006370754b06745171004b00284b024b037428\
+        4b034b01748963636f6c6c656374696f6e730a4f726465726564446963740a2952745271015808000000747261696e696e678975\
+        6275622e";
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+    }
+
+    fn attribute(name: &str, value: Value) -> (Cow<'_, str>, Value) {
+        (name.into(), value)
+    }
+
+    fn bf16(shape: [u64; 2]) -> Tensor {
+        Tensor::new(Dtype::BFloat16, shape.to_vec(), vec![shape[1], 1], 0, Storage::owned(vec![0; 12]))
+            .expect("6 elements are enough")
+    }
+
+    #[test]
+    fn the_sample_is_reproduced_byte_for_byte() {
+        let tensors = [("output.weight".to_owned(), bf16([2, 3]))];
+        let mut tree = Tree::default();
+        let weight = attribute("weight", Value::Parameter(TensorId(0)));
+        let training = || attribute("training", Value::Bool(false));
+        let linear = tree.add(Some("Linear"), "", vec![weight, training()]);
+        let top = tree.add(Some("Top"), "", vec![training(), attribute("output", Value::Module(linear))]);
+        let records = Records::new(&tensors.to_vec().into()).expect("one tensor");
+        let bytes = tree.data_pkl(top, &tensors.to_vec().into(), &records).expect("short names");
+        assert_eq!(hex(&bytes), SAMPLE);
+        assert_eq!(
+            tree.into_code(),
+            "class Linear(Module):\n  __parameters__ = [\"weight\", ]\n  __buffers__ = []\n  weight : Tensor\n  \
+             training : bool\nclass Top(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  \
+             output : __torch__.torch2carton.Linear\n"
+        );
+    }
+
+    #[test]
+    fn modules_of_one_shape_share_a_class_and_tensors_their_storage() {
+        let tied = bf16([1, 6]);
+        let tensors = [("a.w".to_owned(), tied.clone()), ("b.w".to_owned(), tied)];
+        let mut tree = Tree::default();
+        let leaves = [0, 1]
+            .map(|i| tree.add(None, "", vec![attribute("w", Value::Parameter(TensorId(i)))]))
+            .map(Value::Module);
+        let root = tree.add(None, "", ["a", "b"].into_iter().map(Cow::from).zip(leaves).collect());
+        let records = Records::new(&tensors.to_vec().into()).expect("equal dtypes");
+        let bytes = tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names");
+        assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);
+        assert_eq!(tree.into_code().matches("class ").count(), 2);
+    }
+
+    #[test]
+    fn a_part_of_a_tensor_has_its_storage_and_is_one_object_in_all_lists() {
+        let whole = bf16([3, 2]);
+        let part = Tensor::new(Dtype::BFloat16, vec![1, 2], vec![2, 1], 4, whole.storage().clone());
+        let part = || Item::View(TensorId(0), part.clone().expect("inside"));
+        let tensors = [("w".to_owned(), whole)];
+        let pickle = |lists: Vec<(&'static str, Vec<Item>)>| {
+            let mut tree = Tree::default();
+            let lists = lists.into_iter().map(|(name, items)| attribute(name, Value::List(Box::new(items))));
+            let root = tree.add(None, "", lists.collect());
+            let records = Records::new(&tensors.to_vec().into()).expect("one tensor");
+            tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names")
+        };
+        let count =
+            |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
+        let both = pickle(vec![("a", vec![Item::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
+        assert_eq!((count(&both, b"storage"), count(&both, b"_rebuild_tensor_v2")), (1, 2));
+        // The offset, the shape and the stride of the part.
+        assert_eq!(count(&both, b"K\x04(K\x01K\x02t(K\x02K\x01t"), 1);
+    }
+
+    #[test]
+    fn depth_costs_no_stack() {
+        let mut tree = Tree::default();
+        let mut module = tree.add(None, "", Vec::new());
+        for _ in 0..100_000 {
+            module = tree.add(None, "", vec![attribute("a", Value::Module(module))]);
+        }
+        let bytes = tree.data_pkl(module, &[].to_vec().into(), &Records::default()).expect("short names");
+        assert!(bytes.len() > 100_000);
+        assert!(tree.into_code().len() > 100_000);
+    }
+}

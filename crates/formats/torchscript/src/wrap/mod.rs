@@ -1,0 +1,279 @@
+//! A module around the module of a TorchScript archive, so that Carton can call it.
+//!
+//! Carton's runner passes a dict of tensors by name and takes a dict. The archive keeps its records as they are, and gets
+//! a class of ours in a namespace of its own, whose only attribute is the original object. Its `forward` checks the
+//! inputs, calls the original `forward` with arguments by name, and puts what that returns into a dict.
+//!
+//! Facts: `torch.jit.load` in 2.0.1 and 2.15, and archives that 1.13, 2.0.1 and 2.15 wrote; the conformance tests compare
+//! the outputs.
+
+mod functions;
+mod leaves;
+mod object;
+mod support;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use byte_source::{Blob, OwnedBlob};
+use tensor::{Dtype, Storage};
+use torchscript_source::{Signature, Sources, Type, TypeId};
+
+use crate::archive::Archive;
+use crate::{Code, Dim, Error, Errors, Module, Note, Outputs, Port, Result, Returns};
+use object::Root;
+
+/// The records that hold the object, and the version of the operators.
+const DATA: &str = "data.pkl";
+const VERSION: &str = "version";
+/// What a mobile runtime reads in place of the code. It would call the original module.
+const MOBILE: &[&str] = &["bytecode.pkl", "mobile_debug_handles.pkl", "callstack_debug_map.pkl"];
+const MOBILE_FOLDER: &str = "bytecode/";
+/// The archive format versions that PyTorch 2.0.1 loads end with this one.
+const VERSION_MAX: u64 = 10;
+/// The most bytes of records that are read as a whole: of the pickle, and of all code.
+const PICKLE_MAX: u64 = 1 << 30;
+const CODE_MAX: u64 = 256 << 20;
+
+/// Whether the module that an archive becomes keeps this record of it, which has a name after the root folder.
+pub fn is_kept(record: &str) -> bool {
+    record != DATA && !MOBILE.contains(&record) && !record.starts_with(MOBILE_FOLDER)
+}
+
+/// What a user says about the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptOptions {
+    /// Dtypes and shapes of inputs: the text of the code has none.
+    pub inputs: Vec<Declared>,
+    /// The names of the outputs; empty for those that the code has, or `output`, `output_0` and so on.
+    pub output_names: Vec<String>,
+    /// Whether the archive is kept as it is, because its `forward` already takes and returns a dict.
+    pub keep: bool,
+}
+
+/// What a user says about an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// The dtype that the module expects.
+    pub dtype: Dtype,
+    /// Its dimensions.
+    pub shape: Vec<Dim>,
+}
+
+/// What became of a TorchScript archive.
+#[derive(Debug)]
+pub enum Scripted {
+    /// A module that Carton can call.
+    Module(Module),
+    /// It cannot be called with named tensors.
+    Uncallable(Uncallable),
+}
+
+/// Why a module cannot be called with named tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Uncallable {
+    /// Its code does not say how.
+    Source(torchscript_source::Error),
+    /// The root of the archive is not an object of a class.
+    NoObject,
+    /// Methods run before or after its `forward`, and would not be called.
+    Hooks {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The storages are big-endian, which PyTorch 2.0.1 does not notice.
+    BigEndian,
+    /// An argument cannot be made of tensors.
+    Argument {
+        /// Its name.
+        name: String,
+        /// Its type.
+        kind: String,
+    },
+    /// An input could belong to two arguments.
+    Names {
+        /// The name of one.
+        first: String,
+        /// The name of the other.
+        second: String,
+    },
+    /// What it returns does not become tensors or texts.
+    Returns {
+        /// The type.
+        kind: String,
+    },
+}
+
+impl std::fmt::Display for Uncallable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Source(error) => error.fmt(f),
+            Self::NoObject => f.write_str("the archive holds no object with methods"),
+            Self::Hooks { names } => {
+                let names = names.join("`, `");
+                write!(f, "its hooks `{}` would not be called", names.escape_debug())
+            }
+            Self::BigEndian => f.write_str("the numbers in the archive are big-endian"),
+            Self::Argument { name, kind } => {
+                write!(
+                    f,
+                    "the argument `{name}` of its forward has the type {}, which tensors cannot express",
+                    kind.escape_debug()
+                )
+            }
+            Self::Names { first, second } => {
+                write!(
+                    f,
+                    "the arguments `{first}` and `{second}` of its forward would have inputs of the same name"
+                )
+            }
+            Self::Returns { kind } => {
+                write!(f, "its forward returns {}, which tensors cannot express", kind.escape_debug())
+            }
+        }
+    }
+}
+
+/// The module of a TorchScript archive as one that Carton can call. `records` are all records of the archive, by their
+/// names after its root folder; `whole` is the archive itself.
+///
+/// # Errors
+/// When an option does not fit the module, a record is damaged or too large, or the archive has code for mobile devices
+/// only.
+pub fn script(
+    records: Vec<(String, Storage)>,
+    whole: &Storage,
+    options: &ScriptOptions,
+    errors: Errors,
+) -> Result<Scripted> {
+    let find = |name: &str| records.iter().find(|(record, _)| record == name);
+    let mut sources = Sources::default();
+    let mut left = CODE_MAX;
+    for (name, storage) in records.iter().filter(|(name, _)| torchscript_source::is_code(name)) {
+        let code = read(name, storage, left)?;
+        left = left.saturating_sub(code.len() as u64);
+        if let Err(error) = sources.add(name, &code) {
+            return Ok(Scripted::Uncallable(Uncallable::Source(error)));
+        }
+    }
+    if let Some((_, order)) = find("byteorder")
+        && read("byteorder", order, PICKLE_MAX)? != b"little"
+    {
+        return Ok(Scripted::Uncallable(Uncallable::BigEndian));
+    }
+    let pickle = match find(DATA) {
+        Some((name, storage)) => read(name, storage, PICKLE_MAX)?,
+        None => return Ok(Scripted::Uncallable(Uncallable::NoObject)),
+    };
+    let Some(root) = Root::read(&pickle)? else {
+        return Ok(Scripted::Uncallable(Uncallable::NoObject));
+    };
+    let signature = match sources.signature(&root.module, &root.class, "forward") {
+        Ok(signature) => signature,
+        Err(torchscript_source::Error::NoClass { .. })
+            if MOBILE.iter().any(|name| find(name).is_some()) && sources.texts().next().is_none() =>
+        {
+            return Err(Error::MobileOnly);
+        }
+        Err(error) => return Ok(Scripted::Uncallable(Uncallable::Source(error))),
+    };
+    let hooks = sources.hooks(&root.module, &root.class);
+    if !hooks.is_empty() {
+        let names = hooks.into_iter().map(str::to_owned).collect();
+        return Ok(Scripted::Uncallable(Uncallable::Hooks { names }));
+    }
+    let version =
+        find(VERSION).map(|(name, storage)| read(name, storage, PICKLE_MAX)).transpose()?.unwrap_or_default();
+    let mut notes = foreign(&sources, &version);
+    let is_ours = root.module == crate::module::NAMESPACE
+        || root.module.strip_prefix(crate::module::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
+    if options.keep || (is_ours && takes_and_returns_dicts(&signature)) {
+        if !takes_and_returns_dicts(&signature) {
+            return Err(Error::NotDicts { class: root.qualified() });
+        }
+        reject_options(options)?;
+        let archive = Archive::whole(records, whole.clone());
+        return Ok(Scripted::Module(converted(archive, &signature, (Vec::new(), Vec::new()), notes)));
+    }
+    let plan = match leaves::Plan::new(&signature, options)? {
+        Ok(plan) => plan,
+        Err(uncallable) => return Ok(Scripted::Uncallable(uncallable)),
+    };
+    let namespace = free_namespace(&sources);
+    let code = text::module(&signature, &plan, errors, &namespace, &root.qualified());
+    notes.extend(plan.notes());
+    let data = root.wrapped(&namespace, &pickle)?;
+    let head = vec![
+        (format!("code/{}.py", namespace.replace('.', "/")), OwnedBlob(code.into_bytes())),
+        (DATA.to_owned(), OwnedBlob(data)),
+    ];
+    let kept = records.into_iter().filter(|(name, _)| is_kept(name)).collect();
+    let archive = Archive::around(head, kept)?;
+    Ok(Scripted::Module(converted(archive, &signature, plan.into_ports(), notes)))
+}
+
+fn converted(
+    archive: Archive,
+    signature: &Signature,
+    (inputs, outputs): (Vec<Port>, Vec<Port>),
+    notes: Vec<Note>,
+) -> Module {
+    let outputs = Outputs(Returns::Ports(outputs));
+    Module { archive, inputs, outputs, notes, code: Code::Script { signature: signature.to_string() } }
+}
+
+fn reject_options(options: &ScriptOptions) -> Result<()> {
+    let declared = options.inputs.first().map(|declared| declared.name.clone());
+    match declared.or_else(|| options.output_names.first().cloned()) {
+        Some(name) => Err(Error::KeptAsIs { name }),
+        None => Ok(()),
+    }
+}
+
+/// Reads a whole record, and compares its checksum.
+fn read(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
+    if storage.len() > max {
+        return Err(Error::LargeRecord { record: name.to_owned(), len: storage.len() });
+    }
+    let mut bytes: Vec<u8> = Vec::new();
+    storage.write_to(&mut bytes).map_err(|reason| Error::Record { record: name.to_owned(), reason })?;
+    Ok(bytes)
+}
+
+/// Notes about what PyTorch 2.0.1 does not know.
+fn foreign(sources: &Sources, version: &[u8]) -> Vec<Note> {
+    let found = torchscript_source::foreign(sources.texts());
+    let version = std::str::from_utf8(version).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let mut notes = Vec::new();
+    if let Some(version) = version.filter(|version| *version > VERSION_MAX) {
+        notes.push(Note::NewerArchive { version });
+    }
+    if !found.newer.is_empty() {
+        notes.push(Note::NewerOperators { names: found.newer.into_iter().collect() });
+    }
+    if !found.others.is_empty() {
+        notes.push(Note::OtherOperators { names: found.others.into_iter().collect() });
+    }
+    notes
+}
+
+/// A namespace in which the archive has no code.
+fn free_namespace(sources: &Sources) -> String {
+    let names = (1_u32..).map(|number| format!("{}_{number}", crate::module::NAMESPACE));
+    let mut names = std::iter::once(crate::module::NAMESPACE.to_owned()).chain(names);
+    names.find(|name| !sources.has(name)).unwrap_or_default()
+}
+
+/// Whether a method already is what Carton calls.
+fn takes_and_returns_dicts(signature: &Signature) -> bool {
+    let types = &signature.types;
+    let is_dict = |id: TypeId, values: &[&str]| match types.kind(id) {
+        Type::Dict(key, value) => *types.kind(*key) == Type::Str && values.contains(&types.text(*value)),
+        _ => false,
+    };
+    let [argument] = signature.arguments.as_slice() else { return false };
+    is_dict(argument.kind, &["Tensor"]) && is_dict(signature.returns, &["Tensor", "Any"])
+}

@@ -1,0 +1,236 @@
+//! What a wrapped archive holds, and which archives are not wrapped. The conformance tests run it.
+
+use byte_source::Blob;
+use tensor::Storage;
+
+use super::*;
+
+/// An archive of one module: its code, and more records.
+fn archive(code: &str, more: &[(&str, &[u8])]) -> Vec<(String, Storage)> {
+    let pickle = b"\x80\x02c__torch__.net\nNet\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02.trailing";
+    let records: [(&str, &[u8]); 3] =
+        [("data.pkl", pickle), ("code/__torch__/net.py", code.as_bytes()), ("version", b"3\n")];
+    let all = records.iter().chain(more).filter(|(_, bytes)| !bytes.is_empty());
+    all.map(|(name, bytes)| ((*name).to_owned(), Storage::owned(bytes.to_vec()))).collect()
+}
+
+fn net(signature: &str) -> String {
+    format!("class Net(Module):\n  def forward(self: __torch__.net.Net{signature}:\n    return x\n")
+}
+
+fn scripted(records: Vec<(String, Storage)>, options: &ScriptOptions) -> Result<Scripted> {
+    script(records, &Storage::owned(b"whole".to_vec()), options, Errors::Return)
+}
+
+fn module(code: &str, more: &[(&str, &[u8])]) -> Module {
+    match scripted(archive(code, more), &ScriptOptions::default()).expect("it is whole") {
+        Scripted::Module(converted) => converted,
+        Scripted::Uncallable(why) => panic!("{why}"),
+    }
+}
+
+fn uncallable(records: Vec<(String, Storage)>) -> String {
+    match scripted(records, &ScriptOptions::default()).expect("it is whole") {
+        Scripted::Module(_) => panic!("it is a module"),
+        Scripted::Uncallable(why) => why.to_string(),
+    }
+}
+
+#[test]
+fn the_pickle_of_the_original_is_inside_that_of_the_wrapper() {
+    let converted = module(&net(", x: Tensor) -> Tensor"), &[("data/0", b"1234")]);
+    assert_eq!(
+        converted.archive.data_pkl(),
+        b"\x80\x02c__torch__.torch2carton\nWrapper\n)\x81}(X\x08\x00\x00\x00training\x89X\x06\x00\x00\x00modulec__torch__.net\n\
+        Net\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02ub."
+    );
+    let kept: Vec<&str> = converted.archive.kept_records().iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(kept, ["code/__torch__/net.py", "version", "data/0"]);
+    let mut file: Vec<u8> = Vec::new();
+    converted.archive.write_to(&mut file).expect("memory takes it");
+    assert_eq!(file.len() as u64, converted.archive.len());
+    let Code::Script { signature } = &converted.code else { panic!("it has code") };
+    assert_eq!(signature, "(x: Tensor) -> Tensor");
+}
+
+/// `tests/written/wrapper.py` is the code that the first version wrote. Such a module is known by its namespace and by what it
+/// takes and returns, so it is kept whatever its code is.
+#[test]
+fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
+    const CODE: &str = "code/__torch__/torch2carton.py";
+    let stored: &[u8] = include_bytes!("../../tests/written/wrapper.py");
+    let new = module(&net(", x: Tensor) -> Tensor"), &[]);
+    for change in ["", "\ndef more(x: int) -> int:\n  return x\n"] {
+        let code = [stored, change.as_bytes()].concat();
+        let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, &code)]);
+        records.retain(|(name, _)| name != DATA);
+        records.push((DATA.to_owned(), Storage::owned(new.archive.data_pkl().to_vec())));
+        let Ok(Scripted::Module(kept)) = scripted(records, &ScriptOptions::default()) else { panic!("one") };
+        let Code::Script { signature } = &kept.code else { panic!("it has code") };
+        assert_eq!(signature, "(inputs: Dict[str, Tensor]) -> Dict[str, Any]");
+        assert_eq!((kept.archive.head_records().count(), kept.archive.len()), (0, 5));
+    }
+}
+
+#[test]
+fn the_namespace_is_one_that_the_archive_does_not_have() {
+    let code = net(", x: Tensor) -> Tensor");
+    let taken: &[(&str, &[u8])] =
+        &[("code/__torch__/torch2carton.py", b"#"), ("code/__torch__/torch2carton_1/inner.py", b"#")];
+    let converted = module(&code, taken);
+    let (name, text) = converted.archive.head_records().next().expect("the code is first");
+    assert_eq!(name, "code/__torch__/torch2carton_2.py");
+    assert!(!String::from_utf8_lossy(text).contains("__torch__.torch2carton."));
+    assert!(converted.archive.data_pkl().starts_with(b"\x80\x02c__torch__.torch2carton_2\nWrapper\n"));
+}
+
+#[test]
+fn records_for_mobile_devices_are_left_out() {
+    let mobile: &[(&str, &[u8])] = &[
+        ("bytecode.pkl", b"1"),
+        ("bytecode/0", b"1"),
+        ("mobile_debug_handles.pkl", b"1"),
+        ("extra/a", b"1"),
+    ];
+    let converted = module(&net(", x: Tensor) -> Tensor"), mobile);
+    let kept: Vec<&str> = converted.archive.kept_records().iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(kept, ["code/__torch__/net.py", "version", "extra/a"]);
+    let error = scripted(archive("", mobile), &ScriptOptions::default()).expect_err("no source text");
+    assert!(matches!(error, Error::MobileOnly), "{error}");
+    assert_eq!(uncallable(archive("", &[])), "there is no code of the class __torch__.net.Net");
+}
+
+#[test]
+fn what_tensors_cannot_express_is_named() {
+    for (signature, why) in [
+        (") -> Any", "its forward returns Any, which tensors cannot express"),
+        (
+            ", x: Device) -> Tensor",
+            "the argument `x` of its forward has the type Device, which tensors cannot express",
+        ),
+        (
+            ", x: Union[int, float]) -> Tensor",
+            "the argument `x` of its forward has the type Union[int, float], which tensors cannot express",
+        ),
+        (
+            ", x: List[Optional[Tensor]]) -> Tensor",
+            "the argument `x` of its forward has the type List[Optional[Tensor]], which tensors cannot express",
+        ),
+        (
+            ", x: __torch__.net.Net) -> Tensor",
+            "the argument `x` of its forward has the type __torch__.net.Net, which tensors cannot express",
+        ),
+        (") -> Dict[float, Tensor]", "its forward returns Dict[float, Tensor], which tensors cannot express"),
+    ] {
+        assert_eq!(uncallable(archive(&net(signature), &[])), why);
+    }
+    for (arguments, pair) in [
+        ("x: Tuple[Tensor, Tensor], x_1: Tensor", "`x` and `x_1`"),
+        ("x_1: Tensor, x: List[Tensor]", "`x` and `x_1`"),
+        ("d: Dict[str, Tensor], d_a_b: int=1", "`d` and `d_a_b`"),
+    ] {
+        let code = net(&format!(", {arguments}) -> Tensor"));
+        let why = uncallable(archive(&code, &[]));
+        assert_eq!(why, format!("the arguments {pair} of its forward would have inputs of the same name"));
+    }
+    module(&net(", x: List[Tensor], x1: Tensor, xs: Tuple[List[int], List[Tensor]]) -> Tensor"), &[]);
+    let hooked = net(", x: Tensor) -> Tensor") + "  __forward_hooks__ = [\"after\", ]\n";
+    assert_eq!(uncallable(archive(&hooked, &[])), "its hooks `after` would not be called");
+    let code = net(", x: Tensor) -> Tensor");
+    assert_eq!(
+        uncallable(archive(&code, &[("byteorder", b"big")])),
+        "the numbers in the archive are big-endian"
+    );
+    let no_object = vec![("data.pkl".to_owned(), Storage::owned(b"\x80\x02K\x01.".to_vec()))];
+    assert_eq!(uncallable(no_object), "the archive holds no object with methods");
+    let itself =
+        net(") -> __torch__.net.Loop") + "class Loop(NamedTuple):\n  a : Tuple[__torch__.net.Loop]\n";
+    let why = uncallable(archive(&itself, &[]));
+    assert_eq!(why, "its forward returns __torch__.net.Loop, which tensors cannot express");
+}
+
+#[test]
+fn inputs_whose_types_say_their_dtypes_are_listed() {
+    let code = net(
+        ", t: Tensor, s: str, z: complex, c: __torch__.net.C, u: Union[Tensor, int, NoneType], m: List[str]) -> complex",
+    ) + "class C(Enum):\n  RED = 1.\n  BLUE = -2.\n";
+    let Module { inputs, outputs, notes, .. } = module(&code, &[]);
+    let listed: Vec<String> =
+        inputs.iter().map(|port| format!("{} {} {}", port.name, port.dtype, port.shape.len())).collect();
+    assert_eq!(listed, ["s uint8 1", "z float64 1", "c float64 0"]);
+    assert_eq!(
+        outputs.ports(&[].to_vec().into()).map(|port| port.shape).collect::<Vec<_>>(),
+        [[Dim::Size(2)]]
+    );
+    assert!(matches!(notes.as_slice(), [Note::UnlistedInputs { names }] if names == &["t", "u"]));
+    // Values of several types are not an enumeration.
+    let mixed = net(", c: __torch__.net.C) -> Tensor") + "class C(Enum):\n  RED = 1\n  BLUE = \"b\"\n";
+    let why = uncallable(archive(&mixed, &[]));
+    assert_eq!(
+        why,
+        "the argument `c` of its forward has the type __torch__.net.C, which tensors cannot express"
+    );
+}
+
+#[test]
+fn named_tuples_of_named_tuples_are_not_expanded_without_end() {
+    use std::fmt::Write;
+
+    let mut code = net(", x: __torch__.net.T0) -> __torch__.net.T0");
+    for number in 0..200 {
+        let inner =
+            if number == 199 { "Tensor".to_owned() } else { format!("__torch__.net.T{}", number + 1) };
+        write!(code, "class T{number}(NamedTuple):\n  a : {inner}\n  b : {inner}\n").expect("memory");
+    }
+    let converted = module(&code, &[]);
+    assert!(converted.inputs.len() <= 1000 && converted.archive.code().len() < 1 << 20);
+}
+
+#[test]
+fn what_pytorch_2_0_does_not_have_is_noted() {
+    let code =
+        net(", x: Tensor) -> Tensor") + "    y = torch.newest_thing(x)\n    z = ops.torchvision.nms(x)\n";
+    let notes = module(&code, &[]).notes;
+    let texts: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "PyTorch 2.0 does not have the operator `aten::newest_thing`",
+            "the code needs a library, which Carton's runner does not have, for the name `torchvision::nms`",
+            "carton.toml does not list the input `x`: the code does not say the dtypes and shapes",
+        ]
+    );
+    assert_eq!(notes.iter().map(Note::is_newer).collect::<Vec<_>>(), [true, false, false]);
+    let mut newer = archive(&net(") -> Tensor"), &[]);
+    newer.retain(|(name, _)| name != "version");
+    newer.push(("version".to_owned(), Storage::owned(b"11\n".to_vec())));
+    let Ok(Scripted::Module(converted)) = scripted(newer, &ScriptOptions::default()) else { panic!("one") };
+    assert_eq!(
+        converted.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["the archive has format version 11, which PyTorch 2.0 does not load"]
+    );
+}
+
+#[test]
+fn texts_of_a_user_are_literals() {
+    let options =
+        ScriptOptions { output_names: vec!["{ns} {type} _EMPTY_ \"".to_owned()], ..ScriptOptions::default() };
+    let Ok(Scripted::Module(converted)) = scripted(archive(&net(", x: Tensor) -> Tensor"), &[]), &options)
+    else {
+        panic!("it is a module")
+    };
+    let code = String::from_utf8_lossy(converted.archive.code()).into_owned();
+    assert!(code.contains(r#"(out, "\173ns} \173type} \137EMPTY_ \"", value)"#), "{code}");
+}
+
+#[test]
+fn a_module_of_dicts_can_be_kept_as_it_is() {
+    let keep = ScriptOptions { keep: true, ..ScriptOptions::default() };
+    let code = net(", d: Dict[str, Tensor]) -> Dict[str, Tensor]");
+    let Ok(Scripted::Module(kept)) = scripted(archive(&code, &[]), &keep) else { panic!("it is one") };
+    let mut file: Vec<u8> = Vec::new();
+    kept.archive.write_to(&mut file).expect("memory takes it");
+    assert_eq!(file, b"whole");
+    let error = scripted(archive(&net(", x: Tensor) -> Tensor"), &[]), &keep).expect_err("no dict");
+    assert!(matches!(error, Error::NotDicts { .. }), "{error}");
+}

@@ -1,0 +1,139 @@
+//! An entry of a zip file, from its line in the directory and its local header.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
+
+use std::ops::Range;
+
+use crate::record::{Header, Method};
+use crate::{Error, Result};
+
+/// One file in the zip file.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The path inside the archive.
+    pub name: String,
+    /// How the data are compressed.
+    pub method: Method,
+    /// The range of the stored (possibly compressed) data, in bytes from the file's start.
+    pub data: Range<u64>,
+    /// Bytes of the decompressed data.
+    pub len: u64,
+    /// The CRC-32 of the decompressed data, from the directory.
+    pub crc: u32,
+    /// Where the local header starts.
+    pub header_offset: u64,
+    /// Whether it is a symbolic link; its data are then the path that it leads to.
+    pub link: bool,
+}
+
+impl Entry {
+    /// Bytes of the stored data.
+    pub fn stored_len(&self) -> u64 {
+        self.data.end.saturating_sub(self.data.start)
+    }
+
+    /// The stored data in `archive`, all bytes of the file; empty if they are not in it.
+    pub fn stored<'b>(&self, archive: &'b [u8]) -> &'b [u8] {
+        byte_source::part(archive, &self.data).unwrap_or_default()
+    }
+}
+
+/// Where an entry's local header starts.
+pub(crate) fn local_offset(central: &Header<'_>, limit: u64) -> Result<u64> {
+    let offset = central.local_offset;
+    if offset >= limit {
+        return Err(Error::PastEnd { name: central.display_name(), end: offset, limit });
+    }
+    Ok(offset)
+}
+
+/// The entry that both headers describe.
+pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> Result<Entry> {
+    agree(central, local)?;
+    placed(central, central.local_offset.saturating_add(local.span), limit)
+}
+
+/// The entry of a line whose local header was not read. Its data start at the first byte where they can start, because the
+/// length of the local header's extra field is not in the directory.
+pub(crate) fn unlocated(central: &Header<'_>, limit: u64) -> Result<Entry> {
+    let span = (Header::LOCAL_MIN as u64).saturating_add(central.name.len() as u64);
+    let start = local_offset(central, limit)?.saturating_add(span);
+    usable(central, central)?;
+    placed(central, start, limit)
+}
+
+/// Compares a local header with the line in the directory.
+pub(crate) fn agree(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
+    let (name, offset) = (|| central.display_name(), central.local_offset);
+    if local.name != central.name {
+        return Err(Error::Renamed { central: name(), local: local.display_name(), offset });
+    }
+    usable(central, local)?;
+    let numbers = [
+        ("the compression method", u64::from(central.method), u64::from(local.method)),
+        ("the CRC-32", central.crc, local.crc),
+        ("the compressed size", central.compressed_len, local.compressed_len),
+        ("the size", central.len, local.len),
+    ];
+    // With bit 3 the local header has only the method.
+    let compared = if local.has_descriptor() { 1 } else { numbers.len() };
+    for (what, central, local) in numbers.into_iter().take(compared) {
+        if central != local {
+            return Err(Error::Local { name: name(), what, central, local, offset });
+        }
+    }
+    Ok(())
+}
+
+/// Rejects what other readers may see differently, in both headers of an entry.
+fn usable(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
+    let name = || central.display_name();
+    if central.is_encrypted() || local.is_encrypted() {
+        return Err(Error::Encrypted { name: name() });
+    }
+    for header in [central, local] {
+        if header.is_patch() {
+            return Err(Error::Patch { name: name() });
+        }
+        if header.has_zip64_twice() {
+            return Err(Error::TwoZip64 { name: name() });
+        }
+        if let Some(other) = header.other_name() {
+            let other = String::from_utf8_lossy(other).into_owned();
+            return Err(Error::TwoNames { name: name(), other });
+        }
+    }
+    Ok(())
+}
+
+/// The entry whose data start at `start`.
+fn placed(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
+    let (name, offset) = (|| central.display_name(), central.local_offset);
+    let method = Method::from(central.method);
+    if method == Method::Stored && central.compressed_len != central.len {
+        let (central, local) = (central.len, central.compressed_len);
+        return Err(Error::Local { name: name(), what: "the size of stored data", central, local, offset });
+    }
+    let end = start.saturating_add(central.compressed_len);
+    if end > limit {
+        return Err(Error::PastEnd { name: name(), end, limit });
+    }
+    let entry = Entry {
+        name: name(),
+        method,
+        data: start..end,
+        len: central.len,
+        crc: u32::try_from(central.crc).unwrap_or_default(),
+        header_offset: offset,
+        link: central.is_link(),
+    };
+    if leads_out(&entry.name) {
+        return Err(Error::Path { name: name() });
+    }
+    Ok(entry)
+}
+
+/// Whether a path would leave the folder that the archive is unpacked into.
+pub(crate) fn leads_out(name: &str) -> bool {
+    name.starts_with('/') || name.split(['/', '\\']).any(|part| part == "..")
+}

@@ -1,0 +1,263 @@
+//! The central directory, compared with every local header.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use byte_source::Source;
+use foldhash::fast::RandomState;
+use foldhash::{HashMap, HashMapExt};
+
+use crate::entry::{Entry, compared, local_offset, unlocated};
+use crate::lazy::{LazyHeaders, TailBytes};
+use crate::record::{End, Header, Tail};
+use crate::{Error, Result};
+
+/// All entries of a zip file, in the directory's order.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// The entries.
+    pub entries: Vec<Entry>,
+}
+
+impl Index {
+    /// Reads the directory of `file` and every local header.
+    ///
+    /// # Errors
+    /// When a record is missing, is outside the file, or disagrees with another one; when entries
+    /// overlap, share a name, have two names or sizes, or are encrypted.
+    pub fn read(file: &dyn Source) -> Result<Self> {
+        let directory = Directory::new(in_memory(file)?.into())?;
+        let entries = checked(file, &directory)?;
+        file.release(0..file.len());
+        Self::new(entries, &directory)
+    }
+
+    /// Reads the directory of `file` alone. The local header of an entry is read and compared when bytes of the entry are
+    /// read from the returned source: the ranges of the entries are ranges of that source.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but for local headers, and when the directory has more than 1 GiB.
+    pub fn read_directory(file: &Arc<dyn Source>) -> Result<(Self, Arc<dyn Source>)> {
+        let bytes = TailBytes::read(&**file)?;
+        let directory = Directory::new(bytes.tail())?;
+        let entries = directory.lines().map(|line| unlocated(&line?.1, directory.start));
+        let index = Self::new(entries.collect::<Result<_>>()?, &directory)?;
+        let lines = directory.lines().map(|line| Ok(line?.0)).collect::<Result<Vec<_>>>()?;
+        let source = LazyHeaders::new(Arc::clone(file), &index.entries, &lines, directory.start, bytes);
+        Ok((index, Arc::new(source)))
+    }
+
+    fn new(entries: Vec<Entry>, directory: &Directory<'_>) -> Result<Self> {
+        directory.check_end()?;
+        reject_overlaps(&entries)?;
+        reject_duplicates(&entries)?;
+        Ok(Self { entries })
+    }
+
+    /// Whether the directory of `file` lists all of these names. The local headers, which take most of the time, are
+    /// not read. `None` if the directory cannot be read.
+    pub fn lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
+        let bytes = Tail::from(file.in_memory()?);
+        let end = End::read(bytes).ok()?;
+        let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
+        while offset < end.offset && !missing.is_empty() {
+            let line = Header::central(bytes, offset).ok()?;
+            missing.retain(|name| name.as_bytes() != line.name);
+            offset = offset.saturating_add(line.span);
+        }
+        Some(missing.is_empty())
+    }
+
+    /// The entry called `name`.
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+}
+
+/// All bytes of the file.
+pub(crate) fn in_memory(file: &dyn Source) -> Result<&[u8]> {
+    file.in_memory().ok_or(Error::NotInMemory)
+}
+
+/// The lines of a directory.
+struct Directory<'b> {
+    bytes: Tail<'b>,
+    /// Where the first line starts, and with it the end of all data.
+    start: u64,
+    parts: Vec<Part>,
+    /// Where the last line ends.
+    offset: u64,
+    end: End,
+}
+
+/// Some lines of the directory, one after the other.
+struct Part {
+    /// Where the first one starts.
+    start: u64,
+    lines: usize,
+}
+
+impl Part {
+    /// Reading this many headers takes less time than starting a thread.
+    const LINES: usize = 4096;
+}
+
+impl<'b> Directory<'b> {
+    fn new(bytes: Tail<'b>) -> Result<Self> {
+        let end = End::read(bytes)?;
+        let start = end.directory_offset;
+        if start.checked_add(end.directory_len) != Some(end.offset) {
+            let found = start.saturating_add(end.directory_len);
+            return Err(end.disagreement("the end of the directory", end.offset, found));
+        }
+        let mut offset = start;
+        let mut parts: Vec<Part> = Vec::new();
+        while offset < end.offset {
+            match parts.last_mut() {
+                Some(part) if part.lines < Part::LINES => part.lines = part.lines.saturating_add(1),
+                _ => parts.push(Part { start: offset, lines: 1 }),
+            }
+            offset = offset.saturating_add(Header::central_span(bytes, offset)?);
+        }
+        Ok(Self { bytes, start, parts, offset, end })
+    }
+
+    /// Compares the lines with the end record.
+    fn check_end(&self) -> Result<()> {
+        let end = &self.end;
+        let lines = self.parts.iter().fold(0, |lines: u64, part| lines.saturating_add(part.lines as u64));
+        if lines != end.entries {
+            return Err(end.disagreement("the number of entries", end.entries, lines));
+        }
+        if self.offset != end.offset {
+            return Err(end.disagreement("the end of the directory", end.offset, self.offset));
+        }
+        Ok(())
+    }
+
+    /// The lines in the directory's order, and where each starts.
+    fn lines(&self) -> impl Iterator<Item = Result<(u64, Header<'b>)>> {
+        self.parts.iter().flat_map(|part| part.lines(self.bytes))
+    }
+}
+
+impl Part {
+    fn lines<'b>(&self, bytes: Tail<'b>) -> impl Iterator<Item = Result<(u64, Header<'b>)>> + use<'b> {
+        let mut next = self.start;
+        (0..self.lines).map(move |_| {
+            let (offset, line) = (next, Header::central(bytes, next)?);
+            next = next.saturating_add(line.span);
+            Ok((offset, line))
+        })
+    }
+}
+
+/// The entries of the directory's lines, each compared with its local header.
+fn checked(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entry>> {
+    let Directory { bytes, start: limit, parts, .. } = directory;
+    let check = |parts: &[Part]| -> Result<Vec<Entry>> {
+        let mut locals = LocalHeaders::new(file);
+        let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
+        for line in parts.iter().flat_map(|part| part.lines(*bytes)) {
+            entries.push(entry(&mut locals, &line?.1, *limit)?);
+        }
+        Ok(entries)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = parts.len().div_ceil(threads).max(1);
+    if parts.len() <= share {
+        return check(parts);
+    }
+    let parts: Result<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
+        let running: Vec<_> = parts.chunks(share).map(|part| scope.spawn(move || check(part))).collect();
+        // In the directory's order, so that the first error is always the same.
+        let done = running.into_iter().map(|part| part.join().expect("`check` returns its errors"));
+        done.collect()
+    });
+    Ok(parts?.into_iter().flatten().collect())
+}
+
+/// Reads local headers, which are between the data, without mapping their pages.
+pub(crate) struct LocalHeaders<'f> {
+    file: &'f dyn Source,
+    /// Bytes of the file from `start` on: the headers of small entries are close together.
+    block: Vec<u8>,
+    start: u64,
+}
+
+impl<'f> LocalHeaders<'f> {
+    /// How many bytes are read at once where headers are close together, and where they are not.
+    const BLOCK: usize = 4 << 10;
+    const ALONE: usize = 160;
+
+    pub(crate) fn new(file: &'f dyn Source) -> Self {
+        Self { file, block: Vec::new(), start: 0 }
+    }
+
+    /// The local header at `offset`, of the entry called `name`.
+    pub(crate) fn at(&mut self, offset: u64, name: &dyn Fn() -> String) -> Result<Header<'_>> {
+        let none = || Error::NoLocal { name: name(), offset };
+        let span = Header::local_span(self.bytes(offset, Header::LOCAL_MIN)?).ok_or_else(none)?;
+        Header::local(self.bytes(offset, span)?).ok_or_else(none)
+    }
+
+    /// Bytes from `offset` on: at least `len` of them, if the file is long enough.
+    pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        let from = |start: u64| offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
+        let has = |from: usize| self.block.get(from..).is_some_and(|rest| rest.len() >= len);
+        if !from(self.start).is_some_and(has) {
+            let close = from(self.start).is_some_and(|from| from < Self::BLOCK);
+            self.block.resize(len.max(if close { Self::BLOCK } else { Self::ALONE }), 0);
+            self.start = offset;
+            let left = usize::try_from(self.file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+            self.block.truncate(left);
+            let read = self.file.read_at(&mut self.block, offset);
+            read.map_err(|reason| Error::Unread { offset, reason: reason.to_string() })?;
+        }
+        Ok(from(self.start).and_then(|from| self.block.get(from..)).unwrap_or_default())
+    }
+}
+
+/// One entry, its local header compared with its line in the directory.
+fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
+    let offset = local_offset(central, limit)?;
+    compared(central, &locals.at(offset, &|| central.display_name())?, limit)
+}
+
+fn reject_overlaps(entries: &[Entry]) -> Result<()> {
+    let mut by_offset: Vec<&Entry> = entries.iter().collect();
+    // Writers list the entries as they wrote them, which this sort notices.
+    by_offset.sort_by_key(|entry| entry.header_offset);
+    for pair in by_offset.windows(2) {
+        if let [first, second] = pair
+            && first.data.end > second.header_offset
+        {
+            return Err(Error::Overlap {
+                first: first.name.clone(),
+                second: second.name.clone(),
+                offset: second.header_offset,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn reject_duplicates(entries: &[Entry]) -> Result<()> {
+    // Names whose hashes differ are different. The hashes take a sixth of the memory of a map of the names.
+    let state = RandomState::default();
+    let mut hashes: Vec<u64> = entries.iter().map(|entry| state.hash_one(&entry.name)).collect();
+    hashes.sort_unstable();
+    if !hashes.windows(2).any(|pair| pair.first() == pair.last()) {
+        return Ok(());
+    }
+    let mut offsets: HashMap<&str, u64> = HashMap::with_capacity(entries.len());
+    for entry in entries {
+        if let Some(other) = offsets.insert(&entry.name, entry.header_offset) {
+            let (first, second) = (other.min(entry.header_offset), other.max(entry.header_offset));
+            return Err(Error::Duplicate { name: entry.name.clone(), first, second });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! A zip file that is not in memory: its directory is read first, and a local header with the first bytes of its entry.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use byte_source::{ReadError, Source};
+use bytes::Bytes;
+
+use crate::entry::{Entry, agree};
+use crate::record::{End, Header, Tail};
+use crate::{Error, Result};
+
+/// The longest directory that is read: that of ten million entries.
+const DIRECTORY_MAX: u64 = 1 << 30;
+/// How many bytes of an extra field are read with a local header: PyTorch pads the data to multiples of 64 bytes.
+const EXTRA: u64 = 128;
+/// A header is read together with the bytes after it if not more bytes than this are between them.
+const NEAR: u64 = 64 << 10;
+
+/// The end records and the directory of a file.
+#[derive(Debug)]
+pub(crate) struct TailBytes {
+    bytes: Bytes,
+    start: u64,
+}
+
+impl TailBytes {
+    /// Reads the end records, then the part of the directory that precedes what was read.
+    pub(crate) fn read(file: &dyn Source) -> Result<Self> {
+        let len = file.len();
+        let last = len.saturating_sub(End::MAX);
+        let bytes = read(file, last..len)?;
+        let tail = Self { bytes, start: last };
+        let end = End::read(tail.tail())?;
+        let start = end.directory_offset;
+        if start >= last {
+            return Ok(tail);
+        }
+        if end.directory_len > DIRECTORY_MAX || len.saturating_sub(start) > DIRECTORY_MAX {
+            return Err(Error::LongDirectory { len: end.directory_len, max: DIRECTORY_MAX });
+        }
+        let first = read(file, start..last)?;
+        Ok(Self { bytes: [first, tail.bytes].concat().into(), start })
+    }
+
+    pub(crate) fn tail(&self) -> Tail<'_> {
+        Tail { bytes: &self.bytes, start: self.start }
+    }
+}
+
+fn read(file: &dyn Source, range: Range<u64>) -> Result<Bytes> {
+    let offset = range.start;
+    file.read_range(range).map_err(|reason| Error::Unread { offset, reason: reason.to_string() })
+}
+
+/// A file whose local headers are read and compared with its directory when bytes of their entries are read.
+///
+/// The data of an entry start right after its name here, because the length of the local header's extra field is not
+/// known before that. Other offsets are those of the file.
+#[derive(Debug)]
+pub(crate) struct LazyHeaders {
+    file: Arc<dyn Source>,
+    directory: TailBytes,
+    /// The entries that have data, in the order of their offsets.
+    places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// The range in this source.
+    data: Range<u64>,
+    header_offset: u64,
+    /// Where the next entry or the directory starts.
+    limit: u64,
+    /// Where its line in the directory starts.
+    line: u64,
+    found: OnceLock<Found>,
+}
+
+/// An entry whose local header was read.
+#[derive(Debug)]
+struct Found {
+    /// Bytes of the extra field: the data in the file are this much further than in this source.
+    extra: u64,
+    /// Data that were read together with the header and not asked for, and where they start in this source.
+    kept: Bytes,
+    kept_at: u64,
+}
+
+impl LazyHeaders {
+    /// `lines` are the offsets of the entries' lines, `end` is where the directory starts.
+    pub(crate) fn new(
+        file: Arc<dyn Source>,
+        entries: &[Entry],
+        lines: &[u64],
+        end: u64,
+        directory: TailBytes,
+    ) -> Self {
+        let place = |(entry, line): (&Entry, &u64)| Place {
+            data: entry.data.clone(),
+            header_offset: entry.header_offset,
+            limit: end,
+            line: *line,
+            found: OnceLock::new(),
+        };
+        let mut places: Vec<Place> = entries.iter().zip(lines).map(place).collect();
+        places.sort_unstable_by_key(|place| place.header_offset);
+        let mut limit = end;
+        for place in places.iter_mut().rev() {
+            place.limit = std::mem::replace(&mut limit, place.header_offset);
+        }
+        places.retain(|place| !place.data.is_empty());
+        Self { file, directory, places }
+    }
+
+    /// The entry that has the byte at `offset`.
+    fn place(&self, offset: u64) -> Option<&Place> {
+        let after = self.places.partition_point(|place| place.data.start <= offset);
+        let place = self.places.get(after.checked_sub(1)?)?;
+        (offset < place.data.end).then_some(place)
+    }
+
+    /// Reads the header of an entry alone.
+    fn locate(&self, place: &Place) -> Result<(), ReadError> {
+        let block = self.file.read_range(place.with_header(place.data.start))?;
+        self.found(place, &block, place.data.start)?;
+        Ok(())
+    }
+
+    /// Compares the local header that `block` starts with. Data after `asked` are kept.
+    fn found<'p>(&self, place: &'p Place, block: &Bytes, asked: u64) -> Result<&'p Found, ReadError> {
+        let wrong = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
+        let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
+        let span = Header::local_span(block).ok_or_else(none)?;
+        let end = place.header_offset.saturating_add(span as u64);
+        // An extra field has up to 64 KiB.
+        let header = if span <= block.len() {
+            block.slice(..span)
+        } else {
+            self.file.read_range(place.header_offset..end)?
+        };
+        let local = Header::local(&header).ok_or_else(none)?;
+        agree(&central, &local).map_err(wrong)?;
+        let start = place.header_offset.saturating_add(local.span);
+        let extra = start.saturating_sub(place.data.start);
+        if place.data.end.saturating_add(extra) > place.limit {
+            let (name, end) = (central.display_name(), place.data.end.saturating_add(extra));
+            return Err(wrong(Error::PastEnd { name, end, limit: place.limit }).into());
+        }
+        let within =
+            |offset: u64| usize::try_from(offset.saturating_sub(place.data.start)).unwrap_or(usize::MAX);
+        let data = block.get(span..).unwrap_or_default();
+        let data = data.get(..within(place.data.end)).unwrap_or(data);
+        // A copy, because the block may be long.
+        let kept = Bytes::copy_from_slice(data.get(within(asked)..).unwrap_or_default());
+        Ok(place.found.get_or_init(|| Found { extra, kept, kept_at: asked }))
+    }
+
+    /// The data of an entry in `block`, which starts with its header. What is missing because the extra field is long
+    /// is read.
+    fn data(&self, place: &Place, range: &Range<u64>, block: &Bytes) -> Result<Bytes, ReadError> {
+        let found = self.found(place, block, range.end)?;
+        let in_block = |offset: u64| {
+            let at = offset.saturating_add(found.extra).saturating_sub(place.header_offset);
+            usize::try_from(at).unwrap_or(usize::MAX)
+        };
+        let wanted = in_block(range.start)..in_block(range.end);
+        if wanted.end <= block.len() {
+            return Ok(block.slice(wanted));
+        }
+        let mut bytes = block.get(wanted.start..).unwrap_or_default().to_vec();
+        let at = range.start.saturating_add(bytes.len() as u64);
+        let mut rest = vec![0; wanted.len().saturating_sub(bytes.len())];
+        self.file.read_at(&mut rest, at.saturating_add(found.extra))?;
+        bytes.append(&mut rest);
+        Ok(bytes.into())
+    }
+
+    /// Reads data of an entry whose header was read.
+    fn read_found(&self, found: &Found, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let kept = offset.checked_sub(found.kept_at).and_then(|from| usize::try_from(from).ok());
+        let kept = kept.and_then(|from| found.kept.get(from..)).unwrap_or_default();
+        let (known, rest) = buffer.split_at_mut(kept.len().min(buffer.len()));
+        known.copy_from_slice(kept.get(..known.len()).unwrap_or_default());
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let at = offset.saturating_add(known.len() as u64).saturating_add(found.extra);
+        self.file.read_at(rest, at)
+    }
+}
+
+impl Place {
+    /// The range of the file with the local header and the data before `end`, if the extra field is short.
+    fn with_header(&self, end: u64) -> Range<u64> {
+        self.header_offset..end.saturating_add(EXTRA).min(self.limit)
+    }
+}
+
+impl Source for LazyHeaders {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let Some(place) = self.place(offset) else { return self.file.read_at(buffer, offset) };
+        let end = offset.saturating_add(buffer.len() as u64);
+        if end > place.data.end {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(found) = place.found.get() {
+            return self.read_found(found, buffer, offset);
+        }
+        let bytes = self.read_range(offset..end)?;
+        buffer.copy_from_slice(bytes.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+        let place = |range: &Range<u64>| self.place(range.start).filter(|_| range.start < range.end);
+        let mut asked = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let Some(place) = place(range) else {
+                asked.push(range.clone());
+                continue;
+            };
+            if range.end > place.data.end {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if range.start.saturating_sub(place.data.start) > NEAR && place.found.get().is_none() {
+                self.locate(place)?;
+            }
+            asked.push(match place.found.get() {
+                Some(Found { extra, .. }) => {
+                    range.start.saturating_add(*extra)..range.end.saturating_add(*extra)
+                }
+                None => place.with_header(range.end),
+            });
+        }
+        let read = self.file.read_ranges(&asked)?;
+        let mut parts = Vec::with_capacity(ranges.len());
+        for ((range, asked), block) in ranges.iter().zip(asked).zip(read) {
+            parts.push(match place(range).filter(|place| asked.start == place.header_offset) {
+                None => block,
+                Some(place) => self.data(place, range, &block)?,
+            });
+        }
+        Ok(parts)
+    }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn check_unchanged(&self) -> Result<(), ReadError> {
+        self.file.check_unchanged()
+    }
+}

@@ -1,0 +1,358 @@
+//! Inspects a zip file without stopping at the first fault.
+//!
+//! [`Index`](crate::Index) rejects files that two readers may see differently. A scanner wants to see all of it: every
+//! entry that any reader may find, and everything that is odd about them.
+//!
+//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
+
+mod interrupted;
+mod links;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use byte_source::PRODUCER;
+
+use crate::entry::{Entry, compared, leads_out};
+use crate::record::{End, Header, Method};
+use crate::{Error, Result};
+
+/// The most entries and oddities that are collected.
+const ENTRIES_MAX: usize = 1 << 20;
+const ODDITIES_MAX: usize = 1 << 10;
+const LOCAL: &[u8] = b"PK\x03\x04";
+const CENTRAL: &[u8] = b"PK\x01\x02";
+const DESCRIPTOR: &[u8] = b"PK\x07\x08";
+const END: &[u8] = b"PK\x05\x06";
+/// Bytes of a data descriptor: with or without signature, with 32-bit or 64-bit sizes.
+const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
+
+/// The contents of a zip file that may be damaged or ambiguous.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// The entries of the directory, and those that have only a local header.
+    pub entries: Vec<Entry>,
+    /// What is odd.
+    pub oddities: Vec<Oddity>,
+    /// Whether there were more of either than are collected.
+    pub cut: bool,
+    /// Whether the file ends before its directory, as a download that was interrupted does. The entries are those of
+    /// which something is there.
+    pub is_cut: bool,
+}
+
+/// Something odd about a zip file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oddity {
+    /// The kind of oddity, in one word for programs.
+    pub kind: &'static str,
+    /// What is odd, as a clause without full stop.
+    pub text: String,
+}
+
+impl Survey {
+    /// Surveys `bytes`, a whole zip file.
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut survey = Self::default();
+        if bytes.starts_with(LOCAL) && find(bytes, END).is_none() {
+            survey.interrupted(bytes);
+            return survey;
+        }
+        match survey.directory(bytes) {
+            Some(start) => survey.hidden(bytes, start),
+            // Without a directory there are only local headers.
+            None => survey.unlisted(bytes, 0..bytes.len(), false),
+        }
+        survey.overlaps_and_duplicates();
+        survey.links(bytes);
+        survey
+    }
+
+    /// The archives in `bytes`, if they are whole and follow one another from the first byte to the last.
+    /// `torch.distributed.checkpoint` writes one for each tensor into a `.distcp` file.
+    pub fn sequence(bytes: &[u8]) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let mut end = bytes.len();
+        while end > 0 {
+            let start = bytes.get(..end).and_then(End::start).and_then(|start| usize::try_from(start).ok());
+            let Some(start) = start.filter(|start| *start < end && parts.len() < ENTRIES_MAX) else {
+                return Vec::new();
+            };
+            parts.push(start..end);
+            end = start;
+        }
+        parts.reverse();
+        parts
+    }
+
+    /// Whether a directory is where the last end record in the last 64 KiB says, whatever follows that record. Python's
+    /// `zipfile` and miniz, which PyTorch uses, accept that.
+    pub fn has_directory(bytes: &[u8]) -> bool {
+        let from = bytes.len().saturating_sub(usize::from(u16::MAX).saturating_add(22));
+        let tail = bytes.get(from..).unwrap_or_default();
+        // Most bytes have no such record; then nothing else is looked at.
+        find(tail, END).is_some()
+            && End::last(bytes).is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
+    }
+
+    /// Whether `bytes` end like a zip file.
+    pub fn ends_as_zip(bytes: &[u8]) -> bool {
+        End::read(bytes.into()).is_ok()
+    }
+
+    fn odd(&mut self, kind: &'static str, text: String) {
+        if self.oddities.len() >= ODDITIES_MAX {
+            self.cut = true;
+        } else {
+            self.oddities.push(Oddity { kind, text });
+        }
+    }
+
+    /// Reads the entries of the directory and returns where the directory starts.
+    fn directory(&mut self, bytes: &[u8]) -> Option<usize> {
+        let end = match End::read(bytes.into()) {
+            Ok(end) => end,
+            Err(error) => {
+                self.odd(kind(&error), error.to_string());
+                let end = End::last(bytes)?;
+                let trailing = (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(End::LEN);
+                self.odd("trailing", format!("{trailing} bytes follow the record that ends the archive"));
+                end
+            }
+        };
+        let comment = usize::try_from(end.record.saturating_add(End::LEN)).ok();
+        let comment = comment.and_then(|start| bytes.get(start..)).unwrap_or_default();
+        // Archives that this program wrote have its name as their comment.
+        if !comment.is_empty() && comment != PRODUCER.as_bytes() && self.oddities.is_empty() {
+            self.odd("comment", format!("a comment of {} bytes ends the archive", comment.len()));
+        }
+        // Bytes before an archive shift all of its offsets; some readers compensate for that.
+        let start = end.offset.saturating_sub(end.directory_len);
+        let moved = start.saturating_sub(end.directory_offset);
+        let start = if Header::central(bytes.into(), end.directory_offset).is_ok() {
+            end.directory_offset
+        } else {
+            start
+        };
+        let moved = if start == end.directory_offset { 0 } else { moved };
+        if moved > 0 {
+            self.odd(
+                "prepended",
+                format!("the archive starts {moved} bytes later in the file than its directory says"),
+            );
+        }
+        let mut offset = start;
+        let mut count = 0_u64;
+        while offset < end.offset
+            && let Ok(mut central) = Header::central(bytes.into(), offset)
+        {
+            if self.entries.len() >= ENTRIES_MAX {
+                self.cut = true;
+                break;
+            }
+            central.local_offset = central.local_offset.saturating_add(moved);
+            self.listed(bytes, &central, start);
+            offset = offset.saturating_add(central.span);
+            count = count.saturating_add(1);
+        }
+        if count != end.entries {
+            self.odd(
+                "directory",
+                format!("the directory lists {count} entries, its end record counts {}", end.entries),
+            );
+        }
+        if offset != end.offset {
+            let (gap, at) = (end.offset.abs_diff(offset), offset);
+            self.odd("gap", format!("{gap} bytes at offset 0x{at:x} follow the directory's last entry"));
+        }
+        usize::try_from(start).ok()
+    }
+
+    /// An entry of the directory: as the strict reader sees it, or with the fault that it finds.
+    fn listed(&mut self, bytes: &[u8], central: &Header<'_>, limit: u64) {
+        let offset = central.local_offset;
+        let past = || Error::PastEnd { name: central.display_name(), end: offset, limit };
+        let local = if offset < limit { local_header(bytes, offset) } else { Err(past()) };
+        let error = match local.and_then(|local| compared(central, &local, limit)) {
+            Ok(entry) => return self.entries.push(entry),
+            Err(error) => error,
+        };
+        self.odd(kind(&error), error.to_string());
+        let Ok(local) = local_header(bytes, central.local_offset) else { return };
+        let start = central.local_offset.saturating_add(local.span);
+        // Some readers use the sizes of the directory, others those of the local header.
+        for (header, name) in [(central, central.display_name()), (&local, local.display_name())] {
+            let Some(found) = Entry::lenient(header, name, central.local_offset, start, bytes.len()) else {
+                continue;
+            };
+            let same = |entry: &Entry| entry.name == found.name && entry.data == found.data;
+            if !(self.entries.last().is_some_and(same) || found.data.is_empty()) {
+                self.entries.push(found);
+            }
+        }
+    }
+
+    /// Looks between the entries for local headers that the directory does not list, and for other bytes.
+    fn hidden(&mut self, bytes: &[u8], end: usize) {
+        let mut known: Vec<Range<usize>> = self.entries.iter().map(Entry::span).collect();
+        known.sort_by_key(|range| (range.start, range.end));
+        let mut at = 0;
+        for next in known.into_iter().chain(std::iter::once(end..end)) {
+            if next.start > at {
+                self.gap(bytes, at..next.start);
+            }
+            at = at.max(next.end);
+        }
+    }
+
+    fn gap(&mut self, bytes: &[u8], range: Range<usize>) {
+        let Some(gap) = bytes.get(range.clone()) else { return };
+        let descriptor = range.start > 0
+            && DESCRIPTORS.contains(&gap.len())
+            && (gap.starts_with(DESCRIPTOR) || matches!(gap.len(), 12 | 20));
+        if descriptor {
+            return;
+        }
+        let (len, at) = (gap.len(), range.start);
+        let place = if at == 0 { "before the first entry" } else { "that belong to no entry" };
+        let kind = if at == 0 { "prepended" } else { "gap" };
+        self.odd(kind, format!("{len} bytes {place} at offset 0x{at:x}"));
+        self.unlisted(bytes, range, true);
+    }
+
+    /// Looks for local headers in a part of the file.
+    fn unlisted(&mut self, bytes: &[u8], range: Range<usize>, report: bool) {
+        let (gap, at) = (bytes.get(range.clone()).unwrap_or_default(), range.start);
+        let mut start = 0_usize;
+        while let Some(found) = find(gap.get(start..).unwrap_or_default(), LOCAL) {
+            let offset = at.saturating_add(start).saturating_add(found);
+            start = start.saturating_add(found).saturating_add(4);
+            if self.entries.len() >= ENTRIES_MAX {
+                self.cut = true;
+                return;
+            }
+            let Ok(local) = local_header(bytes, offset as u64) else { continue };
+            let data = (offset as u64).saturating_add(local.span);
+            let name = local.display_name();
+            if report {
+                let shown = name.escape_debug();
+                self.odd(
+                    "unlisted",
+                    format!("entry `{shown}` at offset 0x{offset:x} is not listed in the directory"),
+                );
+            }
+            self.entries.extend(Entry::lenient(&local, name, offset as u64, data, range.end));
+        }
+    }
+
+    fn overlaps_and_duplicates(&mut self) {
+        // Two views of one entry overlap, but they are not two entries.
+        let mut offsets = HashSet::new();
+        let entries = self.entries.iter().filter(|entry| offsets.insert(entry.header_offset));
+        let entries: Vec<Entry> = entries.cloned().collect();
+        let (overlaps, duplicates) = (overlaps(&entries), duplicates(&entries));
+        let mut reported = HashSet::new();
+        for error in overlaps.into_iter().chain(duplicates) {
+            let text = error.to_string();
+            if reported.insert(text.clone()) {
+                self.odd(kind(&error), text);
+            }
+        }
+        let unsafe_names: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
+        for name in unsafe_names.into_iter().filter(|name| leads_out(name)) {
+            let text = Error::Path { name }.to_string();
+            if !self.oddities.iter().any(|oddity| oddity.text == text) {
+                self.odd("path", text);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// The range from its header to the end of its data.
+    fn span(&self) -> Range<usize> {
+        let at = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
+        at(self.header_offset)..at(self.data.end)
+    }
+
+    /// The entry that a header describes, whose data start at `start` and are cut at `limit`.
+    fn lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
+        let limit = Some(limit as u64).filter(|limit| start <= *limit)?;
+        let (method, len) = (Method::from(header.method), header.compressed_len);
+        // Without sizes the data may extend to the next record.
+        let len = if header.has_descriptor() && len == 0 { u64::MAX } else { len };
+        Some(Self {
+            name,
+            method,
+            data: start..start.saturating_add(len).min(limit),
+            len: header.len,
+            crc: u32::try_from(header.crc).unwrap_or_default(),
+            header_offset: offset,
+            link: header.is_link(),
+        })
+    }
+}
+
+/// The entries that share bytes with the one before them.
+fn overlaps(entries: &[Entry]) -> Vec<Error> {
+    let mut by_offset: Vec<&Entry> = entries.iter().collect();
+    by_offset.sort_by_key(|entry| entry.header_offset);
+    let overlap = |pair: &[&Entry]| match pair {
+        [first, second] if first.data.end > second.header_offset => Some(Error::Overlap {
+            first: first.name.clone(),
+            second: second.name.clone(),
+            offset: second.header_offset,
+        }),
+        _ => None,
+    };
+    by_offset.windows(2).filter_map(overlap).collect()
+}
+
+/// The entries that have the same name as another one.
+fn duplicates(entries: &[Entry]) -> Vec<Error> {
+    let mut by_name: Vec<&Entry> = entries.iter().collect();
+    by_name.sort_by(|a, b| a.name.cmp(&b.name).then(a.header_offset.cmp(&b.header_offset)));
+    let duplicate = |pair: &[&Entry]| match pair {
+        [first, second] if first.name == second.name => Some(Error::Duplicate {
+            name: first.name.clone(),
+            first: first.header_offset,
+            second: second.header_offset,
+        }),
+        _ => None,
+    };
+    by_name.windows(2).filter_map(duplicate).collect()
+}
+
+fn local_header(bytes: &[u8], offset: u64) -> Result<Header<'_>> {
+    let from = usize::try_from(offset).ok().and_then(|from| bytes.get(from..));
+    let local = from.and_then(Header::local);
+    local.ok_or(Error::NoRecord { record: "local header", offset })
+}
+
+/// The kind of oddity that an error is.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::NoEnd { .. } => "cut",
+        Error::Disks | Error::Disagreement { .. } => "directory",
+        Error::NoRecord { .. }
+        | Error::NoLocal { .. }
+        | Error::PastEnd { .. }
+        | Error::Unread { .. }
+        | Error::NotInMemory
+        | Error::LongDirectory { .. } => "missing",
+        Error::Renamed { .. } | Error::Local { .. } | Error::TwoZip64 { .. } | Error::TwoNames { .. } => {
+            "disagreement"
+        }
+        Error::Overlap { .. } => "overlap",
+        Error::Duplicate { .. } => "duplicate",
+        Error::Path { .. } => "path",
+        Error::Encrypted { .. } => "encrypted",
+        Error::Patch { .. } => "patch",
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}

@@ -1,0 +1,153 @@
+//! The tensors with the frequencies of positions, which checkpoints may have although every forward computes them.
+//!
+//! Facts: `precompute_freqs_cis` in Meta's `llama-models` 0.3.0, which computes in float32:
+//! `1.0 / (theta ** (torch.arange(0, dim, 2)[: (dim // 2)].float() / dim))`. PyTorch's power of float32 may differ from
+//! the exact one in the last place.
+
+use std::io;
+
+use byte_source::{Blob, ReadError, Sink, Window};
+use tensor::{Dtype, Storage, Tensor};
+
+use crate::{Error, Result};
+
+/// The frequencies of positions in heads of this size, unscaled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frequencies {
+    pub(crate) theta: f64,
+    /// Even.
+    pub(crate) head_dim: u64,
+}
+
+impl Frequencies {
+    /// How many there are.
+    pub(crate) fn count(self) -> u64 {
+        self.head_dim.checked_div(2).unwrap_or(0)
+    }
+
+    /// One of them, as float32.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "PyTorch computes in float32 too; numbers that float32 lacks are larger than any head"
+    )]
+    fn at(self, pair: u64) -> f32 {
+        let exponent = pair.saturating_mul(2) as f32 / self.head_dim as f32;
+        1.0 / f64::from(self.theta as f32).powf(exponent.into()) as f32
+    }
+
+    /// All of them in memory as a tensor of a floating-point dtype.
+    pub(crate) fn tensor(self, dtype: Dtype) -> Option<Tensor> {
+        let bytes = (0..self.count()).flat_map(|pair| self.at(pair).to_le_bytes()).collect();
+        let tensor =
+            Tensor::new(Dtype::Float32, vec![self.count()], vec![1], 0, Storage::owned(bytes)).ok()?;
+        tensor.cast(dtype)
+    }
+
+    /// Compares a tensor with them. Returns whether they are equal bit for bit; they may differ in the last place.
+    ///
+    /// # Errors
+    /// When one of them is another number, or the tensor cannot be read.
+    pub(crate) fn compare(self, name: &str, tensor: &Tensor) -> Result<bool> {
+        let cannot_read = |reason| Error::Read { tensor: name.to_owned(), reason };
+        let Some(numbers) = tensor.cast(Dtype::Float64) else {
+            return Err(Error::NotFloat { tensor: name.to_owned(), dtype: tensor.dtype() });
+        };
+        let mut comparison = Comparison { frequencies: self, dtype: tensor.dtype(), next: 0, wrong: None };
+        let read = numbers.gathered().write_to(&mut comparison);
+        if let Some((pair, found)) = comparison.wrong {
+            let (tensor, expected, theta) = (name.to_owned(), self.at(pair), self.theta);
+            return Err(Error::Frequency { tensor, pair, found, expected, theta });
+        }
+        read.map_err(cannot_read)?;
+        let made = self.tensor(tensor.dtype());
+        let equals = |made: Tensor| made.has_elements_of(tensor, &()).map_err(cannot_read);
+        made.map_or(Ok(false), equals)
+    }
+}
+
+/// Receives numbers of float64 and compares them with frequencies.
+struct Comparison {
+    frequencies: Frequencies,
+    /// The dtype that the numbers had.
+    dtype: Dtype,
+    /// The number of the next frequency.
+    next: u64,
+    /// The first one that differs, and what it is.
+    wrong: Option<(u64, f32)>,
+}
+
+impl Sink for Comparison {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        for bytes in window.chunks(size_of::<f64>()) {
+            let found = bytes.try_into().map_or(f64::NAN, f64::from_le_bytes);
+            let pair = self.next;
+            if !is_close(found, self.frequencies.at(pair).into(), self.dtype) {
+                #[expect(clippy::cast_possible_truncation, reason = "it is shown next to a float32")]
+                let found = found as f32;
+                self.wrong = Some((pair, found));
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            self.next = self.next.saturating_add(1);
+        }
+        Ok(())
+    }
+}
+
+/// Whether `found` is `expected`, rounded to `dtype`, up to the last place. False for what is not a number.
+fn is_close(found: f64, expected: f64, dtype: Dtype) -> bool {
+    // The distance of neighbouring numbers: relative to large ones, the same for all that are small.
+    let (relative, least) = match dtype {
+        Dtype::BFloat16 => (2_f64.powi(-7), 2_f64.powi(-133)),
+        Dtype::Float16 => (2_f64.powi(-10), 2_f64.powi(-24)),
+        // The power and its inverse are both rounded to float32, and so are those that they are compared with.
+        _ => (2_f64.powi(-21), 2_f64.powi(-126)),
+    };
+    (found - expected).abs() <= f64::max(relative * expected, least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Frequencies = Frequencies { theta: 10_000.0, head_dim: 8 };
+
+    fn tensor(numbers: &[f32]) -> Tensor {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let shape = vec![numbers.len() as u64];
+        Tensor::new(Dtype::Float32, shape, vec![1], 0, Storage::owned(bytes)).expect("inside")
+    }
+
+    #[test]
+    fn frequencies_are_those_of_metas_code() {
+        // 1.0 / (10000.0 ** (torch.arange(0, 8, 2)[:4].float() / 8))
+        let expected = [1.0, 0.1, 0.01, 0.001].map(f32::to_bits);
+        assert_eq!([0, 1, 2, 3].map(|pair| SMALL.at(pair).to_bits()), expected);
+        for dtype in [Dtype::Float64, Dtype::Float32, Dtype::Float16, Dtype::BFloat16] {
+            let made = SMALL.tensor(dtype).expect("a small head");
+            assert_eq!((made.shape(), made.dtype()), ([4].as_slice(), dtype));
+            assert!(SMALL.compare("rope.freqs", &made).expect("they are equal"));
+        }
+    }
+
+    #[test]
+    fn the_last_place_may_differ() {
+        let near = tensor(&[1.0, 0.1_f32.next_up(), 0.01_f32.next_down(), 0.001]);
+        assert!(!SMALL.compare("rope.freqs", &near).expect("they are near"));
+        let half = SMALL.tensor(Dtype::Float16).expect("a small head");
+        assert!(SMALL.compare("rope.freqs", &half).expect("they are equal"));
+    }
+
+    #[test]
+    fn other_numbers_are_refused() {
+        let error =
+            |numbers: &[f32]| SMALL.compare("rope.freqs", &tensor(numbers)).expect_err("wrong").to_string();
+        assert_eq!(
+            error(&[1.0, 0.2, 0.01, 0.001]),
+            "tensor `rope.freqs`: element 1 is 0.2, expected 0.1 from a RoPE base (theta) of 10000"
+        );
+        for wrong in [f32::NAN, f32::INFINITY, -0.1, 0.0] {
+            assert!(error(&[1.0, wrong]).contains("element 1 is"));
+        }
+    }
+}

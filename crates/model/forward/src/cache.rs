@@ -1,0 +1,309 @@
+//! The keys and values of the tokens so far.
+//!
+//! Those of one head are in blocks of [`BLOCK`] tokens, so that a growing cache is never copied. Keys are transposed in
+//! their block: scores of one query against 64 keys are then sums of vectors, not 64 sums over a vector's elements.
+//!
+//! Facts: the ports `past_key` and `present_key` of the TorchScript module have the shape [layers, batch, tokens, heads of
+//! keys and values, `head_dim`] in f32.
+
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
+
+use crate::memory::{bytes, product, zeros};
+use crate::number::Real;
+use crate::{Error, Result};
+
+/// The number of tokens in a block.
+pub(crate) const BLOCK: usize = 64;
+
+/// The keys and values of all tokens that a [`Model`](crate::Model) has seen.
+#[derive(Clone, Debug)]
+pub struct Cache(pub(crate) Inner);
+
+/// In the numbers that the model computes in.
+#[derive(Clone, Debug)]
+pub(crate) enum Inner {
+    F32(Tokens<f32>),
+    F64(Tokens<f64>),
+}
+
+/// The sizes of a cache besides the number of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) layers: usize,
+    pub(crate) batch: usize,
+    /// Heads of keys and values.
+    pub(crate) heads: usize,
+    pub(crate) head_dim: usize,
+}
+
+/// Keys and values of some tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens<T> {
+    sizes: Sizes,
+    len: usize,
+    /// By layer, then sequence of the batch, then head.
+    heads: Vec<Head<T>>,
+    /// Of each rotation that depends on the length of a text, the frequencies that keys were last rotated with, and how many
+    /// tokens' keys.
+    rotated: Vec<(Vec<f64>, usize)>,
+}
+
+/// The keys and values of one head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head<T> {
+    blocks: Vec<Block<T>>,
+}
+
+/// Those of [`BLOCK`] tokens; what no token has filled yet is 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Block<T> {
+    /// `[head_dim, BLOCK]`.
+    pub(crate) keys: Vec<T>,
+    /// `[BLOCK, head_dim]`.
+    pub(crate) values: Vec<T>,
+    /// The keys as the last call rotated them, if `keys` are not rotated because that depends on the length of the text.
+    pub(crate) rotated: Vec<T>,
+}
+
+impl Cache {
+    /// The number of tokens of each sequence.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Inner::F32(tokens) => tokens.len,
+            Inner::F64(tokens) => tokens.len,
+        }
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of sequences.
+    pub fn batch(&self) -> usize {
+        match &self.0 {
+            Inner::F32(tokens) => tokens.sizes.batch,
+            Inner::F64(tokens) => tokens.sizes.batch,
+        }
+    }
+
+    /// The keys and the values as f32 tensors of shape [layers, batch, tokens, heads of keys and values, `head_dim`].
+    ///
+    /// # Errors
+    /// When they do not fit in memory.
+    pub fn tensors(&self) -> Result<[Tensor; 2]> {
+        match &self.0 {
+            Inner::F32(tokens) => Ok([tokens.tensor(Kind::Keys)?, tokens.tensor(Kind::Values)?]),
+            Inner::F64(tokens) => Ok([tokens.tensor(Kind::Keys)?, tokens.tensor(Kind::Values)?]),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Keys,
+    Values,
+}
+
+impl<T: Real> Tokens<T> {
+    /// No tokens of `sizes.batch` sequences.
+    ///
+    /// # Errors
+    /// When there are more heads than fit in memory.
+    pub(crate) fn new(sizes: Sizes) -> Result<Self> {
+        let count = product(&[sizes.layers, sizes.batch, sizes.heads])?;
+        let mut heads: Vec<Head<T>> = Vec::new();
+        heads.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: bytes::<Head<T>>(count) })?;
+        heads.resize_with(count, Head::default);
+        Ok(Self { sizes, len: 0, heads, rotated: Vec::new() })
+    }
+
+    /// The tokens of two f32 tensors of the ports.
+    ///
+    /// # Errors
+    /// When the shapes or dtypes are not those of such a cache, or they do not fit in memory.
+    pub(crate) fn from_tensors(sizes: Sizes, key: &Tensor, value: &Tensor) -> Result<Self> {
+        let len = key.shape().get(2).copied().unwrap_or(0);
+        let Sizes { layers, batch, heads, head_dim } = sizes;
+        let expected = [layers as u64, batch as u64, len, heads as u64, head_dim as u64];
+        if [key, value].iter().any(|it| it.shape() != expected || it.dtype() != Dtype::Float32) {
+            let found = |it: &Tensor| (it.dtype(), it.shape().to_vec());
+            return Err(Error::Past { key: found(key), value: found(value), layers, batch, heads, head_dim });
+        }
+        let len = usize::try_from(len).map_err(|_| Error::Memory { nbytes: u64::MAX })?;
+        let mut tokens = Self::new(sizes)?;
+        tokens.reserve(len)?;
+        let (key, value) = (numbers(key)?, numbers(value)?);
+        let (key, value) = (rows::<T>(&key, head_dim), rows::<T>(&value, head_dim));
+        for ((at, key), value) in sizes.rows(len).zip(key).zip(value) {
+            if let Some(head) = tokens.heads.get_mut(at.head) {
+                head.set(at.token, &key, &value);
+            }
+        }
+        tokens.len = len;
+        Ok(tokens)
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes room for tokens up to this number.
+    ///
+    /// # Errors
+    /// When they do not fit in memory.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<()> {
+        let block = product(&[BLOCK, self.sizes.head_dim])?;
+        let blocks = len.div_ceil(BLOCK);
+        // Looked at as a whole, so that an absurd number fails before anything is allocated.
+        product(&[self.heads.len(), blocks, block, 2, size_of::<T>()])?;
+        for head in &mut self.heads {
+            while head.blocks.len() < blocks {
+                head.blocks.push(Block { keys: zeros(block)?, values: zeros(block)?, rotated: Vec::new() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the tokens that were written after the last.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.len += count;
+    }
+
+    /// Forgets the tokens after the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// How many tokens' keys are rotated by these frequencies, which belong to the rotation with this number. They no longer
+    /// count until [`set_rotated`](Self::set_rotated) says that all layers have them.
+    pub(crate) fn take_rotated(&mut self, rope: usize, frequencies: &[f64]) -> usize {
+        let Some((last, count)) = self.rotated.get_mut(rope) else { return 0 };
+        let count = std::mem::take(count);
+        if last == frequencies { count.min(self.len) } else { 0 }
+    }
+
+    /// Says that the keys of this many tokens are rotated by these frequencies in all layers.
+    pub(crate) fn set_rotated(&mut self, rope: usize, frequencies: &[f64], count: usize) {
+        if self.rotated.len() <= rope {
+            self.rotated.resize(rope + 1, (Vec::new(), 0));
+        }
+        if let Some(rotated) = self.rotated.get_mut(rope) {
+            *rotated = (frequencies.to_vec(), count);
+        }
+    }
+
+    /// The heads of a layer: by sequence, then head.
+    pub(crate) fn layer(&self, layer: usize) -> &[Head<T>] {
+        let count = self.sizes.batch * self.sizes.heads;
+        self.heads.get(layer * count..(layer + 1) * count).unwrap_or_default()
+    }
+
+    /// The same, to be written to.
+    pub(crate) fn layer_mut(&mut self, layer: usize) -> &mut [Head<T>] {
+        let count = self.sizes.batch * self.sizes.heads;
+        self.heads.get_mut(layer * count..(layer + 1) * count).unwrap_or_default()
+    }
+
+    fn tensor(&self, kind: Kind) -> Result<Tensor> {
+        let Sizes { layers, batch, heads, head_dim } = self.sizes;
+        let len = product(&[layers, batch, self.len, heads, head_dim, size_of::<f32>()])?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| Error::Memory { nbytes: len as u64 })?;
+        for at in self.sizes.rows(self.len) {
+            let Some(head) = self.heads.get(at.head) else { continue };
+            head.each(kind, at.token, head_dim, |number| bytes.extend(number.to_f32().to_le_bytes()));
+        }
+        let shape = [layers, batch, self.len, heads, head_dim].map(|size| size as u64).to_vec();
+        let stride = contiguous_strides(&shape);
+        Ok(Tensor::new(Dtype::Float32, shape, stride, 0, Storage::owned(bytes))?)
+    }
+}
+
+/// A row of `head_dim` numbers in the ports' tensors.
+struct Row {
+    /// The number of its head among all of the cache.
+    head: usize,
+    token: usize,
+}
+
+impl Sizes {
+    /// All rows of a tensor of `len` tokens, in C order.
+    fn rows(self, len: usize) -> impl Iterator<Item = Row> {
+        let of_token = move |sequence: usize, token| {
+            (0..self.heads).map(move |head| Row { head: sequence * self.heads + head, token })
+        };
+        (0..self.layers * self.batch)
+            .flat_map(move |sequence| (0..len).flat_map(move |token| of_token(sequence, token)))
+    }
+}
+
+impl<T: Real> Head<T> {
+    /// The keys and values, [`BLOCK`] tokens at a time.
+    pub(crate) fn blocks(&self) -> &[Block<T>] {
+        &self.blocks
+    }
+
+    /// Makes room for rotated keys.
+    ///
+    /// # Errors
+    /// When they do not fit in memory.
+    pub(crate) fn reserve_rotated(&mut self) -> Result<()> {
+        for block in &mut self.blocks {
+            if block.rotated.is_empty() {
+                block.rotated = zeros(block.keys.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys, [`BLOCK`] tokens at a time, and where they are rotated.
+    pub(crate) fn keys_mut(&mut self) -> impl Iterator<Item = (&[T], &mut [T])> {
+        self.blocks.iter_mut().map(|block| (&block.keys[..], &mut block.rotated[..]))
+    }
+
+    /// Writes those of a token, for which there is room.
+    pub(crate) fn set(&mut self, token: usize, key: &[T], value: &[T]) {
+        let column = token % BLOCK;
+        let Some(block) = self.blocks.get_mut(token / BLOCK) else { return };
+        for (place, number) in block.keys.iter_mut().skip(column).step_by(BLOCK).zip(key) {
+            *place = *number;
+        }
+        let start = column * value.len();
+        if let Some(row) = block.values.get_mut(start..start + value.len()) {
+            row.copy_from_slice(value);
+        }
+    }
+
+    fn each(&self, kind: Kind, token: usize, head_dim: usize, take: impl FnMut(&T)) {
+        let column = token % BLOCK;
+        let Some(block) = self.blocks.get(token / BLOCK) else { return };
+        match kind {
+            Kind::Keys => block.keys.iter().skip(column).step_by(BLOCK).for_each(take),
+            Kind::Values => {
+                block.values.iter().skip(column * head_dim).take(head_dim).for_each(take);
+            }
+        }
+    }
+}
+
+/// The bytes of a tensor in C order.
+fn numbers(tensor: &Tensor) -> Result<Vec<u8>> {
+    let nbytes = tensor.nbytes();
+    let mut out = Vec::new();
+    let len = usize::try_from(nbytes).map_err(|_| Error::Memory { nbytes })?;
+    out.try_reserve_exact(len).map_err(|_| Error::Memory { nbytes })?;
+    byte_source::Blob::write_to(&tensor.gathered(), &mut out).map_err(Error::Read)?;
+    Ok(out)
+}
+
+/// The rows of `head_dim` f32 numbers in bytes.
+fn rows<T: Real>(bytes: &[u8], head_dim: usize) -> impl Iterator<Item = Vec<T>> {
+    let numbers = bytes.as_chunks::<4>().0;
+    let number = |bytes: &[u8; 4]| T::from_f32(f32::from_le_bytes(*bytes));
+    numbers.chunks_exact(head_dim).map(move |row| row.iter().map(number).collect())
+}

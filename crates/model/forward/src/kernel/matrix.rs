@@ -1,0 +1,131 @@
+//! A matrix of weights whose bytes are known to be there.
+
+use std::ops::Range;
+
+use byte_source::Blob;
+use tensor::{Dtype, Storage, Tensor};
+
+use crate::{Error, Result};
+
+/// A matrix of weights [rows, cols], little-endian, at any alignment.
+///
+/// The bytes are those of the file where it has them in C order, or by columns. Others are copied once.
+#[derive(Clone, Debug)]
+pub(crate) struct Matrix {
+    rows: usize,
+    cols: usize,
+    /// Whether it is stored by columns, so that a line of the file is a column.
+    is_turned: bool,
+    line_bytes: usize,
+    dtype: Dtype,
+    bytes: Bytes,
+}
+
+/// Where the bytes are.
+#[derive(Clone, Debug)]
+enum Bytes {
+    /// A range of what is mapped. It is kept because finding it takes longer than reading a row.
+    Mapped(Storage, Range<usize>),
+    Copied(std::sync::Arc<[u8]>),
+}
+
+impl Matrix {
+    /// The matrix of a tensor with two dimensions.
+    ///
+    /// # Errors
+    /// When the tensor does not have two dimensions, products are not defined for its dtype, or it cannot be read.
+    pub(crate) fn new(tensor: &Tensor) -> Result<Self> {
+        let shape = || tensor.shape().to_vec();
+        let &[rows, cols] = tensor.shape() else { return Err(Error::NotMatrix { shape: shape() }) };
+        let dtype = tensor.dtype();
+        if !matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::BFloat16 | Dtype::Float16) {
+            return Err(Error::Dtype { found: dtype });
+        }
+        let size = |n: u64| usize::try_from(n).map_err(|_| Error::TooLarge { shape: shape() });
+        let (rows, cols, nbytes) = (size(rows)?, size(cols)?, size(tensor.nbytes())?);
+        let is_mapped = tensor.mapped_bytes().is_some_and(|bytes| bytes.len() == nbytes);
+        let bytes = if is_mapped {
+            let span = tensor.span();
+            Bytes::Mapped(tensor.storage().clone(), size(span.start)?..size(span.end)?)
+        } else {
+            let mut copy = Vec::new();
+            tensor.gathered().write_to(&mut copy).map_err(Error::Read)?;
+            if copy.len() != nbytes {
+                return Err(Error::Read(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            Bytes::Copied(copy.into())
+        };
+        let line_bytes = nbytes.checked_div(rows).unwrap_or(0);
+        Ok(Self { rows, cols, is_turned: false, line_bytes, dtype, bytes })
+    }
+
+    /// The matrix of a tensor that its file has by columns, which products alone can read in place.
+    pub(crate) fn turned(tensor: &Tensor) -> Option<Self> {
+        let &[_, _] = tensor.shape() else { return None };
+        let turned = tensor.transpose(0, 1)?;
+        if tensor.is_contiguous() || turned.mapped_bytes().is_none() {
+            return None;
+        }
+        let stored = Self::new(&turned).ok()?;
+        Some(Self { rows: stored.cols, cols: stored.rows, is_turned: true, ..stored })
+    }
+
+    /// The number of rows, which is the number of outputs of the product.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns, which is the number of inputs of the product.
+    pub(crate) fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The dtype of the weights.
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Bytes of an element.
+    pub(super) fn element_bytes(&self) -> usize {
+        usize::try_from(self.dtype.size()).unwrap_or(1)
+    }
+
+    /// Whether it is stored by columns, so that a line is a column and not a row.
+    pub(super) fn is_turned(&self) -> bool {
+        self.is_turned
+    }
+
+    /// Bytes of a line.
+    pub(super) fn line_bytes(&self) -> usize {
+        self.line_bytes
+    }
+
+    /// The bytes of line `number`.
+    ///
+    /// # Panics
+    /// When there is no such line.
+    pub(super) fn line(&self, number: usize) -> &[u8] {
+        let (line, _) = self.lines_from(number).split_at(self.line_bytes);
+        line
+    }
+
+    /// The bytes of line `number` and of all lines after it.
+    ///
+    /// # Panics
+    /// When there is no such line.
+    pub(super) fn lines_from(&self, number: usize) -> &[u8] {
+        assert!(number < if self.is_turned { self.cols } else { self.rows }, "a line of the matrix");
+        let (_, lines) = self.bytes().split_at(number * self.line_bytes);
+        lines
+    }
+
+    /// The elements line by line, little-endian: rows × cols × the dtype's size in bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(storage, range) => {
+                storage.mapped_bytes().and_then(|bytes| bytes.get(range.clone())).unwrap_or_default()
+            }
+            Bytes::Copied(bytes) => bytes,
+        }
+    }
+}

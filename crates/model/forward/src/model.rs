@@ -1,0 +1,370 @@
+//! A decoder that runs: tokens in, logits out.
+//!
+//! Facts: `forward` of the TorchScript text.
+
+use byte_source::Observer;
+use decoder::{Assignment, Decoder};
+use tensor::{Dtype, Tensor, Tensors};
+
+use crate::attention::Queries;
+use crate::block::Work;
+use crate::cache::{Cache, Inner, Sizes, Tokens};
+use crate::kernel::{self, Pool};
+use crate::linear::Linear;
+use crate::memory::{product, zeros};
+use crate::number::Real;
+use crate::positions::Frequencies;
+use crate::sharing::share_rows;
+use crate::vector::Scale;
+use crate::weights::{Dims, Weights, nbytes};
+use crate::{Error, Result};
+
+/// How a model runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The number of threads; `None` for as many as the machine runs at once.
+    pub threads: Option<usize>,
+}
+
+/// Which tokens logits are computed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Each token.
+    All,
+    /// The last of each sequence.
+    Last,
+}
+
+/// A decoder over weights that stay in the file they are mapped from.
+///
+/// Several threads can use it at once, each with its own [`Cache`]; they share its threads.
+#[derive(Debug)]
+pub struct Model {
+    dims: Dims,
+    pool: Pool,
+    weights_nbytes: u64,
+    network: Network,
+}
+
+/// The model in the numbers that it computes in.
+#[derive(Debug)]
+enum Network {
+    F32(Net<f32>),
+    F64(Net<f64>),
+}
+
+#[derive(Debug)]
+struct Net<T> {
+    weights: Weights<T>,
+    /// Of each rotation.
+    frequencies: Vec<Frequencies<T>>,
+    /// What embeddings and logits are multiplied with, and the cap of logits.
+    embedding: T,
+    logits: T,
+    logits_soft_cap: Option<T>,
+}
+
+/// The most rows that go through the layers at once. More would not make products faster, only their results larger.
+const ROWS: usize = 512;
+
+impl Model {
+    /// The model of `decoder` whose weights are the tensors that `assignment` names. It computes in f64 if the embeddings are
+    /// f64, else in f32.
+    ///
+    /// # Errors
+    /// When a weight is missing or is not what the decoder says, cannot be read, or the threads cannot be started.
+    pub fn new(
+        decoder: &Decoder,
+        tensors: &Tensors,
+        assignment: &Assignment,
+        options: &Options,
+    ) -> Result<Self> {
+        let dims = Dims::new(decoder)?;
+        let embedding = assignment.weights.iter().find(|it| it.weight == decoder::Weight::Embedding);
+        let is_f64 = embedding
+            .and_then(|assigned| assigned.tensor(tensors))
+            .is_some_and(|tensor| tensor.dtype() == Dtype::Float64);
+        let network = if is_f64 {
+            Network::F64(Net::new(decoder, dims, tensors, assignment)?)
+        } else {
+            Network::F32(Net::new(decoder, dims, tensors, assignment)?)
+        };
+        let weights_nbytes = nbytes(tensors, assignment);
+        Ok(Self { dims, pool: Pool::new(options.threads)?, weights_nbytes, network })
+    }
+
+    /// The number of tokens that the model knows.
+    pub fn vocab(&self) -> usize {
+        self.dims.vocab
+    }
+
+    /// The number of layers.
+    pub fn n_layers(&self) -> usize {
+        self.dims.n_layers
+    }
+
+    /// The number of heads of keys and values.
+    pub fn n_kv_heads(&self) -> usize {
+        self.dims.n_kv_heads
+    }
+
+    /// The size of a head.
+    pub fn head_dim(&self) -> usize {
+        self.dims.head_dim
+    }
+
+    /// The number of threads that share the work.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// The bytes of the weights. Each pass reads them once; of the embeddings it reads only the rows of its tokens, and of
+    /// experts only those that it chooses.
+    pub fn weights_nbytes(&self) -> u64 {
+        self.weights_nbytes
+    }
+
+    /// The name of the matrix products that this CPU runs.
+    pub fn kernel(&self) -> &'static str {
+        kernel::name()
+    }
+
+    /// The cache of `batch` sequences without tokens.
+    ///
+    /// # Errors
+    /// When so many do not fit in memory.
+    pub fn cache(&self, batch: usize) -> Result<Cache> {
+        let sizes = self.sizes(batch);
+        Ok(Cache(match &self.network {
+            Network::F32(_) => Inner::F32(Tokens::new(sizes)?),
+            Network::F64(_) => Inner::F64(Tokens::new(sizes)?),
+        }))
+    }
+
+    /// The cache of `batch` sequences whose keys and values are f32 tensors of shape [layers, batch, tokens, heads of keys
+    /// and values, `head_dim`], as [`Cache::tensors`] returns them.
+    ///
+    /// # Errors
+    /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
+    pub fn cache_from_tensors(&self, batch: usize, key: &Tensor, value: &Tensor) -> Result<Cache> {
+        let sizes = self.sizes(batch);
+        Ok(Cache(match &self.network {
+            Network::F32(_) => Inner::F32(Tokens::from_tensors(sizes, key, value)?),
+            Network::F64(_) => Inner::F64(Tokens::from_tensors(sizes, key, value)?),
+        }))
+    }
+
+    fn sizes(&self, batch: usize) -> Sizes {
+        let Dims { n_layers, n_kv_heads, head_dim, .. } = self.dims;
+        Sizes { layers: n_layers, batch, heads: n_kv_heads, head_dim }
+    }
+
+    /// The logits of `tokens` [batch, seq], which follow those in `cache` and are added to it: [batch, seq or 1, vocab] in C
+    /// order. If it fails or is stopped, the cache has the tokens that it had.
+    ///
+    /// # Errors
+    /// When there are no tokens or no whole rows of them, an id is not below [`vocab`](Self::vocab), the cache is of another
+    /// model or batch, a result does not fit in memory, or `observer` stops the work.
+    pub fn forward(
+        &self,
+        tokens: &[i64],
+        batch: usize,
+        cache: &mut Cache,
+        rows: Rows,
+        observer: &dyn Observer,
+    ) -> Result<Vec<f32>> {
+        let ids = self.ids(tokens, batch)?;
+        match (&self.network, &mut cache.0) {
+            (Network::F32(net), Inner::F32(cache)) => self.run(net, &ids, batch, cache, rows, observer),
+            (Network::F64(net), Inner::F64(cache)) => self.run(net, &ids, batch, cache, rows, observer),
+            _ => Err(Error::OtherCache),
+        }
+    }
+
+    /// The ids as indices of embeddings.
+    fn ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
+        if tokens.is_empty() || tokens.len().checked_rem(batch) != Some(0) {
+            return Err(Error::Tokens { found: tokens.len(), batch });
+        }
+        let id = |token: &i64| usize::try_from(*token).ok().filter(|id| *id < self.dims.vocab);
+        tokens.iter().map(id).collect::<Option<_>>().ok_or_else(|| Error::TokenIds {
+            low: tokens.iter().copied().min().unwrap_or(0),
+            high: tokens.iter().copied().max().unwrap_or(0),
+            vocab: self.dims.vocab,
+        })
+    }
+
+    fn run<T: Real>(
+        &self,
+        net: &Net<T>,
+        ids: &[usize],
+        batch: usize,
+        cache: &mut Tokens<T>,
+        rows: Rows,
+        observer: &dyn Observer,
+    ) -> Result<Vec<f32>> {
+        if cache.sizes() != self.sizes(batch) {
+            return Err(Error::OtherCache);
+        }
+        let before = cache.len();
+        let result = self.pool.run(|| self.chunks(net, ids, batch, cache, rows, observer));
+        if result.is_err() {
+            cache.truncate(before);
+        }
+        result
+    }
+
+    /// Sends the tokens through the layers, [`ROWS`] at a time.
+    fn chunks<T: Real>(
+        &self,
+        net: &Net<T>,
+        ids: &[usize],
+        batch: usize,
+        cache: &mut Tokens<T>,
+        rows: Rows,
+        observer: &dyn Observer,
+    ) -> Result<Vec<f32>> {
+        let seq = ids.len() / batch;
+        let at_once = (ROWS / batch).clamp(1, seq);
+        let returned = if rows == Rows::All { seq } else { 1 };
+        let mut logits = Logits { returned, out: zeros(product(&[batch, returned, self.dims.vocab])?)? };
+        let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
+        cache.reserve(total)?;
+        for first in (0..seq).step_by(at_once) {
+            let count = at_once.min(seq - first);
+            let is_last = first + count == seq;
+            let (wanted, row) = if rows == Rows::All { (count, first) } else { (usize::from(is_last), 0) };
+            let chunk = Chunk { batch, seq, first, count, wanted, total };
+            let h = self.layers(net, ids, &chunk, cache, observer)?;
+            cache.advance(count);
+            if wanted > 0 {
+                self.logits(net, &h, wanted, row, &mut logits)?;
+            }
+        }
+        Ok(logits.out)
+    }
+
+    /// Sends a chunk of the tokens through all layers. Returns the rows of its `wanted` tokens.
+    fn layers<T: Real>(
+        &self,
+        net: &Net<T>,
+        ids: &[usize],
+        chunk: &Chunk,
+        cache: &mut Tokens<T>,
+        observer: &dyn Observer,
+    ) -> Result<Vec<T>> {
+        let Dims { dim, hidden, n_heads, n_kv_heads, head_dim, .. } = self.dims;
+        let &Chunk { batch, seq, first, count, wanted, total } = chunk;
+        let past = cache.len();
+        let group = n_heads / n_kv_heads;
+        let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
+        let end = past + count;
+        let of_length: Vec<Option<Vec<f64>>> =
+            net.frequencies.iter().map(|each| each.of_length(total)).collect();
+        let angles = net.frequencies.iter().zip(&of_length).enumerate().map(|(rope, (each, of_length))| {
+            let rotated = of_length.as_ref().map(|of_length| cache.take_rotated(rope, of_length));
+            each.angles(rotated.map_or(past, |rotated| rotated.min(past))..end, of_length.as_deref())
+        });
+        let angles = angles.collect();
+        let mut h = Vec::new();
+        let numbers = product(&[batch, count, dim])?;
+        h.try_reserve_exact(numbers)
+            .map_err(|_| Error::Memory { nbytes: crate::memory::bytes::<T>(numbers) })?;
+        for ids in ids.chunks_exact(seq) {
+            for id in ids.iter().skip(first).take(count) {
+                let embedding = |number| h.push(T::from_f64(number) * net.embedding);
+                net.weights.embedding.each_of_row(*id, embedding);
+            }
+        }
+        let mut work = Work::new(&self.pool, queries, angles, dim, hidden)?;
+        for (number, layer) in net.weights.layers.iter().enumerate() {
+            observer.check()?;
+            // Of the last layer's other tokens, only the keys and values are needed.
+            let is_last = number + 1 == net.weights.layers.len();
+            layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work)?;
+        }
+        for (rope, of_length) in of_length.iter().enumerate() {
+            if let Some(of_length) = of_length {
+                cache.set_rotated(rope, of_length, end);
+            }
+        }
+        Ok(h)
+    }
+
+    /// The logits of the rows `h` [batch, count, dim], the first of which is number `first` of those that are returned.
+    fn logits<T: Real>(
+        &self,
+        net: &Net<T>,
+        h: &[T],
+        count: usize,
+        first: usize,
+        logits: &mut Logits,
+    ) -> Result<()> {
+        let mut normed = zeros(h.len())?;
+        net.weights.norm.apply_into(&self.pool, h, &mut normed);
+        let (dim, vocab) = (self.dims.dim, self.dims.vocab);
+        let write = |rows: &[T], out: &mut [T]| {
+            Linear::apply_all(&self.pool, [(&net.weights.output, rows, &mut *out)]);
+            if net.logits != T::ONE || net.logits_soft_cap.is_some() {
+                share_rows(&self.pool, out, vocab, |_, x| {
+                    T::run(Scale { x, factor: net.logits, cap: net.logits_soft_cap });
+                });
+            }
+        };
+        if count == logits.returned {
+            return T::into_f32(&mut logits.out, |out| write(&normed, out));
+        }
+        let sequences = logits.out.chunks_exact_mut(logits.returned * vocab);
+        for (out, normed) in sequences.zip(normed.chunks_exact(count * dim)) {
+            if let Some(out) = out.get_mut(first * vocab..(first + count) * vocab) {
+                T::into_f32(out, |out| write(normed, out))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tokens of a call that go through the layers at once.
+struct Chunk {
+    batch: usize,
+    /// Tokens of each sequence in the call.
+    seq: usize,
+    /// The number of the first token of the chunk in each sequence.
+    first: usize,
+    /// Tokens of each sequence in the chunk.
+    count: usize,
+    /// Tokens at the end of the chunk whose logits are returned, for each sequence.
+    wanted: usize,
+    /// Tokens of each sequence in the cache at the end of the call.
+    total: usize,
+}
+
+/// The logits of a call.
+struct Logits {
+    /// The number of rows for each sequence.
+    returned: usize,
+    /// [batch, returned, vocab].
+    out: Vec<f32>,
+}
+
+impl<T: Real> Net<T> {
+    fn new(decoder: &Decoder, dims: Dims, tensors: &Tensors, assignment: &Assignment) -> Result<Self> {
+        let rotates_halves = decoder.layout().rotates_halves;
+        let frequencies = |rope| Frequencies::new(rope, decoder.rotated(), rotates_halves);
+        let scales = &decoder.block().scales;
+        Ok(Self {
+            weights: Weights::new(decoder, dims, tensors, assignment)?,
+            frequencies: decoder.ropes().iter().map(frequencies).collect(),
+            embedding: T::from_f64(scales.embedding),
+            logits: T::from_f64(scales.logits),
+            logits_soft_cap: scales.logits_soft_cap.map(T::from_f64),
+        })
+    }
+}
+
+const _: () = {
+    const fn is_shared<T: Send + Sync + 'static>() {}
+    // A server keeps models, and sends caches to its threads.
+    is_shared::<Model>();
+    is_shared::<Cache>();
+};

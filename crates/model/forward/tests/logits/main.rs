@@ -1,0 +1,228 @@
+//! Logits against those that are computed in f64 the plain way, and against each other: whole passes, token by token, in
+//! batches, with other numbers of threads.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "a reference is written the plain way"
+)]
+
+mod flags;
+mod formulas;
+mod reference;
+
+use byte_source::Observer;
+use decoder::{HUGGING_FACE, META};
+use forward::{Error, Model, Options, Rows};
+use proptest::prelude::*;
+use reference::{Random, Shape, VOCAB};
+use tensor::{Dtype, Storage, Tensor};
+
+/// Stops at once.
+struct Stop;
+
+impl Observer for Stop {
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+}
+
+const ON: &dyn Observer = &();
+
+/// Kinds of models, one for each option that changes the arithmetic.
+fn shapes() -> Vec<Shape> {
+    let plain = Shape {
+        layout: &HUGGING_FACE,
+        document: r#", "model_type": "llama""#,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 6,
+        has_biases: false,
+        is_tied: false,
+    };
+    let scaled = r#", "use_scaled_rope": true, "rope_theta": 500000.0"#;
+    vec![
+        plain.clone(),
+        Shape {
+            kv_heads: 4,
+            is_tied: true,
+            document: r#", "model_type": "llama", "tie_word_embeddings": true"#,
+            ..plain.clone()
+        },
+        Shape { kv_heads: 1, head_dim: 10, ..plain.clone() },
+        Shape {
+            has_biases: true,
+            document: r#", "model_type": "llama", "attention_bias": true, "mlp_bias": true"#,
+            ..plain.clone()
+        },
+        Shape { document: r#", "model_type": "mistral", "sliding_window": 5"#, ..plain.clone() },
+        Shape { layout: &META, document: "", ..plain.clone() },
+        Shape { layout: &META, document: scaled, head_dim: 64, ..plain },
+    ]
+}
+
+fn model(random: &Random, threads: usize) -> Model {
+    let options = Options { threads: Some(threads) };
+    Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
+        .expect("all is there")
+}
+
+fn tokens(count: usize, seed: usize) -> Vec<i64> {
+    (0..count).map(|place| ((place * 7 + seed * 13 + place * place) % VOCAB) as i64).collect()
+}
+
+/// All logits of one sequence.
+fn logits(model: &Model, tokens: &[i64]) -> Vec<f32> {
+    let mut cache = model.cache(1).expect("a few bytes");
+    model.forward(tokens, 1, &mut cache, Rows::All, ON).expect("known ids")
+}
+
+fn largest_difference(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn logits_are_those_of_the_plain_way() {
+    for (number, shape) in shapes().iter().enumerate() {
+        for (dtype, tolerance) in [
+            (Dtype::Float64, 1e-6),
+            (Dtype::Float32, 2e-5), // Products of many rows round to bfloat16 what they multiply weights with, as PyTorch does.
+            (Dtype::BFloat16, 0.1),
+            (Dtype::Float16, 2e-5),
+        ] {
+            let random = Random::new(shape, dtype, number as u64 + 1);
+            let tokens = tokens(80, number);
+            let expected: Vec<f32> = random.logits(&tokens).concat().into_iter().map(|n| n as f32).collect();
+            let difference = largest_difference(&logits(&model(&random, 2), &tokens), &expected);
+            assert!(difference < tolerance, "{shape:?} in {dtype}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let random = Random::new(&shapes()[6], Dtype::BFloat16, 3);
+    let tokens = tokens(130, 1);
+    let one = logits(&model(&random, 1), &tokens);
+    for threads in [2, 5] {
+        assert_eq!(logits(&model(&random, threads), &tokens), one, "{threads}");
+    }
+}
+
+#[test]
+fn the_last_rows_of_a_batch_are_those_of_all() {
+    let random = Random::new(&shapes()[0], Dtype::Float32, 4);
+    let model = model(&random, 2);
+    for (batch, seq) in [(3, 1), (3, 5), (2, 260), (520, 2)] {
+        let tokens = tokens(batch * seq, 2);
+        let run = |rows| {
+            let mut cache = model.cache(batch).expect("a few bytes");
+            let logits = model.forward(&tokens, batch, &mut cache, rows, ON).expect("known ids");
+            assert_eq!((cache.len(), cache.batch()), (seq, batch));
+            logits
+        };
+        let (all, last) = (run(Rows::All), run(Rows::Last));
+        assert_eq!((all.len(), last.len()), (batch * seq * VOCAB, batch * VOCAB));
+        for (all, last) in all.chunks(seq * VOCAB).zip(last.chunks(VOCAB)) {
+            assert!(largest_difference(&all[(seq - 1) * VOCAB..], last) < 1e-5);
+        }
+        for (sequence, all) in all.chunks(seq * VOCAB).enumerate().take(3) {
+            let alone = logits(&model, &tokens[sequence * seq..][..seq]);
+            assert!(largest_difference(all, &alone) < 1e-5);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parts_with_a_cache_are_the_whole(
+        parts in prop::collection::vec(1_usize..70, 1..4),
+        kind in 0_usize..7,
+        f64 in any::<bool>(),
+        batch in 1_usize..3,
+    ) {
+        let dtype = if f64 { Dtype::Float64 } else { Dtype::Float32 };
+        let random = Random::new(&shapes()[kind], dtype, 5);
+        let model = model(&random, 2);
+        let sequences: Vec<Vec<i64>> = (0..batch).map(|seed| tokens(parts.iter().sum(), seed)).collect();
+        let mut cache = model.cache(batch).expect("a few bytes");
+        let whole: Vec<Vec<f32>> = sequences.iter().map(|sequence| logits(&model, sequence)).collect();
+        let mut first = 0;
+        for part in parts {
+            let tokens: Vec<i64> = sequences.iter().flat_map(|it| &it[first..first + part]).copied().collect();
+            let found = model.forward(&tokens, batch, &mut cache, Rows::All, ON).expect("known ids");
+            for (whole, found) in whole.iter().zip(found.chunks(part * VOCAB)) {
+                prop_assert!(largest_difference(found, &whole[first * VOCAB..][..part * VOCAB]) < 2e-5);
+            }
+            first += part;
+            // As a client that sends the outputs back.
+            let [key, value] = cache.tensors().expect("a few bytes");
+            cache = model.cache_from_tensors(batch, &key, &value).expect("its own");
+            prop_assert_eq!(cache.len(), first);
+        }
+    }
+}
+
+#[test]
+fn wrong_inputs_are_errors() {
+    let random = Random::new(&shapes()[0], Dtype::Float32, 6);
+    let model = model(&random, 1);
+    let mut cache = model.cache(2).expect("a few bytes");
+    let mut run = |tokens: &[i64], batch| {
+        model.forward(tokens, batch, &mut cache, Rows::All, ON).expect_err("wrong").to_string()
+    };
+    let counts = "expected at least one for each sequence and as many for all";
+    assert_eq!(run(&[], 2), format!("0 tokens in a batch of 2, {counts}"));
+    assert_eq!(run(&[1, 2, 3], 2), format!("3 tokens in a batch of 2, {counts}"));
+    assert_eq!(run(&[1], 0), format!("1 tokens in a batch of 0, {counts}"));
+    assert_eq!(run(&[1, -1], 2), "tokens holds ids from -1 to 1, expected 0 to 39");
+    assert_eq!(
+        run(&[40, i64::MIN], 2),
+        format!("tokens holds ids from {} to 40, expected 0 to 39", i64::MIN)
+    );
+    assert_eq!(run(&[1, 2, 3], 3), "the cache is of another model or batch");
+    let stopped = model.forward(&[1, 2], 2, &mut cache, Rows::All, &Stop);
+    assert!(matches!(stopped, Err(Error::Cancelled(_))));
+    assert_eq!(cache.len(), 0);
+    assert!(matches!(model.cache(usize::MAX / 8), Err(Error::Memory { .. })));
+
+    let past = |dtype: Dtype, shape: [u64; 5]| {
+        let bytes = vec![0; 4096];
+        Tensor::new(dtype, shape.to_vec(), tensor::contiguous_strides(&shape), 0, Storage::owned(bytes))
+            .expect("4096 bytes suffice")
+    };
+    let good = past(Dtype::Float32, [2, 2, 3, 2, 6]);
+    assert_eq!(model.cache_from_tensors(2, &good, &good).expect("its shape").len(), 3);
+    for other in [
+        past(Dtype::Float32, [2, 2, 4, 2, 6]),
+        past(Dtype::Float32, [2, 1, 3, 2, 6]),
+        past(Dtype::Float32, [2, 2, 3, 1, 6]),
+        past(Dtype::Int32, [2, 2, 3, 2, 6]),
+    ] {
+        assert!(matches!(model.cache_from_tensors(2, &good, &other), Err(Error::Past { .. })));
+        assert!(matches!(model.cache_from_tensors(2, &other, &good), Err(Error::Past { .. })));
+    }
+    let none = past(Dtype::Float32, [2, 2, 0, 2, 6]);
+    assert_eq!(model.cache_from_tensors(2, &none, &none).expect("no tokens yet").len(), 0);
+}
+
+#[test]
+fn a_weight_that_repeats_its_storage_is_not_copied_without_end() {
+    let mut random = Random::new(&shapes()[0], Dtype::Float32, 7);
+    let embedding = random.tensors.iter_mut().find(|(name, _)| name == "model.embed_tokens.weight");
+    let (_, tensor) = embedding.expect("it is there");
+    // The decoder was made for the other shape, so this is also a shape that it does not expect.
+    *tensor = Tensor::new(Dtype::Float32, vec![1 << 40, 24], vec![0, 1], 0, tensor.storage().clone())
+        .expect("in bounds");
+    let options = Options { threads: Some(1) };
+    let error = Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
+        .expect_err("it is huge");
+    assert_eq!(error.to_string(), "a weight of shape [1099511627776, 24] does not fit in memory");
+}
