@@ -34,5 +34,6 @@ mod self_tests;
 mod serve;
 mod shards;
 mod torch_save;
+mod transcripts;
 mod triton;
 mod walk;

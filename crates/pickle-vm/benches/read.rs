@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::cast_precision_loss, reason = "three digits are precise enough")]
 
-#[path = "../tests/common/checkpoint.rs"]
+#[path = "../tests/it/common/checkpoint.rs"]
 mod checkpoint;
 
 use std::io::Write;

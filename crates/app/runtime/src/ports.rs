@@ -1,7 +1,7 @@
-//! What a carton takes and returns, and checks of inputs against that.
+//! Declares the inputs and outputs of a carton, and checks inputs against the declaration.
 //!
 //! Facts: the Carton v1 specification: a symbol has the same value wherever it is used, `*` has a value of its own each
-//! time, and an internal name is what the runner knows a port by.
+//! time, and the runner knows a port by its internal name.
 
 use std::collections::HashMap;
 
@@ -10,24 +10,22 @@ use tensor::{Dtype, Tensor};
 
 use crate::InputError;
 
-/// The symbol that can have a different value each time.
+/// Wildcard symbol, which may have a different value at each use.
 const ANY: &str = "*";
 
-/// An input or an output.
+/// Input or output of a carton.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Port {
-    /// What callers call it.
+    /// Name of the port for callers.
     pub name: String,
-    /// What the model calls it, if that is something else.
+    /// Name in the model, if it differs from `name`.
     pub internal_name: Option<String>,
-    /// The type of its elements.
     pub dtype: DataType,
-    /// Its shape, in elements.
+    /// Shape in elements, with sizes or symbols as dimensions.
     pub shape: Shape,
-    /// Whether it can be left out.
+    /// True if callers may leave out this input.
     pub optional: bool,
-    /// A description for callers.
     pub description: Option<String>,
 }
 
@@ -43,18 +41,18 @@ impl Port {
         }
     }
 
-    /// What the model calls it.
+    /// Returns the name of the port in the model.
     pub fn internal(&self) -> &str {
         self.internal_name.as_deref().unwrap_or(&self.name)
     }
 
-    /// Its dtype as a tensor has it; `None` for strings.
+    /// Returns the dtype of the port's tensors; `None` for strings.
     pub fn tensor_dtype(&self) -> Option<Dtype> {
         Dtype::from_name(self.dtype.name())
     }
 }
 
-/// Compares inputs with the ports of a model.
+/// Checks names, dtypes and shapes of inputs against the ports of a model.
 pub(crate) fn check(ports: &[Port], inputs: &[(String, Tensor)]) -> Result<(), InputError> {
     let mut seen: HashMap<&str, &Tensor> = HashMap::with_capacity(inputs.len());
     let mut symbols = Symbols::default();
@@ -78,7 +76,7 @@ pub(crate) fn check(ports: &[Port], inputs: &[(String, Tensor)]) -> Result<(), I
     }
 }
 
-/// The values of symbols so far, each with the input that has it first.
+/// Values of the symbols bound so far, each with the input in which the symbol occurs first.
 #[derive(Default)]
 struct Symbols<'p> {
     sizes: HashMap<&'p str, (&'p str, u64)>,
@@ -127,16 +125,9 @@ impl<'p> Symbols<'p> {
 
 #[cfg(test)]
 mod tests {
-    use tensor::{Storage, contiguous_strides};
+    use test_support::zeros as tensor;
 
     use super::*;
-
-    fn tensor(dtype: Dtype, shape: &[u64]) -> Tensor {
-        let len = shape.iter().product::<u64>().saturating_mul(dtype.size());
-        let bytes = vec![0; usize::try_from(len).expect("it is small")];
-        let stride = contiguous_strides(shape);
-        Tensor::new(dtype, shape.to_vec(), stride, 0, Storage::owned(bytes)).expect("it fits")
-    }
 
     fn port(name: &str, dtype: DataType, shape: Shape, optional: bool) -> Port {
         Port::new(&carton_format::Port::new(name, dtype, shape), optional)

@@ -1,4 +1,4 @@
-//! What the tests of several crates share: a source that is neither in memory nor mapped, and counts what is read of it.
+//! Support for the tests of several crates: a byte source that is neither in memory nor mapped, and records the ranges read.
 //!
 //! ```
 //! use byte_source::Source;
@@ -18,12 +18,12 @@ use std::sync::{Mutex, PoisonError};
 
 use byte_source::{ReadError, Source};
 
-/// A source as an object in a store is one: its bytes are not in memory for the reader. It consists of parts and of zeros
+/// A source like an object in a remote store: its bytes are not in memory for the reader. It consists of parts with zeros
 /// between them, so that it can be larger than the memory, and records the ranges that are read.
 #[derive(Debug, Default)]
 pub struct RemoteSource {
     path: PathBuf,
-    /// The parts that are not zeros, by their offsets. They do not overlap.
+    /// Parts that are not zeros, by their offsets. Parts do not overlap.
     pub parts: BTreeMap<u64, Vec<u8>>,
     len: u64,
     read: Mutex<Vec<Range<u64>>>,
@@ -37,7 +37,7 @@ impl RemoteSource {
         source
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes to the source.
     pub fn push(&mut self, bytes: impl Into<Vec<u8>>) {
         let bytes = bytes.into();
         let start = self.len;
@@ -45,7 +45,7 @@ impl RemoteSource {
         self.parts.insert(start, bytes);
     }
 
-    /// Adds zeros at the end, which take no memory.
+    /// Appends zeros to the source, which take no memory.
     pub fn push_zeros(&mut self, count: u64) {
         self.len = self.len.saturating_add(count);
     }

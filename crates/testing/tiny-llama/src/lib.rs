@@ -1,7 +1,7 @@
-//! Makes a small LLaMA checkpoint in Meta's layout, without torch: `consolidated.00.pth` as `torch.save` writes it, and its
+//! Writes a small LLaMA checkpoint in Meta's layout, without torch: `consolidated.00.pth` as `torch.save` writes it, and its
 //! `params.json`. The weights are random and always the same.
 //!
-//! It is a separate package so that `cargo run --example tiny-llama` compiles only what the checkpoint needs.
+//! A separate package, so that `cargo run --example tiny-llama` compiles only what the checkpoint needs.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,11 +19,10 @@ const LAYERS: u64 = 2;
 const HEADS: u64 = 4;
 const VOCAB: u64 = 256;
 
-/// Writes the two files to a folder, which is created if it is missing, and returns the checkpoint's path.
+/// Writes the two files to a folder, which is created if it is missing, and returns the path of the checkpoint.
 ///
 /// # Errors
-///
-/// When the folder or a file cannot be written.
+/// Returns an error if the folder or a file cannot be written.
 pub fn write(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
     let params = format!(
@@ -36,7 +35,7 @@ pub fn write(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(path)
 }
 
-/// Names and shapes in Meta's order.
+/// Returns the names and shapes of the tensors, in Meta's order.
 fn tensors() -> Vec<(String, Vec<u64>)> {
     let mut all = vec![
         ("tok_embeddings.weight".to_owned(), vec![VOCAB, DIM]),
@@ -96,7 +95,7 @@ fn numel(shape: &[u64]) -> u64 {
     shape.iter().product()
 }
 
-/// `data.pkl`: a dict of calls to `_rebuild_tensor_v2`, memoised as CPython's pickler does.
+/// Writes `data.pkl`: a dict of calls to `_rebuild_tensor_v2`, memoised as CPython's pickler does.
 fn pickle(tensors: &[(String, Vec<u64>)]) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut names = Names { writer: Writer::new(), memo: BTreeMap::new() };
     names.writer.empty_dict();
@@ -133,7 +132,7 @@ fn pickle(tensors: &[(String, Vec<u64>)]) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(names.writer.finish())
 }
 
-/// Writes each text and each global once, and fetches it from the memo afterwards.
+/// Pickle writer that writes each text and each global once, and fetches it from the memo afterwards.
 struct Names {
     writer: Writer,
     memo: BTreeMap<(String, String), MemoId>,
@@ -176,11 +175,11 @@ impl Names {
     }
 }
 
-/// xorshift64: small, and the same everywhere.
+/// xorshift64, a small generator with the same numbers on every platform.
 struct Random(u64);
 
 impl Random {
-    /// A weight of a norm around 1 when `scale` is 0, else a number in `-scale..scale`.
+    /// Returns a random weight as bfloat16 bits: around 1 for a norm (`scale` 0), else in `-scale..scale`.
     fn weight(&mut self, scale: f32) -> u16 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -190,7 +189,7 @@ impl Random {
     }
 }
 
-/// The bits of the nearest bfloat16, ties to even, of a finite number.
+/// Returns the bits of the nearest bfloat16 of a finite number, ties to even.
 fn bfloat16(value: f32) -> u16 {
     let bits = value.to_bits();
     let half = 0x7fff_u32.wrapping_add((bits >> 16) & 1);

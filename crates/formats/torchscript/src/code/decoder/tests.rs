@@ -1,6 +1,6 @@
 //! Decoders as modules: their ports, their text, and how tensors are held.
 
-#[path = "../../../../../model/decoder/tests/fixtures/mod.rs"]
+#[path = "../../../../../model/decoder/tests/it/fixtures/mod.rs"]
 pub(super) mod fixtures;
 
 use decoder::{Documents, HUGGING_FACE, META, Options, Part};

@@ -1,0 +1,5 @@
+//! The integration tests of `carton-tools`, in one program.
+
+mod changes;
+mod code;
+mod tools;

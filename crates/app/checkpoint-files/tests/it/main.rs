@@ -1,0 +1,3 @@
+//! The integration tests of `checkpoint-files`, in one program.
+
+mod folders;

@@ -1,0 +1,3 @@
+//! The integration tests of `runtime`, in one program.
+
+mod versions;

@@ -1,0 +1,3 @@
+//! The integration tests of `byte-source`, in one program.
+
+mod source;

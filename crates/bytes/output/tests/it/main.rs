@@ -1,0 +1,3 @@
+//! The integration tests of `output`, in one program.
+
+mod signals;

@@ -1,0 +1,3 @@
+//! The integration tests of `tensor`, in one program.
+
+mod files;

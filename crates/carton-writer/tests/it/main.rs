@@ -1,0 +1,3 @@
+//! The integration tests of `carton-writer`, in one program.
+
+mod errors;

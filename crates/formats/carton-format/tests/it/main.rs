@@ -1,0 +1,6 @@
+//! The integration tests of `carton-format`, in one program.
+
+mod edges;
+mod errors;
+mod properties;
+mod round_trip;

@@ -1,0 +1,4 @@
+//! The integration tests of `zip-index`, in one program.
+
+mod errors;
+mod made;

@@ -1,0 +1,265 @@
+//! Which architecture a checkpoint has, by its names and documents.
+
+use decoder::{
+    Detected, Documents, Given, HUGGING_FACE, META, Note, Options, Part, Result, WhyWeights, detect, named,
+};
+use tensor::Tensor;
+
+use crate::fixtures::{tensors, zeros};
+
+const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 32}"#;
+
+type List = [(String, Tensor)];
+
+fn config(text: &str) -> Options {
+    let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
+    Options { documents, ..Options::default() }
+}
+
+fn changed(from: &str, to: &str) -> Options {
+    assert!(CONFIG.contains(from), "{from}");
+    config(&CONFIG.replace(from, to))
+}
+
+fn with(more: &str) -> Options {
+    changed("{", &format!("{{{more}, "))
+}
+
+/// Everything that is known of a model, or of weights, as text.
+fn outcome(tensors: &List, options: &Options) -> Result<String> {
+    match detect(&tensors.to_vec().into(), options)? {
+        Detected::Model(decoder) => {
+            let assignment = decoder.assign(&tensors.to_vec().into(), options.keep_extra)?;
+            Ok(format!("{decoder:?} {assignment:?}"))
+        }
+        Detected::Weights { why, .. } => Ok(why.to_string()),
+    }
+}
+
+#[test]
+fn config_json_and_hugging_faces_names_make_a_model() {
+    let mut all = tensors(&HUGGING_FACE, 1);
+    all.push(zeros("model.layers.1.self_attn.rotary_emb.inv_freq", &[2]));
+    let options = config(CONFIG);
+    let Detected::Model(found) = detect(&all.clone().into(), &options).expect("config and shapes agree")
+    else {
+        panic!("weights")
+    };
+    assert_eq!(found.architecture().name(), "llama");
+    assert!(found.layout().rotates_halves);
+    assert_eq!([found.n_heads(), found.n_kv_heads(), found.head_dim()], [4, 2, 4]);
+    assert!(found.assign(&all.clone().into(), false).expect("all is there").notes.is_empty());
+    let named = named("llama", &all.clone().into(), &options).expect("it is one");
+    assert_eq!(format!("{named:?}"), format!("{found:?}"));
+}
+
+#[test]
+fn weights_have_a_reason_why_they_are_not_a_model() {
+    let why = |tensors: &List, options: &Options| match detect(&tensors.to_vec().into(), options)
+        .expect("no error")
+    {
+        Detected::Weights { why, .. } => why.to_string(),
+        Detected::Model(decoder) => panic!("{decoder:?}"),
+    };
+    let hf = tensors(&HUGGING_FACE, 1);
+    let nothing = Options::default();
+    assert_eq!(why(&hf, &nothing), "no params.json or config.json next to it");
+    let shard = [zeros("layers.0.attention.wq.weight", &[1])];
+    assert_eq!(why(&shard, &nothing), "no params.json or config.json next to it");
+    assert_eq!(why(&[zeros("layer1.0.conv1.weight", &[1])], &nothing), "no known architecture");
+    let t5 = changed("\"llama\"", "\"t5\"");
+    assert_eq!(why(&hf, &t5), "no forward for model_type \"t5\"");
+    assert_eq!(why(&hf, &config("{}")), "config.json has no model_type");
+    let adapter = r#"{"base_model_name_or_path": "meta-llama/Llama-2-7b"}"#.to_owned();
+    let mut both = config(CONFIG);
+    both.documents.adapter = Some(adapter);
+    assert_eq!(why(&hf, &both), "an adapter, which runs only after it is merged into meta-llama/Llama-2-7b");
+    let bare: Vec<_> = hf
+        .iter()
+        .filter_map(|(name, tensor)| Some((name.strip_prefix("model.")?.to_owned(), tensor.clone())))
+        .collect();
+    assert_eq!(why(&bare, &config(CONFIG)), "a bare LlamaModel: it has no lm_head to compute logits");
+    let headless: Vec<_> = hf.iter().filter(|(name, _)| name != "lm_head.weight").cloned().collect();
+    let classifier = with(r#""architectures": ["LlamaForSequenceClassification"]"#);
+    assert_eq!(
+        why(&headless, &classifier),
+        "a LlamaForSequenceClassification: it has no lm_head to compute logits"
+    );
+    let missing = "config.json says llama, but there is no tensor `model.layers.0.self_attn.q_proj.weight`";
+    assert_eq!(why(&[zeros("w", &[1])], &config(CONFIG)), missing);
+    let Detected::Weights { why: reason, notes } =
+        detect(&tensors(&META, 1).clone().into(), &nothing).expect("weights")
+    else {
+        panic!("a model without its numbers")
+    };
+    assert_eq!((reason, notes), (WhyWeights::NoDocuments, vec![Note::NamesOfLlama]));
+    assert_eq!(why(&[zeros("w", &[1])], &config("[")), "no known architecture");
+}
+
+#[test]
+fn settings_without_a_forward_are_errors() {
+    let hf = tensors(&HUGGING_FACE, 1);
+    let error = |options: &Options| outcome(&hf, options).expect_err("wrong").to_string();
+    for (more, expected) in [
+        (
+            r#""quantization_config": {"bits": 4}"#,
+            "`quantization_config` changes the result and is not supported",
+        ),
+        (
+            r#""quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}"#,
+            "the weights are quantized with `fp8`, expected float32, float16, bfloat16 or float64 in a model that runs",
+        ),
+        (
+            r#""quantization_config": {"quant_method": "gptq", "bits": 4}"#,
+            "the weights are quantized with `gptq` (4 bits), expected float32, float16, bfloat16 or float64 in a model that \
+             runs",
+        ),
+        (
+            r#""quantization_config": {"load_in_4bit": false, "load_in_8bit": true}"#,
+            "the weights are quantized with `bitsandbytes` (8 bits), expected float32, float16, bfloat16 or float64 in a \
+             model that runs",
+        ),
+        (r#""quantization_config": "gptq""#, "`quantization_config` is \"gptq\", expected an object"),
+        (
+            r#""hidden_act": "relu""#,
+            "`hidden_act` is \"relu\", expected \"silu\" or \"swish\" or \"gelu\" or \"gelu_pytorch_tanh\" or \"gelu_new\"",
+        ),
+        (r#""head_dim": 3"#, "`head_dim` is 3, expected an even number, because RoPE rotates pairs"),
+        (
+            r#""rope_parameters": {"rope_type": "proportional", "factor": 2.0}"#,
+            "`rope_parameters.rope_type` is \"proportional\", expected \"default\" or \"linear\" or \"dynamic\" or \"yarn\" or \"longrope\" or \"llama3\"",
+        ),
+        (r#""rope_scaling": {"type": "linear"}"#, "`rope_scaling.factor` is missing"),
+        (r#""rope_scaling": {"type": "longrope"}"#, "`rope_scaling.short_factor` is missing"),
+        (
+            r#""rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0]}"#,
+            "`long_factor` is a list of 1, expected one factor for each of 2 pairs",
+        ),
+        (r#""rope_scaling": {"type": "dynamic", "factor": 0.5}"#, "`factor` is 0.5, expected at least 1"),
+        (
+            r#""rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2.0}"#,
+            "`rope_theta` is 1, expected more than 1, because YaRN divides by its logarithm",
+        ),
+        (
+            r#""rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "max_position_embeddings": 64"#,
+            "`rope_scaling.low_freq_factor` is missing",
+        ),
+        (
+            r#""rope_parameters": {"full_attention": {"rope_type": "default"}}"#,
+            "`rope_parameters.rope_type` changes the result and is not supported",
+        ),
+        (
+            r#""partial_rotary_factor": 0.5"#,
+            "`partial_rotary_factor` changes the result and is not supported",
+        ),
+        (r#""rope_theta": "10000""#, "`rope_theta` is \"10000\", expected a number above 0"),
+    ] {
+        assert_eq!(error(&with(more)), format!("config.json: {expected}"));
+    }
+    assert_eq!(
+        error(&changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1")),
+        "config.json: `num_hidden_layers` is 1, expected 2, the number of layers in the checkpoint"
+    );
+    assert_eq!(
+        error(&changed("\"vocab_size\": 32", "\"vocab_size\": 31")),
+        "tensor `model.embed_tokens.weight`: shape [32, 16], expected [31, 16] from vocab_size 31 and hidden_size 16"
+    );
+    assert_eq!(
+        error(&changed("\"num_attention_heads\": 4, ", "")),
+        "config.json has no `num_attention_heads`, which cannot be inferred from the tensor shapes"
+    );
+    assert!(error(&config("{")).starts_with("config.json: EOF while parsing"));
+}
+
+#[test]
+fn given_numbers_fill_in_what_config_json_omits() {
+    let hf = tensors(&HUGGING_FACE, 1);
+    let outcome = |more: &str, given: Given| outcome(&hf, &Options { given, ..with(more) });
+    let heads = |n_heads| Given { n_heads: Some(n_heads), ..Given::default() };
+    let theta = |theta| Given { rope_theta: Some(theta), ..Given::default() };
+    let factor = |factor| Given { rope_factor: Some(factor), ..Given::default() };
+    let eps = |eps| Given { norm_eps: Some(eps), ..Given::default() };
+    let base = r#""rope_theta": 5e5"#;
+    let inner = r#""rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}"#;
+    let untyped = r#""rope_parameters": {"rope_theta": 5e5}"#;
+    let yarn = r#""rope_scaling": {"type": "yarn", "factor": 8}"#;
+    let llama3 = |factor: &str, theta: &str| {
+        format!(
+            r#""rope_scaling": {{"rope_type": "llama3", {factor}"low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}}{theta}"#
+        )
+    };
+    let scaled = llama3(r#""factor": 8, "#, "");
+    for (more, given, expected) in [
+        (base, heads(2), "n_heads is given as 2, but config.json says 4"),
+        (base, theta(123.0), "rope_theta is given as 123, but config.json says 500000"),
+        (inner, theta(123.0), "rope_theta is given as 123, but config.json says 500000"),
+        (r#""rms_norm_eps": 1e-6"#, eps(1e-5), "norm_eps is given as 1e-5, but config.json says 1e-6"),
+        (&scaled, factor(32.0), "rope_factor is given as 32, but config.json says 8"),
+        (
+            inner,
+            factor(8.0),
+            r#"rope_factor is given as 8, but config.json says `rope_parameters.rope_type` "default""#,
+        ),
+        (yarn, factor(8.0), r#"rope_factor is given as 8, but config.json says `rope_scaling.type` "yarn""#),
+    ] {
+        assert_eq!(outcome(more, given).expect_err("two answers").to_string(), expected);
+    }
+    // An equal number changes nothing, and what is missing can come from either side.
+    for (more, given, same) in [
+        (base, heads(4), base),
+        (base, theta(5e5), base),
+        (inner, theta(5e5), base),
+        (r#""rms_norm_eps": 1e-5"#, eps(0.000_01), r#""rms_norm_eps": 1e-5"#),
+        (r#""x": null"#, eps(1e-5), r#""rms_norm_eps": 1e-5"#),
+        (r#""rope_theta": null"#, theta(5e5), base),
+        (&scaled, factor(8.0), &scaled),
+        (&llama3("", ""), factor(8.0), &scaled),
+        (r#""rope_scaling": null"#, factor(8.0), &scaled),
+        (untyped, factor(8.0), &llama3(r#""factor": 8, "#, r#", "rope_theta": 5e5"#)),
+    ] {
+        let nothing = Given::default();
+        assert_eq!(outcome(more, given).expect(more), outcome(same, nothing).expect(same), "{more}");
+    }
+}
+
+#[test]
+fn a_named_architecture_has_to_fit() {
+    let hf = tensors(&HUGGING_FACE, 1);
+    let error = |name: &str, options: &Options| {
+        named(name, &hf.clone().into(), options).expect_err("wrong").to_string()
+    };
+    assert_eq!(
+        error("mistral", &config(CONFIG)),
+        "config.json: `model_type` is \"llama\", expected \"mistral\""
+    );
+    assert_eq!(error("qwen2", &Options::default()), "there is no config.json, which qwen2 models need");
+    assert_eq!(
+        error("llama", &Options::default()),
+        "there is no config.json, and `num_attention_heads`, `rope_theta` and `rms_norm_eps` cannot be inferred from the tensor shapes"
+    );
+    assert_eq!(
+        named("mistral", &tensors(&META, 1).clone().into(), &config(CONFIG))
+            .expect_err("Meta's names")
+            .to_string(),
+        "this is not a mistral model: there is no tensor `model.layers.0.self_attn.q_proj.weight`"
+    );
+    assert_eq!(error("gpt2", &Options::default()), "unknown architecture `gpt2`");
+}
+
+#[test]
+fn qwen2_has_biases_of_queries_keys_and_values() {
+    let mut all = tensors(&HUGGING_FACE, 1);
+    let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
+    assert_eq!(
+        outcome(&all, &options).expect_err("no biases").to_string(),
+        "there is no tensor `model.layers.0.self_attn.q_proj.bias`, which a model of 2 layers needs"
+    );
+    for layer in 0..2 {
+        for (part, size) in [(Part::Wq, 16), (Part::Wk, 8), (Part::Wv, 8)] {
+            all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
+        }
+    }
+    assert!(outcome(&all, &options).is_ok());
+}

@@ -1,0 +1,3 @@
+//! The integration tests of `generate`, in one program.
+
+mod hostile;

@@ -1,0 +1,50 @@
+//! Tests of figures that belong to a whole process, such as its memory.
+
+#![expect(clippy::print_stdout, reason = "the figures are shown with --nocapture")]
+
+use std::path::Path;
+use std::process::Command;
+
+/// Environment variable that names the case of a child process.
+const CASE: &str = "TEST_SUPPORT_CASE";
+
+/// Runs each case in a process of its own: starts the test program again with the test `test`, which calls this function
+/// again, and then runs `run` for one case. Prints the lines that the case printed.
+///
+/// `test` is the path of the calling test in its program, such as `memory::memory_is_bounded_by_the_pickle`.
+///
+/// # Panics
+///
+/// If a case fails, or the program has no test of this path.
+pub fn each_in_own_process<'c>(test: &str, cases: impl IntoIterator<Item = &'c str>, run: impl Fn(&str)) {
+    if let Ok(case) = std::env::var(CASE) {
+        run(&case);
+        return;
+    }
+    let program = std::env::current_exe().expect("a test has a program");
+    for case in cases {
+        let output = run_case(&program, test, case);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{case}: {printed}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(printed.contains("1 passed"), "{case}: the program has no test {test}");
+        println!("{case}: {printed}");
+    }
+}
+
+fn run_case(program: &Path, test: &str, case: &str) -> std::process::Output {
+    let mut child = Command::new(program);
+    child.args(["--exact", test, "--nocapture"]).env(CASE, case);
+    child.output().expect("a test can be run again")
+}
+
+/// Returns the most memory that this process has held, in bytes.
+///
+/// # Panics
+///
+/// On systems other than Linux, which report it in another way.
+pub fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux counts it");
+    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("it is a number");
+    kibibytes << 10
+}

@@ -1,0 +1,342 @@
+//! Scans at their edges: what counts as a pickle, the most levels, and the most lines of a report.
+//!
+//! Facts: which bytes Python's unpicklers go on reading is from CPython 3.11 (`Modules/_pickle.c`, `Lib/pickle.py`); the
+//! limits are those of `src/scan`.
+
+use std::io::Write;
+
+use byte_source::Observer;
+use test_support::stored_zip;
+use torch_import::{Error, Risk, Scan};
+
+const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";
+const CLEAN: &[u8] = b"\x80\x02}.";
+
+fn scan(bytes: &[u8]) -> Scan {
+    scan_until(bytes, &()).expect("it is of a known kind")
+}
+
+fn scan_until(bytes: &[u8], observer: &dyn Observer) -> Result<Scan, Error> {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(bytes).expect("it can be written");
+    Scan::file(file.path(), false, observer)
+}
+
+fn names(scan: &Scan) -> Vec<String> {
+    scan.uses().map(|(_, found)| found.global.to_string()).collect()
+}
+
+fn dangerous(scan: &Scan) -> Vec<String> {
+    let found = scan.uses().filter(|(_, found)| found.risk == Risk::Dangerous);
+    found.map(|(_, found)| found.global.to_string()).collect()
+}
+
+/// A pickle of these bytes.
+fn bytes(bytes: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(bytes.len()).expect("it is short").to_le_bytes();
+    [b"\x80\x03B", &len[..], bytes, b"."].concat()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).expect("memory takes it");
+    gzip.finish().expect("memory takes it")
+}
+
+fn zip(method: zip::CompressionMethod, records: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(method);
+    for (name, data) in records {
+        zip.start_file(*name, options).expect("memory takes it");
+        zip.write_all(data).expect("memory takes it");
+    }
+    zip.finish().expect("memory takes it").into_inner()
+}
+
+fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, data) in members {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(data.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, name, *data).expect("memory takes it");
+    }
+    tar.into_inner().expect("memory takes it")
+}
+
+/// An archive with `count` records of one byte `.`, each with this method and CRC-32 in its headers.
+fn archive(count: u16, method: u8, crc: u8) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let name = format!("m/{number:04}.pkl");
+        let start = u32::try_from(out.len()).expect("archives are short").to_le_bytes();
+        let name_len = u8::try_from(name.len()).expect("names are short");
+        let common = [
+            &[20, 0, 0, 0, method, 0, 0, 0, 0x21, 0, crc, 0, 0, 0][..],
+            &[1, 0, 0, 0, 1, 0, 0, 0, name_len, 0, 0, 0],
+        ]
+        .concat();
+        out.extend([b"PK\x03\x04", common.as_slice(), name.as_bytes(), b"."].concat());
+        directory
+            .extend([b"PK\x01\x02\x14\0", common.as_slice(), &[0; 10], &start, name.as_bytes()].concat());
+    }
+    let start = u32::try_from(out.len()).expect("archives are short").to_le_bytes();
+    let len = u32::try_from(directory.len()).expect("archives are short").to_le_bytes();
+    let count = count.to_le_bytes();
+    out.extend([&directory[..], b"PK\x05\x06\0\0\0\0", &count, &count, &len, &start, b"\0\0"].concat());
+    out
+}
+
+/// Bytes after a pickle, and whether they are one.
+#[test]
+fn bytes_with_an_error_are_a_pickle_if_python_may_do_something_with_them() {
+    let cases: &[(&str, &[u8], bool)] = &[
+        ("a name that nothing calls", b"cm\nn\n0\xff", false),
+        ("the same with a protocol", b"\x80\x02cm\nn\n0\xff", true),
+        ("a protocol and no name", b"\x80\x02N\xff", false),
+        ("a call", b"cm\nn\n)R0\xff", true),
+        ("a change of a global", b"cm\nn\n}b0\xff", true),
+        ("a dangerous name", b"cos\nsystem\n0\xff", true),
+        ("a number that Python reads, then a name", b"I0x10\n0cm\nn\n.", true),
+        ("a name, then a number that Python reads", b"cm\nn\n0I0x10\n.", true),
+        ("a number that Python reads, and no name", b"I0x10\n.", false),
+        ("an error for Python, then a name", b"\xffcm\nn\n.", false),
+        ("a name from the stack", b"I0x10\n0\x8c\x01m\x8c\x01n\x93.", true),
+        ("an extension", b"I0x10\n0\x82\x01.", true),
+        ("a persistent object for a name, then a name", b"\x8c\x01mNQ\x93cm\nn\n.", true),
+        ("a name without an end", b"I0x10\n0cm\nn", true),
+    ];
+    for (name, bytes, is_one) in cases {
+        let found = scan(&[CLEAN, *bytes].concat());
+        assert_eq!(found.count, 1 + usize::from(*is_one), "{name}: {found:?}");
+        assert_eq!(found.findings.iter().any(|found| found.kind == "trailing"), !is_one, "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn names_after_an_error_are_listed() {
+    let cases: [(&[u8], &str); 4] = [
+        (b"I0x10\n0cm\nn\n.", "m.n"),
+        (b"I0x10\n0\x8c\x01m\x8c\x01n\x93.", "m.n"),
+        (b"I0x10\n0U\x01mU\x01n\x93.", "m.n"),
+        (b"I0x10\n0\x8c\x01xU\x01m\x8c\x01n\x93.", "m.n"),
+    ];
+    for (bytes, expected) in cases {
+        let found = scan(&[CLEAN, bytes].concat());
+        assert_eq!(names(&found), [expected], "{}", bytes.escape_ascii());
+        assert!(found.uses().all(|(_, found)| found.after_error), "{found:?}");
+    }
+}
+
+#[test]
+fn byte_strings_in_a_pickle_are_scanned_if_they_are_one() {
+    let short = |bytes: &[u8]| [&[u8::try_from(bytes.len()).expect("it is short")], bytes].concat();
+    let string = [b"\x80\x02U".to_vec(), short(PAYLOAD), b".".to_vec()].concat();
+    assert_eq!(dangerous(&scan(&string)), ["os.system"]);
+    // Protocol 2 writes bytes as text, in which U+0080 takes two bytes.
+    let text: String = PAYLOAD.iter().map(|byte| char::from(*byte)).collect();
+    let len = u32::try_from(text.len()).expect("it is short").to_le_bytes();
+    let encoded = |more: &[u8]| {
+        let start = b"\x80\x02(c_codecs\nencode\nq\x00X";
+        [start, &len[..], text.as_bytes(), b"q\x01X\x06\0\0\0latin1q\x02\x86R", more, b"t."].concat()
+    };
+    let found = scan(&encoded(b""));
+    assert_eq!((dangerous(&found), found.count), (vec!["os.system".to_owned()], 2));
+    // Once, however often the text is encoded.
+    assert_eq!(scan(&encoded(b"h\0h\x01h\x02\x86R")).count, 2);
+    // Other text is not a pickle, and the text of another one does not hide it.
+    let word = b"h\0X\x04\0\0\0word\x85R";
+    assert_eq!(scan(&encoded(word)).count, 2);
+    // An archive is one, and bytes without a protocol are not.
+    let archive = stored_zip([("m/data.pkl", PAYLOAD)]);
+    assert_eq!(dangerous(&scan(&bytes(&archive))), ["os.system"]);
+    assert!(names(&scan(&bytes(b"cos\nsystem\n)R."))).is_empty());
+}
+
+#[test]
+fn a_payload_in_byte_strings_in_byte_strings_is_found() {
+    let mut nested = PAYLOAD.to_vec();
+    for level in 1..=7 {
+        nested = bytes(&nested);
+        let found = scan(&nested);
+        assert_eq!(dangerous(&found), ["os.system"], "{level}");
+    }
+    // Deeper levels are not scanned, and the scan reports that.
+    for _ in 0..8 {
+        nested = bytes(&nested);
+    }
+    assert!(!scan(&nested).is_whole());
+}
+
+#[test]
+fn pickles_that_follow_one_another_in_a_byte_string_are_all_read() {
+    let found = scan(&bytes(&[b"\x80\x02cm\nn\n.", CLEAN].concat()));
+    assert_eq!((found.count, found.findings.len()), (3, 0), "{found:?}");
+    // The offset is that in the file.
+    let found = scan(&[CLEAN, &bytes(PAYLOAD)].concat());
+    let places: Vec<String> = found.pickles.iter().map(|pickle| pickle.place.to_string()).collect();
+    assert_eq!(places, ["pickle, bytes at 0x6"]);
+}
+
+#[test]
+fn eight_levels_are_scanned() {
+    let nested = |wrap: &dyn Fn(&[u8]) -> Vec<u8>, levels: usize| {
+        let nested = (0..levels).fold(PAYLOAD.to_vec(), |inner, _| wrap(&inner));
+        scan(&nested)
+    };
+    let loaded = |inner: &[u8]| {
+        let len = u32::try_from(inner.len()).expect("it is short").to_le_bytes();
+        [b"\x80\x03ctorch.storage\n_load_from_bytes\nB", &len[..], inner, b"\x85R."].concat()
+    };
+    for wrap in [loaded, gzip] {
+        let found = nested(&wrap, 8);
+        assert_eq!(
+            (dangerous(&found), found.missed.as_slice()),
+            (vec!["os.system".to_owned()], [].as_slice())
+        );
+        let found = nested(&wrap, 9);
+        assert!(
+            dangerous(&found).is_empty() && found.missed[0].contains("deeper than 8 levels"),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_pickle_is_reported_where_one_is_expected() {
+    assert!(!scan(&gzip(b"\x80\x02}")).is_whole());
+    for name in ["m/model.pickle", "m/model.PKL", "m/traced.debug_pkl"] {
+        let found = scan(&stored_zip([("m/data.pkl", CLEAN), (name, b"\xff\xff")]));
+        assert!(!found.is_whole(), "{name}: {found:?}");
+    }
+    assert!(scan(&stored_zip([("m/data.pkl", CLEAN), ("m/data/0", b"\xff\xff")])).is_whole());
+}
+
+#[test]
+fn compressed_records_are_read_past_their_start() {
+    let late = [&bytes(&[7; 600])[..607], b"0", &PAYLOAD[2..]].concat();
+    let deflated = zip::CompressionMethod::Deflated;
+    let archive = zip(deflated, &[("m/data.pkl", CLEAN), ("m/other.bin", &late)]);
+    assert_eq!(dangerous(&scan(&archive)), ["os.system"]);
+    // An interrupted download: without its directory.
+    let cut = archive.windows(4).position(|window| window == b"PK\x01\x02").expect("it has one");
+    assert_eq!(dangerous(&scan(&archive[..cut])), ["os.system"]);
+}
+
+#[test]
+fn bytes_that_are_bzip2_and_a_pickle_are_a_pickle() {
+    // BINBYTES with a length of 0x685a.
+    let both = [b"BZh\0\0", &vec![0; 0x685a][..], b"0", &PAYLOAD[2..]].concat();
+    let found = scan(&stored_zip([("m/data.pkl", CLEAN), ("m/extra", &both)]));
+    assert_eq!(dangerous(&found), ["os.system"]);
+    assert!(found.missed[0].contains("cannot be decompressed here"), "{found:?}");
+}
+
+#[test]
+fn arrays_of_numbers_hold_no_pickle() {
+    let array = |dtype: &str, data: &[u8]| {
+        let header = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': (1,), }}\n");
+        let len = u16::try_from(header.len()).expect("it is short").to_le_bytes();
+        [b"\x93NUMPY\x01\0", &len[..], header.as_bytes(), data].concat()
+    };
+    let numbers = scan(&array("<f4", b"\xff\xff\xff\xff"));
+    assert!(numbers.is_whole() && numbers.count == 0, "{numbers:?}");
+    assert!(!scan(&array("|O", b"\xff\xff\xff\xff")).is_whole());
+    assert_eq!(dangerous(&scan(&array("|O", PAYLOAD))), ["os.system"]);
+}
+
+#[test]
+fn the_python_code_of_a_package_is_not_scanned() {
+    let package = |name: &str| {
+        let extern_modules = ("p/.data/extern_modules", &b"torch\n"[..]);
+        scan(&stored_zip([("p/model/data.pkl", CLEAN), extern_modules, (name, b"x = 1\n")]))
+    };
+    let found = package("p/pkg/module.py");
+    assert!(found.missed[0].contains("runs its Python code (1 records)"), "{found:?}");
+    // TorchScript is scanned, and text is not code.
+    assert!(package("p/code/module.py").is_whole());
+    assert!(package("p/pkg/module.txt").is_whole());
+}
+
+#[test]
+fn a_checkpoint_of_torch_0_1_in_another_file_is_not_scanned() {
+    let old: &[(&str, &[u8])] =
+        &[("sys_info", CLEAN), ("pickle", CLEAN), ("storages", PAYLOAD), ("tensors", b"")];
+    let found = scan(&gzip(&tar(old)));
+    assert!(names(&found).is_empty() && found.missed.len() == 2, "{found:?}");
+    assert!(found.missed[0].contains("a checkpoint of PyTorch 0.1 in another file"), "{found:?}");
+    // Without its pickle it is a tar archive like any other.
+    let found = scan(&gzip(&tar(&[("readme", b"text"), ("storages", PAYLOAD), ("empty", b"")])));
+    assert_eq!((dangerous(&found), found.is_whole()), (vec!["os.system".to_owned()], true));
+}
+
+#[test]
+fn the_code_of_torchscript_is_split_into_names() {
+    let code =
+        |code: &str| names(&scan(&stored_zip([("m/data.pkl", CLEAN), ("m/code/m.py", code.as_bytes())])));
+    assert_eq!(code("    return ops.mine.run(x)\n"), ["torch.ops.mine.run"]);
+    assert_eq!(code("    y = ops.mine\\\n.run(x)\n"), ["torch.ops.mine.run"]);
+    assert_eq!(code("    y = ops..aten.from_file\n"), ["torch.ops", "torch.ops.aten.from_file"]);
+    let bytecode =
+        |pickle: &[u8]| names(&scan(&stored_zip([("m/data.pkl", CLEAN), ("m/bytecode.pkl", pickle)])));
+    assert_eq!(bytecode(b"\x80\x02)0X\x09\0\0\0mine::run."), ["torch.ops.mine.run"]);
+}
+
+#[test]
+fn a_scan_stops_when_it_is_told_to() {
+    struct Stop;
+    impl Observer for Stop {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+    assert!(matches!(scan_until(PAYLOAD, &Stop), Err(Error::Cancelled(_))));
+}
+
+#[test]
+fn a_report_has_at_most_1024_lines_of_each_kind() {
+    let many = |name: &str, end: &[u8]| {
+        let globals: Vec<u8> = (0..1100).flat_map(|n| format!("c{name}{n}\nn\n0").into_bytes()).collect();
+        scan(&[b"\x80\x02", &globals[..], end].concat())
+    };
+    let found = many("mine", b"N.");
+    assert_eq!((found.uses().count(), found.omitted.globals, found.omitted.total()), (1024, 76, 76));
+    let found = scan(&archive(1100, 0, 1));
+    assert_eq!((found.findings.len(), found.omitted.findings), (1024, 76));
+    assert!(found.findings.iter().all(|found| found.kind == "checksum"));
+    let found = scan(&archive(1100, 99, 1));
+    assert_eq!((found.missed.len(), found.omitted.missed, found.is_whole()), (1024, 76, false));
+    // One note about all archives, and one about each.
+    let found = scan(&archive(1, 0, 0).repeat(1100));
+    assert_eq!(found.notes.len(), 1024);
+    let found = scan(&archive(1, 0, 0).repeat(2));
+    assert_eq!(found.notes.len(), 3, "{:?}", found.notes);
+}
+
+#[test]
+fn a_full_report_says_that_more_is_irregular() {
+    // 4,000 globals, each called eight times; then two extensions.
+    let mut pickle = b"\x80\x02".to_vec();
+    for number in 0..4000 {
+        pickle.extend(format!("cmine{number}\n{}\nq\0", "a".repeat(60)).bytes());
+        pickle.extend(b"(K\x01tR0h\0".repeat(8));
+        pickle.push(b'0');
+    }
+    pickle.extend(b"\x82\x010\x82\x020N.");
+    let found = scan(&pickle);
+    assert_eq!((found.findings.len(), found.omitted.findings), (1, 1));
+    assert_eq!(found.findings[0].text, "the report has no room for what is irregular");
+}
+
+#[test]
+fn the_work_for_a_file_ends() {
+    // 20,000 numbers, all of them arguments of 2,000 calls.
+    let mut pickle = [b"\x80\x02(", &b"K\x01".repeat(20_000)[..], b"tq\0"].concat();
+    (0..2000).for_each(|_| pickle.extend(b"cos\nsystem\nh\0R"));
+    pickle.push(b'.');
+    let found = scan(&pickle);
+    assert_eq!(dangerous(&found), ["os.system"]);
+    assert!(
+        found.missed.iter().any(|missed| missed.ends_with("the limit on the work for one file was reached"))
+    );
+}
