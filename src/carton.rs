@@ -1,4 +1,4 @@
-//! A carton whose metadata and tensors can be read.
+//! Open cartons with their metadata and tensors.
 
 use std::fmt;
 use std::path::Path;
@@ -27,22 +27,22 @@ impl Carton {
         Ok(Self { carton, config })
     }
 
-    /// The path as it was given.
+    /// Returns the path as given to [`open`](Self::open).
     pub fn path(&self) -> &Path {
         self.carton.path()
     }
 
-    /// The metadata of carton.toml: the name, the license, the inputs and outputs, the runner.
+    /// Returns the metadata of carton.toml: name, license, inputs and outputs, runner.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The SHA-256 of MANIFEST in hexadecimal digits, which identifies the model; `None` if there is no MANIFEST.
+    /// Returns the SHA-256 of MANIFEST in hexadecimal digits, which identifies the model; `None` without a MANIFEST.
     pub fn manifest_sha256(&self) -> Option<String> {
         self.carton.manifest_hash().map(|hash| hex(&hash))
     }
 
-    /// Lists the files, the tensors and the metadata as a report that can be serialised.
+    /// Lists the files, tensors and metadata in a report that can be serialised.
     ///
     /// # Errors
     /// When a document of the carton does not follow the specification.
@@ -50,8 +50,8 @@ impl Carton {
         Ok(carton_tools::contents(self.path())?)
     }
 
-    /// Returns the tensors of the model under the names that the checkpoint had; none if there is no `model/model.pt`. A
-    /// stored model is mapped in place. A compressed one is decompressed into a temporary file first, which takes long.
+    /// Returns the model's tensors under their names in the checkpoint; empty if there is no `model/model.pt`. A stored
+    /// model is mapped in place. A compressed model is first decompressed into a temporary file, which takes long.
     ///
     /// # Errors
     /// When the model is elsewhere, is damaged or has no tensors, and when `observer` stops the work.

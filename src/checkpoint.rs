@@ -9,7 +9,7 @@ use pipeline::Shards;
 
 use crate::{Result, Tensors};
 
-/// An open checkpoint: a file, or several that hold one together. The files stay mapped while a tensor of them exists.
+/// An open checkpoint in one file or several shards. The files stay mapped while any of the tensors exists.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     files: Vec<PathBuf>,
@@ -19,8 +19,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint at `path`: a file of any format, or a folder that holds one checkpoint in one file or in several.
-    /// The elements of its tensors are not read, except those that all shards must have in common.
+    /// Opens the checkpoint at `path`: a file of any format, or a folder that holds one checkpoint in one file or in
+    /// several. Tensor elements are not read, except those of tensors that all shards must have in common.
     ///
     /// # Errors
     /// When the path does not name one checkpoint, the file is one shard of several, or a file is damaged.
@@ -28,7 +28,7 @@ impl Checkpoint {
         Self::find(&[path.as_ref().to_owned()], Shards::Complete)
     }
 
-    /// Opens a file alone, even if it is one shard of several.
+    /// Opens one file alone, even if it is one shard of several.
     ///
     /// # Errors
     /// When the file is not a checkpoint or is damaged.
@@ -44,7 +44,7 @@ impl Checkpoint {
         Self::find(paths, Shards::Complete)
     }
 
-    /// Reads a file from a source, such as a buffer.
+    /// Reads a checkpoint file from a source, such as a buffer.
     ///
     /// # Errors
     /// When the source cannot be read, is not a checkpoint or is damaged.
@@ -67,22 +67,22 @@ impl Checkpoint {
         })
     }
 
-    /// The files.
+    /// Returns the paths of the checkpoint's files.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// The name of the files' format.
+    /// Returns the name of the files' container format.
     pub fn format(&self) -> &'static str {
         self.format
     }
 
-    /// The tensors, in the order of the files.
+    /// Returns the tensors, in the order of the files.
     pub fn tensors(&self) -> &Tensors {
         &self.tensors
     }
 
-    /// What a person should know about the files.
+    /// Returns the notes for the user about the files.
     pub fn notes(&self) -> &[checkpoint_files::Note] {
         &self.notes
     }

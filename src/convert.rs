@@ -1,4 +1,4 @@
-//! Converts checkpoints.
+//! Builder for the conversion of a checkpoint into a carton, safetensors, a `.pth` file or a model for Triton.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ pub fn convert(input: impl Into<PathBuf>) -> Convert {
 #[must_use = "a conversion starts with `run`"]
 pub struct Convert {
     options: ConvertOptions,
-    /// Whether the target was given, so that the extension of the output does not choose it.
+    /// True if [`Convert::to`] set the target, so that the extension of the output does not choose it.
     is_chosen: bool,
 }
 
 impl Convert {
-    /// A conversion of the checkpoint at `input` into a carton next to it.
+    /// Creates a conversion of the checkpoint at `input` into a carton next to it.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self { options: ConvertOptions::new(input), is_chosen: false }
     }
 
-    /// A conversion of a file that is read from `source`, into a carton named after its path.
+    /// Creates a conversion of a file that is read from `source`, into a carton named after the source's path.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
         Self { options: ConvertOptions::from_source(source), is_chosen: false }
     }
@@ -55,54 +55,54 @@ impl Convert {
         self
     }
 
-    /// Sets what happens to a file that exists at the output.
+    /// Sets the policy for a file that exists at the output path.
     pub fn if_exists(mut self, if_exists: IfExists) -> Self {
         self.options.if_exists = if_exists;
         self
     }
 
-    /// Converts the file alone, even if it is one shard of several.
+    /// Converts the input file alone, even if it is one shard of several.
     pub fn single_shard(mut self) -> Self {
         self.options.shards = Shards::ThisFileOnly;
         self
     }
 
-    /// Sets which globals a pickle may name. None of them is executed.
+    /// Sets the globals that a pickle may name. No global is executed.
     pub fn globals(mut self, allowed: AllowedGlobals) -> Self {
         self.options.globals = allowed;
         self
     }
 
-    /// Sets numbers of a language model that no document has.
+    /// Sets hyperparameters of a language model that no document of the checkpoint states.
     pub fn given(mut self, given: Given) -> Self {
         self.options.given = given;
         self
     }
 
-    /// Sets which tensors are converted.
+    /// Sets the selection of tensors to convert.
     pub fn select(mut self, selection: Selection) -> Self {
         self.options.selection = selection;
         self
     }
 
-    /// Replaces each match of a regular expression in the names of tensors, after the replacements that were given before.
+    /// Replaces each match of a regular expression in the tensor names, after the replacements of earlier calls.
     pub fn rename(mut self, pattern: impl Into<String>, to: impl Into<String>) -> Self {
         self.options.renames.push(Rename { pattern: pattern.into(), to: to.into() });
         self
     }
 
-    /// Converts tensors of one dtype into another.
+    /// Converts the tensors of one dtype into another dtype.
     pub fn cast(mut self, from: impl Into<CastFrom>, to: Dtype) -> Self {
         self.options.casts.push(Cast { from: from.into(), to });
         self
     }
 
-    /// Converts all floating-point tensors to this dtype, except those that [`cast`](Self::cast) names.
+    /// Converts all floating-point tensors to `dtype`, except tensors of a dtype that [`cast`](Self::cast) names.
     pub fn dtype(self, dtype: Dtype) -> Self {
         self.cast(CastFrom::FloatingPoint, dtype)
     }
 
-    /// Stops before anything is written. The report is that of the whole conversion.
+    /// Stops before anything is written. The report is the same as for a full conversion.
     pub fn dry_run(mut self) -> Self {
         self.options.dry_run = true;
         self
@@ -112,13 +112,13 @@ impl Convert {
     ///
     /// # Errors
     /// When the inputs are not one checkpoint, a file is damaged or changes, an option does not fit the input, the output
-    /// cannot be written, or `observer` stops the work. No output is left then.
+    /// cannot be written, or `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
         Ok(pipeline::convert(&self.options()?, observer)?)
     }
 
-    /// Converts each input on its own into the folder that is the output, and goes on after a failure. `done` receives each
-    /// result at once. With `resume`, an input is skipped if its output exists, is whole and is not older.
+    /// Converts each input on its own into the output folder, and continues after a failure. `done` receives each result at
+    /// once. With `resume`, an input is skipped if its output exists, is complete and is not older.
     ///
     /// # Errors
     /// When the output is not a folder, two inputs have the same output, or `observer` stops the work.
@@ -144,7 +144,7 @@ impl Convert {
     }
 }
 
-/// The target of the options is used as it is.
+/// Keeps the target of the options; the extension of the output does not choose another.
 impl From<ConvertOptions> for Convert {
     fn from(options: ConvertOptions) -> Self {
         Self { options, is_chosen: true }

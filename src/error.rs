@@ -2,38 +2,37 @@
 
 use byte_source::{ErrorKind, ReadError};
 
-/// A result of this crate.
+/// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. The text contains its causes.
+/// Reason for the failure of a call. The text contains the causes.
 ///
-/// A program that wants to know more than [`kind`](Self::kind) matches the variants, whose types are in
-/// [`crates`](crate::crates).
+/// A caller that needs more than [`kind`](Self::kind) matches the variants, whose types are in [`crates`](crate::crates).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A checkpoint cannot be read, scanned, traced or converted.
+    /// A checkpoint that cannot be read, scanned, traced or converted.
     #[error(transparent)]
     Checkpoint(Box<pipeline::Error>),
-    /// A carton cannot be read or written.
+    /// A carton that cannot be read or written.
     #[error(transparent)]
     Carton(Box<carton_tools::Error>),
-    /// A carton does not run.
+    /// A carton that cannot run.
     #[error(transparent)]
     Run(Box<runtime::Error>),
-    /// A text cannot be turned into tokens or continued.
+    /// A text that cannot be tokenized or continued.
     #[error(transparent)]
     Text(Box<generate::Error>),
-    /// A shape and a stride do not fit their storage.
+    /// A shape and stride that do not fit their storage.
     #[error(transparent)]
     Tensor(Box<tensor::Error>),
-    /// The elements of a tensor cannot be read.
+    /// Tensor elements that cannot be read.
     #[error(transparent)]
     Read(Box<ReadError>),
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Checkpoint(error) => error.kind(),
@@ -46,7 +45,7 @@ impl Error {
     }
 }
 
-/// Wraps an error of a crate.
+/// Implements `From` for the errors of the underlying crates.
 macro_rules! from {
     ($($error:ty => $variant:ident,)*) => {
         $(impl From<$error> for Error {

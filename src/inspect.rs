@@ -1,4 +1,4 @@
-//! Lists what is in a checkpoint.
+//! Builder for a listing of a checkpoint's tensors and values.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ pub struct Inspect {
 }
 
 impl Inspect {
-    /// An inspection of the checkpoint at `input`. A shard is inspected alone.
+    /// Creates an inspection of the checkpoint at `input`. A shard is inspected alone.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self { options: InspectOptions::new(input) }
     }
 
-    /// An inspection of a file that is read from `source`.
+    /// Creates an inspection of a file that is read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
         Self { options: InspectOptions::from_source(source) }
     }
 
-    /// Hashes the elements of each tensor.
+    /// Adds the SHA-256 of each tensor's elements to the report.
     pub fn sha256(mut self) -> Self {
         self.options.sha256 = true;
         self
     }
 
-    /// Lists the values that are not tensors, too.
+    /// Also lists the values that are not tensors.
     pub fn values(mut self) -> Self {
         self.options.values = true;
         self
     }
 
-    /// Inspects the checkpoint.
+    /// Inspects the checkpoint and returns its report.
     ///
     /// # Errors
     /// When the input is not a checkpoint, is damaged or changes, or `observer` stops the work.

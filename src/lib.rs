@@ -177,7 +177,7 @@ pub use shrink::{Shrink, shrink};
 pub use trace::{Trace, trace};
 pub use verify::{Verify, verify};
 
-// What options and reports consist of.
+// Types of the options and reports.
 pub use byte_source::{
     Action, Blob, BufferSource, ErrorKind, Notice, Observer, ReadError, Region, Sink, Source, Step, Window,
 };
@@ -202,9 +202,9 @@ pub use runtime::{
 };
 pub use tensor::{Compound, CompoundKind, Dtype, Entry, Gathered, Storage, Tensor, Tensors};
 
-/// Turns text into tokens and back, and chooses the next token of a model.
+/// Tokenizers, sampling of the next token, and text generation.
 pub use generate as text;
-/// Answers inference requests over HTTP.
+/// Inference server over HTTP.
 #[cfg(feature = "serve")]
 pub use serve;
 

@@ -1,4 +1,4 @@
-//! Makes cartons of folders, and folders of cartons.
+//! Builders that pack a folder into a carton, and unpack a carton into a folder.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub fn pack(folder: impl Into<PathBuf>) -> Pack {
     Pack::new(folder)
 }
 
-/// A folder that is to become a carton.
+/// A packing of a folder into a carton, which has not started.
 #[derive(Clone, Debug)]
 #[must_use = "a folder is packed by `run`"]
 pub struct Pack {
@@ -20,40 +20,40 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Packs `folder` into a carton next to it.
+    /// Creates a packing of `folder` into a carton next to it.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { options: PackOptions::new(folder) }
     }
 
-    /// Sets the carton to write.
+    /// Sets the path of the carton to write.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.output = Some(path.into());
         self
     }
 
-    /// Sets what happens to a file that exists at the output.
+    /// Sets the policy for a file that exists at the output path.
     pub fn if_exists(mut self, if_exists: IfExists) -> Self {
         self.options.if_exists = if_exists;
         self
     }
 
-    /// Sets how files are compressed.
+    /// Sets the compression of the carton's files.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.options.compression = compression;
         self
     }
 
-    /// Adds a NumPy array, a `.npy` file, to the tensors for self tests.
+    /// Adds a NumPy array from a `.npy` file to the tensors for self tests.
     pub fn tensor(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         self.options.tensors.push((name.into(), path.into()));
         self
     }
 
-    /// Writes the carton.
+    /// Writes the carton and returns its report.
     ///
     /// # Errors
-    /// When the folder is not that of a carton, a file cannot be read or changes, the output cannot be written, or `observer`
-    /// stops the work. No output is left then.
+    /// When the folder is not that of a carton, a file cannot be read or changes, the output cannot be written, or
+    /// `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<PackReport> {
         Ok(carton_tools::pack(&self.options, observer)?)
     }
@@ -70,7 +70,7 @@ pub fn unpack(path: impl Into<PathBuf>) -> Unpack {
     Unpack::new(path)
 }
 
-/// A carton whose files are to be written into a folder.
+/// An unpacking of a carton into a folder, which has not started.
 #[derive(Clone, Debug)]
 #[must_use = "a carton is unpacked by `run`"]
 pub struct Unpack {
@@ -78,24 +78,24 @@ pub struct Unpack {
 }
 
 impl Unpack {
-    /// Unpacks the carton at `path` into a folder next to it.
+    /// Creates an unpacking of the carton at `path` into a folder next to it.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { options: UnpackOptions::new(path) }
     }
 
-    /// Sets the folder to write into, which is created if it does not exist.
+    /// Sets the destination folder, which is created if it does not exist.
     pub fn output(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.output = Some(folder.into());
         self
     }
 
-    /// Replaces files that exist.
+    /// Replaces files that exist in the destination folder.
     pub fn force(mut self) -> Self {
         self.options.force = true;
         self
     }
 
-    /// Writes the files, and checks the hash of each.
+    /// Writes the files and checks the SHA-256 of each.
     ///
     /// # Errors
     /// When the carton cannot be read or is damaged, a file exists, the folder cannot be written, or `observer` stops the

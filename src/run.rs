@@ -1,4 +1,4 @@
-//! Runs cartons on the CPU.
+//! Builder for inference with a carton on the CPU.
 
 use std::path::PathBuf;
 
@@ -23,30 +23,30 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run of the carton at `path` without inputs, which returns all outputs.
+    /// Creates a run of the carton at `path` without inputs, which returns all outputs.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), options: OpenOptions::default(), inputs: Vec::new(), outputs: None }
     }
 
-    /// Sets the number of threads that compute.
+    /// Sets the number of compute threads.
     pub fn threads(mut self, threads: usize) -> Self {
         self.options.threads = Some(threads);
         self
     }
 
-    /// Checks every hash and every rule of the carton first.
+    /// Checks every hash and every rule of the carton before the run.
     pub fn verify(mut self) -> Self {
         self.options.verify = true;
         self
     }
 
-    /// Adds an input.
+    /// Adds an input tensor under the input's name.
     pub fn input(mut self, name: impl Into<String>, tensor: Tensor) -> Self {
         self.inputs.push((name.into(), tensor));
         self
     }
 
-    /// Returns this output, and others only if they are named too.
+    /// Selects an output by name. After the first call, only selected outputs are returned.
     pub fn output(mut self, name: impl Into<String>) -> Self {
         self.outputs.get_or_insert_default().push(name.into());
         self
@@ -64,7 +64,7 @@ impl Run {
         Ok(outputs.into_iter().collect())
     }
 
-    /// Opens the carton, and runs the self tests that are stored in it.
+    /// Opens the carton and runs the self tests stored in it.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and when `observer` stops the work. A test that fails is part of the report.
@@ -72,7 +72,7 @@ impl Run {
         Ok(runtime::self_test(&self.open(observer)?, options, observer)?)
     }
 
-    /// Opens the carton, and leaves the inputs to [`Runnable::infer`].
+    /// Opens the carton for inference; [`Runnable::infer`] takes the inputs.
     ///
     /// # Errors
     /// When the carton cannot be read, does not run here, or is damaged, or `observer` stops the work.

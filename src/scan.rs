@@ -1,4 +1,4 @@
-//! Reports what files would execute if Python's unpickler loaded them.
+//! Builder for a scan that reports the code that Python's unpickler would execute.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use pipeline::{FileScan, Observer, ScanOptions, ScanSummary, Verdict};
 
 use crate::Result;
 
-/// Returns a scan of `input`, a file or a folder whose files are all scanned, which [`Scan::run`] starts.
+/// Returns a scan of `input`, a file or a folder with all of its files, which [`Scan::run`] starts.
 pub fn scan(input: impl Into<PathBuf>) -> Scan {
     Scan::new(input)
 }
@@ -18,30 +18,29 @@ pub struct Scan {
     options: ScanOptions,
 }
 
-/// What a scan found.
+/// Results of a scan, per file and in total.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScanReport {
-    /// What was found in each file.
     pub files: Vec<FileScan>,
-    /// How many files have which verdict.
+    /// Number of files per verdict.
     pub summary: ScanSummary,
 }
 
 impl ScanReport {
-    /// The verdict on all files together.
+    /// Returns the verdict on all files together.
     pub fn verdict(&self) -> Verdict {
         self.summary.verdict()
     }
 }
 
 impl Scan {
-    /// A scan of `input`.
+    /// Creates a scan of the file or folder `input`.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self { options: ScanOptions::new(vec![input.into()]) }
     }
 
-    /// Adds a file or folder.
+    /// Adds a file or folder to scan.
     pub fn input(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.inputs.push(path.into());
         self
@@ -53,13 +52,13 @@ impl Scan {
         self
     }
 
-    /// Makes globals that are not known findings.
+    /// Reports unknown globals as findings.
     pub fn deny_unknown(mut self) -> Self {
         self.options.deny_unknown = true;
         self
     }
 
-    /// Scans all files. A file that cannot be read has a verdict; it is not an error.
+    /// Scans all files. A file that cannot be read gets a verdict; it is not an error.
     ///
     /// # Errors
     /// When an input is an address, or `observer` stops the work.
@@ -69,7 +68,8 @@ impl Scan {
         Ok(ScanReport { files, summary })
     }
 
-    /// Scans all files as [`run`](Self::run) does, and keeps nothing: `found` receives each file when it was scanned.
+    /// Scans all files as [`run`](Self::run) does, but passes each file's result to `found` once it is scanned, and keeps
+    /// none.
     ///
     /// # Errors
     /// Those of [`run`](Self::run).

@@ -1,4 +1,4 @@
-//! Moves files out of cartons and, with the feature `download`, back into them.
+//! Builders that move files out of cartons and, with the feature `download`, back into them.
 
 use std::path::PathBuf;
 #[cfg(feature = "download")]
@@ -11,8 +11,8 @@ use pipeline::{IfExists, Observer};
 
 use crate::Result;
 
-/// Returns a shrinking of the carton at `path` into the carton `output`. Its files move into the folder `blobs`, which will
-/// be served under the URL `base`. [`Shrink::run`] starts it.
+/// Returns a shrinking of the carton at `path` into the carton `output`, which [`Shrink::run`] starts. The files of the
+/// carton move into the folder `blobs`, which will be served under the URL `base`.
 pub fn shrink(
     path: impl Into<PathBuf>,
     output: impl Into<PathBuf>,
@@ -22,7 +22,7 @@ pub fn shrink(
     Shrink { options: ShrinkOptions::new(path, output, base, blobs) }
 }
 
-/// A carton whose files are to move into a folder that many cartons share.
+/// A move of a carton's files into a folder that many cartons share, which has not started.
 #[derive(Clone, Debug)]
 #[must_use = "a carton is shrunk by `run`"]
 pub struct Shrink {
@@ -30,19 +30,19 @@ pub struct Shrink {
 }
 
 impl Shrink {
-    /// Sets what happens to a file that exists at the output.
+    /// Sets the policy for a file that exists at the output path.
     pub fn if_exists(mut self, if_exists: IfExists) -> Self {
         self.options.if_exists = if_exists;
         self
     }
 
-    /// Keeps files with fewer bytes in the carton.
+    /// Sets the minimum size in bytes of a file that moves. Smaller files stay in the carton.
     pub fn min_size(mut self, nbytes: u64) -> Self {
         self.options.min_size = nbytes;
         self
     }
 
-    /// Writes the smaller carton and the files.
+    /// Writes the smaller carton and the moved files.
     ///
     /// # Errors
     /// When the carton cannot be read or is damaged, the base is not a URL, an output cannot be written, or `observer` stops
@@ -58,14 +58,14 @@ impl From<ShrinkOptions> for Shrink {
     }
 }
 
-/// Returns a resolving of the carton at `path` into the carton `output`, which has the files that the first one leaves out.
-/// [`Resolve::run`] starts it.
+/// Returns a resolving of the carton at `path` into the carton `output`, which also has the files that the first carton
+/// leaves out. [`Resolve::run`] starts the download.
 #[cfg(feature = "download")]
 pub fn resolve(path: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Resolve {
     Resolve { options: ResolveOptions::new(path, output) }
 }
 
-/// A carton whose files are to be fetched.
+/// A download of a carton's missing files, which has not started.
 #[cfg(feature = "download")]
 #[derive(Clone, Debug)]
 #[must_use = "files are fetched by `run`"]
@@ -75,37 +75,37 @@ pub struct Resolve {
 
 #[cfg(feature = "download")]
 impl Resolve {
-    /// Sets what happens to a file that exists at the output.
+    /// Sets the policy for a file that exists at the output path.
     pub fn if_exists(mut self, if_exists: IfExists) -> Self {
         self.options.if_exists = if_exists;
         self
     }
 
-    /// Keeps what is fetched in this folder, by its SHA-256. A broken download is resumed from there.
+    /// Sets a cache folder for fetched files, named by their SHA-256. An interrupted download is resumed from the cache.
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.cache = Some(folder.into());
         self
     }
 
-    /// Fetches http URLs too, and URLs that name a private address themselves.
+    /// Also fetches http URLs, and URLs that themselves name a private address.
     pub fn allow_http(mut self) -> Self {
         self.options.allow_http = true;
         self
     }
 
-    /// Sets the most bytes that a file may have. The default is half of the free space.
+    /// Sets the maximum size of a file in bytes. The default is half of the free space.
     pub fn max_size(mut self, nbytes: u64) -> Self {
         self.options.max_size = Some(nbytes);
         self
     }
 
-    /// Sets how long nothing may come before a connection counts as broken.
+    /// Sets the time without data after which a connection counts as broken.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
     }
 
-    /// Fetches the files and writes the whole carton.
+    /// Fetches the files and writes the complete carton.
     ///
     /// # Errors
     /// When the carton cannot be read or is damaged, a file cannot be fetched, the output cannot be written, or `observer`

@@ -1,4 +1,4 @@
-//! Lists the instructions of a checkpoint's pickle.
+//! Builder for a trace of the instructions of a checkpoint's pickle.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,18 +20,18 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace of the pickle of `input`: the stack, the metastack and the memo after each instruction.
+    /// Creates a trace of the pickle of `input`: the stack, the metastack and the memo after each instruction.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self { options: TraceOptions::new(input) }
     }
 
-    /// Sets what is written.
+    /// Sets the kind of listing to write.
     pub fn listing(mut self, listing: Listing) -> Self {
         self.options.listing = listing;
         self
     }
 
-    /// Sets how each instruction is shown, unless the listing is of another kind.
+    /// Sets the view of each instruction. Has an effect only on [`Listing::Trace`].
     pub fn view(mut self, view: View) -> Self {
         if let Listing::Trace { view: old, .. } = &mut self.options.listing {
             *old = view;
@@ -39,7 +39,7 @@ impl Trace {
         self
     }
 
-    /// Cuts nothing short, unless the listing is of another kind.
+    /// Disables truncation of long values. Has an effect only on [`Listing::Trace`].
     pub fn full(mut self) -> Self {
         if let Listing::Trace { full, .. } = &mut self.options.listing {
             *full = true;
@@ -47,7 +47,7 @@ impl Trace {
         self
     }
 
-    /// Stops after this number of instructions, unless the listing is of another kind.
+    /// Stops after `instructions` instructions. Has an effect only on [`Listing::Trace`].
     pub fn limit(mut self, instructions: u64) -> Self {
         if let Listing::Trace { limit, .. } = &mut self.options.listing {
             *limit = Some(instructions);
@@ -60,12 +60,12 @@ impl Trace {
         self.listing(Listing::Summary)
     }
 
-    /// Writes what `python3 -m pickletools` prints.
+    /// Writes the listing that `python3 -m pickletools` prints.
     pub fn disassembly(self) -> Self {
         self.listing(Listing::Disassembly)
     }
 
-    /// Chooses a pickle, counted from 0, if several follow each other.
+    /// Chooses a pickle by its index, counted from 0, if several follow each other.
     pub fn pickle(mut self, number: usize) -> Self {
         self.options.pickle = Some(number);
         self
@@ -74,8 +74,8 @@ impl Trace {
     /// Writes the listing to `out`.
     ///
     /// # Errors
-    /// When the input cannot be read, its pickle is malformed, or `out` fails. What comes before a fault in the pickle is
-    /// written.
+    /// When the input cannot be read, its pickle is malformed, or `out` fails. The instructions before a fault in the pickle
+    /// are written.
     pub fn run(&self, out: &mut dyn Write) -> Result<()> {
         Ok(pipeline::trace(&self.options, out)?)
     }

@@ -1,4 +1,4 @@
-//! Checks cartons.
+//! Builder for the verification of a carton.
 
 use std::path::PathBuf;
 
@@ -20,31 +20,31 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// A check of every hash, every checksum and every rule of the carton at `path`.
+    /// Creates a check of every hash, every checksum and every rule of the carton at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { options: VerifyOptions::new(path) }
     }
 
-    /// Compares each tensor bit by bit with the checkpoint that the carton was made from: a file, a folder, or, with several
+    /// Compares each tensor bit by bit with the checkpoint that the carton was made from: a file, a folder or, with several
     /// calls, its shards.
     pub fn against(mut self, checkpoint: impl Into<PathBuf>) -> Self {
         self.options.against.push(checkpoint.into());
         self
     }
 
-    /// Takes the checkpoint as one shard that was converted alone.
+    /// Treats the checkpoint as one shard that was converted alone.
     pub fn single_shard(mut self) -> Self {
         self.options.shards = Shards::ThisFileOnly;
         self
     }
 
-    /// Sets which tensors the conversion took from the checkpoint.
+    /// Sets the selection of tensors that the conversion used.
     pub fn select(mut self, selection: Selection) -> Self {
         self.options.selection = selection;
         self
     }
 
-    /// Checks the carton.
+    /// Checks the carton and returns a report.
     ///
     /// # Errors
     /// When the carton or the checkpoint cannot be read, or `observer` stops the work. A problem of the carton is a finding

@@ -1,7 +1,7 @@
-//! The command line of torch2carton: another binary can ship it by calling [`run`].
+//! Command line of torch2carton; another binary can ship it by calling [`run`].
 //!
-//! `args` has what may be typed, `commands` one file per subcommand that calls a library and prints its report, and
-//! `ui` what a person sees. Everything else is in the crates.
+//! The module `args` defines the arguments, `commands` has one file per subcommand that calls a library and prints its
+//! report, and `ui` prints errors, notes and progress. Everything else is in the crates.
 
 #![expect(clippy::arithmetic_side_effects, reason = "it counts what the crates have checked")]
 

@@ -1,4 +1,4 @@
-//! Compresses files before they are laid out, because their lengths must be known first.
+//! Compression of files before the carton is laid out, because the layout needs their lengths.
 //!
 //! The compressed bytes are kept in an unlinked temporary file, so that memory stays small.
 
@@ -13,25 +13,24 @@ use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use zip_layout::{Content, Method, Packed};
 
-/// Zstandard's own default.
+/// Compression level: Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
-/// A file is compressed if that saves at least one byte in this many.
+/// A file is compressed if that saves at least one of every `SAVING` bytes.
 const SAVING: u64 = 16;
-/// Bytes at the start of a file that decide whether compressing the rest is worthwhile.
+/// Length in bytes of the sample at the start of a file that decides whether to compress the rest.
 const SAMPLE: u64 = 4 * WINDOW as u64;
 
-/// How to compress.
+/// Compression method for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Deflate.
     Deflate,
-    /// One Zstandard frame.
+    /// A single Zstandard frame.
     Zstd,
     /// Zstandard if it saves enough, otherwise no compression.
     Worthwhile,
 }
 
-/// One unlinked temporary file that holds all compressed files, one after the other, so that only one file is open.
+/// An unlinked temporary file that holds all compressed files, one after the other, so that only one file is open.
 #[derive(Debug)]
 pub struct Spill {
     file: File,
@@ -49,15 +48,15 @@ pub struct Compressed {
 }
 
 impl Spill {
-    /// Makes the temporary file in `folder`.
+    /// Creates the temporary file in `folder`.
     ///
     /// # Errors
-    /// When that is not possible.
+    /// When the file cannot be created.
     pub fn create(folder: &Path) -> io::Result<Self> {
         Ok(Self { file: tempfile::tempfile_in(folder)?, len: 0 })
     }
 
-    /// Compresses `blob`; `None` if too little is saved. `work` learns how many bytes are read.
+    /// Compresses `blob`; `None` if too little is saved. `work` is told how many bytes are read.
     ///
     /// # Errors
     /// When the blob cannot be read or the temporary file cannot be written.
@@ -73,7 +72,7 @@ impl Spill {
             Compression::Worthwhile => (Method::Zstd, true),
         };
         let start = self.len;
-        // Overwrites a file that was given up earlier.
+        // Overwrites the data of a file whose compression was abandoned.
         self.file.set_len(start)?;
         self.file.seek(SeekFrom::Start(start))?;
         let encoder = match method {
@@ -114,7 +113,7 @@ impl Spill {
         Ok(Some(Compressed { range: start..end, method, len, crc, sha256 }))
     }
 
-    /// Everything that was compressed, ready to be written.
+    /// Returns all compressed data, ready to be written.
     ///
     /// # Errors
     /// When the temporary file cannot be mapped.
@@ -126,31 +125,31 @@ impl Spill {
     }
 }
 
-/// The finished contents of a [`Spill`].
+/// Finished contents of a [`Spill`].
 #[derive(Debug)]
 pub struct Spilled(Arc<dyn Source>);
 
 impl Spilled {
-    /// The bytes of a file that the spill compressed.
+    /// Returns the compressed bytes of a file.
     pub fn part(&self, compressed: &Compressed) -> Region {
-        // The spill wrote all of its ranges.
+        // The range lies in the temporary file, because the spill wrote it.
         Region::new(&self.0, compressed.range.clone()).unwrap_or_else(|| Region::whole(&self.0))
     }
 }
 
 impl Compressed {
-    /// The SHA-256 of the bytes before compression.
+    /// Returns the SHA-256 of the bytes before compression.
     pub fn sha256(&self) -> [u8; 32] {
         self.sha256
     }
 
-    /// The content of its zip entry; `blob` is its [`part`](Spilled::part).
+    /// Returns the content of the file's zip entry; `blob` is its [`part`](Spilled::part).
     pub fn content<'b>(&self, blob: &'b dyn Blob) -> Content<'b> {
         Content::Packed(Packed { blob, method: self.method, len: self.len, crc: self.crc })
     }
 }
 
-/// Whether compressing `len` bytes to `packed` bytes saves enough.
+/// Returns true if compressing `len` bytes to `packed` bytes saves enough.
 fn saves(len: u64, packed: u64) -> bool {
     packed.saturating_add(len / SAVING) < len
 }
@@ -166,10 +165,10 @@ struct Packer<'o> {
     sha256: Sha256,
     len: u64,
     picky: bool,
-    /// Whether the sample saved nothing.
+    /// True if the sample did not save enough.
     given_up: bool,
     out: &'o File,
-    /// Where it starts in the temporary file.
+    /// Offset of the file's data in the temporary file.
     start: u64,
     work: Work<'o>,
 }

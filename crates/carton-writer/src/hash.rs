@@ -1,4 +1,4 @@
-//! SHA-256 on its own thread.
+//! SHA-256 computed on a separate thread.
 //!
 //! Facts: FIPS 180-4, as the `sha2` crate implements it.
 
@@ -10,16 +10,16 @@ use std::thread::Scope;
 use byte_source::{ReadError, WINDOW, Window};
 use sha2::{Digest, Sha256};
 
-/// Smaller windows are collected first: sending a message for a tensor of a few bytes would cost more than
-/// hashing it.
+/// Minimum length in bytes of a window that is sent alone. Smaller windows are collected first: sending a message for a
+/// tensor of a few bytes would cost more than hashing it.
 const SMALL: usize = WINDOW / 16;
 
-/// SHA-256 of bytes in memory.
+/// Returns the SHA-256 of bytes in memory.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// The sending end of the thread.
+/// Handle of the hashing thread.
 pub(crate) struct Hasher {
     windows: SyncSender<Option<Window>>,
     hashes: Receiver<[u8; 32]>,
@@ -27,7 +27,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// Starts the thread; it ends when the hasher is dropped. Its queue holds at most `queue` windows.
+    /// Starts the thread, which ends when the hasher is dropped. Its queue holds at most `queue` windows.
     pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, queue: usize) -> Self {
         let (windows, received) = sync_channel::<Option<Window>>(queue);
         let (finished, hashes) = channel();
@@ -61,7 +61,7 @@ impl Hasher {
         self.send(Some(window))
     }
 
-    /// The hash of all bytes since the last call.
+    /// Returns the SHA-256 of all bytes since the last call.
     pub(crate) fn finish(&self) -> Result<[u8; 32], ReadError> {
         self.flush()?;
         self.send(None)?;

@@ -43,41 +43,40 @@ pub use crate::compress::{Compressed, Compression, Spill, Spilled};
 use crate::hash::{Hasher, sha256};
 pub use zip_layout::Content;
 
-/// Every file of a carton starts at a multiple of this many bytes.
+/// Alignment in bytes of every file's data in a carton.
 pub const ALIGNMENT: u64 = 64;
-/// The most windows that are queued for the hash.
+/// Maximum number of windows queued for hashing.
 const QUEUE: usize = 8;
 
-/// Why a carton cannot be written.
+/// Reason why a carton cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The files do not make a carton.
+    /// Files that do not make a carton, such as two with the same path.
     #[error(transparent)]
     Format(#[from] carton_format::Error),
-    /// The hash of a file differs from the expected one.
+    /// A file whose SHA-256 differs from the expected one.
     #[error("`{}` has SHA-256 {found}, expected {expected}", path.escape_debug())]
     Hash {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
-        /// The hash of its bytes.
+        /// SHA-256 of the file's bytes.
         found: String,
-        /// The expected hash.
         expected: String,
     },
-    /// A source cannot be read, or is damaged.
+    /// A source that cannot be read, or is damaged.
     #[error(transparent)]
     Read(ReadError),
-    /// The output cannot be written.
+    /// An output that cannot be written.
     #[error(transparent)]
     Write(io::Error),
-    /// The caller stopped the work.
+    /// Work that the caller stopped.
     #[error(transparent)]
     Cancelled(Cancelled),
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Format(reason) => reason.kind(),
@@ -104,14 +103,13 @@ impl From<io::Error> for Error {
     }
 }
 
-/// One file of a carton, with its path inside it.
+/// A file of a carton with its path.
 pub struct File<'b> {
-    /// The path, such as `model/model.pt`.
+    /// Path in the carton, such as `model/model.pt`.
     pub path: String,
-    /// Its content.
     pub content: Content<'b>,
-    /// Its SHA-256, if already known. Bytes and blobs are compared with it while they are written; for
-    /// compressed ones it is trusted, and for a link it is that of the file that it leads to.
+    /// SHA-256 of the file, if already known. Bytes and blobs are compared with it while they are written; for compressed
+    /// content it is trusted, and for a link it is the hash of the link's target.
     pub sha256: Option<[u8; 32]>,
 }
 
@@ -120,33 +118,33 @@ pub struct File<'b> {
 pub struct Carton<'b> {
     /// The files in the zip file.
     pub files: Vec<File<'b>>,
-    /// The files that are left out: paths and hashes that are listed in MANIFEST anyway.
+    /// Paths and hashes of the files that are left out of the zip file but listed in MANIFEST.
     pub absent: Vec<(String, [u8; 32])>,
-    /// The text of LINKS, which lists where to fetch the files that are left out.
+    /// Text of LINKS, with the URLs of the files that are left out.
     pub links: Option<String>,
 }
 
-/// The result of writing a carton.
+/// Result of writing a carton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of the carton.
+    /// Length of the carton in bytes.
     pub len: u64,
-    /// SHA-256 of MANIFEST: the model's hash.
+    /// SHA-256 of MANIFEST, which is called the model's hash.
     pub manifest_hash: [u8; 32],
 }
 
 impl<'b> Carton<'b> {
-    /// A carton that holds all of its files.
+    /// Creates a carton that holds all of its files.
     pub fn new(files: Vec<File<'b>>) -> Self {
         Self { files, absent: Vec::new(), links: None }
     }
 
-    /// Whether it has no files.
+    /// Returns true if the carton has no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.absent.is_empty()
     }
 
-    /// MANIFEST with the hashes that are known, and zeros for the rest.
+    /// Returns the MANIFEST with the known hashes, and zeros for the rest.
     fn manifest(&self) -> Result<Manifest, Error> {
         let mut manifest = Manifest::default();
         for (path, sha256) in &self.absent {
@@ -162,7 +160,7 @@ impl<'b> Carton<'b> {
         self.links.as_ref().map(|text| entry(Links::PATH, Content::Bytes(text.as_bytes())))
     }
 
-    /// The number of bytes of the carton that [`write`](Self::write) makes.
+    /// Returns the length in bytes of the carton that [`write`](Self::write) makes.
     ///
     /// # Errors
     /// When the files do not make a carton.
@@ -176,8 +174,8 @@ impl<'b> Carton<'b> {
         Ok(plan.finish_with_comment(PRODUCER)?)
     }
 
-    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `work` learns after each window how many
-    /// bytes are written.
+    /// Writes the files, their MANIFEST and LINKS as one zip file to `out`. `work` is told after each window how many bytes
+    /// are written.
     ///
     /// # Errors
     /// When the files do not make a carton, a hash differs from the expected one, a source cannot be
@@ -245,7 +243,7 @@ fn entry<'b>(name: &'b str, content: Content<'b>) -> Entry<'b> {
 }
 
 impl<'b> File<'b> {
-    /// A file whose hash is not known yet.
+    /// Creates a file whose hash is not known yet.
     pub fn new(path: &str, content: Content<'b>) -> Self {
         Self { path: path.to_owned(), content, sha256: None }
     }
@@ -255,7 +253,7 @@ impl<'b> File<'b> {
     }
 }
 
-/// A blob whose bytes are hashed as they pass.
+/// Blob that sends its bytes to the hasher while they are written.
 struct Hashed<'b, 'h> {
     blob: &'b dyn Blob,
     hasher: &'h Hasher,
@@ -283,11 +281,11 @@ impl Sink for Tee<'_, '_> {
     }
 }
 
-/// Writes the carton's bytes into the file and reports progress.
+/// Sink that writes the carton's bytes to the output and reports progress.
 struct Output<'o> {
     out: io::BufWriter<&'o mut dyn io::Write>,
     work: Work<'o>,
-    /// Why the output, and not a source, failed.
+    /// Error of the output, as opposed to an error of a source.
     refused: Option<io::Error>,
     len: u64,
 }

@@ -1,29 +1,28 @@
-//! What can be wrong with a pickle, and where.
+//! Errors of reading and writing a pickle, with their offsets.
 //!
-//! The kinds are those that CPython's `Modules/_pickle.c` and `Lib/pickletools.py` distinguish.
+//! Source of the kinds: CPython's `Modules/_pickle.c` and `Lib/pickletools.py`.
 
 use std::fmt;
 
 use crate::limits::Limit;
 use crate::opcode::Opcode;
 
-/// `Result` with this crate's [`Error`].
+/// Result type with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a pickle, at which byte, in which instruction.
+/// An error in a pickle, with the offset and the opcode of the instruction at fault.
 ///
-/// Prints as ``stack underflow at offset 0x4 (REDUCE)``.
+/// The message reads ``stack underflow at offset 0x4 (REDUCE)``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What is wrong.
     pub kind: ErrorKind,
-    /// The offset of the instruction at fault, in bytes from the start of the pickle.
+    /// Byte offset of the instruction at fault from the start of the pickle.
     pub offset: u64,
-    /// The instruction at fault; None if its opcode could not be read.
+    /// Opcode of the instruction at fault; `None` if it could not be read.
     pub opcode: Option<Opcode>,
 }
 
-/// What is wrong with a pickle, or with a value for a [`Writer`](crate::Writer).
+/// Kinds of errors in a pickle, or in a value for a [`Writer`](crate::Writer).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -33,27 +32,27 @@ pub enum ErrorKind {
     /// No opcode has this byte.
     #[error("unknown opcode 0x{0:02x}")]
     UnknownOpcode(u8),
-    /// The argument is longer than the bytes that are left.
+    /// The argument is longer than the remaining bytes.
     #[error("argument needs {needed} bytes, {left} are left")]
     Truncated {
-        /// Bytes that the argument needs.
+        /// Length of the argument in bytes.
         needed: u64,
-        /// Bytes that are left in the pickle.
+        /// Remaining bytes of the pickle.
         left: u64,
     },
     /// A text argument has no newline to end it.
     #[error("argument has no newline")]
     NoNewline,
-    /// A signed length is below zero.
+    /// A signed length is negative.
     #[error("negative length {0}")]
     NegativeLength(i32),
     /// A text argument is not a decimal integer.
     #[error("argument is not a decimal integer")]
     NotAnInteger,
-    /// A decimal integer is longer than CPython reads or prints.
+    /// A decimal integer has more digits than CPython reads or prints.
     #[error("integer has more than {max} digits")]
     TooManyDigits {
-        /// The most digits that are accepted.
+        /// Maximum number of accepted digits.
         max: usize,
     },
     /// A text argument is not a floating-point literal.
@@ -71,7 +70,7 @@ pub enum ErrorKind {
     /// A persistent id of PERSID is not ASCII; in listings, any text of protocol 0.
     #[error("text is not ASCII")]
     NotAscii,
-    /// An instruction built by hand has an argument that its opcode does not take.
+    /// An instruction that the caller constructed has an argument of the wrong type for its opcode.
     #[error("argument does not suit the opcode")]
     WrongArgument,
     /// The opcode needs more objects than its frame of the stack has.
@@ -86,15 +85,15 @@ pub enum ErrorKind {
     /// A memo key is negative, or 2⁶³ or more.
     #[error("memo key is not in 0..2⁶³")]
     MemoKey,
-    /// A dict was given a key without a value.
+    /// The last key of a dict has no value.
     #[error("odd number of items")]
     OddItems,
     /// The operand has the wrong type.
     #[error("expected {expected}, found {found}")]
     WrongType {
-        /// The type that the opcode needs.
+        /// Python type that the opcode needs.
         expected: &'static str,
-        /// The type of the operand.
+        /// Python type of the operand.
         found: &'static str,
     },
     /// PROTO names a protocol that does not exist.
@@ -106,15 +105,14 @@ pub enum ErrorKind {
     /// One of the [`Limits`](crate::Limits) is exceeded.
     #[error("more than {max} {limit}")]
     LimitExceeded {
-        /// Which one.
         limit: Limit,
-        /// Its value.
+        /// Value of the exceeded limit.
         max: u64,
     },
     /// Only listings: a memo key is stored into twice.
     #[error("memo key {0} already defined")]
     MemoRedefined(i64),
-    /// Only listings: the mark would go into the memo.
+    /// Only listings: a mark would be stored into the memo.
     #[error("cannot store the mark in the memo")]
     MemoMark,
     /// Only listings: objects are left after STOP.
@@ -132,7 +130,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether the pickle may be whole, and only this machine or the writer cannot go on. Otherwise the pickle is damaged.
+    /// Returns true if the pickle may be valid but is not supported by this machine or the writer. Otherwise the pickle
+    /// is damaged.
     pub fn is_unsupported(&self) -> bool {
         match self {
             Self::UnsupportedProtocol(_)
@@ -168,7 +167,7 @@ impl ErrorKind {
 }
 
 impl ErrorKind {
-    /// This kind, at an instruction.
+    /// Returns an error of this kind at an instruction.
     pub(crate) fn at(self, offset: u64, opcode: Opcode) -> Error {
         Error { kind: self, offset, opcode: Some(opcode) }
     }

@@ -1,6 +1,7 @@
-//! The arena of a pickle's objects, and its queries.
+//! Arena of a pickle's objects, and queries on them.
 //!
-//! Objects sit in chunks that never move, so memory is proportional to the objects, without the spare capacity of a growing `Vec`.
+//! Objects are in chunks that never move, so memory is proportional to the number of objects, without the spare
+//! capacity of a growing `Vec`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,38 +12,37 @@ use crate::value::Long;
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
-/// A pickle that was read to its end.
+/// A pickle that was read up to STOP.
 #[derive(Clone, Debug)]
 pub struct Pickle<'p> {
-    /// Its objects.
     pub heap: Heap<'p>,
-    /// The object that STOP left.
+    /// Object that STOP returned.
     pub root: ObjectId,
-    /// Its length in bytes, STOP included: the next pickle of a chain starts there.
+    /// Length in bytes, including STOP: the offset of the next pickle in a chain.
     pub len: u64,
-    /// How many instructions it has.
+    /// Number of instructions in the pickle.
     pub opcodes: u64,
-    /// How many entries its memo ended with.
+    /// Number of memo entries at STOP.
     pub memo_len: usize,
 }
 
-/// The objects of one pickle, in the order in which they were made.
+/// The objects of one pickle, in creation order.
 ///
-/// An id is valid only for the heap that it came from. With an id of another heap, a query returns an unrelated object, or
-/// panics if this heap has fewer objects.
+/// An id is valid only for its own heap. With an id of another heap, a query returns an unrelated object, or panics if
+/// this heap has fewer objects.
 #[derive(Clone, Debug, Default)]
 pub struct Heap<'p> {
     chunks: Vec<Chunk<'p>>,
     len: u32,
-    /// The items of tuples and frozensets, one after the other.
+    /// Items of all tuples and frozensets, one object after the other.
     items: Vec<ObjectId>,
-    /// Changes of globals, persistent objects, extensions and bytearrays, which are rare.
+    /// Changes to globals, persistent objects, extensions and bytearrays, which are rare.
     recorded: BTreeMap<ObjectId, Recorded>,
-    /// The instances with recorded changes.
+    /// Instances with recorded changes, in the order of their first change.
     changed: Vec<ObjectId>,
     persistent: Vec<ObjectId>,
     dropped: Vec<ObjectId>,
-    /// For each 4 GiB of pickle after the first, the first object made there: offsets are kept as 32 bits.
+    /// First object created in each 4 GiB of the pickle after the first: offsets are kept as 32 bits.
     epochs: Vec<ObjectId>,
 }
 
@@ -53,7 +53,7 @@ struct Chunk<'p> {
 }
 
 impl<'p> Heap<'p> {
-    /// The object itself.
+    /// Returns the object with this id.
     #[inline]
     pub fn get(&self, id: ObjectId) -> &Object<'p> {
         self.chunks
@@ -62,9 +62,9 @@ impl<'p> Heap<'p> {
             .expect("ids come from this heap, which never shrinks")
     }
 
-    /// The offset of the instruction that made it, in bytes from the start of the pickle.
+    /// Returns the byte offset of the instruction that created the object, from the start of the pickle.
     ///
-    /// For objects of which a heap has only one (`None`, bools, the empty tuple, ints up to 255), it is the first such
+    /// Objects that exist only once (`None`, bools, the empty tuple, ints up to 255) have the offset of the first such
     /// instruction.
     pub fn offset(&self, id: ObjectId) -> u64 {
         let low = self
@@ -76,22 +76,22 @@ impl<'p> Heap<'p> {
         epoch << 32 | u64::from(*low)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are no objects.
+    /// Returns true if the heap has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Every object, in the order in which they were made.
+    /// Returns the ids of all objects, in creation order.
     pub fn ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
         (0..self.len).map(ObjectId)
     }
 
-    /// The items of a tuple, list, set or frozenset.
+    /// Returns the items of a tuple, list, set or frozenset.
     pub fn items(&self, id: ObjectId) -> Option<&[ObjectId]> {
         match self.get(id) {
             Object::Tuple(span) | Object::FrozenSet(span) => Some(self.span(*span)),
@@ -100,7 +100,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The entries of a dict in the order of SETITEM and SETITEMS, duplicates kept.
+    /// Returns the entries of a dict in the order of SETITEM and SETITEMS, duplicates kept.
     pub fn entries(&self, id: ObjectId) -> Option<&[(ObjectId, ObjectId)]> {
         match self.get(id) {
             Object::Dict(entries) => Some(entries.get()),
@@ -108,10 +108,10 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The text of a `str`, or of a byte string that is UTF-8 (Python 2 wrote its text as byte strings).
+    /// Returns the text of a `str`, or of a byte string that is UTF-8 (Python 2 pickled text as byte strings).
     ///
-    /// It is borrowed unless it holds lone surrogates, which are written as `\udc80`; [`Object::Text`] keeps them
-    /// unchanged.
+    /// Lone surrogates are written as `\udc80`, in owned text; [`Object::Text`] keeps them unchanged. All other text is
+    /// borrowed.
     pub fn text(&self, id: ObjectId) -> Option<Cow<'_, str>> {
         match self.get(id) {
             Object::Text(text) => Some(text.to_str()),
@@ -121,7 +121,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The bytes of a `bytes`, a Python 2 `str`, or a `bytearray` that the pickle did not change.
+    /// Returns the bytes of a `bytes`, a Python 2 `str`, or a `bytearray` that the pickle did not change.
     pub fn bytes(&self, id: ObjectId) -> Option<&[u8]> {
         match self.get(id) {
             Object::String(bytes) => Some(bytes),
@@ -131,7 +131,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// An int that fits an `i64`. Bools are not ints here.
+    /// Returns the value of an int that fits an `i64`. Bools are not ints here.
     pub fn int(&self, id: ObjectId) -> Option<i64> {
         match self.get(id) {
             Object::Int(value) => Some(*value),
@@ -139,7 +139,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// An int that does not fit an `i64`.
+    /// Returns an int that does not fit an `i64`.
     pub fn long(&self, id: ObjectId) -> Option<&Long<'p>> {
         match self.get(id) {
             Object::Long(value) => Some(value),
@@ -147,7 +147,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// A float.
+    /// Returns the value of a float.
     pub fn float(&self, id: ObjectId) -> Option<f64> {
         match self.get(id) {
             Object::Float(value) => Some(*value),
@@ -155,7 +155,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// A bool.
+    /// Returns the value of a bool.
     pub fn bool(&self, id: ObjectId) -> Option<bool> {
         match self.get(id) {
             Object::Bool(value) => Some(*value),
@@ -163,12 +163,12 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Whether it is `None`.
+    /// Returns true if the object is `None`.
     pub fn is_none(&self, id: ObjectId) -> bool {
         matches!(self.get(id), Object::None)
     }
 
-    /// The module and the name of a global.
+    /// Returns the module and the name of a global.
     pub fn global(&self, id: ObjectId) -> Option<(&str, &str)> {
         match self.get(id) {
             Object::Global(global) => self.names(global),
@@ -176,7 +176,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// A recorded call.
+    /// Returns the recorded call of an instance.
     pub fn instance(&self, id: ObjectId) -> Option<&Instance> {
         match self.get(id) {
             Object::Instance(instance) => Some(instance),
@@ -184,7 +184,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The persistent id of a persistent object: a `str` from PERSID, anything from BINPERSID.
+    /// Returns the persistent id of a persistent object: a `str` from PERSID, any object from BINPERSID.
     pub fn persistent(&self, id: ObjectId) -> Option<ObjectId> {
         match self.get(id) {
             Object::Persistent(pid) => Some(*pid),
@@ -192,8 +192,8 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object, an extension or a
-    /// bytearray.
+    /// Returns the changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object, an
+    /// extension or a bytearray.
     pub fn recorded(&self, id: ObjectId) -> Option<&Recorded> {
         match self.get(id) {
             Object::Instance(instance) => instance.recorded.as_deref(),
@@ -201,28 +201,28 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The objects that have [`recorded`](Self::recorded) changes: first the instances, in the order of their first change,
-    /// then all others.
+    /// Returns the objects with [`recorded`](Self::recorded) changes: first the instances, in the order of their first
+    /// change, then all other objects.
     pub fn with_changes(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.changed.iter().chain(self.recorded.keys()).copied()
     }
 
-    /// The persistent objects, in the order in which they were made.
+    /// Returns the persistent objects, in creation order.
     pub fn persistent_objects(&self) -> &[ObjectId] {
         &self.persistent
     }
 
-    /// The texts, byte strings, containers and calls that `POP` and `POP_MARK` took off the stack or that STOP left there, as
-    /// often as they did. Other objects may refer to them.
+    /// Returns the texts, byte strings, containers and calls that `POP` and `POP_MARK` discarded or that STOP left on
+    /// the stack, once per discard. Other objects may still refer to them.
     pub fn dropped(&self) -> &[ObjectId] {
         &self.dropped
     }
 
-    /// The offset of the last instruction that changed the object: APPEND, APPENDS and ADDITEMS, SETITEM and SETITEMS, or
-    /// BUILD. `None` if it is as it was made. Changes of the objects in it do not count.
+    /// Returns the offset of the last instruction that changed the object (APPEND, APPENDS, ADDITEMS, SETITEM, SETITEMS
+    /// or BUILD); `None` if the object never changed. Changes of contained objects do not count.
     ///
-    /// A call sees an argument as it is at that time: if this is more than the call's [`offset`](Self::offset), the
-    /// argument changed afterwards.
+    /// A call sees an argument in its state at the time of the call: if this offset is greater than the call's
+    /// [`offset`](Self::offset), the argument changed after the call.
     pub fn changed(&self, id: ObjectId) -> Option<u64> {
         match self.get(id) {
             Object::List(items) | Object::Set(items) => items.changed(),
@@ -231,7 +231,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Whether an instruction after `offset` changed the object.
+    /// Returns true if an instruction after `offset` changed the object.
     pub fn changed_after(&self, id: ObjectId, offset: u64) -> bool {
         self.changed(id).is_some_and(|changed| changed > offset)
     }
@@ -243,7 +243,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Text that can be a global's name.
+    /// Returns the text of a `str` or byte string that can be the module or name of a global.
     pub(crate) fn name(&self, id: ObjectId) -> Option<&str> {
         match self.get(id) {
             Object::Text(text) => text.as_str(),
@@ -257,10 +257,10 @@ impl<'p> Heap<'p> {
         self.items.get(start..start.saturating_add(span.len as usize)).unwrap_or_default()
     }
 
-    /// Adds an object; None when ids run out.
+    /// Adds an object. Returns `None` if there are no ids left.
     #[inline]
     pub(crate) fn push(&mut self, object: Object<'p>, offset: u64) -> Option<ObjectId> {
-        // The last u32 is not used as an id: the memo marks its holes with it.
+        // `u32::MAX` is never an id: the memo marks absent entries with it.
         let id = ObjectId(self.len);
         self.len = self.len.checked_add(1)?;
         if (self.epochs.len() as u64) < offset >> 32 || (id.0 as usize).is_multiple_of(CHUNK) {
@@ -281,13 +281,13 @@ impl<'p> Heap<'p> {
             self.epochs.push(id);
         }
         if (id.0 as usize).is_multiple_of(CHUNK) {
-            // The first chunk grows as needed, so that a small pickle stays small.
+            // The first chunk grows as needed, so that a small pickle takes little memory.
             let room = if id.0 == 0 { 0 } else { CHUNK };
             self.chunks.push(Chunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
         }
     }
 
-    /// Stores the items of an immutable sequence; None when the indexes run out.
+    /// Stores the items of a tuple or frozenset. Returns `None` if their indexes do not fit 32 bits.
     pub(crate) fn push_items(&mut self, items: &[ObjectId]) -> Option<Span> {
         let span =
             Span { start: u32::try_from(self.items.len()).ok()?, len: u32::try_from(items.len()).ok()? };
@@ -302,7 +302,7 @@ impl<'p> Heap<'p> {
             .expect("ids come from this heap, which never shrinks")
     }
 
-    /// Notes that an object leaves the stack and goes nowhere.
+    /// Records an object that was discarded from the stack, except small objects such as numbers and globals.
     pub(crate) fn drop(&mut self, id: ObjectId) {
         let is_small = matches!(
             self.get(id),
@@ -319,8 +319,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The changes of an object whose contents only its class knows, for another one to be added; None for the built-in
-    /// types.
+    /// Returns the changes of an object, to add another change; `None` for types whose contents the heap holds itself.
     pub(crate) fn change(&mut self, id: ObjectId) -> Option<&mut Recorded> {
         let is_instance = match self.get(id) {
             Object::Instance(_) => true,
@@ -336,7 +335,7 @@ impl<'p> Heap<'p> {
         self.recorded_mut(id)
     }
 
-    /// The record of an instance's changes and keyword arguments.
+    /// Returns the changes and keyword arguments of an instance.
     pub(crate) fn recorded_mut(&mut self, id: ObjectId) -> Option<&mut Recorded> {
         match self.get_mut(id) {
             Object::Instance(instance) => Some(instance.recorded.get_or_insert_default()),

@@ -1,9 +1,9 @@
-//! A pickle virtual machine that executes nothing: instructions in, inert objects out.
+//! A pickle virtual machine that imports and calls nothing: it turns instructions into inert objects.
 //!
-//! Python's pickles are programs. A process that loads one with `pickle.load` runs it, and it may import and call whatever
-//! it names. This crate runs the same programs, protocols 0 to 5 with all 68 opcodes, on the same stack, metastack and
-//! memo. But where CPython looks up or calls, this crate records: a GLOBAL is two names, a REDUCE is an [`Instance`] with
-//! its callable and its arguments, a persistent id stays an id. There is nothing in this crate that a pickle could reach.
+//! Python's pickles are programs: `pickle.load` runs them, and they may import and call any function. This crate runs
+//! the same programs (protocols 0 to 5, all 68 opcodes) on the same stack, metastack and memo. Where CPython looks up
+//! or calls an object, this crate records: a GLOBAL becomes a module and a name, a REDUCE becomes an [`Instance`] with
+//! its callable and its arguments, a persistent id stays an id. A pickle cannot reach any code through this crate.
 //!
 //! ```
 //! // {'epoch': 7, 'weights': collections.OrderedDict()}
@@ -19,7 +19,7 @@
 //! # Ok::<(), pickle_vm::Error>(())
 //! ```
 //!
-//! # What is here
+//! # Contents
 //!
 //! | | | in Python |
 //! |---|---|---|
@@ -31,45 +31,47 @@
 //! | [`Opcode`] | the table of opcodes: byte, argument, stack effect, protocol, prose | `pickletools.opcodes` |
 //! | [`Writer`] | opcodes to bytes, at protocol 2 | `pickle._Pickler` |
 //!
-//! The example `walk` reads a pickle and walks its objects; `trace` prints one in each of the available views.
+//! The example `walk` reads a pickle and walks its objects; the example `trace` prints a pickle in each of the
+//! available views.
 //!
 //! # Objects are ids
 //!
-//! The memo makes pickles graphs: two names may refer to the same list, and a list may contain itself. So objects live in one arena,
-//! the [`Heap`], and contain one another as [`ObjectId`]s of four bytes. `a is b` is `==`; dropping, cloning and printing
-//! never recurse, however deep a pickle nests.
+//! The memo makes pickles graphs: two names may refer to the same list, and a list may contain itself. Objects
+//! therefore live in one arena, the [`Heap`], and contain each other as [`ObjectId`]s of four bytes. Python's `a is b`
+//! is `==` on ids. Dropping, cloning and printing never recurse, however deep a pickle nests.
 //!
-//! What a pickle does to an object after creating it is recorded on the object, in order and with duplicates: SETITEMS and
-//! APPENDS on a dict or a list, and also BUILD on an [`Instance`], where only the class knows what they mean. Text with lone
-//! surrogates is kept ([`Text`]), integers have any size ([`Long`]), Python 2's strings stay bytes ([`Object::String`]),
-//! extension codes and out-of-band buffers are recorded as such.
+//! Changes that a pickle makes to an object after creating it are recorded on the object, in order and with duplicates:
+//! SETITEMS and APPENDS on a dict or a list, and also BUILD on an [`Instance`], where only the class knows their
+//! meaning. Text with lone surrogates is kept ([`Text`]), integers have any size ([`Long`]), Python 2 strings stay
+//! bytes ([`Object::String`]), extension codes and out-of-band buffers are recorded as such.
 //!
-//! A call sees its arguments as they are at that time, but the heap has every object in its final state. So each object
-//! knows when it changed last ([`Heap::changed`]), and each BUILD when it took its state ([`Recorded::built`]): a reader of
-//! a call can tell whether an argument changed afterwards.
+//! A call sees its arguments in their state at the time of the call, but the heap holds every object in its final
+//! state. Each object therefore has the offset of its last change ([`Heap::changed`]), and each BUILD state the offset
+//! of its BUILD ([`Recorded::built`]): a caller can tell if an argument changed after the call.
 //!
-//! # What untrusted bytes can cost
+//! # Cost of untrusted bytes
 //!
-//! - No panic, no recursion, no `unsafe`. Lengths are checked against the bytes that are left before anything is
+//! - No panic, no recursion, no `unsafe`. Each length is checked against the remaining bytes before memory is
 //!   allocated. Every error names the instruction and its offset: ``stack underflow at offset 0x4 (REDUCE)``.
-//! - Time is linear in the pickle. Text, bytes and long integers are borrowed from it; only protocol 0 text with escapes is
-//!   copied. One core reads about 150 MB/s of what `torch.save` writes (48 million opcodes a second;
-//!   `cargo bench -p pickle-vm` measures yours).
-//! - Memory is at most 8 times the pickle and 16 MB for what `torch.save` writes (it takes 4.1 times), at most 64 times
-//!   and 16 MB for any pickle (the worst case in its tests takes 57 times). An object is 24 bytes and its offset 4;
-//!   a memo key costs the same whatever its value.
-//! - [`Limits`] bound opcodes, objects, memo entries and bytes of text. The defaults accept a checkpoint of 1,000,000
-//!   tensors.
+//! - Time is linear in the length of the pickle. Text, bytes and long integers are borrowed from the pickle; only
+//!   protocol 0 text with escapes is copied. One core reads about 150 MB/s of the pickles that `torch.save` writes (48
+//!   million opcodes a second; `cargo bench -p pickle-vm` measures the current machine).
+//! - Memory is at most 8 times the length of the pickle plus 16 MB for pickles that `torch.save` writes (measured: 4.1
+//!   times), and at most 64 times plus 16 MB for any pickle (the worst case in the tests takes 57 times). An object
+//!   takes 24 bytes and its offset 4; a memo key costs the same whatever its value.
+//! - [`Limits`] bound the numbers of opcodes, objects, memo entries and bytes of text. The defaults accept a checkpoint
+//!   of 1,000,000 tensors.
 //!
-//! # What is not here
+//! # Out of scope
 //!
-//! PyTorch, NumPy or any other class: this crate does not know what an instance means. It writes only protocol 2, and it
-//! does not join a pickle with its out-of-band buffers.
+//! PyTorch, NumPy and all other classes: this crate does not know the meaning of an instance. It writes only protocol
+//! 2, and it does not join a pickle with its out-of-band buffers.
 //!
-//! # Where the facts come from
+//! # Sources
 //!
-//! CPython: `Lib/pickletools.py` for the table and the arguments, `Lib/pickle.py` and `Modules/_pickle.c` for what an opcode
-//! does. The tests compare the listings and values of thousands of generated pickles with CPython's.
+//! CPython: `Lib/pickletools.py` for the table of opcodes and the arguments, `Lib/pickle.py` and `Modules/_pickle.c`
+//! for the effects of the opcodes. The tests compare the listings and values of thousands of generated pickles with
+//! CPython's.
 
 #![forbid(unsafe_code)]
 

@@ -5,30 +5,30 @@
 
 use std::fmt;
 
-/// Upper bounds for reading one pickle; exceeding one is an error that names it.
+/// Upper bounds for reading one pickle. An exceeded limit is an error that names the limit.
 ///
-/// Memory needs no separate bound: each object, stack entry and memo entry takes bytes of the pickle to create.
+/// Memory needs no separate bound: each object, stack item and memo entry takes at least one byte of the pickle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Instructions that are executed.
+    /// Maximum number of executed instructions.
     pub opcodes: u64,
-    /// Objects that are made.
+    /// Maximum number of created objects.
     pub objects: u32,
-    /// Memo entries.
+    /// Maximum number of memo entries.
     pub memo: u32,
-    /// Bytes of text, byte strings and long integers, all together.
+    /// Maximum total bytes of text, byte strings and long integers.
     pub text: u64,
-    /// Levels of nesting that a walk, such as printing a value, descends.
+    /// Maximum nesting depth of a walk over objects, such as printing a value.
     pub depth: u32,
-    /// Bytes that may be read or printed more than once for each byte of the file: a view can repeat four bytes
-    /// terabytes long, and a listing can print one object at each step. Use [`Limits::repeated_of`].
+    /// Bytes that may be read or printed repeatedly for each byte of the file: a tensor view can expand four bytes to
+    /// terabytes, and a listing can print one object at each step. Use [`Limits::repeated_of`].
     pub repeats: u64,
-    /// Bytes that may be read or printed more than once whatever the file's length is.
+    /// Bytes that may be read or printed repeatedly, in addition, whatever the length of the file.
     pub repeated: u64,
 }
 
 impl Limits {
-    /// Bytes that may be read or printed more than once, of a file of `len` bytes.
+    /// Returns the number of bytes that may be read or printed repeatedly for a file of `len` bytes.
     ///
     /// ```
     /// use pickle_vm::Limits;
@@ -55,18 +55,14 @@ impl Default for Limits {
     }
 }
 
-/// Which of the [`Limits`] was exceeded. A walk that reaches [`Limits::depth`] does not fail: it omits what is below.
-/// What exceeds [`Limits::repeats`] and [`Limits::repeated`] is left out and reported by the reader that does it.
+/// The exceeded one of the [`Limits`]. A walk that reaches [`Limits::depth`] does not fail: it omits deeper objects.
+/// Bytes beyond [`Limits::repeats`] and [`Limits::repeated`] are omitted and reported by the reader of those bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// [`Limits::opcodes`].
     Opcodes,
-    /// [`Limits::objects`].
     Objects,
-    /// [`Limits::memo`].
     Memo,
-    /// [`Limits::text`].
     Text,
 }
 

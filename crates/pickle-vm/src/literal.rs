@@ -1,4 +1,4 @@
-//! The text forms of protocol 0: decimal integers, floats, quoted strings and escaped text.
+//! Text literals of protocol 0: decimal integers, floats, quoted strings and escaped text.
 //!
 //! Sources: the readers in `Lib/pickletools.py`; `int` and `float` of Python for the syntax of numbers; the
 //! codecs `escape_decode` and `raw-unicode-escape`.
@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use crate::error::ErrorKind;
 use crate::value::{Integer, MAX_DIGITS, push_code_point};
 
-/// The result of `int(line)`: spaces around it, a sign, and single underscores between digits are allowed.
+/// Parses an integer like Python's `int(line)`: surrounding spaces, a sign, and single underscores between digits are
+/// allowed.
 pub(crate) fn integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
     let (negative, digits) = match trim(line) {
         [b'-', digits @ ..] => (true, digits),
@@ -24,24 +25,24 @@ pub(crate) fn integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
     Ok(Integer::from_digits(negative, &digits))
 }
 
-/// The result of `float(line)`.
+/// Parses a float like Python's `float(line)`.
 pub(crate) fn float(line: &[u8]) -> Result<f64, ErrorKind> {
     let digits = without_underscores(trim(line)).ok_or(ErrorKind::NotAFloat)?;
     std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).ok_or(ErrorKind::NotAFloat)
 }
 
-/// The string between quotes, unescaped.
+/// Strips the quotes from a string, and unescapes the string.
 pub(crate) fn quoted(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     let Some(&quote @ (b'"' | b'\'')) = line.first() else { return Err(ErrorKind::NoQuotes) };
     match line {
         [first, inner @ .., last] if *first == quote && *last == quote => unescaped(inner),
-        // pickletools accepts a single quote as a pair.
+        // pickletools accepts a lone quote as an empty string.
         [_] => Ok(Cow::Borrowed(&[])),
         _ => Err(ErrorKind::NoQuotes),
     }
 }
 
-/// The result of `codecs.escape_decode`.
+/// Decodes backslash escapes like Python's `codecs.escape_decode`.
 pub(crate) fn unescaped(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     if !escaped.contains(&b'\\') {
         return Ok(Cow::Borrowed(escaped));
@@ -87,7 +88,7 @@ pub(crate) fn unescaped(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     Ok(Cow::Owned(out))
 }
 
-/// The result of decoding `raw-unicode-escape`, as UTF-8 with surrogates.
+/// Decodes text like Python's codec `raw-unicode-escape`, to UTF-8 with surrogates.
 pub(crate) fn raw_unicode(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     if line.is_ascii() && !line.contains(&b'\\') {
         return Ok(Cow::Borrowed(line));
@@ -140,7 +141,7 @@ fn trim(line: &[u8]) -> &[u8] {
     line.get(start..end).unwrap_or_default()
 }
 
-/// The digits without underscores; None unless each underscore is between two digits.
+/// Removes the underscores from digits. Returns `None` if an underscore is not between two digits.
 fn without_underscores(digits: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !digits.contains(&b'_') {
         return Some(Cow::Borrowed(digits));

@@ -1,4 +1,4 @@
-//! The pickle machine: executes instructions on stack, metastack and memo, and leaves inert objects.
+//! The pickle machine: executes instructions on a stack, a metastack and a memo, and builds inert objects.
 //!
 //! Sources: the `load_*` functions of CPython's `Lib/pickle.py` and, where that file is accidentally laxer,
 //! `Modules/_pickle.c`.
@@ -14,10 +14,10 @@ use crate::object::{Construction, Entries, Global, Items, Names, Object, ObjectI
 use crate::opcode::Opcode;
 use crate::reader::{Arg, Instruction};
 
-/// The newest protocol.
+/// Newest pickle protocol, which Python 3.8 introduced.
 const HIGHEST_PROTOCOL: i64 = 5;
 
-/// Executes instructions, one per step.
+/// Pickle machine that executes one instruction per step.
 ///
 /// ```
 /// use pickle_vm::{Limits, Machine, Reader};
@@ -37,59 +37,59 @@ pub struct Machine<'p> {
 }
 
 impl<'p> Machine<'p> {
-    /// A machine with nothing on its stack or in its memo.
+    /// Creates a machine with an empty stack and an empty memo.
     pub fn new(limits: Limits) -> Self {
         Machine { state: State::new(limits), opcodes: 0 }
     }
 
-    /// The objects made so far.
+    /// Returns the objects created so far.
     pub fn heap(&self) -> &Heap<'p> {
         &self.state.heap
     }
 
-    /// The current frame: the objects above the topmost mark, topmost last.
+    /// Returns the current frame: the objects above the topmost mark, topmost last.
     pub fn stack(&self) -> &[ObjectId] {
         self.state.frame()
     }
 
-    /// The frames below the topmost mark, undermost first: Python's metastack.
+    /// Returns the frames below the topmost mark, bottom first: Python's metastack.
     pub fn metastack(&self) -> impl DoubleEndedIterator<Item = &[ObjectId]> + ExactSizeIterator {
         (0..self.state.marks.len()).map(|frame| self.frame(frame))
     }
 
-    /// A frame of the metastack, counted from the undermost.
+    /// Returns a frame of the metastack by its index, counted from the bottom.
     pub(crate) fn frame(&self, frame: usize) -> &[ObjectId] {
         let start = self.state.marks.get(frame).copied().unwrap_or(self.state.base);
         let end = self.state.marks.get(frame.saturating_add(1)).copied().unwrap_or(self.state.base);
         self.state.stack.get(start..end).unwrap_or_default()
     }
 
-    /// The memo, by ascending key.
+    /// Returns the memo entries in ascending order of their keys.
     pub fn memo(&self) -> impl Iterator<Item = (u64, ObjectId)> + '_ {
         self.state.memo.iter()
     }
 
-    /// How many entries the memo has.
+    /// Returns the number of memo entries.
     pub fn memo_len(&self) -> usize {
         self.state.memo.len()
     }
 
-    /// How many instructions were executed.
+    /// Returns the number of executed instructions.
     pub fn opcodes(&self) -> u64 {
         self.opcodes
     }
 
-    /// The finished pickle of `len` bytes, with the object that STOP returned as its root.
+    /// Returns the finished pickle of `len` bytes, with the object that STOP returned as its root.
     pub fn finish(mut self, root: ObjectId, len: u64) -> Pickle<'p> {
         self.state.drop_from(0);
         Pickle { heap: self.state.heap, root, len, opcodes: self.opcodes, memo_len: self.state.memo.len() }
     }
 
-    /// Executes one instruction. STOP returns the object that the pickle built.
+    /// Executes one instruction. Returns the root object if the instruction is STOP, else `None`.
     ///
     /// # Errors
     ///
-    /// If the instruction is malformed or exceeds a limit. The machine cannot be used after an error.
+    /// Returns an error if the instruction is malformed or exceeds a limit. The machine cannot be used after an error.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -120,7 +120,7 @@ impl<'p> Machine<'p> {
                 }
                 _ => return Err(ErrorKind::WrongArgument),
             },
-            // Frames are hints for reading ahead; only the lengths in the arguments matter.
+            // Frames are hints for reading ahead; only the lengths in the opcodes' arguments matter.
             Opcode::Frame => {}
             Opcode::Stop => return state.pop().map(Some),
 
@@ -212,7 +212,7 @@ impl<'p> Machine<'p> {
             }
 
             Opcode::Pop => {
-                // For POP the mark counts as an item of the stack, as it did in Python 2.
+                // POP counts the mark as a stack item, as Python 2 does.
                 if let Ok(id) = state.pop() {
                     state.heap.drop(id);
                 } else {

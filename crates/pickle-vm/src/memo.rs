@@ -1,4 +1,4 @@
-//! The memo: objects under integer keys. Picklers number them from 0; a hostile pickle can use any.
+//! The memo: objects by integer key. Picklers number the keys from 0; a hostile pickle can use any key.
 //!
 //! Source: `load_put`, `load_memoize` and `load_get` of CPython's `Lib/pickle.py`.
 
@@ -6,23 +6,24 @@ use std::collections::BTreeMap;
 
 use crate::object::ObjectId;
 
-/// Keys without large gaps are kept in a `Vec`, others in a map: no key makes the memo larger than its entries.
+/// Memo whose dense keys are in a `Vec` and whose sparse keys are in a map. Memory is proportional to the number of
+/// entries, whatever their keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memo {
-    /// [`HOLE`] marks a key without an entry.
+    /// Objects by key; [`HOLE`] if the key has no entry.
     dense: Vec<ObjectId>,
     sparse: BTreeMap<u64, ObjectId>,
     len: usize,
 }
 
-/// Never the id of an object: the heap stops before it.
+/// Id that the heap never assigns, which marks an absent entry.
 const HOLE: ObjectId = ObjectId(u32::MAX);
 
-/// How far past its end the `Vec` may grow for one key.
+/// Slots that the `Vec` may have beyond twice the number of entries.
 const GAP: usize = 64;
 
 impl Memo {
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -55,7 +56,7 @@ impl Memo {
         self.len = self.len.saturating_add(usize::from(old == HOLE));
     }
 
-    /// Every entry, by ascending key.
+    /// Returns the entries in ascending order of their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, ObjectId)> + '_ {
         let mut dense = (0_u64..).zip(self.dense.iter().copied()).filter(|&(_, id)| id != HOLE).peekable();
         let mut sparse = self.sparse.iter().map(|(&key, &id)| (key, id)).peekable();
@@ -101,7 +102,7 @@ mod tests {
             memo.put(key, ObjectId(2));
         }
         assert_eq!((memo.dense.len(), memo.sparse.len()), (GAP, 1));
-        // A key that is in the map stays there, between those of the `Vec`.
+        // A key in the map stays there, even if the keys around it are in the `Vec`.
         memo.put(100, ObjectId(3));
         memo.put(GAP as u64, ObjectId(4));
         assert_eq!((memo.dense.len(), memo.sparse.len()), (101, 1));

@@ -1,68 +1,65 @@
-//! The objects that a pickle builds, as inert records: none was looked up or called.
+//! Objects that a pickle builds, as inert records: no class or function is looked up or called.
 //!
-//! The kinds are those of the stack objects in CPython's `Lib/pickletools.py`; `Instance` is what REDUCE, NEWOBJ,
-//! `NEWOBJ_EX`, INST and OBJ would have called.
+//! Source: the stack objects of CPython's `Lib/pickletools.py`. An `Instance` records the call that REDUCE, NEWOBJ,
+//! `NEWOBJ_EX`, INST or OBJ would have made.
 
 use std::fmt;
 
 use crate::value::{ByteString, Long, Text};
 
-/// The name of an object in its [`Heap`](crate::Heap): equal ids are the same object, like `is` in Python.
+/// Identifier of an object in its [`Heap`](crate::Heap). Equal ids are the same object, like `is` in Python.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectId(pub(crate) u32);
 
 impl ObjectId {
-    /// Its position in the order in which the objects were made.
+    /// Returns the object's position in creation order.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One object of a pickle. It contains other objects as ids, so that dropping, cloning and printing never recurse.
+/// One object of a pickle. Contained objects are ids, so that dropping, cloning and printing never recurse.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Object<'p> {
-    /// `None`. A heap has at most one, and at most one of each bool, of the empty tuple and of each int from 0 to 255.
+    /// Python's `None`. A heap has at most one `None`, and at most one of each bool, of the empty tuple and of each int
+    /// from 0 to 255.
     None,
-    /// `True` or `False`.
     Bool(bool),
     /// An int that fits an `i64`.
     Int(i64),
-    /// A larger int.
+    /// An int that does not fit an `i64`.
     Long(Long<'p>),
-    /// A float.
     Float(f64),
-    /// A `str`.
+    /// A Python 3 `str` or Python 2 `unicode`.
     Text(Text<'p>),
     /// A Python 2 `str`: bytes that may represent text.
     String(ByteString<'p>),
-    /// A `bytes`.
     Bytes(&'p [u8]),
-    /// A `bytearray`.
     ByteArray(&'p [u8]),
-    /// A tuple; [`Heap::items`](crate::Heap::items) has its items.
+    /// A tuple; [`Heap::items`](crate::Heap::items) returns its items.
     Tuple(Span),
-    /// A list; [`Heap::items`](crate::Heap::items) has its items.
+    /// A list; [`Heap::items`](crate::Heap::items) returns its items.
     List(Items),
-    /// A dict; [`Heap::entries`](crate::Heap::entries) has its entries.
+    /// A dict; [`Heap::entries`](crate::Heap::entries) returns its entries.
     Dict(Entries),
-    /// A set; [`Heap::items`](crate::Heap::items) has its items, duplicates kept.
+    /// A set; [`Heap::items`](crate::Heap::items) returns its items, duplicates kept.
     Set(Items),
-    /// A frozenset; [`Heap::items`](crate::Heap::items) has its items, duplicates kept.
+    /// A frozenset; [`Heap::items`](crate::Heap::items) returns its items, duplicates kept.
     FrozenSet(Span),
-    /// A class or a function by name; [`Heap::global`](crate::Heap::global) has the names.
+    /// A class or a function by name; [`Heap::global`](crate::Heap::global) returns its module and name.
     Global(Box<Global<'p>>),
-    /// The recorded call that would have produced the object.
+    /// A recorded call that would have produced the object.
     Instance(Instance),
-    /// An object outside the pickle, by its persistent id.
+    /// An object outside the pickle, identified by its persistent id.
     Persistent(ObjectId),
-    /// A global by its code in Python's `copyreg` registry.
+    /// A global identified by its code in Python's `copyreg` registry.
     Extension(u32),
-    /// Data stored outside the pickle (PEP 574).
+    /// An out-of-band buffer, stored outside the pickle (PEP 574).
     Buffer {
-        /// Its index, counted from 0 in the order of `NEXT_BUFFER`.
+        /// Index of the buffer in the order of the `NEXT_BUFFER` opcodes, from 0.
         index: u32,
-        /// Whether `READONLY_BUFFER` was applied.
+        /// True if `READONLY_BUFFER` was applied.
         readonly: bool,
     },
 }
@@ -70,7 +67,7 @@ pub enum Object<'p> {
 const _: () = assert!(size_of::<Object<'_>>() <= 24, "the memory figures in the crate docs assume 24 bytes");
 
 impl Object<'_> {
-    /// The name of its type in Python, such as `dict`.
+    /// Returns the name of the object's Python type, such as `dict`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Object::None => "None",
@@ -95,29 +92,29 @@ impl Object<'_> {
     }
 }
 
-/// Where a heap keeps the items of an immutable sequence.
+/// Range of a tuple's or frozenset's items in the heap's item array.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     pub(crate) start: u32,
     pub(crate) len: u32,
 }
 
-/// A growable list of items; an empty one owns no memory.
+/// Growable list of items; an empty list owns no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Items {
     items: Grow<ObjectId>,
     changed: Changed,
 }
 
-/// Dict entries in the order of their insertion, duplicates kept; an empty one owns no memory.
+/// Dict entries in insertion order, duplicates kept; an empty dict owns no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     entries: Grow<(ObjectId, ObjectId)>,
     changed: Changed,
 }
 
-/// The offset of the last instruction that added something. 0 stands for none: the first instruction of a pickle has
-/// nothing to change. It takes room that an [`Object`] has anyway.
+/// Offset of the last instruction that changed a container; 0 if no instruction changed it, because the first
+/// instruction of a pickle cannot change an object. It does not enlarge an [`Object`], which has 24 bytes anyway.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changed(u64);
 
@@ -127,7 +124,7 @@ impl Changed {
     }
 }
 
-/// Eight bytes where a `Vec` has 24.
+/// Vector of eight bytes inline, where `Vec` has 24.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "16 bytes fewer in each of a million objects")]
 struct Grow<T>(Option<Box<Vec<T>>>);
@@ -152,19 +149,19 @@ impl<T> Grow<T> {
 }
 
 impl Items {
-    /// Items that an instruction made together with the list.
+    /// Creates a list with its initial items.
     pub(crate) fn new(items: &[ObjectId]) -> Self {
         let mut new = Items::default();
         new.items.extend(items.iter().copied());
         new
     }
 
-    /// The items.
+    /// Returns the items in insertion order.
     pub fn get(&self) -> &[ObjectId] {
         self.items.get()
     }
 
-    /// The offset of the last instruction that added an item, unless all were there from the start.
+    /// Returns the offset of the last instruction that added an item; `None` if all items are initial ones.
     pub fn changed(&self) -> Option<u64> {
         self.changed.get()
     }
@@ -176,59 +173,59 @@ impl Items {
 }
 
 impl Entries {
-    /// Entries that an instruction made together with the dict; keys and values alternate.
+    /// Creates a dict with its initial entries; keys and values alternate in `items`.
     pub(crate) fn new(items: &[ObjectId]) -> Self {
         let mut new = Entries::default();
         new.entries.extend(pairs(items));
         new
     }
 
-    /// The entries.
+    /// Returns the entries in insertion order.
     pub fn get(&self) -> &[(ObjectId, ObjectId)] {
         self.entries.get()
     }
 
-    /// The offset of the last instruction that added an entry, unless all were there from the start.
+    /// Returns the offset of the last instruction that added an entry; `None` if all entries are initial ones.
     pub fn changed(&self) -> Option<u64> {
         self.changed.get()
     }
 
-    /// Adds keys and values that alternate.
+    /// Appends entries; keys and values alternate in `items`.
     pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
         self.entries.extend(pairs(items));
         self.changed = Changed(offset);
     }
 }
 
-/// The names of a global.
+/// Module and name of a global.
 #[derive(Clone, Debug)]
 pub struct Global<'p>(pub(crate) Names<'p>);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Names<'p> {
-    /// In the argument of GLOBAL or INST.
+    /// Module and name in the argument of GLOBAL or INST.
     Inline { module: &'p str, name: &'p str },
-    /// `STACK_GLOBAL` takes them from the stack.
+    /// Module and name as objects that `STACK_GLOBAL` popped.
     Stack { module: ObjectId, name: ObjectId },
 }
 
-/// Which opcode recorded an instance, and so how it would have been created.
+/// The opcode that recorded an instance, which determines the recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Construction {
-    /// REDUCE: `callable(*args)`.
+    /// Recorded by REDUCE: `callable(*args)`.
     Reduce,
-    /// NEWOBJ: `callable.__new__(callable, *args)`.
+    /// Recorded by NEWOBJ: `callable.__new__(callable, *args)`.
     NewObj,
-    /// `NEWOBJ_EX`: `callable.__new__(callable, *args, **kwargs)`.
+    /// Recorded by `NEWOBJ_EX`: `callable.__new__(callable, *args, **kwargs)`.
     NewObjEx,
-    /// INST: `callable(*args)`, with the class named by the instruction.
+    /// Recorded by INST: `callable(*args)`, with the class named by the instruction.
     Inst,
-    /// OBJ: `callable(*args)`.
+    /// Recorded by OBJ: `callable(*args)`.
     Obj,
 }
 
 impl Construction {
-    /// The opcode that makes such an instance.
+    /// Returns the opcode of this construction.
     pub fn opcode(self) -> crate::Opcode {
         match self {
             Construction::Reduce => crate::Opcode::Reduce,
@@ -249,39 +246,38 @@ impl fmt::Display for Construction {
 /// A call that was recorded instead of executed, and the changes that the pickle made to its result.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// What would have been called: usually a global, but it can be any object.
+    /// The object that would have been called: usually a global, but any object is possible.
     pub callable: ObjectId,
-    /// The tuple of its arguments, or a recorded instance of a subclass of tuple.
+    /// Tuple of the arguments, or a recorded instance of a subclass of tuple.
     pub args: ObjectId,
-    /// Which opcode recorded it.
     pub how: Construction,
     pub(crate) recorded: Option<Box<Recorded>>,
 }
 
 impl Instance {
-    /// The dict of keyword arguments (or a recorded instance of a subclass), which only `NEWOBJ_EX` has.
+    /// Returns the dict of keyword arguments (or a recorded instance of a dict subclass), which only `NEWOBJ_EX` has.
     pub fn kwargs(&self) -> Option<ObjectId> {
         self.recorded.as_ref()?.kwargs
     }
 
-    /// What SETITEM and SETITEMS set on it, in order, duplicates kept.
+    /// Returns the entries that SETITEM and SETITEMS set on the object, in order, duplicates kept.
     pub fn items(&self) -> &[(ObjectId, ObjectId)] {
         self.recorded.as_ref().map_or(&[], |recorded| recorded.items())
     }
 
-    /// What APPEND, APPENDS and ADDITEMS added to it, in order.
+    /// Returns the items that APPEND, APPENDS and ADDITEMS added to the object, in order.
     pub fn appends(&self) -> &[ObjectId] {
         self.recorded.as_ref().map_or(&[], |recorded| recorded.appends())
     }
 
-    /// The states that BUILD gave it, in order: each a dict, a tuple of a dict and a slots dict, or whatever its
-    /// `__setstate__` takes.
+    /// Returns the states that BUILD set on the instance, in order: each is a dict, a tuple of a dict and a slots dict,
+    /// or any argument of its `__setstate__`.
     pub fn state(&self) -> &[ObjectId] {
         self.recorded.as_ref().map_or(&[], |recorded| recorded.state())
     }
 }
 
-/// The changes that a pickle made to an object whose contents only its class knows.
+/// Changes that a pickle made to an object whose contents only its class knows.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub(crate) kwargs: Option<ObjectId>,
@@ -289,35 +285,35 @@ pub struct Recorded {
     appends: Grow<ObjectId>,
     state: Grow<ObjectId>,
     changed: Changed,
-    /// The offset of each BUILD that is not the last change.
+    /// Offset of each BUILD that is not the last change.
     earlier: Grow<u64>,
 }
 
 impl Recorded {
-    /// What SETITEM and SETITEMS set on it, in order, duplicates kept.
+    /// Returns the entries that SETITEM and SETITEMS set on the object, in order, duplicates kept.
     pub fn items(&self) -> &[(ObjectId, ObjectId)] {
         self.items.get()
     }
 
-    /// What APPEND, APPENDS and ADDITEMS added to it, in order.
+    /// Returns the items that APPEND, APPENDS and ADDITEMS added to the object, in order.
     pub fn appends(&self) -> &[ObjectId] {
         self.appends.get()
     }
 
-    /// The states that BUILD gave it, in order.
+    /// Returns the states that BUILD set on the object, in order.
     pub fn state(&self) -> &[ObjectId] {
         self.state.get()
     }
 
-    /// The states that BUILD gave it, each with the offset of its BUILD. A state that changed after that offset had other
-    /// contents when BUILD took it.
+    /// Returns the states that BUILD set on the object, each with the offset of its BUILD. A state object that changed
+    /// after that offset had other contents when BUILD took it.
     pub fn built(&self) -> impl Iterator<Item = (ObjectId, u64)> + '_ {
         let offsets = self.earlier.get().iter().copied().chain(self.changed.get());
         self.state().iter().copied().zip(offsets)
     }
 
-    /// The offset of the last instruction that changed the object; `None` if there is none (keyword arguments are not a
-    /// change).
+    /// Returns the offset of the last instruction that changed the object; `None` if no instruction did. Keyword
+    /// arguments are part of the call and not a change.
     pub fn changed(&self) -> Option<u64> {
         self.changed.get()
     }
@@ -345,7 +341,7 @@ impl Recorded {
     }
 }
 
-/// Keys and values that alternate, as pairs.
+/// Pairs alternating keys and values.
 fn pairs(items: &[ObjectId]) -> impl Iterator<Item = (ObjectId, ObjectId)> + '_ {
     items.as_chunks().0.iter().map(|&[key, value]| (key, value))
 }

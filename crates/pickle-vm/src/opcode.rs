@@ -1,15 +1,14 @@
-//! The table of pickle opcodes: one row each, with its byte, argument, stack effect, protocol and prose.
+//! Table of the pickle opcodes: byte, name, argument, stack effect, protocol and description of each.
 //!
-//! Source: `opcodes` in CPython's `Lib/pickletools.py`, whose names, order and first lines of prose these are.
+//! Source: `opcodes` in CPython's `Lib/pickletools.py`; names, order and descriptions (first lines) are the same.
 
 use std::fmt;
 
-/// How an opcode's argument is stored in the pickle, by the names of pickletools.
+/// Encoding of an opcode's argument in the pickle; the names are those of pickletools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArgKind {
-    /// No argument.
     None,
-    /// One-byte unsigned integer.
+    /// One-byte unsigned integer, 0 to 255.
     Uint1,
     /// Two-byte unsigned integer, little-endian.
     Uint2,
@@ -47,7 +46,7 @@ pub enum ArgKind {
     UnicodeString8,
     /// A decimal integer up to a newline; `00` and `01` are the booleans.
     DecimalNlShort,
-    /// A decimal integer up to a newline, with a trailing `L` that may be missing.
+    /// A decimal integer up to a newline, with an optional trailing `L`.
     DecimalNlLong,
     /// A decimal floating-point literal up to a newline.
     FloatNl,
@@ -59,65 +58,49 @@ pub enum ArgKind {
     Long4,
 }
 
-/// An item of the stack before or after an opcode, by the names of pickletools.
+/// Type of a stack item before or after an opcode; the names are those of pickletools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackItem {
-    /// Any object.
     Any,
-    /// The mark that MARK pushes.
     Mark,
     /// All objects above the topmost mark.
     StackSlice,
-    /// An int.
     Int,
-    /// An int or a bool.
     IntOrBool,
-    /// A bool.
     Bool,
-    /// A float.
     Float,
     /// A Python 2 `str`, which is bytes or text in Python 3.
     BytesOrStr,
-    /// A bytes object.
     Bytes,
-    /// A bytearray.
     ByteArray,
-    /// An out-of-band buffer.
+    /// Data stored outside the pickle (PEP 574).
     Buffer,
-    /// A str.
     Str,
-    /// None.
     None,
-    /// A tuple.
     Tuple,
-    /// A list.
     List,
-    /// A dict.
     Dict,
-    /// A set.
     Set,
-    /// A frozenset.
     FrozenSet,
 }
 
-/// One row of the table.
+/// Properties of one opcode: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpcodeInfo {
-    /// The opcode.
     pub opcode: Opcode,
-    /// Its byte in the pickle.
+    /// Byte of the opcode in the pickle.
     pub code: u8,
-    /// Its name, as in pickletools.
+    /// Name of the opcode, as in pickletools.
     pub name: &'static str,
-    /// How its argument is stored.
+    /// Encoding of the opcode's argument.
     pub arg: ArgKind,
-    /// What it takes from the stack, topmost last.
+    /// Items that the opcode pops, topmost last.
     pub before: &'static [StackItem],
-    /// What it leaves there, topmost last.
+    /// Items that the opcode pushes, topmost last.
     pub after: &'static [StackItem],
-    /// The first protocol that has it.
+    /// First protocol that has the opcode.
     pub proto: u8,
-    /// What it does, in a sentence.
+    /// Description of the opcode, in one sentence.
     pub doc: &'static str,
 }
 
@@ -131,10 +114,10 @@ macro_rules! opcodes {
         }
 
         impl Opcode {
-            /// Every opcode, in the order of pickletools.
+            /// All opcodes, in the order of pickletools.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$variant),*];
 
-            /// The opcode with this byte.
+            /// Returns the opcode with this byte.
             #[inline]
             pub const fn from_byte(byte: u8) -> Option<Opcode> {
                 match byte {
@@ -143,7 +126,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// Its row of the table.
+            /// Returns the opcode's row of the table.
             #[inline]
             pub const fn info(self) -> &'static OpcodeInfo {
                 match self {
@@ -232,7 +215,7 @@ opcodes! {
     Ext1            0x82  EXT1             Uint1                [=> Any]                       2 "Extension code.";
     Ext2            0x83  EXT2             Uint2                [=> Any]                       2 "Extension code.";
     Ext4            0x84  EXT4             Int4                 [=> Any]                       2 "Extension code.";
-    // Classes, functions, and what is built with them.
+    // Classes, functions, and instances.
     Global          b'c'  GLOBAL           StringNlNoEscapePair [=> Any]                       0 "Push a global object (module.attr) on the stack.";
     StackGlobal     0x93  STACK_GLOBAL     None                 [Str Str => Any]               4 "Push a global object (module.attr) on the stack.";
     Reduce          b'R'  REDUCE           None                 [Any Any => Any]               0 "Push an object built from a callable and an argument tuple.";
@@ -251,13 +234,13 @@ opcodes! {
 }
 
 impl Opcode {
-    /// Its byte in the pickle.
+    /// Returns the opcode's byte in the pickle.
     #[inline]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// Its name, as in pickletools.
+    /// Returns the opcode's name, as in pickletools.
     pub const fn name(self) -> &'static str {
         self.info().name
     }

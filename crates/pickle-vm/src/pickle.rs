@@ -1,4 +1,4 @@
-//! A whole pickle: from its bytes to its objects in one call.
+//! Entry points that read a whole pickle from its bytes.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::heap::Pickle;
@@ -6,20 +6,20 @@ use crate::limits::Limits;
 use crate::machine::Machine;
 use crate::reader::Reader;
 
-/// Reads the pickle that these bytes start with, under the default [`Limits`].
+/// Reads the pickle at the start of `bytes`, with the default [`Limits`].
 ///
 /// # Errors
 ///
-/// If the pickle is malformed; the error names the fault and its offset.
+/// Returns an error with the offset of the fault if the pickle is malformed.
 pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
     load_with(bytes, &Limits::default())
 }
 
-/// Reads the pickle that these bytes start with.
+/// Reads the pickle at the start of `bytes`, with the given [`Limits`].
 ///
 /// # Errors
 ///
-/// If the pickle is malformed or exceeds a limit; the error names the fault and its offset.
+/// Returns an error with the offset of the fault if the pickle is malformed or exceeds a limit.
 pub fn load_with<'p>(bytes: &'p [u8], limits: &Limits) -> Result<Pickle<'p>> {
     let mut reader = Reader::new(bytes);
     let mut machine = Machine::new(*limits);
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!((recorded.appends().len(), recorded.items().len()), (1, 1));
         assert_eq!(pickle.heap.bytes(pickle.root), None);
         assert_eq!(pickle.heap.changed(pickle.root), Some(19));
-        // It has no `add` and no attributes.
+        // A bytearray has no `add` and no attributes.
         let error = |bytes| load(bytes).expect_err("CPython refuses it").to_string();
         assert_eq!(
             error(b"\x96\0\0\0\0\0\0\0\0(N\x90."),
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(error(b"]K\x01(a."), "stack underflow at offset 0x4 (APPEND)");
         assert_eq!(error(b"(."), "stack underflow at offset 0x1 (STOP)");
         assert_eq!(error(b"t."), "no mark on the stack at offset 0x0 (TUPLE)");
-        // POP of an empty frame takes its mark, as in CPython.
+        // POP of an empty frame pops its mark, as in CPython.
         assert!(load(b"N(0.").is_ok());
     }
 

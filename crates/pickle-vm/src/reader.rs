@@ -1,4 +1,4 @@
-//! Decodes bytes into instructions without executing them, like `pickletools.genops`.
+//! Decoder of bytes into instructions without executing them, like `pickletools.genops`.
 //!
 //! Source: the argument readers of CPython's `Lib/pickletools.py`; names of globals are UTF-8 as in `Lib/pickle.py`.
 
@@ -12,11 +12,9 @@ use crate::value::{ByteString, Integer, Long, Text};
 /// One instruction of a pickle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction<'p> {
-    /// Where it starts, in bytes from the start of the pickle.
+    /// Byte offset of the instruction from the start of the pickle.
     pub offset: u64,
-    /// The opcode.
     pub opcode: Opcode,
-    /// Its argument.
     pub arg: Arg<'p>,
 }
 
@@ -24,34 +22,29 @@ pub struct Instruction<'p> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Arg<'p> {
-    /// The opcode has none.
     None,
     /// A bool, which INT writes as `00` or `01`.
     Bool(bool),
-    /// An integer, a memo key, an extension code or a protocol.
+    /// An integer that fits an `i64`, a memo key, an extension code or a protocol.
     Int(i64),
     /// An integer that does not fit an `i64`.
     Long(Long<'p>),
-    /// A float.
     Float(f64),
-    /// Text.
     Text(Text<'p>),
-    /// A Python 2 `str`.
+    /// A Python 2 `str`, which is a byte string.
     String(ByteString<'p>),
     /// The bytes of a bytes object or a bytearray.
     Bytes(&'p [u8]),
-    /// The names of a global.
+    /// Module and name of a global.
     Global {
-        /// Its module.
         module: &'p str,
-        /// Its name in the module.
         name: &'p str,
     },
     /// The length of a frame, in bytes.
     FrameLength(u64),
 }
 
-/// Reads the instructions of one pickle, up to and including STOP.
+/// Iterator over the instructions of one pickle, up to and including STOP.
 ///
 /// ```
 /// use pickle_vm::{Opcode, Reader};
@@ -63,8 +56,8 @@ pub enum Arg<'p> {
 /// # Ok::<(), pickle_vm::Error>(())
 /// ```
 ///
-/// Each item costs time in proportion to its own bytes and borrows from them; only protocol 0 text with escapes is
-/// copied. After STOP or an error there are no more items.
+/// Time per instruction is linear in its length. Arguments borrow from the pickle; only protocol 0 text with escapes is
+/// copied. The iterator ends after STOP or an error.
 #[derive(Clone, Debug)]
 pub struct Reader<'p> {
     bytes: &'p [u8],
@@ -73,18 +66,18 @@ pub struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    /// Reads from the first of these bytes. What follows STOP is not read.
+    /// Creates a reader at the first byte. Bytes after STOP are not read.
     pub fn new(bytes: &'p [u8]) -> Self {
         Reader { bytes, position: 0, finished: false }
     }
 
-    /// How many bytes were read: the end of the last instruction, or the offset of an error.
+    /// Returns the number of bytes read: the end of the last instruction, or the offset of an error.
     pub fn offset(&self) -> u64 {
         self.position as u64
     }
 
-    /// Passes over bytes that are not instructions: joblib writes the elements of an array between two of them. Returns
-    /// whether there were `count` bytes; if not, nothing changes.
+    /// Skips `count` bytes that are not instructions: joblib writes the elements of an array between two instructions.
+    /// Returns false, and skips nothing, if fewer bytes are left.
     pub fn pass_over(&mut self, count: u64) -> bool {
         let position = usize::try_from(count).ok().and_then(|count| self.position.checked_add(count));
         let position = position.filter(|position| *position <= self.bytes.len());
@@ -123,7 +116,7 @@ impl<'p> Iterator for Reader<'p> {
 
 impl FusedIterator for Reader<'_> {}
 
-/// The bytes after an opcode.
+/// Remaining bytes after an opcode.
 struct Rest<'p>(&'p [u8]);
 
 impl<'p> Rest<'p> {
@@ -178,8 +171,8 @@ impl<'p> Rest<'p> {
         Ok(taken)
     }
 
-    /// A number of fixed size. It is converted before it is returned: passing unaligned byte arrays around costs a third of
-    /// the reader's speed.
+    /// Reads a number of `N` bytes. It is converted before it is returned, because returning unaligned byte arrays
+    /// costs a third of the reader's speed.
     #[inline]
     fn number<const N: usize, T>(&mut self, from_bytes: impl FnOnce([u8; N]) -> T) -> Result<T, ErrorKind> {
         match self.0.split_first_chunk() {
@@ -211,7 +204,7 @@ impl<'p> Rest<'p> {
         self.take(length)
     }
 
-    /// The bytes before the next newline.
+    /// Reads the bytes before the next newline, and skips the newline.
     fn line(&mut self) -> Result<&'p [u8], ErrorKind> {
         let end = self.0.iter().position(|&byte| byte == b'\n').ok_or(ErrorKind::NoNewline)?;
         let line = self.0.get(..end).unwrap_or_default();

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::ops::Deref;
 
-/// The most decimal digits of an integer that are read or printed, as in CPython.
+/// Maximum number of decimal digits of an integer that is read or printed, as in CPython.
 pub(crate) const MAX_DIGITS: usize = 4300;
 
-/// A byte string: borrowed from the pickle, or owned if it had to be unescaped.
+/// A byte string, borrowed from the pickle, or owned if it was unescaped.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ByteString<'p>(Bytes<'p>);
 
@@ -89,7 +89,7 @@ enum Repr<'p> {
 #[derive(Clone)]
 enum Other<'p> {
     Owned(String),
-    /// UTF-8, except that surrogates are encoded as three bytes each.
+    /// UTF-8, with surrogates encoded as three bytes each.
     Surrogates(Cow<'p, [u8]>),
 }
 
@@ -120,7 +120,7 @@ impl Repr<'_> {
 }
 
 impl<'p> Text<'p> {
-    /// Text from UTF-8 in which surrogates may be encoded as three bytes each; None for other bytes.
+    /// Creates text from UTF-8 in which surrogates may be encoded as three bytes each. Returns `None` for other bytes.
     pub fn from_bytes(bytes: Cow<'p, [u8]>) -> Option<Self> {
         let repr = match bytes {
             Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
@@ -141,7 +141,7 @@ impl<'p> Text<'p> {
         Some(Text(repr))
     }
 
-    /// The text, unless it holds a lone surrogate.
+    /// Returns the text, or `None` if it contains a lone surrogate.
     pub fn as_str(&self) -> Option<&str> {
         match &self.0 {
             Repr::Str(text) => Some(text),
@@ -152,7 +152,7 @@ impl<'p> Text<'p> {
         }
     }
 
-    /// The text, with each lone surrogate written as `\udc80`, which is Python's `backslashreplace`.
+    /// Returns the text with each lone surrogate written as `\udc80`, like Python's `backslashreplace`.
     pub fn to_str(&self) -> Cow<'_, str> {
         if let Some(text) = self.as_str() {
             return Cow::Borrowed(text);
@@ -167,12 +167,12 @@ impl<'p> Text<'p> {
         Cow::Owned(out)
     }
 
-    /// UTF-8, with each lone surrogate in three bytes: Python's `'utf-8', 'surrogatepass'`.
+    /// Returns the text as UTF-8, with each lone surrogate in three bytes: Python's `'utf-8', 'surrogatepass'`.
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }
 
-    /// The code points, including surrogates.
+    /// Returns the code points, including surrogates.
     pub fn code_points(&self) -> impl Iterator<Item = u32> + '_ {
         CodePoints(self.bytes())
     }
@@ -196,7 +196,7 @@ impl fmt::Debug for Text<'_> {
     }
 }
 
-/// Decodes UTF-8 with surrogates; ends at the first byte that is neither.
+/// Iterator over the code points of UTF-8 with surrogates; it ends at the first invalid byte.
 struct CodePoints<'a>(&'a [u8]);
 
 impl Iterator for CodePoints<'_> {
@@ -233,7 +233,7 @@ fn is_utf8_with_surrogates(bytes: &[u8]) -> bool {
     code_points.0.is_empty()
 }
 
-/// Appends a code point, surrogates included, to UTF-8 with surrogates.
+/// Appends a code point to UTF-8, surrogates included.
 pub(crate) fn push_code_point(out: &mut Vec<u8>, code_point: u32) {
     if let Some(c) = char::from_u32(code_point) {
         out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
@@ -255,7 +255,7 @@ pub(crate) enum Integer<'p> {
 }
 
 impl<'p> Integer<'p> {
-    /// From two's complement, little-endian.
+    /// Creates an integer from two's complement bytes, little-endian.
     pub(crate) fn from_le_bytes(bytes: &'p [u8]) -> Self {
         let bytes = without_sign_extension(bytes);
         match small(bytes) {
@@ -264,7 +264,7 @@ impl<'p> Integer<'p> {
         }
     }
 
-    /// From a sign and decimal digits, of which there are at most [`MAX_DIGITS`].
+    /// Creates an integer from a sign and at most [`MAX_DIGITS`] decimal digits.
     pub(crate) fn from_digits(negative: bool, digits: &[u8]) -> Self {
         let mut limbs: Vec<u32> = Vec::new();
         for chunk in digits.chunks(9) {
@@ -298,25 +298,25 @@ impl<'p> Integer<'p> {
 }
 
 impl Long<'_> {
-    /// Two's complement, little-endian, in as few bytes as possible (at least nine).
+    /// Returns the two's complement bytes, little-endian, in the shortest form (at least nine bytes).
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether it is below zero.
+    /// Returns true if the integer is negative.
     pub fn is_negative(&self) -> bool {
         self.0.last().is_some_and(|byte| byte & 0x80 != 0)
     }
 
-    /// Its value, if it fits an `i128`.
+    /// Returns the integer as an `i128`, or `None` if it does not fit.
     pub fn to_i128(&self) -> Option<i128> {
         let mut value = [if self.is_negative() { 0xff } else { 0 }; 16];
         value.get_mut(..self.0.len())?.copy_from_slice(&self.0);
         Some(i128::from_le_bytes(value))
     }
 
-    /// Its decimal digits, if there are at most 4,300: CPython does not print more either, because the work is
-    /// quadratic.
+    /// Returns the decimal digits, or `None` if there are more than 4,300. CPython has the same limit, because the
+    /// conversion is quadratic.
     pub fn to_decimal(&self) -> Option<String> {
         // 10⁴³⁰⁰ has 14,285 bits, which with a sign are 1,786 bytes.
         if self.0.len() > 1787 {
@@ -358,7 +358,7 @@ impl Long<'_> {
 }
 
 impl fmt::Display for Long<'_> {
-    /// Decimal, or `<integer of 2000 bytes>` above 4,300 digits.
+    /// Writes the decimal digits, or `<integer of 2000 bytes>` above 4,300 digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to_decimal() {
             Some(decimal) => f.write_str(&decimal),
@@ -377,7 +377,7 @@ fn low_half(value: u64) -> u32 {
     u32::try_from(value & 0xffff_ffff).unwrap_or(u32::MAX)
 }
 
-/// Two's complement negation in place.
+/// Negates a two's complement integer in place.
 fn negate(bytes: &mut [u8]) {
     let mut carry = true;
     for byte in bytes {
@@ -387,7 +387,7 @@ fn negate(bytes: &mut [u8]) {
     }
 }
 
-/// Drops the topmost bytes that repeat the sign of the byte below them.
+/// Drops the most significant bytes that only repeat the sign of the byte below them.
 pub(crate) fn without_sign_extension(mut bytes: &[u8]) -> &[u8] {
     while let [rest @ .., below, top] = bytes {
         let sign = if below & 0x80 == 0 { 0 } else { 0xff };
@@ -486,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_long_of_megabytes_is_not_converted_to_digits() {
-        // Doing it would take hours, so this test would not end.
+        // A conversion would take hours, so the test would not end.
         let bytes = vec![0x7f; 8 << 20];
         let Integer::Large(long) = Integer::from_le_bytes(&bytes) else { panic!("it does not fit 64 bits") };
         assert_eq!(long.to_decimal(), None);

@@ -1,16 +1,16 @@
-//! Writes pickles of protocol 2 from the same table of opcodes that reads them.
+//! Writer of protocol 2 pickles, from the opcode table that the reader uses.
 //!
-//! Source: the `save_*` functions of CPython's `Lib/pickle.py`, which choose the encoding of a value.
+//! Source: the `save_*` functions of CPython's `Lib/pickle.py` choose the encoding of a value.
 
 use crate::error::{ErrorKind, Result};
 use crate::opcode::Opcode;
 use crate::value::without_sign_extension;
 
-/// The key of a memo entry, from [`Writer::put`].
+/// Key of a memo entry, returned by [`Writer::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemoId(u32);
 
-/// Writes one pickle, one opcode per call.
+/// Writer of one pickle; each call writes one opcode.
 ///
 /// ```
 /// use pickle_vm::Writer;
@@ -47,22 +47,22 @@ impl Writer {
         writer
     }
 
-    /// How many bytes have been written.
+    /// Returns the number of bytes written.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Always false: PROTO is written first.
+    /// Returns false: PROTO is always written first.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// Pushes None.
+    /// Pushes `None` with the NONE opcode.
     pub fn none(&mut self) {
         self.emit(Opcode::None, &[]);
     }
 
-    /// Pushes True or False.
+    /// Pushes a bool, with NEWTRUE or NEWFALSE.
     pub fn bool(&mut self, value: bool) {
         self.emit(if value { Opcode::NewTrue } else { Opcode::NewFalse }, &[]);
     }
@@ -83,16 +83,16 @@ impl Writer {
         }
     }
 
-    /// Pushes a float.
+    /// Pushes a float with BINFLOAT, as eight bytes.
     pub fn float(&mut self, value: f64) {
         self.emit(Opcode::BinFloat, &value.to_be_bytes());
     }
 
-    /// Pushes text.
+    /// Pushes text with BINUNICODE, as UTF-8.
     ///
     /// # Errors
     ///
-    /// If the text is longer than 4 GiB.
+    /// Returns an error if the text does not fit a four-byte length (4 GiB).
     pub fn text(&mut self, text: &str) -> Result<()> {
         let length = u32::try_from(text.len())
             .map_err(|_| self.error(ErrorKind::TooLong(text.len() as u64), Opcode::BinUnicode))?;
@@ -105,7 +105,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// If a name contains a newline, which would end it.
+    /// Returns an error if a name contains a newline, which would end the argument.
     pub fn global(&mut self, module: &str, name: &str) -> Result<()> {
         if module.contains('\n') || name.contains('\n') {
             return Err(self.error(ErrorKind::NewlineInName, Opcode::Global));
@@ -117,91 +117,91 @@ impl Writer {
         Ok(())
     }
 
-    /// Pushes a mark.
+    /// Pushes a mark with the MARK opcode.
     pub fn mark(&mut self) {
         self.emit(Opcode::Mark, &[]);
     }
 
-    /// Makes a tuple of everything above the mark.
+    /// Replaces the objects above the mark with a tuple of them.
     pub fn tuple(&mut self) {
         self.emit(Opcode::Tuple, &[]);
     }
 
-    /// Makes a tuple of the topmost object.
+    /// Replaces the topmost object with a tuple of it.
     pub fn tuple1(&mut self) {
         self.emit(Opcode::Tuple1, &[]);
     }
 
-    /// Makes a tuple of the topmost two objects.
+    /// Replaces the topmost two objects with a tuple of them.
     pub fn tuple2(&mut self) {
         self.emit(Opcode::Tuple2, &[]);
     }
 
-    /// Makes a tuple of the topmost three objects.
+    /// Replaces the topmost three objects with a tuple of them.
     pub fn tuple3(&mut self) {
         self.emit(Opcode::Tuple3, &[]);
     }
 
-    /// Pushes an empty tuple.
+    /// Pushes an empty tuple with EMPTY_TUPLE.
     pub fn empty_tuple(&mut self) {
         self.emit(Opcode::EmptyTuple, &[]);
     }
 
-    /// Pushes an empty dict.
+    /// Pushes an empty dict with EMPTY_DICT.
     pub fn empty_dict(&mut self) {
         self.emit(Opcode::EmptyDict, &[]);
     }
 
-    /// Pushes an empty list.
+    /// Pushes an empty list with EMPTY_LIST.
     pub fn empty_list(&mut self) {
         self.emit(Opcode::EmptyList, &[]);
     }
 
-    /// Sets a key and a value on the dict under them.
+    /// Sets the topmost key and value on the dict below them.
     pub fn setitem(&mut self) {
         self.emit(Opcode::SetItem, &[]);
     }
 
-    /// Sets the keys and values above the mark on the dict under it.
+    /// Sets the keys and values above the mark on the dict below the mark.
     pub fn setitems(&mut self) {
         self.emit(Opcode::SetItems, &[]);
     }
 
-    /// Appends an object to the list under it.
+    /// Appends the topmost object to the list below it.
     pub fn append(&mut self) {
         self.emit(Opcode::Append, &[]);
     }
 
-    /// Appends everything above the mark to the list under it.
+    /// Appends the objects above the mark to the list below the mark.
     pub fn appends(&mut self) {
         self.emit(Opcode::Appends, &[]);
     }
 
-    /// Calls the object under the topmost tuple with that tuple as its arguments.
+    /// Calls the object below the topmost tuple with the tuple as its arguments.
     pub fn reduce(&mut self) {
         self.emit(Opcode::Reduce, &[]);
     }
 
-    /// Makes an instance of the class under a tuple of arguments.
+    /// Creates an instance of the class below the topmost tuple, with the tuple as arguments of `__new__`.
     pub fn newobj(&mut self) {
         self.emit(Opcode::NewObj, &[]);
     }
 
-    /// Gives a state to the object under it.
+    /// Sets the topmost object as the state of the object below it, with BUILD.
     pub fn build(&mut self) {
         self.emit(Opcode::Build, &[]);
     }
 
-    /// Replaces a persistent id with the object that it identifies.
+    /// Replaces the topmost object, a persistent id, with the object that it identifies.
     pub fn binpersid(&mut self) {
         self.emit(Opcode::BinPersId, &[]);
     }
 
-    /// Stores the topmost object into the memo, under the next key.
+    /// Stores the topmost object into the memo under the next key.
     ///
     /// # Errors
     ///
-    /// If the memo has 2³² entries.
+    /// Returns an error if the memo is full (2³² − 1 entries).
     pub fn put(&mut self) -> Result<MemoId> {
         let key = self.memo;
         self.memo = key.checked_add(1).ok_or_else(|| self.error(ErrorKind::MemoFull, Opcode::LongBinPut))?;
@@ -212,7 +212,7 @@ impl Writer {
         Ok(MemoId(key))
     }
 
-    /// Pushes an object of the memo.
+    /// Pushes the memo's object with this key.
     pub fn get(&mut self, MemoId(key): MemoId) {
         match u8::try_from(key) {
             Ok(key) => self.emit(Opcode::BinGet, &[key]),

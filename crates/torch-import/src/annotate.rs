@@ -1,4 +1,4 @@
-//! Descriptions of storages and tensors for traces of the pickle machine, which does not know them.
+//! Describes storages and tensors in traces of the pickle machine, which has no notion of either.
 
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 use tensor::Dtype;
@@ -7,8 +7,8 @@ use crate::Container;
 use crate::persistent::StorageRef;
 use crate::rebuild::Function;
 
-/// A description of the object `id` for a trace: the record, dtype and file offset of a storage, or the dtype and shape
-/// of a rebuilt tensor. `None` for all other objects.
+/// Describes the object `id` for a trace: the record, dtype and file offset of a storage, or the dtype and shape of a
+/// rebuilt tensor. Returns `None` for all other objects.
 pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) -> Option<String> {
     match heap.get(id) {
         Object::Persistent(_) => {

@@ -1,7 +1,7 @@
-//! Walks the root object once and names the tensors.
+//! Reads a checkpoint: walks the pickle's root object once and names the tensors.
 //!
-//! A name is the path to a tensor, its parts joined by dots: dict keys, attributes, and indices of lists
-//! and tuples. A tensor that is the root itself has the empty name.
+//! A name is the path to a tensor, its parts joined by dots: dict keys, attributes, and indices of lists and tuples.
+//! The name of a root object that is itself a tensor is empty.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -24,23 +24,23 @@ use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
 use crate::{Container, Error, Format, Global, Note, Result, wrapped};
 
-/// What a checkpoint holds, in the file's order.
+/// The tensors and values of a checkpoint, in the file's order.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// The tensors and values, each with its name.
+    /// Tensors and values, each with its name.
     pub items: Vec<Item>,
-    /// The classes and functions that the pickle names.
+    /// Classes and functions that the pickle names.
     pub globals: Vec<Global>,
-    /// What the file holds and `items` does not list.
+    /// Tensors, objects, storages and records of the file that `items` does not list.
     pub left_out: LeftOut,
-    /// What is unusual about the objects.
+    /// Irregularities of the pickle's objects.
     pub notes: Vec<Note>,
-    /// The objects that the values refer to, over the bytes of the file; `None` if it has no pickle.
+    /// Objects that the values refer to, over the bytes of the file; `None` if the file has no pickle.
     objects: Option<Objects>,
 }
 
 self_cell!(
-    /// A pickle's objects, and the contents whose bytes they borrow.
+    /// The objects of a pickle, and the container contents whose bytes they borrow.
     struct Objects {
         owner: Arc<Contents>,
         #[covariant]
@@ -51,7 +51,7 @@ self_cell!(
 );
 
 impl Checkpoint {
-    /// Reads the pickle of `container` and gives its objects their meaning, over the storages.
+    /// Reads the pickle of `container` and rebuilds its tensors as views of the storages.
     ///
     /// # Errors
     /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
@@ -63,7 +63,7 @@ impl Checkpoint {
         }
     }
 
-    /// The tensors that a header names, after its metadata.
+    /// Lists the metadata and then the tensors of a container whose header names its tensors.
     fn named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
         let text = |(key, text): &(String, String)| Item {
             name: format!("{METADATA}.{key}"),
@@ -90,7 +90,7 @@ impl Checkpoint {
         first.run(root)?;
         let items = std::mem::take(&mut first.found);
         if let Some((name, duplicates)) = duplicates(&items) {
-            // Only an error needs the paths.
+            // The second walk for the paths is needed only for the error.
             let mut paths = walk().paths(root, duplicates)?.into_iter();
             let (first, second) = (paths.next().unwrap_or_default(), paths.next().unwrap_or_default());
             return Err(Error::Duplicate { name, first, second });
@@ -102,12 +102,12 @@ impl Checkpoint {
         Ok(Self { items, globals, left_out, notes, objects: Some(objects) })
     }
 
-    /// The strided tensors of all items; see [`Item::tensors`].
+    /// Returns the strided tensors of all items; see [`Item::tensors`].
     pub fn tensors(&self) -> impl Iterator<Item = (Cow<'_, str>, &Tensor)> {
         self.items.iter().flat_map(Item::tensors)
     }
 
-    /// The tensors in one list. The parts of a compound tensor are named `NAME.PART`.
+    /// Collects the tensors in one list. The parts of a compound tensor are named `NAME.PART`.
     pub fn to_tensors(&self) -> Tensors {
         let mut tensors = Tensors::with_capacity(self.items.len());
         for item in &self.items {
@@ -124,7 +124,7 @@ impl Checkpoint {
         tensors
     }
 
-    /// The compound tensors and their names.
+    /// Returns the names and the compound tensors.
     pub fn compounds(&self) -> impl Iterator<Item = (&str, &Compound)> {
         self.items.iter().filter_map(|item| match &item.content {
             Content::Compound(compound) => Some((item.name.as_str(), compound.as_ref())),
@@ -132,7 +132,7 @@ impl Checkpoint {
         })
     }
 
-    /// The values and their names.
+    /// Returns the names and the values.
     pub fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.items.iter().filter_map(|item| match &item.content {
             Content::Value(value) => Some((item.name.as_str(), value)),
@@ -140,27 +140,27 @@ impl Checkpoint {
         })
     }
 
-    /// The values without safetensors' `format: pt`, which every file from PyTorch has and which says nothing.
+    /// Returns the values without the metadata entry `format: pt`, which every safetensors file from PyTorch has.
     pub fn notable_values(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values().filter(|(name, value)| {
             *name != "__metadata__.format" || !matches!(value, Value::Text(text) if **text == *"pt")
         })
     }
 
-    /// How long the pickle is, in bytes; 0 if there is none.
+    /// Returns the length of the pickle in bytes; 0 if there is none.
     pub fn pickle_len(&self) -> u64 {
         self.objects.as_ref().map_or(0, |objects| objects.borrow_dependent().len)
     }
 
-    /// The objects that [`Value`]s refer to; `None` if there is no pickle.
+    /// Returns the heap of the objects that [`Value`]s refer to; `None` if there is no pickle.
     pub fn heap(&self) -> Option<&Heap<'_>> {
         Some(&self.objects.as_ref()?.borrow_dependent().heap)
     }
 }
 
-/// The first name that two tensors have, and the numbers of their items.
+/// Finds the first name that two tensors share, and the indices of their items.
 fn duplicates(items: &[Item]) -> Option<(String, [usize; 2])> {
-    // Names whose hashes differ are different. The hashes take an eighth of the memory of a map of the names.
+    // Different hashes prove that names differ, and take an eighth of the memory of a map of the names.
     let state = RandomState::default();
     let names = items.iter().flat_map(|item| {
         let own = matches!(item.content, Content::Compound(_)).then_some(Cow::Borrowed(item.name.as_str()));
@@ -173,7 +173,7 @@ fn duplicates(items: &[Item]) -> Option<(String, [usize; 2])> {
     }
     let mut names: HashMap<Cow<'_, str>, usize> = HashMap::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        // A compound tensor without parts has a name all the same.
+        // The name of a compound tensor without parts must be unique as well.
         let own = match &item.content {
             Content::Compound(compound) if compound.parts.is_empty() => {
                 Some(Cow::Borrowed(item.name.as_str()))

@@ -1,4 +1,4 @@
-//! The contents of the objects of a checkpoint.
+//! Finds the children of the objects of a checkpoint: items, entries and attributes.
 //!
 //! Facts: `copyreg._reconstructor`, `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
 
@@ -10,18 +10,19 @@ use crate::dicts::{self, Child, Children, Dicts, State, Step};
 use crate::limits::{Budget, Marks};
 use crate::modules;
 
-/// The most children that are kept for later visits, about 32 bytes each.
+/// Largest number of children cached for later visits, about 32 bytes each.
 const KEPT: usize = 1 << 19;
 
-/// Finds the contents of containers, those of a container that is visited often once.
+/// Finds the children of containers, and caches the children of containers that are visited more than once.
 pub(crate) struct Containers<'h> {
     heap: &'h Heap<'h>,
-    /// The containers that were visited. Most are visited once, so contents are kept from the second visit on.
+    /// Containers visited so far. Most are visited once, so children are cached from the second visit on.
     visited: Marks,
     known: HashMap<ObjectId, Option<Children<'h>>>,
-    /// The containers that hold more than their children: modules, dicts with attributes, dicts that have a key twice.
+    /// Containers with contents besides their children: modules, dicts with attributes, dicts with duplicate keys.
     pub(crate) partial: Vec<ObjectId>,
-    /// How many children may still be kept: objects may share the attributes that their contents are built from.
+    /// Children that may still be cached. The cache is bounded because objects may share the attributes from which
+    /// their children are built.
     room: Budget,
     pub(crate) dicts: Dicts<'h>,
 }
@@ -39,10 +40,10 @@ impl<'h> Containers<'h> {
         }
     }
 
-    /// The contents of a container; `None` for objects that are not containers.
+    /// Returns the children of a container; `None` for objects that are not containers.
     ///
     /// # Errors
-    /// When looking at its entries exceeds the budget.
+    /// When reading the entries exceeds the budget.
     pub(crate) fn children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
         match self.heap.get(id) {
             Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) => {
@@ -72,7 +73,7 @@ impl<'h> Containers<'h> {
         }
     }
 
-    /// Whether a container may hold more than its children.
+    /// Returns true if a container may have contents besides its children.
     fn is_partial(&self, id: ObjectId, children: Option<&Children<'h>>) -> bool {
         let is_built = matches!(children, Some(Children::Built(_)));
         match self.heap.instance(id) {
@@ -82,12 +83,12 @@ impl<'h> Containers<'h> {
         }
     }
 
-    /// Whether the contents of a dict or of an instance were looked at.
+    /// Returns true if the children of a dict or an instance were requested before.
     pub(crate) fn is_visited(&self, id: ObjectId) -> bool {
         self.visited.contains(id)
     }
 
-    /// The contents of a dict, or of a call that makes one.
+    /// Returns the children of a dict, or of a call that creates a dict.
     pub(crate) fn dict_children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
         match self.heap.get(id) {
             Object::Dict(_) => self.children(id),
@@ -104,13 +105,13 @@ impl<'h> Containers<'h> {
             Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
                 self.dicts.dict_instance(id, instance).map(Some)
             }
-            // A TorchScript list or dict, and its type.
+            // A TorchScript list or dict, wrapped in a call that names its type.
             Some(("torch.jit._pickle", _)) => match self.without_type(id)? {
                 Some(inner) if heap.instance(inner).is_none() => self.children(inner),
                 Some(inner) => Ok(built(vec![Child::new(Step::Through, inner)])),
                 None => Ok(None),
             },
-            // An object of a C++ class: its state, and the class's name.
+            // An object of a C++ class, recorded as its state and the name of the class.
             Some(("torch" | "torch._C", "ScriptObject")) => {
                 let state = instance.state().last().and_then(|state| heap.items(*state)?.first());
                 Ok(state.and_then(|state| built(vec![Child::new(Step::Through, *state)])))
@@ -133,11 +134,11 @@ impl<'h> Containers<'h> {
         }
     }
 
-    /// The contents of an object of any class: the arguments that made it, its items, its attributes, its state.
+    /// Returns the children of an instance of any class: its arguments, appended items, attributes, and state.
     fn object(&mut self, instance: &'h Instance) -> Vec<Child> {
         let heap = self.heap;
         let args = heap.items(instance.args).unwrap_or_default();
-        // Protocols 0 and 1: a class, the base class that holds the contents, and the contents.
+        // Protocols 0 and 1 pass a class, the base class that holds the contents, and the contents.
         let (args, contents) = match (heap.global(instance.callable), args) {
             (Some(("copyreg" | "copy_reg", "_reconstructor")), &[_, _, contents]) => {
                 (heap.items(contents).unwrap_or_default(), heap.entries(contents).unwrap_or_default())
@@ -157,7 +158,7 @@ impl<'h> Containers<'h> {
         let kwargs = instance.kwargs().and_then(|kwargs| heap.entries(kwargs)).unwrap_or_default();
         entries.extend(kwargs.iter().chain(instance.items()).chain(contents).copied());
         let entries = self.dicts.last_of_each(entries.into_iter());
-        // What the class's `__setstate__` makes of its argument is not known: its parts are named by their indices.
+        // The effect of the class's `__setstate__` is unknown, so the parts of its argument are named by their indices.
         for state in others {
             let is_alone = children.is_empty() && entries.is_empty();
             match heap.items(state) {
@@ -167,7 +168,7 @@ impl<'h> Containers<'h> {
                 None if matches!(heap.get(state), Object::Instance(_) | Object::Persistent(_)) => {
                     children.push(Child::new(Step::Through, state));
                 }
-                // A number or a text is shown with the call.
+                // A number or a text is shown as part of the call.
                 None => {}
             }
         }
@@ -175,7 +176,7 @@ impl<'h> Containers<'h> {
         children
     }
 
-    /// What calls of `torch.jit._pickle` wrap.
+    /// Unwraps the list or dict inside calls of functions in `torch.jit._pickle`.
     fn without_type(&mut self, mut id: ObjectId) -> Result<Option<ObjectId>> {
         while let Some(instance) = self.heap.instance(id) {
             let Some(("torch.jit._pickle", _)) = self.heap.global(instance.callable) else { break };
@@ -188,13 +189,13 @@ impl<'h> Containers<'h> {
         Ok(Some(id))
     }
 
-    /// The objects whose contents these are.
+    /// Returns the heap that holds the containers.
     pub(crate) fn heap(&self) -> &'h Heap<'h> {
         self.heap
     }
 }
 
-/// How many entries have to be looked at to find an instance's contents.
+/// Counts the entries that must be read to find an instance's children.
 fn entries_of(heap: &Heap<'_>, instance: &Instance) -> usize {
     let mut len = instance.appends().len().saturating_add(instance.items().len());
     let parts = instance.state().iter().copied().chain([instance.args]).chain(instance.kwargs());
@@ -217,7 +218,7 @@ mod tests {
     use crate::key;
     use crate::limits::Limits;
 
-    /// The names of the root's contents.
+    /// Returns the names of the root object's children.
     fn names(bytes: &[u8]) -> Vec<String> {
         let pickle = pickle_vm::load(bytes).expect("CPython wrote it");
         let mut containers = Containers::new(&pickle.heap, Limits::for_pickle(bytes.len()).steps);
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_not_text_do_not_hide_each_other() {
-        // `{b"a": 1, b"b": 2, 2**70: 3, 2**71: 4}`, protocol 2: bytes are calls there.
+        // `{b"a": 1, b"b": 2, 2**70: 3, 2**71: 4}`, protocol 2, which writes bytes as calls.
         let bytes = b"\x80\x02}(c_codecs\nencode\nq\x01X\x01\x00\x00\x00aX\x06\x00\x00\x00latin1q\x03\x86RK\x01h\x01\
             X\x01\x00\x00\x00bh\x03\x86RK\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00@K\x03\x8a\n\x00\x00\x00\x00\x00\
             \x00\x00\x00\x80\x00K\x04u.";
@@ -251,7 +252,7 @@ mod tests {
         let text = item(b"X\x03\0\0\0inf", 6);
         let bytes = [&b"\x80\x02}("[..], &items.concat(), &text, b"u."].concat();
         assert_eq!(names(&bytes), ["nan", "7", "nan#2", "nan#3", "inf"]);
-        // One NaN is nothing unusual.
+        // A single NaN key gets no number.
         assert_eq!(names(&[&b"\x80\x02}"[..], &item(&nan, 1), b"s."].concat()), ["nan"]);
     }
 
@@ -276,10 +277,11 @@ mod tests {
 
     #[test]
     fn a_state_that_is_a_tuple_has_parts() {
-        // An object whose `__getstate__` returns `(1, 2)`, protocol 2; and `(1, {'a': 2})`, which is not a dict and slots.
+        // An object whose `__getstate__` returns `(1, 2)`, protocol 2; and `(1, {'a': 2})`, which is not a pair of a
+        // dict and slots.
         assert_eq!(names(b"\x80\x02c__main__\nD\n)\x81K\x01K\x02\x86b."), ["0", "1"]);
         assert_eq!(names(b"\x80\x02c__main__\nD\n)\x81K\x01}X\x01\x00\x00\x00aK\x02s\x86b."), ["0", "1"]);
-        // `(None, {'a': 2})` is: the slots.
+        // `(None, {'a': 2})` is a pair of a dict and slots.
         assert_eq!(names(b"\x80\x02c__main__\nD\n)\x81N}X\x01\x00\x00\x00aK\x02s\x86b."), ["a"]);
     }
 
@@ -289,7 +291,7 @@ mod tests {
         let mut bytes = b"\x80\x02](X\x00\x04\x00\x00".to_vec();
         bytes.extend(key.as_bytes());
         bytes.extend(b"q\x00");
-        // 100 dicts in which it is twice.
+        // 100 dicts, each with the key twice.
         bytes.extend(b"}(h\x00K\x01h\x00K\x02u".repeat(100));
         bytes.extend(b"e.");
         let pickle = pickle_vm::load(&bytes).expect("CPython reads it");

@@ -1,4 +1,5 @@
-//! Tensors that consist of several (quantized, sparse, nested), and tensors without data.
+//! Compound tensors: quantized, sparse and nested tensors, which consist of several strided ones, and tensors without
+//! data.
 
 use std::borrow::Cow;
 
@@ -7,12 +8,12 @@ use tensor::{CompoundKind, Dtype, Tensor};
 /// A tensor that is not a single strided view.
 #[derive(Clone, Debug)]
 pub struct Compound {
-    /// What it is.
+    /// Kind of the compound, which determines its parts.
     pub kind: CompoundKind,
-    /// The type of its elements, as PyTorch has it.
+    /// Element type that PyTorch reports.
     pub dtype: Dtype,
-    /// Its shape, in elements; for a nested tensor, the shape of its buffer.
+    /// Shape in elements; for a nested tensor, the shape of its buffer.
     pub shape: Vec<u64>,
-    /// The tensors that it consists of, and their names; empty for a tensor without data.
+    /// Strided tensors of which the compound consists, with their names; empty for a tensor without data.
     pub parts: Vec<(Cow<'static, str>, Tensor)>,
 }

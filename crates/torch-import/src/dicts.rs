@@ -1,4 +1,4 @@
-//! The contents of dicts, of calls that make dicts, and of the states that BUILD sets.
+//! Finds the children of dicts, of calls that create dicts, and of the states that BUILD sets.
 //!
 //! Facts: `collections.OrderedDict.__reduce__`; `load_build` in `Lib/pickle.py`.
 
@@ -13,27 +13,27 @@ use crate::Result;
 use crate::key::{self, Key};
 use crate::limits::Budget;
 
-/// One step of a path.
+/// A step of a path from a container to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
-    /// A dict's key, or an attribute's name.
+    /// Key of a dict, or name of an attribute.
     Key(ObjectId),
-    /// A NaN that is not the first one among the keys of its dict, and its number, from 2.
+    /// NaN key that is not the first NaN of its dict, and its number, from 2.
     Nan(ObjectId, usize),
-    /// An index of a list or tuple.
+    /// Index in a list or tuple.
     Index(usize),
-    /// A name that PyTorch gives to what the file does not name.
+    /// Name that PyTorch assigns to a child without a name in the file.
     Name(&'static str),
-    /// To the only content of an object, which has the object's name.
+    /// Step to the only child of an object, which takes the object's name.
     Through,
 }
 
-/// One thing in a container.
+/// A child of a container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child {
     pub(crate) step: Step,
     pub(crate) id: ObjectId,
-    /// Whether `state_dict()` makes a tensor of the number.
+    /// True if `state_dict()` converts the number to a tensor.
     pub(crate) is_made_tensor: bool,
 }
 
@@ -43,11 +43,11 @@ impl Child {
     }
 }
 
-/// The contents of a container, in order. Lists and most dicts are read in place.
+/// The children of a container, in order. Those of lists and most dicts are read in place.
 #[derive(Clone, Debug)]
 pub(crate) enum Children<'h> {
     Items(&'h [ObjectId]),
-    /// Of a dict whose keys all differ.
+    /// Entries of a dict without duplicate keys.
     Entries(&'h [(ObjectId, ObjectId)]),
     Built(Rc<[Child]>),
 }
@@ -70,11 +70,11 @@ impl Children<'_> {
     }
 }
 
-/// Finds the contents of dicts.
+/// Finds the children of dicts.
 pub(crate) struct Dicts<'h> {
     heap: &'h Heap<'h>,
     keys: Keys<'h>,
-    /// What visits and the entries that are looked at may cost together.
+    /// Budget for visits and for the entries that are read.
     pub(crate) steps: Budget,
 }
 
@@ -83,10 +83,10 @@ impl<'h> Dicts<'h> {
         Self { heap, keys: Keys::new(heap), steps: Budget::new("paths through shared containers", steps) }
     }
 
-    /// The contents of a dict, or of a call that makes one.
+    /// Returns the children of a dict, or of a call that creates a dict.
     ///
     /// # Errors
-    /// When looking at its entries exceeds the budget.
+    /// When reading the entries exceeds the budget.
     pub(crate) fn children(&mut self, id: ObjectId) -> Result<Option<Children<'h>>> {
         match self.heap.get(id) {
             Object::Dict(_) => self.dict(id).map(Some),
@@ -95,14 +95,14 @@ impl<'h> Dicts<'h> {
         }
     }
 
-    /// The last value of each key of a dict.
+    /// Returns the last value of each key of a dict.
     pub(crate) fn dict(&mut self, id: ObjectId) -> Result<Children<'h>> {
         let entries = self.heap.entries(id).unwrap_or_default();
         self.steps.spend(entries.len(), self.heap.offset(id))?;
         Ok(self.in_place(entries))
     }
 
-    /// The last value of each key.
+    /// Returns the last value of each key, reading the entries in place if all keys differ.
     fn in_place(&mut self, entries: &'h [(ObjectId, ObjectId)]) -> Children<'h> {
         if self.keys.all_differ(entries) {
             Children::Entries(entries)
@@ -111,7 +111,8 @@ impl<'h> Dicts<'h> {
         }
     }
 
-    /// An OrderedDict or a defaultdict. Old protocols pass the pairs as an argument.
+    /// Returns the children of an `OrderedDict`, a `defaultdict` or a `Counter`. Early protocols pass the pairs as an
+    /// argument.
     pub(crate) fn dict_instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Children<'h>> {
         let heap = self.heap;
         let args = heap.items(instance.args).unwrap_or_default();
@@ -132,35 +133,35 @@ impl<'h> Dicts<'h> {
         Ok(Children::Built(self.keys.last_of_each(all).into()))
     }
 
-    /// A dict keeps a key's first place and its last value.
+    /// Lists each key at its first position with its last value, as a Python dict does.
     pub(crate) fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
         self.keys.last_of_each(entries)
     }
 
-    /// The objects whose contents these are.
+    /// Returns the heap that holds the dicts.
     pub(crate) fn heap(&self) -> &'h Heap<'h> {
         self.heap
     }
 
-    /// How many long keys were looked up, and how many of them differ.
+    /// Counts the long keys that were looked up, and the different keys among them.
     #[cfg(test)]
     pub(crate) fn long_keys(&self) -> (usize, usize) {
         (self.keys.long.len(), self.keys.numbers.len())
     }
 }
 
-/// Whether an object is a dict, or an instance of a class of dicts.
+/// Returns true if an object is a dict, or an instance of a dict class of `collections`.
 pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
     let class = heap.instance(id).and_then(|instance| heap.global(instance.callable));
     heap.entries(id).is_some()
         || matches!(class, Some(("collections", "OrderedDict" | "defaultdict" | "Counter")))
 }
 
-/// What BUILD sets.
+/// The state that BUILD sets.
 pub(crate) enum State<'h> {
-    /// A dict, or a tuple of a dict and one of slots, each of which may be `None`.
+    /// Dict of attributes, or tuple of a dict and a dict of slots, each of which may be `None`.
     Attributes([&'h [(ObjectId, ObjectId)]; 2]),
-    /// What `__setstate__` takes.
+    /// Argument of a `__setstate__` method.
     Other,
 }
 
@@ -182,10 +183,10 @@ impl<'h> State<'h> {
     }
 }
 
-/// Keys of more bytes are compared by a number that each gets once: a long key may be in many dicts.
+/// Length in bytes above which keys are compared by an assigned number, since many dicts may share a long key.
 const LONG_KEY: usize = 64;
 
-/// Tells equal keys of dicts from different ones.
+/// Compares keys of dicts as Python does.
 struct Keys<'h> {
     heap: &'h Heap<'h>,
     long: HashMap<ObjectId, usize>,
@@ -203,8 +204,8 @@ impl<'h> Keys<'h> {
         Self { heap, long: HashMap::new(), numbers: HashMap::new() }
     }
 
-    /// Whether no key is there twice, as far as hashes tell, and at most one is a NaN: most dicts need no table of their
-    /// keys, which takes ten times the memory of the hashes.
+    /// Returns true if the hashes of all keys differ and at most one key is a NaN. Most dicts then need no table of
+    /// their keys, which takes ten times the memory of the hashes.
     fn all_differ(&mut self, entries: &[(ObjectId, ObjectId)]) -> bool {
         if entries.iter().filter(|(key, _)| key::is_nan(self.heap, *key)).nth(1).is_some() {
             return false;
@@ -215,7 +216,7 @@ impl<'h> Keys<'h> {
         !hashes.windows(2).any(|pair| pair.first() == pair.last())
     }
 
-    /// A dict keeps a key's first place and its last value.
+    /// Lists each key at its first position with its last value, as a Python dict does.
     fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
         let room = entries.size_hint().0;
         let mut places: HashMap<KeyOf<'h>, usize> = HashMap::with_capacity(room);
@@ -238,7 +239,7 @@ impl<'h> Keys<'h> {
     fn key(&mut self, id: ObjectId) -> KeyOf<'h> {
         let is_short = match self.heap.get(id) {
             Object::Text(text) => text.bytes().len() <= LONG_KEY,
-            // Those may be tuples of texts, or calls that make bytes.
+            // Tuples may hold long texts, and instances may be calls that create long bytes.
             Object::Tuple(_) | Object::Instance(_) | Object::Long(_) => false,
             _ => self.heap.bytes(id).is_none_or(|bytes| bytes.len() <= LONG_KEY),
         };

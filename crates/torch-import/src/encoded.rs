@@ -1,4 +1,4 @@
-//! Decodes byte strings, which the protocols write in different ways.
+//! Decodes byte strings, which each pickle protocol encodes differently.
 //!
 //! Facts: `save_bytes` in CPython's `Lib/pickle.py`.
 
@@ -6,8 +6,7 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, Object, ObjectId, Reader};
 
-/// The bytes of a byte string, in any of the encodings that the protocols use; `None` for a bytearray that the pickle
-/// changes.
+/// Returns the bytes of a byte string in any protocol's encoding; `None` for a bytearray that the pickle changes.
 pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     match heap.bytes(id) {
         Some(bytes) if heap.changed(id).is_none() => Some(Cow::Borrowed(bytes)),
@@ -15,7 +14,7 @@ pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]
     }
 }
 
-/// Where the bytes of a byte string start in the pickle; `None` if the pickle does not have them as they are.
+/// Returns the offset in the pickle of a byte string's bytes; `None` if they are not stored verbatim.
 pub(crate) fn position(heap: &Heap<'_>, pickle: &[u8], id: ObjectId) -> Option<usize> {
     let (id, bytes) = match heap.bytes(id) {
         Some(bytes) => (id, bytes),
@@ -34,12 +33,13 @@ pub(crate) fn position(heap: &Heap<'_>, pickle: &[u8], id: ObjectId) -> Option<u
     Some(start)
 }
 
-/// `_codecs.encode(text, 'latin1')`: text whose characters are the bytes, in protocols 0 to 2.
+/// Decodes `_codecs.encode(text, 'latin1')`, the form of bytes in protocols 0 to 2: each character of the text is one
+/// byte.
 pub(crate) fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     EncodedBytes { heap, source: Source::Latin1(latin1_text(heap, id)?), type_name: "bytes" }.decode()
 }
 
-/// A byte string that the pickle makes by a call, not decoded yet.
+/// A byte string that the pickle creates by a call, not decoded yet.
 #[derive(Debug)]
 pub struct EncodedBytes<'h> {
     heap: &'h Heap<'h>,
@@ -49,13 +49,14 @@ pub struct EncodedBytes<'h> {
 
 #[derive(Debug)]
 enum Source<'h> {
-    /// The object that has the bytes, if there is one.
+    /// The byte string's object, `None` for an empty one, and its bytes.
     Bytes(Option<ObjectId>, &'h [u8]),
     Latin1(ObjectId),
 }
 
 impl<'h> EncodedBytes<'h> {
-    /// The byte string that the call `id` makes; `None` for any other object, and for one that the pickle changes.
+    /// Finds the byte string that the call `id` creates; `None` for any other object, and for one that the pickle
+    /// changes.
     pub fn find(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
         if heap.changed(id).is_some() {
             return None;
@@ -63,7 +64,8 @@ impl<'h> EncodedBytes<'h> {
         if let Some(text) = latin1_text(heap, id) {
             return Some(Self { heap, source: Source::Latin1(text), type_name: "bytes" });
         }
-        // Protocol 2 wraps those of a bytearray once more, and writes empty ones as calls without arguments.
+        // Protocol 2 wraps the bytes of a bytearray once more, and writes empty byte strings as calls without
+        // arguments.
         let instance = heap.instance(id)?;
         let type_name = match heap.global(instance.callable)? {
             ("builtins" | "__builtin__", "bytes") => "bytes",
@@ -80,12 +82,12 @@ impl<'h> EncodedBytes<'h> {
         Some(Self { heap, source, type_name })
     }
 
-    /// Its type in Python.
+    /// Returns the byte string's type in Python.
     pub fn type_name(&self) -> &'static str {
         self.type_name
     }
 
-    /// How many bytes of the pickle it is decoded from.
+    /// Returns the number of bytes of the pickle that encode the byte string.
     pub fn encoded_len(&self) -> usize {
         match self.source {
             Source::Bytes(_, bytes) => bytes.len(),
@@ -96,7 +98,7 @@ impl<'h> EncodedBytes<'h> {
         }
     }
 
-    /// The bytes; `None` if a character is not a byte.
+    /// Decodes the bytes; `None` if a character is above 255.
     pub fn decode(&self) -> Option<Cow<'h, [u8]>> {
         match self.source {
             Source::Bytes(_, bytes) => Some(Cow::Borrowed(bytes)),
@@ -111,7 +113,7 @@ impl<'h> EncodedBytes<'h> {
     }
 }
 
-/// The text of a call `_codecs.encode(text, 'latin1')`.
+/// Returns the text in a call `_codecs.encode(text, 'latin1')`.
 fn latin1_text(heap: &Heap<'_>, id: ObjectId) -> Option<ObjectId> {
     let instance = heap.instance(id)?;
     let ("_codecs", "encode") = heap.global(instance.callable)? else { return None };

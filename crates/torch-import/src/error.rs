@@ -1,126 +1,121 @@
-//! Why a file cannot be read as a checkpoint.
+//! The error type of this crate.
 //!
-//! The texts are whole: a cause is printed within its error, so errors here have no `source`.
+//! The message of an error includes its cause, so errors here have no `source`.
 
 use std::io;
 
 use byte_source::{Cancelled, ErrorKind, ReadError};
 
-/// A result of this crate.
+/// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a checkpoint, and where.
+/// Errors of reading, scanning and merging checkpoints.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller stopped the work.
+    /// The caller cancelled the work.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
-    /// The file cannot be mapped.
+    /// The file cannot be mapped into memory.
     #[error(transparent)]
     Map(#[from] byte_source::Error),
     /// A source that is not in memory cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The zip container is damaged or ambiguous.
+    /// The zip archive is damaged or ambiguous.
     #[error("damaged zip archive: {0}")]
     Zip(zip_index::Error),
-    /// The pickle cannot be read.
+    /// A pickle is damaged or not supported.
     #[error("`{}`: {reason}", record.escape_debug())]
     Pickle {
-        /// The record that holds the pickle.
+        /// Record that holds the pickle.
         record: String,
-        /// What is wrong with it.
         reason: pickle_vm::Error,
     },
-    /// The file is of another kind.
+    /// The file has another format.
     #[error("{what}, not a PyTorch checkpoint{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
     Format {
-        /// What the file is instead, with its article.
+        /// Format of the file, with its article.
         what: &'static str,
-        /// What to do about it; may be empty.
+        /// Advice for the user; may be empty.
         hint: &'static str,
     },
-    /// The zip archive has no pickle, or two.
+    /// The zip archive has no `data.pkl`, or two.
     #[error("{found} in the zip archive, expected one `data.pkl` in one folder")]
     Root {
-        /// What was found instead.
+        /// Description of what the archive has instead.
         found: String,
     },
-    /// The names of two records differ only in capital letters.
+    /// The names of two records differ only in case.
     #[error(
         "records `{}` and `{}` differ only in capital letters: versions of PyTorch read one or the other",
         first.escape_debug(),
         second.escape_debug()
     )]
     Twins {
-        /// The first.
         first: String,
-        /// The second.
         second: String,
     },
-    /// A record is a symbolic link: programs that unpack the archive see another file than PyTorch, which reads the path.
+    /// A record is a symbolic link: programs that unpack the archive see the link's target, while PyTorch reads the
+    /// path of the target as the content.
     #[error("record `{}` is a symbolic link, expected a file", record.escape_debug())]
     Link {
-        /// The record's path in the archive.
+        /// Path of the record in the archive.
         record: String,
     },
     /// A record is missing from the container.
     #[error("record `{}` is missing", record.escape_debug())]
     MissingRecord {
-        /// The record's path in the archive.
+        /// Path of the record in the archive.
         record: String,
     },
-    /// A record's bytes are not those that were written.
+    /// The CRC-32 of a record differs from the recorded one.
     #[error("record `{}` is damaged: its CRC-32 is {found:08x}, the archive records {expected:08x}", record.escape_debug())]
     Checksum {
-        /// The record's path in the archive.
+        /// Path of the record in the archive.
         record: String,
-        /// The CRC-32 in the zip directory.
+        /// CRC-32 in the zip directory.
         expected: u32,
-        /// The CRC-32 of the bytes.
+        /// CRC-32 of the record's bytes.
         found: u32,
     },
-    /// A record's compressed bytes cannot be decompressed.
+    /// A record cannot be inflated.
     #[error("record `{}` cannot be inflated: {reason}", record.escape_debug())]
     Inflate {
-        /// The record's path in the archive.
+        /// Path of the record in the archive.
         record: String,
-        /// Why.
         reason: String,
     },
     /// The record `byteorder` has an unknown value.
     #[error("record `byteorder` is `{}`, expected `little` or `big`", found.escape_debug())]
     ByteOrder {
-        /// Its value.
+        /// Value of the record, truncated.
         found: String,
     },
-    /// The file has fewer pickles than the requested number.
+    /// The file has fewer pickles than the requested index.
     #[error("`{}` holds {count} pickles; numbers start at 0", record.escape_debug())]
     NoPickle {
-        /// What holds them.
+        /// Record or file that holds the pickles.
         record: String,
-        /// How many there are.
+        /// Number of pickles in the record or file.
         count: usize,
     },
-    /// No storage has this key.
+    /// No storage has the key that the pickle refers to.
     #[error("the pickle refers to storage `{}`, which is not in the file", key.escape_debug())]
     MissingStorage {
-        /// The storage's key.
         key: String,
     },
-    /// The file ends too early.
+    /// The file is truncated.
     #[error("{reason}: the file is cut short; download or copy it again")]
     Cut {
-        /// Where it ends, and how much is missing if that is known.
+        /// Where the file ends, and the number of missing bytes if known.
         reason: String,
     },
     /// The file violates its format.
     #[error("{record} is damaged: {reason}")]
     Layout {
-        /// The part of the file.
+        /// Damaged part of the file.
         record: String,
-        /// What is wrong.
         reason: String,
     },
     /// The header of a safetensors file is damaged.
@@ -129,224 +124,194 @@ pub enum Error {
     /// The tar archive is damaged or ambiguous.
     #[error("damaged tar archive: {0}")]
     Tar(String),
-    /// PyTorch does not write such a persistent id.
+    /// A persistent id does not have a form that PyTorch writes.
     #[error("persistent id at offset 0x{offset:x}: {reason}")]
     PersistentId {
-        /// Where in the pickle.
+        /// Offset in the pickle, in bytes.
         offset: u64,
-        /// What is wrong with it.
         reason: String,
     },
-    /// A storage's record is shorter than the storage.
+    /// The record of a storage is shorter than the storage.
     #[error("storage `{}` needs {needed} bytes, its record has {available}", key.escape_debug())]
     ShortRecord {
-        /// The storage's key.
         key: String,
-        /// Bytes that its elements need.
+        /// Bytes that the storage's elements need.
         needed: u64,
-        /// Bytes of the record.
+        /// Length of the record in bytes.
         available: u64,
     },
     /// A rebuild call has arguments that PyTorch does not write.
     #[error("{function} at offset 0x{offset:x}: {reason}")]
     Rebuild {
-        /// The function that was to be called.
+        /// Function that was to be called.
         function: String,
-        /// Where in the pickle.
+        /// Offset in the pickle, in bytes.
         offset: u64,
-        /// What is wrong.
         reason: String,
     },
     /// A view does not fit its storage.
     #[error(transparent)]
     View(#[from] tensor::Error),
-    /// Something is wrong with one tensor.
+    /// A tensor cannot be rebuilt.
     #[error("tensor `{}`: {reason}", name.escape_debug())]
     Tensor {
-        /// Its name in the checkpoint.
+        /// Name of the tensor in the checkpoint.
         name: String,
-        /// What is wrong.
         reason: Box<Error>,
     },
     /// Two tensors have the same name.
     #[error("two tensors have the name `{}`: {first} and {second}", name.escape_debug())]
     Duplicate {
-        /// The name.
         name: String,
-        /// The path of the first, as Python subscripts.
+        /// Path of the first tensor, as Python subscripts.
         first: String,
-        /// The path of the second.
+        /// Path of the second tensor, as Python subscripts.
         second: String,
     },
     /// Containers nest deeper, or are shared more often, than in any real checkpoint.
     #[error("more than {limit} {what} at offset 0x{offset:x}")]
     Limit {
-        /// What there is too much of, in the plural.
+        /// Quantity that exceeds the limit, in the plural.
         what: &'static str,
-        /// Where in the pickle.
+        /// Offset in the pickle, in bytes.
         offset: u64,
-        /// The limit.
         limit: usize,
     },
     /// A temporary file cannot be written.
     #[error("cannot inflate into a temporary file: {0}")]
     Spill(io::Error),
-    /// There are fewer files than the tensors were split into.
+    /// There are fewer files than shards of the tensors.
     #[error("{file} is missing: `{tensor}` was split into {shards} shards, found {found}")]
     MissingShard {
-        /// The first missing file.
+        /// Name of the first missing file.
         file: String,
-        /// The tensor whose shape shows it.
+        /// Tensor whose shape implies the number of shards.
         tensor: String,
-        /// How many shards there should be.
+        /// Number of shards that the shape implies.
         shards: u64,
-        /// How many there are.
+        /// Number of files in the set.
         found: u64,
     },
-    /// There are more files than shards.
+    /// There are more files than shards of the tensors.
     #[error("{file} is one shard too many: `{tensor}` was split into {shards} shards")]
     ExtraShard {
-        /// The first superfluous file.
+        /// Name of the first superfluous file.
         file: String,
-        /// The tensor whose shape shows it.
+        /// Tensor whose shape implies the number of shards.
         tensor: String,
-        /// How many shards there should be.
+        /// Number of shards that the shape implies.
         shards: u64,
     },
     /// A tensor is missing from one file and present in another.
     #[error("{file} has no tensor `{}`, which {other} has", tensor.escape_debug())]
     MissingTensor {
-        /// The file without it.
+        /// File without the tensor.
         file: String,
-        /// The tensor.
         tensor: String,
-        /// The file with it.
+        /// File with the tensor.
         other: String,
     },
-    /// Two files have different parts of a tensor.
+    /// The parts of a tensor in two files differ in dtype or shape.
     #[error("tensor `{}` is {found} in {file}, and {expected} in {other}", tensor.escape_debug())]
     PartsDisagree {
-        /// The tensor.
         tensor: String,
-        /// One file.
         file: String,
-        /// The dtype and shape of its part.
+        /// Dtype and shape of the part in `file`.
         found: Box<str>,
-        /// Another file.
         other: String,
-        /// The dtype and shape of that one's part.
+        /// Dtype and shape of the part in `other`.
         expected: Box<str>,
     },
-    /// Copies of one tensor differ.
+    /// The copies of a replicated tensor differ between shards.
     #[error("tensor `{}` is copied to each shard, but its values in {file} differ from those in {other}", tensor.escape_debug())]
     CopiesDiffer {
-        /// The tensor.
         tensor: String,
-        /// One file.
         file: String,
-        /// The other one.
         other: String,
     },
-    /// A file has the parts of another file.
+    /// All split tensors of two files are equal, so one file is a copy of the other.
     #[error("{file} is a copy of {other}: their parts of `{}`, and of all other tensors that were split, are equal bit for bit", tensor.escape_debug())]
     EqualShards {
-        /// The file with the higher number.
+        /// File with the higher shard number.
         file: String,
-        /// The other one.
         other: String,
         /// A tensor whose elements are not all the same.
         tensor: String,
     },
-    /// A part that is to be joined with others, or compared with them, repeats its storage too often.
+    /// An expanded part, to be joined or compared with other parts, repeats its storage too often.
     #[error("tensor `{}` is an expanded view of {nbytes} bytes over a storage of {stored}, too many to merge", tensor.escape_debug())]
     Expanded {
-        /// The tensor.
         tensor: String,
         /// Bytes of the elements of one part.
         nbytes: u64,
-        /// Bytes of its storage.
+        /// Bytes of the part's storage.
         stored: u64,
     },
-    /// The model's sizes cannot be split into this shape.
+    /// The shape of a part contradicts the sizes of the model.
     #[error("tensor `{}` is {shape:?} in each of {shards} shards: {reason}", tensor.escape_debug())]
     WrongSplit {
-        /// The tensor.
         tensor: String,
-        /// The shape of each part, in elements.
+        /// Shape of each part, in elements.
         shape: Vec<u64>,
-        /// The number of shards.
+        /// Number of shards in the set.
         shards: u64,
-        /// What it should be.
         reason: String,
     },
-    /// The tensor belongs to another architecture.
+    /// The tensor belongs to another architecture than LLaMA.
     #[error("tensor `{}` is not a LLaMA tensor: how it was split over {shards} shards is unknown", tensor.escape_debug())]
     UnknownSplit {
-        /// The tensor.
         tensor: String,
-        /// The number of shards.
+        /// Number of shards in the set.
         shards: u64,
     },
-    /// Two files of a set hold tensors of one name.
+    /// Two files of a set hold tensors of the same name.
     #[error("{first} and {second} both hold a tensor `{}`", tensor.escape_debug())]
     HeldTwice {
-        /// The tensor.
         tensor: String,
-        /// The first file.
         first: String,
-        /// The second one.
         second: String,
     },
     /// An index disagrees with the files.
     #[error("{index} lists `{}` in {}; {found}", tensor.escape_debug(), file.escape_debug())]
     IndexDisagrees {
-        /// The index.
+        /// Name of the index file.
         index: String,
-        /// The tensor.
         tensor: String,
-        /// Where the index has it.
+        /// File in which the index lists the tensor.
         file: String,
-        /// What the files have.
+        /// Where the tensor is instead.
         found: String,
     },
-    /// A tensor that the index does not list.
+    /// The index does not list a tensor of a file.
     #[error("{file} holds a tensor `{}`, which {index} does not list", tensor.escape_debug())]
     Unlisted {
-        /// The file.
         file: String,
-        /// The tensor.
         tensor: String,
-        /// The index.
+        /// Name of the index file.
         index: String,
     },
-    /// An index or params.json cannot be read.
+    /// An index or `params.json` cannot be read.
     #[error("{file}: {reason}")]
     Document {
-        /// The file.
         file: String,
-        /// What is wrong with it.
         reason: String,
     },
-    /// Parts cannot be joined.
+    /// The parts of a tensor cannot be joined.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
     Join {
-        /// The tensor.
         tensor: String,
-        /// Why.
         reason: tensor::Error,
     },
     /// The bytes of a part cannot be read.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
     ReadPart {
-        /// The tensor.
         tensor: String,
-        /// Why.
         reason: ReadError,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the error's kind, which determines how a caller reacts.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cancelled(_) => ErrorKind::Cancelled,
@@ -392,7 +357,7 @@ impl Error {
     }
 }
 
-/// Returns what an error of a pickle means for a caller.
+/// Returns the kind of an error in a pickle.
 pub fn pickle_kind(error: &pickle_vm::Error) -> ErrorKind {
     if error.kind.is_unsupported() { ErrorKind::Unsupported } else { ErrorKind::Damaged }
 }

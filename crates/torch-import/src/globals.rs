@@ -1,4 +1,4 @@
-//! The globals that checkpoints name.
+//! The globals that a pickle names, with their risks.
 
 use std::collections::HashSet;
 
@@ -7,30 +7,30 @@ use pickle_vm::{Heap, Instance, ObjectId, Recorded};
 use crate::uses::CallsOfJudged;
 use crate::{Risk, encoded, lists};
 
-/// A class or function that the pickle names. It was recorded, not imported or called.
+/// A class or function that the pickle names. The pickle machine records globals, and imports and calls none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
-    /// The module, such as `torch._utils`.
+    /// Module, such as `torch._utils`.
     pub module: String,
-    /// The name in it, such as `_rebuild_tensor_v2`.
+    /// Qualified name in the module, such as `_rebuild_tensor_v2`.
     pub name: String,
-    /// Where the pickle first names it, in bytes from its start.
+    /// Offset in the pickle at which the global is first named, in bytes.
     pub offset: u64,
     risk: Risk,
 }
 
 impl Global {
-    /// The risk of loading it with Python's own unpickler.
+    /// Returns the risk of loading the global with Python's own unpickler.
     pub fn risk(&self) -> Risk {
         self.risk
     }
 
-    /// The name by which people know it, if that is another one: `os.system` for `posix.system`.
+    /// Returns the better-known name of an alias, such as `os.system` for `posix.system`; `None` for other globals.
     pub fn familiar(&self) -> Option<String> {
         lists::familiar(&self.module, &self.name).map(|(module, name)| [module, ".", name].concat())
     }
 
-    /// The name, and the familiar one after it in brackets.
+    /// Returns the name, followed by the better-known one in brackets if there is one.
     pub fn described(&self) -> String {
         match self.familiar() {
             Some(familiar) => format!("{self} ({familiar})"),
@@ -41,19 +41,19 @@ impl Global {
     pub(crate) fn new(module: &str, name: &str, offset: u64, uses: Uses) -> Self {
         let risk = match (module, name) {
             LOADS if !uses.loads_are_readable => Risk::Dangerous,
-            // The scan reads the arrays that it describes.
+            // The scan reads the arrays that the wrapper describes.
             names if is_array_wrapper(names) => Risk::Known,
             _ => uses.calls.risk(module, name).unwrap_or_else(|| Risk::from_names(module, name)),
         };
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
     }
 
-    /// A global that does not come from a pickle, such as an operator in code.
+    /// Creates a global that does not come from a pickle, such as an operator in code.
     pub(crate) fn with_risk(module: &str, name: &str, offset: u64, risk: Risk) -> Self {
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
     }
 
-    /// All globals of a pickle, each once, in the order in which it first names them.
+    /// Lists the globals of a pickle, each once, in the order in which the pickle first names them.
     pub(crate) fn all(heap: &Heap<'_>) -> Vec<Self> {
         let mut seen = HashSet::new();
         let uses = Uses::in_heap(heap);
@@ -71,14 +71,14 @@ impl std::fmt::Display for Global {
     }
 }
 
-/// The function that loads a checkpoint from bytes, for tensors that were pickled without `torch.save`.
+/// Function that loads a checkpoint from bytes, for tensors that were pickled without `torch.save`.
 pub(crate) const LOADS: (&str, &str) = ("torch.storage", "_load_from_bytes");
 
-/// How a pickle uses the globals whose risk depends on their use.
+/// Properties of a pickle on which the risk of some globals depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uses {
     calls: CallsOfJudged,
-    /// Whether everything that is loaded from bytes is in the pickle, so that it can be scanned.
+    /// True if all bytes passed to [`LOADS`] are in the pickle, so that a scan can read them.
     loads_are_readable: bool,
 }
 
@@ -95,7 +95,7 @@ impl Uses {
     }
 }
 
-/// Whether nothing was added to a byte string, or to the one that it was made from: a bytearray can change.
+/// Returns true if the pickle does not change a byte string, nor the bytearray from which it was created.
 fn is_unchanged(heap: &Heap<'_>, id: ObjectId) -> bool {
     let inner = heap.instance(id).and_then(|outer| heap.items(outer.args)?.first().copied());
     let mut parts = [Some(id), inner].into_iter().flatten();
@@ -107,8 +107,8 @@ fn is_unchanged(heap: &Heap<'_>, id: ObjectId) -> bool {
     })
 }
 
-/// Whether a pickle uses a global only in calls that `fine` accepts. If it is passed to anything else, its use cannot be
-/// followed.
+/// Returns true if a pickle uses a global only in calls that `fine` accepts. Passing the global to any other object
+/// counts as a use that cannot be followed.
 fn only_called(
     heap: &Heap<'_>,
     is_it: &dyn Fn((&str, &str)) -> bool,
@@ -129,7 +129,8 @@ fn only_called(
     })
 }
 
-/// Whether a global is the class of joblib's descriptions of arrays. scikit-learn had a copy of joblib until 0.22.
+/// Returns true if a global is the class with which joblib describes an array. scikit-learn bundled a copy of joblib
+/// until 0.22.
 pub(crate) fn is_array_wrapper((module, name): (&str, &str)) -> bool {
     name == "NumpyArrayWrapper"
         && matches!(module, "joblib.numpy_pickle" | "sklearn.externals.joblib.numpy_pickle")

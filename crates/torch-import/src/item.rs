@@ -1,4 +1,4 @@
-//! What a checkpoint lists: tensors and values, each with its name.
+//! The items of a checkpoint: tensors and values, each with its name.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,25 +8,24 @@ use tensor::Tensor;
 
 use crate::compound::Compound;
 
-/// One thing that a checkpoint holds, and its name.
+/// A tensor or a value of a checkpoint, with its name.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// The path to it from the root, joined by dots.
+    /// Path from the root to the item, its parts joined by dots.
     pub name: String,
-    /// What it is.
     pub content: Content,
-    /// Bytes of the name's first part, where that is a key of a dict at the root.
+    /// Length in bytes of the name's first part, if it is a key of a dict at the root.
     pub(crate) root_key: Option<u32>,
 }
 
-/// What an [`Item`] is.
+/// The content of an [`Item`].
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// A strided view of a storage.
+    /// Strided view of a storage.
     Tensor(Tensor),
-    /// A tensor that is made of several, or has no data.
+    /// Tensor that consists of several strided ones, or has no data.
     Compound(Arc<Compound>),
-    /// Anything else: a number, a text, a configuration.
+    /// Number, text, configuration or other object.
     Value(Value),
 }
 
@@ -34,43 +33,43 @@ pub enum Content {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
-    /// An object of the pickle.
+    /// Object of the pickle.
     Object {
-        /// The object, in [`Checkpoint::heap`](crate::Checkpoint::heap).
+        /// Id of the object in [`Checkpoint::heap`](crate::Checkpoint::heap).
         object: ObjectId,
-        /// Whether all of the object can be shown.
+        /// Completeness of the object's contents.
         extent: Extent,
     },
-    /// A text in the metadata of a file without a pickle.
+    /// Text in the metadata of a file without a pickle.
     Text(Arc<str>),
 }
 
-/// How much of a value there is to show.
+/// The part of a value that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {
-    /// All of it.
+    /// All of the value.
     Whole,
-    /// It is a container that contains itself.
+    /// Reference to a container from inside that container.
     Cycle,
-    /// It is a container whose contents are not listed: it is nested too deeply, or shared too often.
+    /// Container whose contents are not listed, because it is nested too deeply or shared too often.
     Cut,
 }
 
 impl Item {
-    /// The key of the root's dict under which the item is; `None` where the root is not a dict, or the item is its
-    /// direct value.
+    /// Returns the key of the root dict under which the item is nested; `None` if the root is not a dict, or the item
+    /// is a direct value of it.
     pub fn root_key(&self) -> Option<&str> {
         let len = self.root_key? as usize;
         (len < self.name.len()).then(|| self.name.get(..len)).flatten()
     }
 
-    /// Whether the item is a direct value of the root's dict.
+    /// Returns true if the item is a direct value of the root dict.
     pub fn is_at_root(&self) -> bool {
         self.root_key.is_some_and(|len| len as usize == self.name.len())
     }
 
-    /// The tensor, where it is one strided view.
+    /// Returns the tensor if the item is a single strided view.
     pub fn tensor(&self) -> Option<&Tensor> {
         match &self.content {
             Content::Tensor(tensor) => Some(tensor),
@@ -78,7 +77,7 @@ impl Item {
         }
     }
 
-    /// The strided tensors: the tensor itself, or the parts of a compound one, named `NAME.PART`.
+    /// Returns the strided tensors: the tensor itself, or the parts of a compound tensor, named `NAME.PART`.
     pub fn tensors(&self) -> impl Iterator<Item = (Cow<'_, str>, &Tensor)> {
         let (one, parts) = match &self.content {
             Content::Tensor(tensor) => (Some((Cow::Borrowed(self.name.as_str()), tensor)), [].as_slice()),
@@ -89,8 +88,8 @@ impl Item {
         one.into_iter().chain(parts)
     }
 
-    /// The name of a part of a compound tensor. The root has an empty name, and so has the value of an empty key; only the
-    /// first has no path.
+    /// Builds the name of a part of a compound tensor. The name is empty for the root and for the value of an empty
+    /// key; only the root has no path before the part.
     fn part_name(&self, part: &str) -> String {
         let is_root = self.name.is_empty() && self.root_key.is_none();
         if is_root { part.to_owned() } else { format!("{}.{part}", self.name) }

@@ -1,4 +1,4 @@
-//! Dict keys as parts of a tensor's name, and as Python subscripts in messages.
+//! Dict keys as parts of tensor names, and as Python subscripts in messages.
 
 use std::borrow::Cow;
 
@@ -6,29 +6,30 @@ use pickle_vm::{Heap, Object, ObjectId};
 
 use crate::encoded;
 
-/// A dict key for comparison. Two are equal if they are the same key of a Python dict: `1`, `1.0` and `True` are.
+/// A dict key for comparison. Two keys are equal if they are the same key of a Python dict, as `1`, `1.0` and `True`
+/// are.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Key<'h> {
     None,
-    /// UTF-8, with surrogates.
+    /// UTF-8 bytes, which may encode surrogates.
     Text(&'h [u8]),
     Bytes(Cow<'h, [u8]>),
-    /// Any number that is an integer of 64 bits.
+    /// Bool, int or float whose value is an integer of 64 bits.
     Int(i64),
-    /// Any other integer, in two's complement, little-endian, as short as possible.
+    /// Any other integer, in two's complement, little-endian, in as few bytes as possible.
     Long(Cow<'h, [u8]>),
-    /// The bits of a number that is not an integer.
+    /// Bit pattern of a float that is not an integer.
     Float(u64),
-    /// The module and the name of a class or a function.
+    /// Module and name of a class or a function.
     Global(&'h str, &'h str),
-    /// A tuple of such keys, written one after the other.
+    /// Serialized keys of a tuple, one after the other.
     Tuple(Vec<u8>),
-    /// Any other object equals only itself: objects that look alike may differ, and two tensors must not become one. So does
-    /// a NaN.
+    /// Any other object, or a NaN, equals only itself: two objects that look alike may differ, and two tensors must not
+    /// become one.
     Object(ObjectId),
 }
 
-/// The most bytes of a tuple's items: a few bytes of a pickle may share tuples of tuples.
+/// Maximum length of a serialized tuple, in bytes. A few bytes of a pickle can encode large tuples of shared tuples.
 const TUPLE_BYTES: usize = 4096;
 
 impl<'h> Key<'h> {
@@ -39,12 +40,12 @@ impl<'h> Key<'h> {
         }
     }
 
-    /// The key of anything but a tuple.
+    /// Returns the key of an object that is not a tuple.
     fn plain(heap: &'h Heap<'h>, id: ObjectId) -> Self {
         match heap.get(id) {
             Object::None => Self::None,
             Object::Text(text) => Self::Text(text.bytes()),
-            // Python 2's strings are text if they can be decoded.
+            // Strings of Python 2 are text if they can be decoded.
             Object::String(bytes) if std::str::from_utf8(bytes).is_ok() => Self::Text(bytes),
             Object::Bytes(bytes) => Self::Bytes(Cow::Borrowed(bytes)),
             Object::Bool(value) => Self::Int(i64::from(*value)),
@@ -62,7 +63,7 @@ impl<'h> Key<'h> {
         }
     }
 
-    /// Appends the key to those of a tuple.
+    /// Appends the key to the serialized keys of a tuple.
     fn write(&self, out: &mut Vec<u8>) {
         let mut sized = |tag: u8, parts: &[&[u8]]| {
             out.push(tag);
@@ -85,7 +86,7 @@ impl<'h> Key<'h> {
     }
 }
 
-/// The items of a tuple one after the other, with those of the tuples in it; `None` if they are too long.
+/// Serializes the items of a tuple, including nested tuples; `None` if they are too long.
 fn tuple<'h>(heap: &'h Heap<'h>, id: ObjectId) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut open = vec![id];
@@ -111,7 +112,8 @@ fn tuple<'h>(heap: &'h Heap<'h>, id: ObjectId) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The key of a float: that of the integer that it equals, if there is one. `None` for a NaN, which equals nothing.
+/// Returns the key of a float, which is that of an integer if the two are equal. Returns `None` for a NaN, which equals
+/// nothing.
 fn float<'h>(value: f64) -> Option<Key<'h>> {
     if value.is_nan() {
         return None;
@@ -119,7 +121,7 @@ fn float<'h>(value: f64) -> Option<Key<'h>> {
     if value.is_infinite() || value.fract() != 0.0 {
         return Some(Key::Float(value.to_bits()));
     }
-    // An integer below 2⁵³ times a power of two.
+    // The value is an integer below 2⁵³ times a power of two.
     let bits = value.to_bits();
     let (fraction, exponent) = (bits & ((1 << 52) - 1), bits >> 52 & 0x7ff);
     if value.abs() < 9_223_372_036_854_775_808.0 {
@@ -136,7 +138,7 @@ fn float<'h>(value: f64) -> Option<Key<'h>> {
             (*byte, carry) = (sum, overflow);
         }
     }
-    // Without the bytes on top that only repeat the sign.
+    // Removes the top bytes that only repeat the sign.
     while let [.., below, top] = magnitude.as_slice() {
         let sign = if below & 0x80 == 0 { 0 } else { 0xff };
         if *top != sign {
@@ -144,24 +146,24 @@ fn float<'h>(value: f64) -> Option<Key<'h>> {
         }
         magnitude.pop();
     }
-    // -2⁶³ is the only integer of 64 bits that is not below 2⁶³.
+    // -2⁶³ is the only 64-bit integer whose absolute value is not below 2⁶³.
     match <[u8; 8]>::try_from(magnitude.as_slice()) {
         Ok(bytes) => Some(Key::Int(i64::from_le_bytes(bytes))),
         Err(_) => Some(Key::Long(Cow::Owned(magnitude))),
     }
 }
 
-/// Whether a key is a NaN. Python compares it by identity, so a dict can have several.
+/// Returns true if a key is a NaN. Python compares NaN keys by identity, so a dict can have several.
 pub(crate) fn is_nan(heap: &Heap<'_>, id: ObjectId) -> bool {
     matches!(heap.get(id), Object::Float(value) if value.is_nan())
 }
 
-/// The part of a name for a NaN that is number `number` among the keys of its dict.
+/// Returns the name part for a NaN key that is number `number` among the NaN keys of its dict.
 pub(crate) fn nan_part(heap: &Heap<'_>, id: ObjectId, number: usize) -> String {
     format!("{}#{number}", repr(heap, id))
 }
 
-/// The part that a key adds to a name: its text, or for other objects what Python prints.
+/// Returns the name part for a key: the text of a string, Python's `repr` of any other object.
 pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
     let text = match heap.get(id) {
         Object::Text(_) | Object::String(_) => heap.text(id),
@@ -170,8 +172,8 @@ pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
     text.unwrap_or_else(|| Cow::Owned(repr(heap, id)))
 }
 
-/// The key as Python prints it. An instance of a class is shown as the call that makes it, since a pickle has nothing
-/// else.
+/// Returns the key as Python's `repr` prints it. An instance of a class is shown as the call that creates it, because
+/// the pickle records nothing else.
 pub(crate) fn repr(heap: &Heap<'_>, id: ObjectId) -> String {
     // Bytes that protocol 2 writes as a call.
     let bytes = |heap: &Heap<'_>, id| Some(bytes_repr(&encoded::bytes(heap, id)?));
@@ -221,7 +223,7 @@ mod tests {
         assert!(pair(&float(f64::INFINITY), &float(f64::INFINITY)));
         assert!(!pair(&float(f64::NAN), &float(f64::NAN)), "two NaN are two keys");
         assert!(one(&[&float(f64::NAN)[..], b"2\x86."].concat()), "the same NaN is one");
-        // 2**64, -2**64, 2**100, 2**1000, and 2**63 and -2**63 at the border.
+        // 2**64, -2**64, 2**100, 2**1000, and 2**63 and -2**63 at the limits of 64 bits.
         assert!(pair(&long(&power(64, 1)), &float(2_f64.powi(64))));
         assert!(pair(&long(&power(64, 0xff)), &float(-(2_f64.powi(64)))));
         assert!(!pair(&long(&power(64, 0xff)), &float(2_f64.powi(64))));
@@ -233,7 +235,7 @@ mod tests {
         // 10**23 is not the float 1e23.
         assert!(!pair(b"I100000000000000000000000\n", &float(1e23)));
         assert!(pair(b"I99999999999999991611392\n", &float(1e23)));
-        // Tuples of equal items, and no other tuples.
+        // Tuples are equal if all their items are.
         assert!(pair(b"K\x01\x88\x86", &[&float(1.0)[..], b"K\x01\x86"].concat()), "(1, True) == (1.0, 1)");
         assert!(pair(b"K\x01\x85\x85", b"\x88\x85\x85"), "((1,),) == ((True,),)");
         assert!(!pair(b"K\x01\x85\x85", b"K\x01\x85"), "((1,),) != (1,)");
@@ -250,8 +252,8 @@ mod tests {
 
     #[test]
     fn keys_are_printed_as_python_prints_them() {
-        // What CPython 3.11 writes and prints of `[1e300, b"raw\x00", b"it's", 2**70, ("it's", "\n", "ü"), (),
-        // (2.5,), inf]`, protocol 2.
+        // CPython 3.11's pickle (protocol 2) and printed form of `[1e300, b"raw\x00", b"it's", 2**70, ("it's", "\n",
+        // "ü"), (), (2.5,), inf]`.
         let bytes = b"\x80\x02](G~7\xe4<\x88\x00u\x9cc_codecs\nencode\nq\x01X\x04\x00\x00\x00raw\x00X\x06\x00\x00\x00\
             latin1q\x03\x86Rh\x01X\x04\x00\x00\x00it'sh\x03\x86R\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00@X\x04\x00\x00\
             \x00it'sX\x01\x00\x00\x00\nX\x02\x00\x00\x00\xc3\xbc\x87)G@\x04\x00\x00\x00\x00\x00\x00\x85G\x7f\xf0\x00\

@@ -1,4 +1,5 @@
-//! What a file holds and a checkpoint does not list: tensors, other objects, storages and records, each with its bytes and the reason.
+//! Finds the tensors, other objects, storages and records of a file that its checkpoint does not list, with their sizes
+//! in bytes and the reasons.
 //!
 //! Facts: `Module.state_dict` in `torch/nn/modules/module.py`; `inline_container.cc` and `torch/csrc/jit/mobile` for the
 //! records of an archive.
@@ -18,29 +19,29 @@ use crate::rebuild::{Function, Rebuilt};
 use crate::walk::Walk;
 use crate::{Container, Result, modules, unlisted};
 
-/// What naming them may cost, in steps and bytes.
+/// Budget for naming the omitted tensors, in steps and bytes.
 const NAMING: usize = 16 << 20;
 
-/// What the finished walk did not list.
+/// Finds the omissions after the walk is complete.
 ///
 /// # Errors
-/// When a tensor is nested more deeply than the walk goes.
+/// When a tensor is nested more deeply than the walk's limit.
 pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -> Result<LeftOut> {
     let mut out = LeftOut::default();
     let (missed, with_attributes) = unlisted_tensors(walk);
-    // First, because `tensors` looks at more than the walk did.
+    // Objects come first, because `tensors` visits containers that the walk did not.
     let mut objects = LeftOut::default();
     unlisted::find(&mut objects, walk, &with_attributes, root)?;
     tensors(&mut out, walk, missed, root)?;
     out.append(objects);
-    // The tensors that were just found use their storages too.
+    // The storages of the tensors found above count as used.
     let heap = walk.containers.heap();
     let records = container.records();
     let used = walk.rebuilder.used_records();
     let numbered = (0_u32..).zip(used).filter(|(_, used)| !used);
     let unused = numbered.filter_map(|(number, _)| Some((records.get(number)?, number)));
     let mut unused: Vec<(&Record, u32)> = unused.filter(|(record, _)| !record.range.is_empty()).collect();
-    // In the order of the file.
+    // Unused records are listed in the order of the file.
     unused.sort_by_key(|(record, _)| (record.inflated, record.range.start));
     let referred = if unused.is_empty() { HashSet::new() } else { referred(heap, container) };
     for (record, number) in unused {
@@ -53,13 +54,13 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
     Ok(out)
 }
 
-/// The records of the storages that persistent ids name.
+/// Returns the records of the storages that persistent ids name.
 fn referred(heap: &Heap<'_>, container: &Container) -> HashSet<u32> {
     let ids = heap.persistent_objects().iter();
     ids.filter_map(|id| container.record_number(&StorageRef::read(heap, *id).ok()?.key)).collect()
 }
 
-/// The tensors that the walk did not reach, and those that it did reach and that have attributes.
+/// Returns the tensors that the walk did not reach, and the reached tensors that have attributes.
 fn unlisted_tensors(walk: &Walk<'_>) -> (Vec<ObjectId>, Vec<ObjectId>) {
     let heap = walk.containers.heap();
     let (mut missed, mut with_attributes) = (Vec::new(), Vec::new());
@@ -93,7 +94,7 @@ fn tensors(out: &mut LeftOut, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: 
     for id in missed {
         let path = tree.path(id, &mut paths.naming);
         if path.as_ref().is_some_and(|path| path.iter().any(|step| is_missed.contains(step.parent))) {
-            // A part of another tensor, which is listed.
+            // Skips a part of another tensor that is itself listed.
             continue;
         }
         let (name, reason) = match &path {
@@ -101,7 +102,7 @@ fn tensors(out: &mut LeftOut, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: 
             Some(path) => (path::name(heap, path, &mut paths.naming), paths.reason(walk, path, root)?),
         };
         let rebuilt = walk.rebuilder.rebuild(id).ok().flatten();
-        // An array of objects or of text is a value.
+        // An array of objects or of text is a value, not a tensor.
         let function = heap.instance(id).and_then(|instance| Function::called_by(heap, instance));
         if rebuilt.is_none() && function == Some(Function::NumpyArray) {
             continue;
@@ -117,30 +118,31 @@ fn tensors(out: &mut LeftOut, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: 
     Ok(())
 }
 
-/// Where in a module a path is.
+/// Position of a path relative to a module.
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// Not in the attributes of a module.
+    /// Outside the attributes of a module.
     Elsewhere,
     /// At the attributes of this module.
     Attributes(ObjectId),
-    /// At its parameters, buffers or submodules, of which those that `state_dict()` does not return have this reason.
+    /// At the module's parameters, buffers or submodules. The reason applies to members that `state_dict()` does not
+    /// return.
     Group(ObjectId, OmissionReason),
 }
 
-/// Names of paths, and the reasons why the walk does not take them.
+/// Names paths, and finds the reasons why the walk does not follow them.
 struct Paths {
     naming: Budget,
-    /// The values of dicts that have several values for a key, without those that later ones replace.
+    /// For each dict with duplicate keys, the values that no later entry replaces.
     winners: HashMap<ObjectId, Option<HashSet<ObjectId>>>,
 }
 
 impl Paths {
-    /// Why the walk did not take a path: the first step that it does not take.
+    /// Returns the reason why the walk did not follow a path, which is that of the first step not followed.
     fn reason(&mut self, walk: &mut Walk<'_>, path: &[PathStep], root: ObjectId) -> Result<OmissionReason> {
         let heap = walk.containers.heap();
         if path.first().is_some_and(|step| step.parent != root) {
-            // The path is not known up to the root.
+            // The beginning of the path, up to the root, is unknown.
             return Ok(OmissionReason::Unreached);
         }
         let mut at = At::Elsewhere;
@@ -179,7 +181,7 @@ impl Paths {
                     at = At::Elsewhere;
                     continue;
                 }
-                // Tuples of dicts, and the arguments of calls that make dicts.
+                // Tuples of dicts, and the arguments of calls that create dicts.
                 (At::Attributes(_) | At::Group(..), _) => continue,
                 (At::Elsewhere, _) => {}
             }
@@ -198,14 +200,14 @@ impl Paths {
         Ok(OmissionReason::Unreached)
     }
 
-    /// Whether `state_dict()` of a module names an object.
+    /// Returns true if the `state_dict()` of a module names an object.
     fn is_child(&mut self, walk: &mut Walk<'_>, module: ObjectId, id: ObjectId) -> Result<bool> {
         let Some(children) = walk.containers.children(module)? else { return Ok(false) };
-        // Once the budget is spent, the answer is yes, so that no reason is given that was not checked.
+        // Without budget the answer is yes, so that no unchecked reason is reported.
         Ok(children.iter().any(|child| !self.naming.try_spend(1) || child.id == id))
     }
 
-    /// Whether the value of a dict is replaced by a later one of its key.
+    /// Returns true if a later entry with the same key replaces a dict's value.
     fn is_replaced(&mut self, walk: &mut Walk<'_>, step: &PathStep) -> Result<bool> {
         let winners = match self.winners.entry(step.parent) {
             Entry::Occupied(known) => known.into_mut(),

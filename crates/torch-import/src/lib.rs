@@ -11,8 +11,9 @@
 //! # }
 //! ```
 //!
-//! A [`Container`] finds the pickle and the storages in a file and owns its mapping; `pickle-vm` reads
-//! the pickle into inert objects; [`Checkpoint`] walks them once and interprets `torch._utils._rebuild_*`. Nothing in the file is executed or imported.
+//! A [`Container`] finds the pickle and the storages in a file and owns its mapping; `pickle-vm` reads the pickle into
+//! inert objects; [`Checkpoint`] walks the objects once and interprets `torch._utils._rebuild_*`. Nothing in the file
+//! is executed or imported.
 //!
 //! Facts: `torch/serialization.py`, `torch/_utils.py` and `caffe2/serialize` of PyTorch 2.15.
 

@@ -1,31 +1,31 @@
-//! Upper bounds on the work and the memory of giving a pickle's objects their meaning.
+//! Bounds the time and the memory needed to interpret the objects of a pickle.
 //!
-//! Objects of a pickle share each other, so that a few bytes can stand for billions of paths. Every bound is a sum of a
-//! part that any file may use and a part for each byte of its pickle: reading costs at most a multiple of the file.
+//! Objects of a pickle can share each other, so that a few bytes encode billions of paths. Each bound is the sum of a
+//! constant and a multiple of the pickle's length, so that reading costs at most a multiple of the file.
 
 use crate::{Error, Result};
 
 /// Upper bounds for one checkpoint; see [`Limits::for_pickle`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Steps: each visit of an object by one of its paths, and each entry that is looked at to find an object's contents.
+    /// Steps: each visit of an object by one of its paths, and each entry read to find an object's children.
     pub(crate) steps: usize,
-    /// Containers inside each other. Python's own pickler fails at this depth.
+    /// Nesting depth of containers. Python's own pickler fails at this depth.
     pub(crate) depth: usize,
     /// Bytes in the names of tensors and of the containers around them.
     pub(crate) tensor_names: usize,
     /// Bytes in the names of values.
     pub(crate) value_names: usize,
-    /// Values that are listed.
+    /// Number of listed values.
     pub(crate) values: usize,
-    /// Names of tensors that have a name already.
+    /// Additional names of tensors that already have one.
     pub(crate) repeats: usize,
-    /// Bytes that are copied out of objects, such as sizes and strides, which tensors may share.
+    /// Bytes copied out of objects, such as sizes and strides, which tensors may share.
     pub(crate) copied: usize,
 }
 
 impl Limits {
-    /// The bounds for a pickle of `len` bytes.
+    /// Returns the bounds for a pickle of `len` bytes.
     pub(crate) fn for_pickle(len: usize) -> Self {
         let per_byte = |times: usize, base: usize| len.saturating_mul(times).saturating_add(base);
         Self {
@@ -40,7 +40,7 @@ impl Limits {
     }
 }
 
-/// What is left of one of the [`Limits`].
+/// The unused part of one of the [`Limits`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     what: &'static str,
@@ -49,15 +49,15 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit` things; `what` names them in an error, in the plural.
+    /// Creates a budget of `limit` units; `what` names the units in an error, in the plural.
     pub(crate) fn new(what: &'static str, limit: usize) -> Self {
         Self { what, limit, left: limit }
     }
 
-    /// Takes `count` out of the budget, for something at `offset` of the pickle.
+    /// Deducts `count` for an object at `offset` of the pickle.
     ///
     /// # Errors
-    /// When less is left.
+    /// When less than `count` is left.
     pub(crate) fn spend(&mut self, count: usize, offset: u64) -> Result<()> {
         if self.try_spend(count) {
             return Ok(());
@@ -65,19 +65,19 @@ impl Budget {
         Err(Error::Limit { what: self.what, offset, limit: self.limit })
     }
 
-    /// Takes `count` out of the budget if so much is left.
+    /// Deducts `count` and returns true, or returns false if less is left.
     pub(crate) fn try_spend(&mut self, count: usize) -> bool {
         let left = self.left.checked_sub(count);
         self.left = left.unwrap_or(self.left);
         left.is_some()
     }
 
-    /// Whether less than half of it is left.
+    /// Returns true if less than half of the budget is left.
     pub(crate) fn is_scarce(&self) -> bool {
         self.left < self.limit / 2
     }
 
-    /// How much was taken.
+    /// Returns the amount that was deducted.
     #[cfg(test)]
     pub(crate) fn spent(&self) -> usize {
         self.limit.saturating_sub(self.left)
@@ -89,12 +89,12 @@ impl Budget {
 pub(crate) struct Marks(Vec<u64>);
 
 impl Marks {
-    /// An empty set of the objects of a heap with `len` objects.
+    /// Creates an empty set for a heap of `len` objects.
     pub(crate) fn new(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
 
-    /// Adds an object; returns whether it is new.
+    /// Adds an object; returns true if the set did not have it.
     pub(crate) fn insert(&mut self, id: pickle_vm::ObjectId) -> bool {
         let (word, bit) = place(id);
         let Some(word) = self.0.get_mut(word) else { return false };
@@ -103,7 +103,7 @@ impl Marks {
         is_new
     }
 
-    /// Removes an object.
+    /// Removes an object from the set.
     pub(crate) fn remove(&mut self, id: pickle_vm::ObjectId) {
         let (word, bit) = place(id);
         if let Some(word) = self.0.get_mut(word) {
@@ -111,7 +111,7 @@ impl Marks {
         }
     }
 
-    /// Whether it has the object.
+    /// Returns true if the set has the object.
     pub(crate) fn contains(&self, id: pickle_vm::ObjectId) -> bool {
         let (word, bit) = place(id);
         self.0.get(word).is_some_and(|word| word & bit != 0)

@@ -1,7 +1,6 @@
-//! The generated lists of names: what is inside the standard library, torch and numpy, what of it is harmless, and which
-//! names are aliases.
+//! Generated lists of names: the modules of the standard library, torch and numpy, their harmless names, and aliases.
 //!
-//! `lists/README.md` says how they are made. They are sorted, so that a name is found by bisection.
+//! `lists/README.md` describes how the lists are generated. They are sorted for binary search.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -14,7 +13,7 @@ static HARMLESS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let mut names = Vec::new();
     for line in lines(include_str!("../lists/harmless.txt")) {
         let mut words = line.split_whitespace();
-        // Indented lines go on with the module of the line before.
+        // An indented line continues the module of the line before it.
         if !line.starts_with(' ') {
             module = words.next().unwrap_or_default();
         }
@@ -31,18 +30,19 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// Whether a module belongs to the standard library, torch or numpy of any version.
+/// Returns true if a module belongs to the standard library, torch or numpy of any version.
 pub(crate) fn is_inside(module: &str) -> bool {
     INSIDE.contains(module.split('.').next().unwrap_or(module))
 }
 
-/// Whether a name of the standard library, torch or numpy is on the list of harmless ones, or is an alias of one that is.
+/// Returns true if a name of the standard library, torch or numpy, or the name of which it is an alias, is listed as
+/// harmless.
 pub(crate) fn is_harmless(module: &str, name: &str) -> bool {
     HARMLESS.binary_search(&(module, name)).is_ok()
         || familiar(module, name).is_some_and(|names| HARMLESS.binary_search(&names).is_ok())
 }
 
-/// The familiar module and name of an alias: `posix`, `system` is `os`, `system`.
+/// Resolves an alias to its better-known module and name: `posix`, `system` to `os`, `system`.
 pub(crate) fn familiar<'n>(module: &'n str, name: &'n str) -> Option<(&'n str, &'n str)> {
     if let Some(found) = ALIASES.get([module, ".", name].concat().as_str()) {
         return found.rsplit_once('.');

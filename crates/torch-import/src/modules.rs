@@ -1,7 +1,7 @@
-//! What `state_dict()` of a pickled `nn.Module` returns.
+//! Determines the entries of the `state_dict()` of a pickled `nn.Module`.
 //!
 //! Facts: `Module.state_dict` in `torch/nn/modules/module.py`; the `_save_to_state_dict` and `__getstate__` of
-//! `torch/ao/nn/quantized`, `torch/ao/nn/sparse/quantized` and their older places in `torch/nn`;
+//! `torch/ao/nn/quantized`, `torch/ao/nn/sparse/quantized` and their former locations in `torch/nn`;
 //! `_save_packed_weight` in `torch/ao/quantization/fx/_lower_to_native_backend.py`; `reduce_graph_module` in
 //! `torch/fx/graph_module.py`.
 
@@ -14,7 +14,7 @@ use crate::dicts::{Child, Dicts, State, Step};
 use crate::persistent::module_class;
 use crate::{Result, key};
 
-/// The state of a quantized convolution, which is a tuple: `_ConvNd.__getstate__`.
+/// Items of the state tuple of a quantized convolution: `_ConvNd.__getstate__`.
 const CONV: [&str; 15] = [
     "in_channels",
     "out_channels",
@@ -32,12 +32,12 @@ const CONV: [&str; 15] = [
     "zero_point",
     "training",
 ];
-/// What `state_dict()` returns of it.
+/// Items of [`CONV`] that `state_dict()` returns.
 const CONV_STATE: [&str; 4] = ["weight", "bias", "scale", "zero_point"];
-/// The state of `LinearPackedParams` in TorchScript archives of PyTorch 1.4: `__getstate__` returned a tuple.
+/// Items of the state tuple of `LinearPackedParams` in TorchScript archives of PyTorch 1.4.
 const PACKED: [&str; 4] = ["_packed_params.0", "_packed_params.1", "training", "dtype"];
 
-/// Attributes that classes add to their state, by the class's name: `_save_to_state_dict`.
+/// Attributes that `_save_to_state_dict` adds to the state, by the class's name.
 const ADDED: &[(&str, &[&str])] = &[
     ("LinearPackedParams", &["dtype", "_packed_params"]),
     ("EmbeddingPackedParams", &["dtype", "_packed_weight"]),
@@ -47,15 +47,15 @@ const ADDED: &[(&str, &[&str])] = &[
     ("GRUCell", &["_packed_weight_ih", "_packed_weight_hh"]),
     ("RNNCell", &["_packed_weight_ih", "_packed_weight_hh"]),
 ];
-/// Attributes that a module with packed parameters adds: those of `Linear`, and of the dynamic one for sparse weights.
+/// Attributes that a module with packed parameters adds: `Linear`, and the dynamic `Linear` for sparse weights.
 const WITH_PACKED: &[&str] = &["scale", "zero_point", "_op_type"];
 /// Attributes that every class of `torch.ao.nn.quantized.reference` adds.
 const REFERENCE: &[&str] = &["weight_qscheme", "weight_dtype"];
-/// The attribute of a module that was quantized with FX, followed by a number.
+/// Attribute of a module quantized with FX, followed by a number.
 const PACKED_WEIGHT: &str = "_packed_weight";
 
-/// What `state_dict()` of a module names: its parameters, its buffers without the non-persistent ones, what its class
-/// adds, its submodules. `None` if `instance` is not a module.
+/// Returns the entries of a module's `state_dict()`: parameters, persistent buffers, the additions of its class, and
+/// submodules. `None` if `instance` is not a module.
 pub(crate) fn children(dicts: &mut Dicts<'_>, instance: &Instance) -> Result<Option<Vec<Child>>> {
     let heap = dicts.heap();
     let class = Class::read(heap, instance);
@@ -89,18 +89,19 @@ pub(crate) fn children(dicts: &mut Dicts<'_>, instance: &Instance) -> Result<Opt
     Ok(Some(children))
 }
 
-/// Whether an instance is a pickled `nn.Module` with attributes.
+/// Returns true if an instance is a pickled `nn.Module` with attributes.
 pub(crate) fn is_module(heap: &Heap<'_>, instance: &Instance) -> bool {
     attributes(heap, instance).is_some_and(|attributes| {
         find(heap, &attributes, "_parameters").is_some() && find(heap, &attributes, "_modules").is_some()
     })
 }
 
-/// The attributes that every module has; `state_dict()` returns what is in the first three.
+/// Attributes of every module; `state_dict()` returns the contents of the first three.
 pub(crate) const OF_EVERY_MODULE: [&str; 5] =
     ["_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"];
 
-/// All attributes of a module, whether or not `state_dict()` returns them. `None` if `instance` is not a module.
+/// Returns all attributes of a module, including those that `state_dict()` does not return. `None` if `instance` is not
+/// a module.
 pub(crate) fn own_attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec<Child>> {
     if let Some(class) = Class::read(heap, instance)
         && let Some(items) = conv_state(heap, instance, class)
@@ -113,7 +114,7 @@ pub(crate) fn own_attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec
     is_module.then(|| attributes.into_iter().map(|(key, id)| Child::new(Step::Key(key), id)).collect())
 }
 
-/// The module and the name of a class.
+/// The module and the name of a Python class.
 #[derive(Clone, Copy)]
 struct Class<'h> {
     module: &'h str,
@@ -121,7 +122,7 @@ struct Class<'h> {
 }
 
 impl<'h> Class<'h> {
-    /// The class of an instance, which NEWOBJ names or `copyreg._reconstructor` is given.
+    /// Returns the class of an instance, which NEWOBJ names or `copyreg._reconstructor` takes as an argument.
     fn read(heap: &'h Heap<'_>, instance: &Instance) -> Option<Self> {
         let (module, name) = match heap.global(instance.callable) {
             Some(("copyreg" | "copy_reg", "_reconstructor")) => {
@@ -134,7 +135,7 @@ impl<'h> Class<'h> {
         Some(Self { module, name })
     }
 
-    /// Whether it is a class of PyTorch for quantized modules, or its copy in a TorchScript archive.
+    /// Returns true for a class of PyTorch's quantized modules, or its copy in a TorchScript archive.
     fn is_quantized(self) -> bool {
         let module = self.module.strip_prefix(SCRIPTED).unwrap_or(self.module);
         let mut parts = module.split('.');
@@ -150,14 +151,15 @@ impl<'h> Class<'h> {
     }
 }
 
-/// What TorchScript puts before the names of modules.
+/// Prefix of module names in TorchScript archives.
 const SCRIPTED: &str = "__torch__.";
 
-/// The contents of a quantized module whose state is a tuple.
+/// Returns the children of a quantized module whose state is a tuple.
 fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: Class<'_>) -> Option<Vec<Child>> {
     if let Some(items) = conv_state(heap, instance, class) {
         let mut children = named(&CONV, items);
-        // A scripted module has no `state_dict()` entries for them: everything is kept as the archive has it.
+        // A scripted module has no `state_dict()` entries for the items, so all of them keep their names in the
+        // archive.
         if !class.is_scripted() {
             children.retain(|child| matches!(child.step, Step::Name(name) if CONV_STATE.contains(&name)));
             for child in &mut children {
@@ -170,13 +172,13 @@ fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: Class<'_>) -> Option
     (class.name == "LinearPackedParams" && items.len() == PACKED.len()).then(|| named(&PACKED, items))
 }
 
-/// The state of a quantized module, if it is a tuple.
+/// Returns the state of a quantized module if it is a tuple.
 fn quantized_state<'h>(heap: &'h Heap<'_>, instance: &Instance, class: Class<'_>) -> Option<&'h [ObjectId]> {
     let items = heap.items(*instance.state().last()?)?;
     (class.is_quantized() && !class.is_reference()).then_some(items)
 }
 
-/// The same of a convolution.
+/// Returns the state of a quantized convolution if it is a tuple.
 fn conv_state<'h>(heap: &'h Heap<'_>, instance: &Instance, class: Class<'_>) -> Option<&'h [ObjectId]> {
     let items = quantized_state(heap, instance, class)?;
     (class.name.starts_with("Conv") && items.len() == CONV.len()).then_some(items)
@@ -186,7 +188,7 @@ fn named(names: &[&'static str], items: &[ObjectId]) -> Vec<Child> {
     names.iter().zip(items).map(|(name, id)| Child::new(Step::Name(name), *id)).collect()
 }
 
-/// The attributes of an instance: its state, or the dict that an FX graph module is made from.
+/// Returns the attributes of an instance: its state, or the dict from which an FX graph module is created.
 fn attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec<(ObjectId, ObjectId)>> {
     let dict = match heap.global(instance.callable) {
         Some(("torch.fx.graph_module", name)) if name.starts_with("reduce_") => {
@@ -200,12 +202,12 @@ fn attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec<(ObjectId, Obj
     }
 }
 
-/// An attribute's key and its last value.
+/// Returns the key and the last value of an attribute.
 fn find(heap: &Heap<'_>, attributes: &[(ObjectId, ObjectId)], name: &str) -> Option<(ObjectId, ObjectId)> {
     attributes.iter().rev().find(|(key, _)| heap.text(*key).as_deref() == Some(name)).copied()
 }
 
-/// What the class of a module adds to its state.
+/// Returns the entries that the class of a module adds to its state.
 fn added(
     heap: &Heap<'_>,
     class: Option<Class<'_>>,
@@ -236,7 +238,7 @@ fn added(
     if modules.iter().any(is_packed) {
         add(WITH_PACKED);
     }
-    // A hook of a module that was quantized with FX adds these; `dir()` sorts them.
+    // A hook of a module quantized with FX adds these entries, in the order of `dir()`.
     let is_object = |id: ObjectId| {
         let names = heap.instance(id).and_then(|instance| heap.global(instance.callable));
         matches!(names, Some(("torch" | "torch._C", "ScriptObject")))
@@ -257,7 +259,8 @@ fn added(
     children
 }
 
-/// The weight in the packed parameters of a quantized embedding, whose state is `((1, [weight], [], [bits]), class)`.
+/// Returns the weight in the packed parameters of a quantized embedding, whose state is `((1, [weight], [], [bits]),
+/// class)`.
 fn embedding(heap: &Heap<'_>, packed: ObjectId) -> Option<ObjectId> {
     let state = *heap.instance(packed)?.state().last()?;
     let inner = *heap.items(state)?.first()?;
@@ -265,7 +268,7 @@ fn embedding(heap: &Heap<'_>, packed: ObjectId) -> Option<ObjectId> {
     heap.items(tensors)?.first().copied()
 }
 
-/// The names of the buffers that are not saved.
+/// Returns the names of the non-persistent buffers.
 fn transient<'h>(dicts: &mut Dicts<'h>, set: Option<ObjectId>) -> Result<HashSet<Cow<'h, str>>> {
     let heap = dicts.heap();
     let mut names = HashSet::new();
@@ -278,7 +281,7 @@ fn transient<'h>(dicts: &mut Dicts<'h>, set: Option<ObjectId>) -> Result<HashSet
     Ok(names)
 }
 
-/// A set, or before protocol 4 a call of `set` with a list.
+/// Returns the items of a set, which protocols before 4 write as a call of `set` with a list.
 fn set_items<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<&'h [ObjectId]> {
     match heap.instance(id) {
         Some(instance) => heap.items(*heap.items(instance.args)?.first()?),

@@ -1,49 +1,47 @@
-//! What a reader reports that is neither data nor an error.
+//! Harmless irregularities that a reader reports in addition to the data.
 
 use std::fmt;
 
-/// A harmless irregularity of a file, or something that was left out.
+/// A harmless irregularity of a file, or contents of it that are not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// Every checksum of the archive is 0, as `set_crc32_options(False)` writes it.
+    /// Every checksum of the archive is 0, as written with `set_crc32_options(False)`.
     NoChecksums,
     /// A TorchScript archive has constants, which belong to its code.
     Constants {
-        /// How many.
+        /// Number of constants in `constants.pkl`.
         count: usize,
-        /// How many of these are tensors.
+        /// Number of tensors among the constants.
         tensors: u64,
     },
     /// Bytes follow the last storage of a checkpoint in the format before PyTorch 1.6.
     AfterStorages {
-        /// How many.
         bytes: u64,
     },
     /// Bytes follow a bare pickle.
     AfterPickle {
-        /// How many.
         bytes: u64,
     },
-    /// Values that are not listed in full.
+    /// Values are not listed in full.
     ValuesCut {
-        /// How many are listed without their contents: they are nested too deeply, or shared too often.
+        /// Number of values listed without their contents, because they are nested too deeply or shared too often.
         cut: usize,
-        /// How many are not listed at all, because there are too many.
+        /// Number of values beyond the limit, which are not listed.
         unlisted: usize,
     },
-    /// Names have escapes, because keys have lone surrogates, which are not characters.
+    /// Keys contain lone surrogates, which are not characters, so names have escapes.
     Surrogates {
-        /// How many keys have one.
+        /// Number of keys with a lone surrogate.
         keys: usize,
-        /// The first one.
+        /// Code unit of the first surrogate.
         first: u16,
     },
-    /// A shard after the first has values, which are not merged.
+    /// Shards after the first have values, which are not merged.
     ValuesLeftOut {
-        /// The file names of the shards.
+        /// File names of the shards.
         files: Vec<String>,
-        /// How many values they have.
+        /// Number of values in these shards.
         count: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Paths from the root of a pickle to any of its objects, and the names of these paths.
+//! Paths from the root of a pickle to any of its objects, and the names of the paths.
 
 use pickle_vm::{Heap, Object, ObjectId};
 
@@ -6,10 +6,10 @@ use crate::key;
 use crate::limits::{Budget, Marks};
 use crate::rebuild::Function;
 
-/// The longest name in bytes.
+/// Maximum length of a name in bytes.
 const LONGEST_NAME: usize = 1024;
 
-/// How one object refers to another.
+/// A reference from one object to another, by the position in the referring object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     Item(usize),
@@ -23,7 +23,7 @@ pub(crate) enum Edge {
     PersistentId,
 }
 
-/// Reference number `n` of an object.
+/// Returns reference number `n` of an object, and its target.
 pub(crate) fn edge(heap: &Heap<'_>, id: ObjectId, n: usize) -> Option<(Edge, ObjectId)> {
     let entry = |entries: &[(ObjectId, ObjectId)], n: usize| {
         let (key, value) = *entries.get(n / 2)?;
@@ -62,7 +62,7 @@ pub(crate) fn edge(heap: &Heap<'_>, id: ObjectId, n: usize) -> Option<(Edge, Obj
     }
 }
 
-/// One step of a path: an object, and which of its references leads on.
+/// A step of a path: an object and one of its references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathStep {
     pub(crate) parent: ObjectId,
@@ -70,12 +70,12 @@ pub(crate) struct PathStep {
     pub(crate) child: ObjectId,
 }
 
-/// The shortest path from the root to each object.
+/// The shortest path from the root to each object, as a breadth-first tree.
 pub(crate) struct Tree<'h> {
     heap: &'h Heap<'h>,
     root: ObjectId,
-    /// For each object, the object before it and the number of the reference; the root's and those of objects that
-    /// nothing refers to are `None`.
+    /// For each object, its predecessor and the number of the predecessor's reference; `None` for the root and for
+    /// unreachable objects.
     before: Vec<Option<(ObjectId, u32)>>,
 }
 
@@ -99,12 +99,13 @@ impl<'h> Tree<'h> {
         Self { heap, root, before }
     }
 
-    /// Whether something refers to an object, or it is the root.
+    /// Returns true if an object is the root or reachable from it.
     pub(crate) fn has(&self, id: ObjectId) -> bool {
         id == self.root || self.before.get(id.index()).is_some_and(Option::is_some)
     }
 
-    /// The path to an object; `None` if nothing refers to it. It is cut at its start when the budget is spent.
+    /// Returns the path to an object, truncated at its start when the budget is spent; `None` if the object is
+    /// unreachable.
     pub(crate) fn path(&self, id: ObjectId, budget: &mut Budget) -> Option<Vec<PathStep>> {
         let mut path = Vec::new();
         let mut child = id;
@@ -122,13 +123,13 @@ impl<'h> Tree<'h> {
     }
 }
 
-/// Whether a step leads to the arguments of a call that makes a tensor.
+/// Returns true if a step leads to the arguments of a call that creates a tensor.
 fn is_of_tensor(heap: &Heap<'_>, step: &PathStep) -> bool {
     let instance = heap.instance(step.parent);
     step.edge == Edge::Args && instance.is_some_and(|instance| Function::called_by(heap, instance).is_some())
 }
 
-/// The parts of a path that Python code would name, joined by dots.
+/// Joins the parts of a path that Python code would name by dots.
 pub(crate) fn name(heap: &Heap<'_>, path: &[PathStep], naming: &mut Budget) -> String {
     let mut name = String::new();
     for (index, step) in path.iter().enumerate() {
@@ -157,7 +158,7 @@ pub(crate) fn name(heap: &Heap<'_>, path: &[PathStep], naming: &mut Budget) -> S
     name
 }
 
-/// Adds a part to a name; whether there is room for it.
+/// Appends a part to a name; returns false if the name would become too long.
 pub(crate) fn push(name: &mut String, part: &str) -> bool {
     if name.len().saturating_add(part.len()) > LONGEST_NAME {
         name.push('…');

@@ -1,8 +1,8 @@
-//! Persistent ids: `('storage', class, key, location, numel)`, and before PyTorch 1.6 a sixth field that
-//! makes it a view of the storage, and `('module', class, path, source)`.
+//! Persistent ids: `('storage', class, key, location, numel)`, before PyTorch 1.6 with a sixth field for a view of the
+//! storage, and `('module', class, path, source)`.
 //!
-//! Facts: the three `persistent_load` in `torch/serialization.py`. `numel` counts elements, of an
-//! `UntypedStorage` bytes. The strings may be bytes in files that Python 2 wrote.
+//! Facts: the three functions `persistent_load` in `torch/serialization.py`. `numel` counts elements, and bytes for an
+//! `UntypedStorage`. In files written by Python 2, the strings may be byte strings.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,20 +15,20 @@ use crate::{Error, Result};
 /// The storage that a persistent id describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StorageRef<'h> {
-    /// `None` for an `UntypedStorage`, whose tensors name their dtype themselves.
+    /// `None` for an `UntypedStorage`, whose tensors name their dtypes themselves.
     pub(crate) dtype: Option<Dtype>,
     pub(crate) key: Cow<'h, str>,
     pub(crate) numel: u64,
-    /// The part that is referred to; `None` for the whole storage.
+    /// Part that the id refers to; `None` for the whole storage.
     pub(crate) view: Option<Box<StorageView<'h>>>,
 }
 
-/// A part of a storage, which PyTorch loads as a storage of its own over the same bytes: a tensor's
-/// storage offset counts from the start of the part.
+/// A part of a storage. PyTorch loads it as a storage of its own over the same bytes, so the storage offset of a tensor
+/// counts from the start of the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StorageView<'h> {
     pub(crate) key: Cow<'h, str>,
-    /// Elements of the storage before its first one.
+    /// Elements of the storage before the part.
     pub(crate) offset: u64,
     pub(crate) numel: u64,
 }
@@ -47,7 +47,7 @@ impl<'h> StorageRef<'h> {
         if let Some(changed) = heap.changed(id) {
             return Err(fail(format!("the pickle changes the storage at offset 0x{changed:x}")));
         }
-        // PyTorch accepts nothing but a tuple, which cannot change after it was taken.
+        // PyTorch accepts only a tuple, which cannot change after the machine took it.
         let tuple = pid.filter(|pid| matches!(heap.get(*pid), Object::Tuple(_)));
         let Some(fields) = tuple.and_then(|pid| heap.items(pid)) else {
             let found = heap.get(pid.unwrap_or(id)).type_name();
@@ -93,11 +93,11 @@ impl<'h> StorageRef<'h> {
         Ok(Self { dtype, key, numel: whole, view })
     }
 
-    /// Bytes of the storage; `None` where they do not fit 64 bits.
+    /// Returns the length of the whole storage in bytes; `None` on overflow of 64 bits.
     pub(crate) fn nbytes(&self) -> Option<u64> {
         self.numel.checked_mul(self.dtype.map_or(1, Dtype::size))
     }
-    /// The bytes that are referred to, counted from the start of the storage; `None` where they do not fit 64 bits.
+    /// Returns the referenced bytes, counted from the start of the storage; `None` on overflow of 64 bits.
     pub(crate) fn byte_range(&self) -> Option<Range<u64>> {
         let size = self.dtype.map_or(1, Dtype::size);
         let (offset, numel) = self.view.as_ref().map_or((0, self.numel), |view| (view.offset, view.numel));
@@ -105,9 +105,9 @@ impl<'h> StorageRef<'h> {
         Some(start..start.checked_add(numel.checked_mul(size)?)?)
     }
 
-    /// Whether two references to one key are the same bytes for PyTorch, whichever it loads first. Their dtypes may differ if
-    /// the storage has no elements. An untyped storage counts as one of uint8, because
-    /// `torch.save` writes both for a dtype that has no storage class.
+    /// Returns true if PyTorch loads the same bytes for two references to one key, in either order. The dtypes may
+    /// differ if the storage has no elements. An untyped storage counts as uint8, because `torch.save` writes both
+    /// forms for a dtype without a storage class.
     pub(crate) fn is_loaded_like(&self, other: &Self) -> bool {
         let is_bytes = |one: &Self| one.dtype.unwrap_or(Dtype::UInt8) == Dtype::UInt8;
         self.key == other.key
@@ -116,18 +116,18 @@ impl<'h> StorageRef<'h> {
             && (self.dtype == other.dtype || self.numel == 0 || is_bytes(self) && is_bytes(other))
     }
 
-    /// The number of elements that are referred to.
+    /// Returns the number of referenced elements.
     pub(crate) fn len(&self) -> u64 {
         self.view.as_ref().map_or(self.numel, |view| view.numel)
     }
 
-    /// The key by which PyTorch identifies the storage: references with equal keys share one storage.
+    /// Returns the key by which PyTorch identifies the storage: references with equal keys share one storage.
     pub(crate) fn identity(&self) -> &Cow<'h, str> {
         self.view.as_ref().map_or(&self.key, |view| &view.key)
     }
 }
 
-/// The dtype of a storage class; `None` for an `UntypedStorage`.
+/// Returns the dtype of a storage class; `None` for an `UntypedStorage`.
 pub(crate) fn storage_dtype(heap: &Heap<'_>, class: ObjectId) -> Result<Option<Dtype>, String> {
     let Some((module, class)) = heap.global(class) else {
         return Err(format!("expected a storage class, found {}", heap.get(class).type_name()));
@@ -152,8 +152,8 @@ pub(crate) struct PersistentTensor {
     pub(crate) offset: u64,
 }
 
-/// The class that the persistent object `id` represents: files before PyTorch 1.6 keep a module's class
-/// with its source, as `('module', class, path, source)` or, in 0.1, `(class, path, source)`.
+/// Returns the class that the persistent object `id` represents. Files before PyTorch 1.6 keep a module's class with
+/// its source, as `('module', class, path, source)` or, in 0.1, `(class, path, source)`.
 pub(crate) fn module_class(heap: &Heap<'_>, id: ObjectId) -> Option<ObjectId> {
     match *heap.items(heap.persistent(id)?)? {
         [tag, class, _path, _source] if heap.text(tag)? == "module" => Some(class),
@@ -162,7 +162,7 @@ pub(crate) fn module_class(heap: &Heap<'_>, id: ObjectId) -> Option<ObjectId> {
     }
 }
 
-/// A key as text: files hold texts, byte strings and, in 0.1, addresses.
+/// Returns a storage key as text. Files hold keys as text, as byte strings and, in 0.1, as addresses.
 pub(crate) fn key_text<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, str>> {
     heap.text(id).or_else(|| heap.int(id).map(|number| Cow::Owned(number.to_string())))
 }

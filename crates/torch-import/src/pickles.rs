@@ -1,5 +1,5 @@
-//! The pickles of a file, for callers that run the machine step by step. A checkpoint has the one that holds its root
-//! object; a bare pickle or a legacy checkpoint has a sequence of them from its first byte on.
+//! Access to the pickles of a file, for callers that run the pickle machine step by step. A zip archive has one, with
+//! its root object; a bare pickle or a legacy checkpoint has a sequence of pickles from its first byte on.
 //!
 //! Facts: `_legacy_load` in `torch/serialization.py` for the order of the pickles before PyTorch 1.6.
 
@@ -21,7 +21,7 @@ pub struct Pickles {
 #[derive(Debug)]
 enum Source {
     Container(Box<Container>),
-    /// The pickles can be read even if the container is damaged, or if the file is not a container.
+    /// Mapped file that starts with pickles, readable even if the container is damaged or absent.
     Pieces(MappedFile, Option<Box<Container>>),
 }
 
@@ -51,7 +51,7 @@ impl Pickles {
         Ok(Self { source: Source::Pieces(file, None), root: 0 })
     }
 
-    /// The checkpoint whose storages the pickle refers to.
+    /// Returns the checkpoint whose storages the pickle refers to.
     pub fn container(&self) -> Option<&Container> {
         match &self.source {
             Source::Container(container) => Some(container),
@@ -59,7 +59,7 @@ impl Pickles {
         }
     }
 
-    /// The name of the pickles in messages.
+    /// Returns the name of the file or record for messages.
     fn record(&self) -> String {
         match &self.source {
             Source::Container(container) => container.pickle_record().to_owned(),
@@ -67,11 +67,11 @@ impl Pickles {
         }
     }
 
-    /// The bytes from the start of pickle number `index` (from 0) on; without `index`, of the pickle that holds the
-    /// root object.
+    /// Returns the bytes from the start of pickle `index` (from 0) on; without `index`, from the pickle of the root
+    /// object on.
     ///
     /// # Errors
-    /// When there are fewer pickles, or one before it cannot be read.
+    /// When the file has fewer pickles, or an earlier one cannot be read.
     pub fn pickle(&self, index: Option<usize>) -> Result<&[u8]> {
         let mut bytes = match &self.source {
             Source::Container(container) => container.pickle(),

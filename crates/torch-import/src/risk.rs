@@ -1,7 +1,8 @@
-//! Which globals are known to be harmless, and which are dangerous.
+//! Classifies globals as known to be harmless, unknown, or dangerous.
 //!
-//! Facts: the lists that `lists.rs` includes for the standard library, torch and numpy; for other packages, what a call
-//! does. Pickles resolve dotted names from protocol 4 on, so that a name may lead from a harmless module to any other.
+//! Facts: the lists included by `lists.rs` for the standard library, torch and numpy; the effects of calls for other
+//! packages. Pickles resolve dotted names from protocol 4 on, so that a name may lead from a harmless module to any
+//! other.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -14,16 +15,16 @@ use crate::rebuild::Function;
 /// The risk of a global when Python's own unpickler loads the pickle that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Risk {
-    /// This crate reads it, or it only makes plain data.
+    /// Interpreted by this crate, or creates only plain data.
     Known,
-    /// Nothing is known about it. It may be a class of the program that saved the file, or anything else.
+    /// Not listed; it may be a class of the program that saved the file, or anything else.
     Unknown,
-    /// It runs code, starts programs, looks up attributes, reads or writes files, or uses the network.
+    /// Runs code, starts programs, looks up attributes, reads or writes files, or uses the network.
     Dangerous,
 }
 
 impl Risk {
-    /// The name in listings.
+    /// Returns the risk's name in listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Known => "known",
@@ -32,10 +33,10 @@ impl Risk {
         }
     }
 
-    /// The risk of the global `module.name`, however it is used.
+    /// Returns the risk of the global `module.name`, for any use.
     ///
-    /// In the standard library, torch and numpy, what is not known to be harmless is dangerous. In other packages, what
-    /// is not known to be dangerous is unknown.
+    /// In the standard library, torch and numpy, a name not known to be harmless is dangerous. In other packages, a
+    /// name not known to be dangerous is unknown.
     pub fn from_names(module: &str, name: &str) -> Self {
         if is_odd(module) || is_odd(name) {
             Self::Dangerous
@@ -57,18 +58,18 @@ impl Risk {
     }
 }
 
-/// Whether the module is the code of a TorchScript archive, which Python never imports.
+/// Returns true if the module is the code of a TorchScript archive, which Python never imports.
 fn is_archive_class(module: &str) -> bool {
     module == "__torch__" || module.starts_with("__torch__.")
 }
 
-/// Packages in which everything is dangerous, including their submodules.
+/// Packages in which everything is dangerous, including submodules.
 const PACKAGES: &str = "\
     IPython aiohttp asteval boto3 cffi cloudpickle conda dill fabric fickling fsspec gdown httpx huggingface_hub invoke \
     ipykernel jinja2 joblib jsonpickle llvmlite mako modelscan numba numexpr paramiko pexpect picklescan pickle5 psutil \
     requests sh sympy urllib3 wget";
 
-/// Names that are dangerous in packages that are not.
+/// Dangerous names in packages that are otherwise unknown.
 const NAMES: &[(&str, &str)] = &[
     ("yaml", "load load_all full_load unsafe_load unsafe_load_all"),
     ("pandas", "eval read_pickle read_csv read_hdf"),
@@ -78,12 +79,13 @@ const NAMES: &[(&str, &str)] = &[
     ("hydra.utils", "call get_class get_method get_object instantiate"),
 ];
 
-/// The most bytes in the name of a module or global, and the most dots in that of a global. Real names are shorter.
+/// Maximum length in bytes of a module's or a global's name, and maximum number of dots in a global's name. Real names
+/// are shorter.
 const LEN_MAX: usize = 512;
 const DOTS_MAX: usize = 8;
 
-/// Parts that a name must not contain, whatever its module: attributes that lead from any module to all others, and
-/// calls without harmless namesakes.
+/// Parts of names that are dangerous in any module: attributes that lead from any module to all others, and calls
+/// without harmless namesakes.
 const SEGMENTS: &str = "\
     __bases__ __base__ __builtin__ __builtins__ __call__ __class__ __code__ __closure__ __dict__ __func__ \
     __getattr__ __getattribute__ __globals__ __import__ __loader__ __mro__ __self__ __spec__ __subclasses__ \
@@ -94,7 +96,7 @@ const SEGMENTS: &str = "\
     runstring shutil socket spawnl spawnv startfile subprocess sys system unsafe_load urlopen urlretrieve \
     webbrowser";
 
-/// Names of packages other than the standard library, torch and numpy that make plain data.
+/// Names outside the standard library, torch and numpy that create plain data.
 const DATA: &[(&str, &str)] = &[
     (
         "omegaconf.dictconfig omegaconf.listconfig omegaconf.base omegaconf.nodes",
@@ -116,7 +118,7 @@ fn pairs(table: &[(&'static str, &'static str)]) -> HashSet<(&'static str, &'sta
     rows.flat_map(|(module, names)| names.split(' ').map(move |name| (module, name))).collect()
 }
 
-/// Whether a name is not one that a Python program has: real names are short, without spaces or control characters.
+/// Returns true if a name is implausible: real names are short, without spaces or control characters.
 fn is_odd(text: &str) -> bool {
     let is_strange = |c: char| c.is_control() || c.is_whitespace();
     text.is_empty()
@@ -125,12 +127,13 @@ fn is_odd(text: &str) -> bool {
         || text.chars().any(is_strange)
 }
 
-/// Whether Python stops at a name, because no attribute of a module is called so: Python 2 wrote `?` for what has no name.
+/// Returns true if no attribute of a module has the name, so that Python's lookup fails. Python 2 wrote `?` for an
+/// object without a name.
 fn names_nothing(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_punctuation() && byte != b'_' && byte != b'.')
 }
 
-/// Whether a name of another package leads to what runs code.
+/// Returns true if a name of another package leads to a function that runs code.
 fn is_dangerous_outside(module: &str, name: &str) -> bool {
     let package = module.split('.').next().unwrap_or(module);
     if DANGEROUS_PACKAGES.contains(package) || name.split('.').any(leads_on) {
@@ -140,11 +143,11 @@ fn is_dangerous_outside(module: &str, name: &str) -> bool {
     if DANGEROUS_NAMES.contains(&(module, first)) {
         return true;
     }
-    // A part that starts with two underscores belongs to the interpreter.
+    // Names that start with two underscores belong to the interpreter.
     if name.contains('.') && name.split('.').any(|part| part.starts_with("__")) {
         return true;
     }
-    // A module's attributes are modules too: `mylib.net` may have `torch.hub.load`.
+    // A module's attributes include the modules that it imports: `mylib.net` may have `torch.hub.load`.
     let dots = name.match_indices('.').map(|(at, _)| at);
     let ends = std::iter::once(0).chain(dots.map(|at| at.saturating_add(1)));
     ends.filter_map(|at| name.get(at..)?.split_once('.')).any(|(first, rest)| {
@@ -152,12 +155,12 @@ fn is_dangerous_outside(module: &str, name: &str) -> bool {
     })
 }
 
-/// Whether a part of a name leads to other modules; modules import them as `_os` too.
+/// Returns true if a part of a name leads to other modules, also under an alias such as `_os`.
 fn leads_on(part: &str) -> bool {
     DANGEROUS_PARTS.contains(part) || DANGEROUS_PARTS.contains(part.trim_start_matches('_'))
 }
 
-/// Whether a name of the standard library, torch or numpy is known to be harmless.
+/// Returns true if a name of the standard library, torch or numpy is known to be harmless.
 fn is_known_inside(module: &str, name: &str) -> bool {
     lists::is_harmless(module, name)
         || Function::from_names(module, name).is_some_and(|function| function != Function::Unread)
@@ -170,7 +173,7 @@ fn is_known_inside(module: &str, name: &str) -> bool {
         || (module.starts_with("torch.") && name.strip_prefix("torch.").is_some_and(|name| lists::is_harmless("torch", name)))
 }
 
-/// Whether a name is in the style of Python's constants. No harmless class has a callable with such a name.
+/// Returns true if a name is in the style of Python's constants. No harmless class has a callable with such a name.
 fn is_constant(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase())
         && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')

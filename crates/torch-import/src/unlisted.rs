@@ -1,8 +1,9 @@
-//! The objects, neither tensors nor storages, that a walk saw and did not list, and those that the pickle dropped.
+//! Finds the objects, other than tensors and storages, that a walk saw but did not list, and those that the pickle
+//! dropped.
 //!
-//! Facts: `Module.__init__` and `Module.state_dict` in `torch/nn/modules/module.py`: every module has empty dicts of hooks
-//! and `training`, and `state_dict()` gives its result the attribute `_metadata`, the versions of the modules, which only
-//! `load_state_dict()` reads.
+//! Facts: `Module.__init__` and `Module.state_dict` in `torch/nn/modules/module.py`: every module has `training` and
+//! empty dicts of hooks. `state_dict()` sets the attribute `_metadata` on its result, the versions of the modules,
+//! which only `load_state_dict()` reads.
 
 use foldhash::HashSet;
 use pickle_vm::{Heap, Instance, Object, ObjectId};
@@ -15,25 +16,26 @@ use crate::rebuild::Function;
 use crate::walk::Walk;
 use crate::{Result, key, modules};
 
-/// What naming them may cost, in steps and bytes.
+/// Budget for naming the omitted objects, in steps and bytes.
 const NAMING: usize = 16 << 20;
 
-/// The number of the argument that has the attributes of a tensor.
+/// Index of the argument that holds the attributes of a tensor.
 const STATE: usize = 3;
 
 /// An object that is not listed.
 #[derive(Clone, Copy)]
 struct Unlisted {
-    /// What refers to it, and how; `None` if nothing does.
+    /// Object that refers to this one and the step between them; `None` if there is none.
     parent: Option<(ObjectId, Step)>,
     id: ObjectId,
     reason: OmissionReason,
 }
 
-/// Names the objects that the finished walk did not list. `wrapped` are the listed tensors that have attributes.
+/// Adds the objects that the finished walk did not list to `out`. `wrapped` are the listed tensors that have
+/// attributes.
 ///
 /// # Errors
-/// When looking at the contents of a module exceeds the budget of the walk.
+/// When reading the contents of a module exceeds the budget of the walk.
 pub(crate) fn find(
     out: &mut LeftOut,
     walk: &mut Walk<'_>,
@@ -42,11 +44,11 @@ pub(crate) fn find(
 ) -> Result<()> {
     let heap = walk.containers.heap();
     let mut partial = std::mem::take(&mut walk.containers.partial);
-    // A module is made before the modules in it.
+    // A module is created before its submodules.
     partial.sort_unstable();
     let mut names = Names { heap, root, tree: None, budget: Budget::new("", NAMING) };
     let mut seen = Marks::new(heap.len());
-    // Those of one container at a time: modules may share their attributes.
+    // Objects are collected for one container at a time, because modules may share their attributes.
     let mut found = Vec::new();
     for id in partial {
         of_container(&mut found, walk, id)?;
@@ -66,7 +68,7 @@ pub(crate) fn find(
     Ok(())
 }
 
-/// Names an object if there is something in it.
+/// Adds an object to the omissions if it has contents that are not listed.
 fn add(out: &mut LeftOut, walk: &Walk<'_>, names: &mut Names<'_>, seen: &mut Marks, unlisted: Unlisted) {
     let Unlisted { parent, id, reason } = unlisted;
     let Some(nbytes) = weight(walk, seen, id) else { return };
@@ -77,11 +79,11 @@ fn add(out: &mut LeftOut, walk: &Walk<'_>, names: &mut Names<'_>, seen: &mut Mar
     out.add(Omission { file: None, kind: OmissionKind::Object, name, nbytes: Some(nbytes), reason });
 }
 
-/// Names objects.
+/// Names the omitted objects by their paths.
 struct Names<'h> {
     heap: &'h Heap<'h>,
     root: ObjectId,
-    /// Most checkpoints do not need one.
+    /// Built on first use, since most checkpoints do not need it.
     tree: Option<Tree<'h>>,
     budget: Budget,
 }
@@ -91,7 +93,7 @@ impl<'h> Names<'h> {
         self.tree.get_or_insert_with(|| Tree::new(self.heap, self.root))
     }
 
-    /// The path to an object, its parts joined by dots.
+    /// Returns the path to an object, its parts joined by dots.
     fn name(&mut self, parent: ObjectId, step: Step) -> String {
         let heap = self.heap;
         let tree = self.tree.get_or_insert_with(|| Tree::new(heap, self.root));
@@ -111,7 +113,7 @@ impl<'h> Names<'h> {
     }
 }
 
-/// What a module or a dict holds and the walk does not enter.
+/// Collects the contents of a module or a dict that the walk does not enter.
 fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) -> Result<()> {
     let heap = walk.containers.heap();
     let mut add = |step, child, reason| found.push(Unlisted { parent: Some((id, step)), id: child, reason });
@@ -137,7 +139,7 @@ fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) ->
         }
         return Ok(());
     }
-    // Only a dict in which a key is there twice has contents that are not read in place.
+    // Only a dict with a duplicate key has children that are not read in place.
     if let Some(Children::Built(children)) = walk.containers.dict_children(id)? {
         let kept: HashSet<ObjectId> = children.iter().map(|child| child.id).collect();
         let entries = heap.entries(id).or_else(|| Some(heap.instance(id)?.items())).unwrap_or_default();
@@ -156,7 +158,7 @@ fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) ->
     Ok(())
 }
 
-/// The attributes of a tensor, of which `data` replaces its values.
+/// Collects the attributes of a tensor, except `data`, which replaces its values.
 fn of_tensor(found: &mut Vec<Unlisted>, heap: &Heap<'_>, id: ObjectId) {
     let reason = OmissionReason::TensorAttribute;
     let mut add = |step, child| found.push(Unlisted { parent: Some((id, step)), id: child, reason });
@@ -172,9 +174,9 @@ fn of_tensor(found: &mut Vec<Unlisted>, heap: &Heap<'_>, id: ObjectId) {
     }
 }
 
-/// How many bytes the texts, byte strings and numbers of an object have, a number 8, without the keys of dicts. `None` if there is nothing in it that
-/// is not listed: it is None, or an empty container, or one of tensors, modules or dicts that have names of their own, or it
-/// was weighed before.
+/// Returns the size in bytes of the texts, byte strings and numbers of an object, with 8 for each number and without
+/// dict keys. Returns `None` if all its contents are listed: for None, an empty container, a container of tensors,
+/// modules or dicts with names of their own, and an object that was weighed before.
 fn weight(walk: &Walk<'_>, seen: &mut Marks, id: ObjectId) -> Option<u64> {
     let heap = walk.containers.heap();
     let mut weight = None;
@@ -200,7 +202,7 @@ fn weight(walk: &Walk<'_>, seen: &mut Marks, id: ObjectId) -> Option<u64> {
                 let edges = (0..).map_while(|n| path::edge(heap, id, n));
                 let edges = edges.filter(|(edge, _)| !matches!(edge, Edge::Callable | Edge::Key));
                 open.extend(edges.map(|(_, child)| child));
-                // A container is what is in it.
+                // A container has no weight besides its contents.
                 if !matches!(object, Object::Instance(_)) || dicts::is_dict(heap, id) {
                     continue;
                 }
@@ -218,7 +220,7 @@ mod tests {
 
     use crate::{Checkpoint, Container, OmissionKind};
 
-    /// What a pickle holds and its checkpoint does not list: name, bytes, reason.
+    /// Returns the omissions of a pickle: name, bytes, reason.
     fn left_out(pickle: &[u8]) -> Vec<(String, u64, String)> {
         let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
         file.write_all(pickle).expect("the temporary folder is writable");
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// A dict in protocol 2.
+    /// Writes a dict in protocol 2.
     fn dict(entries: &[(&str, &[u8])]) -> Vec<u8> {
         let entries = entries.iter().flat_map(|(key, value)| [&text(key), *value].concat());
         [b"}(".to_vec(), entries.collect(), b"u".to_vec()].concat()
@@ -271,7 +273,7 @@ mod tests {
         let inner = module(&[("in_features", b"K\x03"), ("bias", b"N"), ("config", b"h\x01")], b"}");
         let inner = [inner, b"q\x02".to_vec()].concat();
         let hooks = dict(&[("7", b"cmine\nhook\n")]);
-        // A list of its own modules has nothing that they do not have.
+        // A list of the module's own submodules adds nothing to them.
         let outer: [(&str, &[u8]); 4] = [
             ("config", &config),
             ("layers", b"]h\x02a"),
@@ -279,7 +281,7 @@ mod tests {
             ("_forward_pre_hooks", &hooks),
         ];
         let outer = module(&outer, &dict(&[("0", &inner)]));
-        // A configuration that is popped, but that the inner module refers to.
+        // A configuration that is popped, but to which the inner module refers.
         let root = [config.clone(), b"0".to_vec(), dict(&[("model", &outer), ("epoch", b"K\x01")])].concat();
         check(
             &pickle(&root),
@@ -302,7 +304,7 @@ mod tests {
         let dropped = [call, b"0](K\x01K\x02e".to_vec(), list.clone(), b"q\x010h\x01".to_vec()].concat();
         check(&pickle(&dropped), &[("", 8, "Unreferenced"), ("", 16, "Unreferenced")]);
         check(&pickle(&list), &[]);
-        // Python writes a tuple of a list that contains the tuple in this way: what it pops is in the memo, too.
+        // Python writes a tuple of a list that contains the tuple in this way: the popped tuple is in the memo, too.
         check(&pickle(b"]q\x00h\x00\x85q\x01a0h\x00\x85q\x02"), &[]);
     }
 

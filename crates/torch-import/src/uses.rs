@@ -1,9 +1,9 @@
-//! The globals whose risk depends on how a pickle uses them.
+//! Judges the globals whose risk depends on their use in a pickle.
 //!
 //! Ordinary files name `getattr` for `torch.relu` and for nested classes, `functools.partial` for a function with
-//! arguments, `operator.getitem` for `typing.Optional[int]`, `functools.reduce` for `int | str`, and `type` for the type of
-//! None. The same functions reach anything in other hands, so that each call is judged by its arguments. A use that
-//! cannot be followed is dangerous.
+//! arguments, `operator.getitem` for `typing.Optional[int]`, `functools.reduce` for `int | str`, and `type` for the
+//! type of None. With other arguments, the same functions reach any object, so each call is judged by its arguments. A
+//! use that cannot be followed is dangerous.
 //!
 //! Facts: `__reduce__` of these objects and `save_type` in `Lib/pickle.py` of CPython 3.6 to 3.13.
 
@@ -13,20 +13,20 @@ use pickle_vm::{Heap, Instance, Object, ObjectId, Recorded};
 
 use crate::{Risk, lists};
 
-/// What a call of a judged global is.
+/// The verdict on a call of a judged global.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judgement {
-    /// It may do anything.
+    /// Call with an arbitrary effect.
     Dangerous,
-    /// Its result is as harmless as what it was given, as long as the pickle does not call it.
+    /// Call whose result is as harmless as its arguments, unless the pickle calls the result.
     Uncalled,
-    /// Its result is harmless.
+    /// Call whose result is harmless.
     Harmless,
 }
 
 type Judge = fn(&Heap<'_>, &Instance) -> Judgement;
 
-/// The globals that are judged by their calls.
+/// Globals that are judged by their calls, with the function that judges a call.
 const JUDGED: [(&str, &str, Judge); 8] = [
     ("builtins", "getattr", getattr),
     ("builtins", "type", type_of),
@@ -38,10 +38,10 @@ const JUDGED: [(&str, &str, Judge); 8] = [
     ("numpy._core", "_ufunc_reconstruct", ufunc),
 ];
 
-/// The place of `type`, which annotations such as `type[int]` pass on. As a value it is a class like any other.
+/// Index of `type` in [`JUDGED`]. Annotations such as `type[int]` pass it on, and as a value it is an ordinary class.
 const TYPE: usize = 1;
 
-/// Which of the judged globals a pickle uses in harmless ways only.
+/// For each judged global, true if the pickle uses it only in harmless ways.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallsOfJudged {
     harmless: [bool; JUDGED.len()],
@@ -67,7 +67,7 @@ impl CallsOfJudged {
                     Judgement::Harmless => {}
                 }
             }
-            // What is passed on may be called where nobody looks.
+            // A global that is passed on may be called out of sight.
             let passed = parts(heap, id).filter_map(|part| judged.get(&part));
             passed.filter(|place| **place != TYPE).for_each(|place| found.refuse(*place));
         }
@@ -84,20 +84,20 @@ impl CallsOfJudged {
         }
     }
 
-    /// The risk of a judged global in this pickle; `None` for all others.
+    /// Returns the risk of a judged global in this pickle; `None` for all other globals.
     pub(crate) fn risk(self, module: &str, name: &str) -> Option<Risk> {
         let harmless = self.harmless.get(place(module, name)?)?;
         Some(if *harmless { Risk::Known } else { Risk::Dangerous })
     }
 }
 
-/// The place of a global in the table.
+/// Returns the index of a global in [`JUDGED`].
 fn place(module: &str, name: &str) -> Option<usize> {
     let is = |names: (&str, &str)| JUDGED.iter().position(|(module, name, _)| (*module, *name) == names);
     is((module, name)).or_else(|| is(lists::familiar(module, name)?))
 }
 
-/// The objects that an object holds, except what it calls.
+/// Returns the objects that an object refers to, except its callable.
 fn parts<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Item = ObjectId> + 'h {
     let recorded = heap.recorded(id);
     let entries = heap.entries(id).into_iter().chain(recorded.map(Recorded::items)).flatten();
@@ -110,8 +110,8 @@ fn args<'h>(heap: &'h Heap<'_>, instance: &Instance) -> &'h [ObjectId] {
     heap.items(instance.args).unwrap_or_default()
 }
 
-/// `getattr(torch._C._VariableFunctionsClass, 'relu')` is the dotted name, and as risky. The attribute of a plain value is a
-/// method such as `str.join`, which only computes.
+/// Judges `getattr(target, name)`. `getattr(torch._C._VariableFunctionsClass, 'relu')` is as risky as the dotted name.
+/// The attribute of a plain value is a method such as `str.join`, which only computes.
 fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[target, attribute] = args(heap, instance) else { return Judgement::Dangerous };
     let Some(attribute) = heap.text(attribute) else { return Judgement::Dangerous };
@@ -126,7 +126,7 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
             _ => Judgement::Dangerous,
         };
     }
-    // A method of an object.
+    // The target is an instance, and the result a bound method.
     if let Some(names) = class(heap, target) {
         return match risk(names) {
             Risk::Known | Risk::Unknown if is_part => Judgement::Uncalled,
@@ -138,7 +138,7 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     if is_plain(heap, target) && is_method { Judgement::Uncalled } else { Judgement::Dangerous }
 }
 
-/// The class of an instance.
+/// Returns the class of an instance.
 fn class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
     let instance = heap.instance(id)?;
     match heap.global(instance.callable)? {
@@ -147,25 +147,25 @@ fn class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
     }
 }
 
-/// `type(None)` is how a pickle names the type of None, which has no name of its own.
+/// Judges `type(value)`. A pickle names the type of None, which has no name of its own, as `type(None)`.
 fn type_of(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[value] = args(heap, instance) else { return Judgement::Dangerous };
     let is_constant = matches!(heap.global(value), Some((_, "Ellipsis" | "NotImplemented")));
     if heap.is_none(value) || is_constant { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
-/// A partial call is as risky as its function, which is judged as well.
+/// Judges `partial(function, …)`, which is as risky as the function; the function is judged as well.
 fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let Some(function) = args(heap, instance).first() else { return Judgement::Dangerous };
     match heap.global(*function) {
         Some((module, name)) if Risk::from_names(module, name) != Risk::Dangerous => Judgement::Harmless,
-        // An object, such as a module, or a function that getattr names.
+        // An object, such as a module, or a function named by `getattr`.
         None if heap.instance(*function).is_some() => Judgement::Uncalled,
         _ => Judgement::Dangerous,
     }
 }
 
-/// `reduce(or_, (int, str))` is `int | str`.
+/// Judges `reduce(function, items)`; `reduce(or_, (int, str))` is `int | str`.
 fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[function, _] = args(heap, instance) else { return Judgement::Dangerous };
     let names =
@@ -173,7 +173,7 @@ fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     if names == Some(("operator", "or_")) { Judgement::Uncalled } else { Judgement::Dangerous }
 }
 
-/// `getitem(typing.Union, (int, str))`, an item of a class.
+/// Judges `getitem(class, item)`, such as `getitem(typing.Union, (int, str))`.
 fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[class, _] = args(heap, instance) else { return Judgement::Dangerous };
     let is_harmless =
@@ -181,14 +181,14 @@ fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     if is_harmless { Judgement::Uncalled } else { Judgement::Dangerous }
 }
 
-/// An `itemgetter` of plain keys only remembers them.
+/// Judges `itemgetter(keys…)`, which only stores plain keys.
 fn itemgetter(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let keys = args(heap, instance);
     let is_harmless = !keys.is_empty() && keys.iter().all(|key| is_plain(heap, *key));
     if is_harmless { Judgement::Uncalled } else { Judgement::Dangerous }
 }
 
-/// `_ufunc_reconstruct('numpy', 'log1p')` imports the module, and is as risky as the name.
+/// Judges `_ufunc_reconstruct('numpy', 'log1p')`, which imports the module and is as risky as the name.
 fn ufunc(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[module, name] = args(heap, instance) else { return Judgement::Dangerous };
     let (Some(module), Some(name)) = (heap.text(module), heap.text(name)) else {
@@ -197,7 +197,7 @@ fn ufunc(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     if Risk::from_names(&module, &name) == Risk::Known { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
-/// Whether an object is a number, text, bytes or None.
+/// Returns true if an object is a number, text, bytes or None.
 fn is_plain(heap: &Heap<'_>, id: ObjectId) -> bool {
     matches!(
         heap.get(id),

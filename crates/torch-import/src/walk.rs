@@ -11,33 +11,33 @@ use crate::limits::{Budget, Limits, Marks};
 use crate::rebuild::{Rebuilder, Rebuilt};
 use crate::{Error, Note, Result, key};
 
-/// A walk, and what it has found.
+/// A depth-first walk over the objects of a pickle, with its results.
 pub(crate) struct Walk<'h> {
     heap: &'h Heap<'h>,
     pub(crate) rebuilder: Rebuilder<'h>,
     pub(crate) containers: Containers<'h>,
     levels: Vec<Level<'h>>,
-    /// The path to the current object, its parts joined by dots.
+    /// Path to the current object, its parts joined by dots.
     name: String,
-    /// How many parts it has.
+    /// Number of parts in `name`.
     parts: usize,
-    /// Bytes of its first part, where the root is a dict.
+    /// Length in bytes of the first part of `name`, if the root is a dict.
     root_key: Option<u32>,
     root_is_dict: bool,
-    /// The containers on the path: one of them inside itself is a cycle.
+    /// Containers on the current path; a container inside itself is a cycle.
     open: Marks,
-    /// The containers that were left and have no tensors.
+    /// Completed containers without tensors.
     barren: Marks,
-    /// The containers below the deepest level.
+    /// Containers below the deepest level.
     too_deep: Marks,
-    /// The keys that have lone surrogates, and the first surrogate.
+    /// Keys that have lone surrogates, and the first surrogate.
     surrogates: HashSet<ObjectId>,
     first_surrogate: Option<u16>,
-    /// How many values are listed without their contents, and how many are not listed, because there are too many.
+    /// Number of values listed without their contents, and of values beyond the limit.
     cut: usize,
     unlisted: usize,
     pub(crate) found: Vec<Item>,
-    /// How many tensors are found.
+    /// Number of tensors found so far.
     tensors: usize,
     named: Marks,
     depth: usize,
@@ -45,21 +45,21 @@ pub(crate) struct Walk<'h> {
     value_names: Budget,
     values: Budget,
     repeats: Budget,
-    /// The items whose paths are wanted, by their numbers, and the paths.
+    /// Indices of the items whose paths are wanted, and the paths.
     wanted: [usize; 2],
     paths: Vec<String>,
 }
 
-/// A container on the path.
+/// A container on the current path.
 struct Level<'h> {
     id: ObjectId,
     children: Children<'h>,
     next: usize,
-    /// The step that is being visited.
+    /// Step to the child that is being visited.
     step: Step,
-    /// What the path is without the container.
+    /// Length of the path without the container, in bytes and in parts.
     before: (usize, usize),
-    /// How many tensors there were before it.
+    /// Number of tensors found before the container.
     tensors: usize,
 }
 
@@ -95,7 +95,7 @@ impl<'h> Walk<'h> {
         }
     }
 
-    /// Depth first, in the file's order, with a stack of its own.
+    /// Runs the walk depth first, in the file's order, with an explicit stack.
     ///
     /// # Errors
     /// When a tensor cannot be rebuilt, or a limit is exceeded.
@@ -114,14 +114,14 @@ impl<'h> Walk<'h> {
         Ok(())
     }
 
-    /// The paths of two items, as Python subscripts; `self` is a new walk.
+    /// Runs a new walk and returns the paths of two items, as Python subscripts.
     pub(crate) fn paths(mut self, root: ObjectId, items: [usize; 2]) -> Result<Vec<String>> {
         self.wanted = items;
         self.run(root)?;
         Ok(self.paths)
     }
 
-    /// What is unusual about the names and the values.
+    /// Returns notes about irregular names and values.
     pub(crate) fn notes(&self) -> Vec<Note> {
         let (keys, cut, unlisted) = (self.surrogates.len(), self.cut, self.unlisted);
         let surrogates = self.first_surrogate.map(|first| Note::Surrogates { keys, first });
@@ -129,7 +129,7 @@ impl<'h> Walk<'h> {
         surrogates.into_iter().chain(values).collect()
     }
 
-    /// The error for a tensor inside a container that was not entered, because it is nested too deeply.
+    /// Returns the error for a tensor inside a container that was not entered, because it is nested too deeply.
     pub(crate) fn too_deep(&self, id: ObjectId) -> Option<Error> {
         let offset = self.heap.offset(id);
         let error =
@@ -173,7 +173,7 @@ impl<'h> Walk<'h> {
         };
         let is_shared_too_often = || self.barren.contains(id) && self.containers.dicts.steps.is_scarce();
         if children.is_empty() {
-            // An empty dict or list is a value; a module without parameters is nothing.
+            // An empty dict or list is a value; a module without parameters is not listed.
             if self.heap.instance(id).is_none() {
                 self.keep_value(child, Extent::Whole);
             }
@@ -219,7 +219,7 @@ impl<'h> Walk<'h> {
         Ok(())
     }
 
-    /// Adds an item for a value. Once one exceeds a budget, it and all later values are only counted.
+    /// Adds an item for a value. After the first value that exceeds a budget, values are only counted.
     fn keep_value(&mut self, child: Child, extent: Extent) {
         self.cut = self.cut.saturating_add(usize::from(extent == Extent::Cut));
         if self.unlisted == 0 {
@@ -241,7 +241,7 @@ impl<'h> Walk<'h> {
         self.found.push(Item { name: self.name.clone(), content, root_key: self.root_key });
     }
 
-    /// Goes one step along the path; returns where it was before, for [`back_to`](Self::back_to).
+    /// Appends a step to the path; returns the previous length, for [`back_to`](Self::back_to).
     fn push(&mut self, step: Step) -> (usize, usize) {
         let before = (self.name.len(), self.parts);
         let part = match step {
@@ -281,7 +281,7 @@ impl<'h> Walk<'h> {
         self.parts = parts;
     }
 
-    /// The path as Python writes it, such as `['model'][0]`.
+    /// Formats the path as Python subscripts, such as `['model'][0]`.
     fn subscripts(&self) -> String {
         let parts = self.levels.iter().map(|level| match level.step {
             Step::Key(id) | Step::Nan(id, _) => format!("[{}]", key::repr(self.heap, id)),
@@ -293,7 +293,7 @@ impl<'h> Walk<'h> {
     }
 }
 
-/// The tensor that `torch.tensor(number)` makes; `None` if the object is not a number.
+/// Returns the tensor that `torch.tensor(number)` creates; `None` if the object is not a number.
 fn made_tensor(heap: &Heap<'_>, id: ObjectId) -> Result<Option<Tensor>> {
     let (dtype, bytes) = match heap.get(id) {
         #[expect(clippy::cast_possible_truncation, reason = "PyTorch rounds it to the default dtype")]
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
     use crate::Container;
 
-    /// How many steps a walk over a pickle takes, and how many items it finds.
+    /// Runs a walk over a pickle, and returns the numbers of its steps and items.
     fn work(pickle: &[u8]) -> (usize, usize) {
         let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
         file.write_all(pickle).expect("the temporary folder is writable");
@@ -323,7 +323,7 @@ mod tests {
         (walk.containers.dicts.steps.spent(), walk.found.len())
     }
 
-    /// A list of `times` references to a dict of `len` numbers.
+    /// Writes a list of `times` references to a dict of `len` numbers.
     fn shared(len: u32, times: usize) -> Vec<u8> {
         let mut pickle = b"\x80\x03}(".to_vec();
         for key in 0..len {
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn contents_are_looked_at_twice_and_visited_under_each_name() {
-        // The list, its 50 items, 1000 numbers in each; and 1000 entries, twice.
+        // The list, its 50 items, 1000 numbers in each; and 1000 entries, read twice.
         assert_eq!(work(&shared(1000, 50)), (1 + 50 + 50 * 1000 + 2 * 1000, 50 * 1000));
     }
 

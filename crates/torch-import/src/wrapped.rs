@@ -1,16 +1,16 @@
-//! The object that a module of ours holds: a TorchScript module that was converted keeps its names.
+//! Unwraps the modules that the crate `torchscript` writes: a converted TorchScript module keeps its names.
 //!
-//! Facts: the crate `torchscript` puts the root object of an archive into the attribute `module` of an object of its class
-//! `Wrapper`, whose namespace may end in a number.
+//! Facts: the crate `torchscript` stores the root object of an archive in the attribute `module` of an instance of its
+//! class `Wrapper`, whose namespace may end in a number.
 
 use pickle_vm::{Heap, ObjectId};
 
-/// The namespace, the class and the attribute.
+/// Namespace, class and attribute of the wrapper.
 const NAMESPACE: &str = "__torch__.torch2carton";
 const CLASS: &str = "Wrapper";
 const ATTRIBUTE: &str = "module";
 
-/// The object inside `root`, if `root` is ours.
+/// Returns the object inside `root` if `root` is such a wrapper.
 pub(crate) fn inner(heap: &Heap<'_>, root: ObjectId) -> Option<ObjectId> {
     let instance = heap.instance(root)?;
     let (module, class) = heap.global(instance.callable)?;
@@ -18,7 +18,7 @@ pub(crate) fn inner(heap: &Heap<'_>, root: ObjectId) -> Option<ObjectId> {
     if class != CLASS || !(end.is_empty() || end.starts_with('_')) {
         return None;
     }
-    // Ours has nothing else, so nothing else is hidden.
+    // The wrapper has exactly these two attributes, so unwrapping hides nothing.
     let &[state] = instance.state() else { return None };
     let &[(training, _), (attribute, inner)] = heap.entries(state)? else { return None };
     let is = |key: ObjectId, name: &str| heap.text(key).as_deref() == Some(name);

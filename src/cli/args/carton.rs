@@ -1,4 +1,4 @@
-//! What may be typed after the subcommands that work on cartons.
+//! Arguments of the subcommands that work on cartons.
 
 use std::path::PathBuf;
 

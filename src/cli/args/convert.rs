@@ -1,4 +1,4 @@
-//! What may be typed after `convert`, which is also what may be typed without a subcommand.
+//! Arguments of `convert`, which is also the default subcommand.
 
 use std::path::PathBuf;
 
@@ -125,7 +125,7 @@ pub(crate) struct Convert {
 }
 
 impl Convert {
-    /// What the library is asked to do.
+    /// Returns the conversion options for the library.
     ///
     /// # Errors
     /// When a flag was typed that the output does not have.
@@ -149,7 +149,7 @@ impl Convert {
     }
 }
 
-/// What `--single` says about shards.
+/// Returns the shard policy that `--single` selects.
 pub(crate) fn shards(single: bool) -> Shards {
     if single { Shards::ThisFileOnly } else { Shards::Complete }
 }
@@ -186,7 +186,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The numbers that no document has.
+    /// Returns the hyperparameters from the command line, for facts that no document states.
     pub(crate) fn given(&self) -> Given {
         Given {
             n_heads: self.n_heads,
@@ -258,7 +258,7 @@ pub(crate) enum Names {
     Meta,
 }
 
-/// An expression and its replacement, which begins after the last `=`: a name rarely has one.
+/// Parses `REGEX=TO`. The replacement begins after the last `=`, because a name rarely contains one.
 fn rename(text: &str) -> Result<Rename, String> {
     let parts = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty());
     let (pattern, to) = parts.ok_or_else(|| "expected REGEX=TO".to_owned())?;
@@ -285,7 +285,7 @@ pub(crate) enum Ties {
     Duplicate,
 }
 
-/// A number of bytes: `5GB` has decimal units, as in Hugging Face's libraries, `5GiB` binary ones.
+/// Parses a number of bytes: `5GB` has decimal units, as in Hugging Face's libraries, `5GiB` binary ones.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     const UNITS: &[(&str, u64)] = &[
         ("", 1),
@@ -334,7 +334,7 @@ pub(crate) struct Select {
 }
 
 impl Select {
-    /// What the library is asked to select.
+    /// Returns the tensor selection for the library.
     pub(crate) fn selection(&self) -> Selection {
         let mut selection = Selection::default();
         selection.key.clone_from(&self.key);

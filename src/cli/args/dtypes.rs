@@ -1,9 +1,9 @@
-//! What may be typed as the dtypes of an output.
+//! Arguments for the dtypes of an output.
 
 use clap::Args;
 use pipeline::{Cast, CastFrom, Dtype};
 
-/// Other names, as in Python, C and safetensors.
+/// Aliases of dtype names from Python, C and safetensors.
 const SHORT: &[(&str, Dtype)] = &[
     ("double", Dtype::Float64),
     ("fp64", Dtype::Float64),
@@ -44,7 +44,7 @@ pub(crate) struct Dtypes {
 }
 
 impl Dtypes {
-    /// What the library is asked to cast.
+    /// Returns the dtype casts for the library.
     pub(crate) fn casts(&self) -> Vec<Cast> {
         let all = self.dtype.map(|to| Cast { from: CastFrom::FloatingPoint, to });
         self.cast.iter().copied().chain(all).collect()

@@ -1,4 +1,4 @@
-//! What may be typed.
+//! Definitions of the command-line arguments.
 
 mod carton;
 mod convert;
@@ -65,7 +65,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Makes this the choice of everything that prints.
+    /// Sets the colour choice for everything that prints.
     pub(crate) fn write_global(self) {
         match self {
             Self::Auto => anstream::ColorChoice::Auto,
@@ -230,14 +230,14 @@ impl Existing {
     }
 }
 
-/// The names of the subcommands, in the order of the help.
+/// Returns the names of the subcommands, in the order of the help.
 pub(crate) fn subcommands() -> Vec<String> {
     let command = Cli::command();
     command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect()
 }
 
-/// The arguments, with `convert` inserted if no subcommand is named: `torch2carton x.pth` is the main
-/// job. A file with the name of a subcommand can be given as `./inspect`.
+/// Returns the arguments, with `convert` inserted if no subcommand is named: `torch2carton x.pth` is the most common use. A
+/// file with the name of a subcommand can be given as `./inspect`.
 ///
 /// # Errors
 /// When the first word is neither a subcommand nor a path.

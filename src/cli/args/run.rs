@@ -1,4 +1,4 @@
-//! What may be typed after `run`.
+//! Arguments of the subcommand `run`.
 
 use std::path::PathBuf;
 
@@ -89,7 +89,7 @@ impl Run {
         options
     }
 
-    /// How tokens are chosen; `new_seed` is called if none was given.
+    /// Returns the sampling of tokens; `new_seed` is called if no seed was given.
     pub(crate) fn choice(&self, new_seed: impl FnOnce() -> u64) -> Choice {
         match self.temperature {
             None => Choice::Greedy,

@@ -1,4 +1,4 @@
-//! What may be typed about a TorchScript module and its inputs and outputs.
+//! Arguments for a TorchScript module and its inputs and outputs.
 
 use clap::Args;
 use pipeline::{Declared, Dim, ScriptOptions};
@@ -21,7 +21,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// What the library is asked to do.
+    /// Returns the TorchScript options for the library.
     pub(crate) fn options(&self) -> ScriptOptions {
         ScriptOptions {
             inputs: self.inputs.clone(),
@@ -31,7 +31,7 @@ impl Script {
     }
 }
 
-/// `NAME=DTYPE[SHAPE]`; a dimension is a number, or a name for any size.
+/// Parses `NAME=DTYPE[SHAPE]`; a dimension is a number, or a name for any size.
 fn input(text: &str) -> Result<Declared, String> {
     const EXPECTED: &str = "expected NAME=DTYPE[SHAPE], such as image=float32[batch,3,224,224]";
     let (name, kind) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(EXPECTED)?;

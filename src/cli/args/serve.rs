@@ -1,4 +1,4 @@
-//! What may be typed after `serve`.
+//! Arguments of the subcommand `serve`.
 
 use std::path::PathBuf;
 

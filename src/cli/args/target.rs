@@ -1,4 +1,4 @@
-//! What the flags of `convert` ask to write, and which flags only some kinds of output have.
+//! Output target of `convert` from its flags, and the flags that only some kinds of output have.
 
 use anyhow::Result;
 use pipeline::{
@@ -9,18 +9,18 @@ use pipeline::{
 use super::convert::{Convert, Errors, Names, Ties, To, Torch};
 use crate::cli::ui::typed::Usage;
 
-/// Flags that only some kinds of output have.
+/// Rule for flags that only some kinds of output have.
 struct Rule {
     flags: &'static str,
-    /// Whether a flag was typed with a value other than its default.
+    /// True if one of the flags has a value other than its default.
     is_typed: bool,
     kinds: &'static [OutputKind],
-    /// Why the other kinds do not have them.
+    /// Reason printed when the flags are used with another kind.
     reason: &'static str,
 }
 
 impl Convert {
-    /// The kind of output, with the options that it has.
+    /// Returns the kind of output with its options.
     ///
     /// # Errors
     /// When a flag was typed that this kind does not have, or the extension of the output is that of a foreign format.
@@ -56,12 +56,12 @@ impl Convert {
         })
     }
 
-    /// The kind of output if neither a flag nor an extension names one.
+    /// Returns the kind of output if neither a flag nor an extension names one.
     fn usual_kind(&self) -> OutputKind {
         let safetensors = &self.safetensors;
         let has_default_safetensors = safetensors.ties == Ties::Drop && safetensors.max_shard_size.is_none();
         match self.renaming.names {
-            // What Meta's code loads.
+            // Meta's code loads `.pth` files.
             Some(Names::Meta) if has_default_safetensors => OutputKind::Torch,
             Some(_) => OutputKind::Safetensors,
             None if safetensors.max_shard_size.is_some() => OutputKind::Safetensors,
@@ -111,7 +111,7 @@ impl Convert {
         fields
     }
 
-    /// Refuses flags that this kind of output does not have.
+    /// Returns an error if a flag was typed that this kind of output does not have.
     fn check(&self, kind: OutputKind) -> Result<(), Usage> {
         let misplaced = self.rules().into_iter().find(|rule| rule.is_typed && !rule.kinds.contains(&kind));
         misplaced.map_or(Ok(()), |rule| Err(Usage(format!("{}: {}", rule.flags, rule.reason))))

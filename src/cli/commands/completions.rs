@@ -8,7 +8,8 @@ use clap_complete::Shell;
 
 use crate::cli::args::{Cli, Convert};
 
-/// Prints the script. `torch2carton FILE` has the options of `convert`, so those are completed without a subcommand too.
+/// Prints a completion script. `torch2carton FILE` has the options of `convert`, so the script also completes them without a
+/// subcommand.
 pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {
     let mut command = Convert::augment_args(Cli::command());
     let mut script = Vec::new();
@@ -17,8 +18,8 @@ pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A first word without a dash is a file more often than a subcommand. bash completes files only where its function
-/// finds nothing, so files are added to what it finds.
+/// Adds file names to the completions of bash, which completes files only where the script's function finds nothing. A first
+/// word without a dash is more often a file than a subcommand.
 fn files_first(shell: Shell, script: Vec<u8>) -> Vec<u8> {
     if shell != Shell::Bash {
         return script;
@@ -27,7 +28,7 @@ fn files_first(shell: Shell, script: Vec<u8>) -> Vec<u8> {
     let words = "COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
     let files = "compopt -o filenames 2>/dev/null\n                \
                  mapfile -t COMPREPLY < <(compgen -f -- \"${cur}\"; compgen -W \"${opts}\" -- \"${cur}\")";
-    // The first function body is that of the program itself.
+    // The first function body is the one of the program itself.
     let first = text.find("torch2carton)\n            opts=").and_then(|start| {
         let at = text.get(start..)?.find(words)?;
         Some(start + at)

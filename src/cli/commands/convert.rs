@@ -1,4 +1,4 @@
-//! `torch2carton convert`: a checkpoint becomes a carton, or another file of tensors.
+//! `torch2carton convert`: converts a checkpoint into a carton, or into another file of tensors.
 
 use std::io;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn each(args: &Convert, quiet: bool, progress: &Progress) -> Result<ExitCode> {
 
 const KNOWN: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";
 
-/// The error, with a command that repeats what was typed and has room for what is missing.
+/// Returns the error, with a command that repeats the typed arguments and has placeholders for missing hyperparameters.
 fn advised(error: Error, args: &Convert) -> anyhow::Error {
     let missing = match &error {
         Error::Model { root, reason, .. } => match &**reason {
@@ -90,13 +90,13 @@ fn advised(error: Error, args: &Convert) -> anyhow::Error {
     let Some((root, facts)) = missing else { return error.into() };
     let known = if *facts == [Fact::Heads] { "" } else { KNOWN };
     let command = format!("{} {}{}", typed(), quoted(root), numbers(args, facts));
-    // Triton has no use for the tensors alone.
+    // Triton cannot serve tensors without a forward.
     let weights = if args.to == Some(To::Triton) { String::new() } else { format!("; {}", advice::WEIGHTS) };
     anyhow!("{error}; run `{command}`{known}{weights}")
 }
 
-/// The flags that were used, and those that give `facts`, with words instead of numbers: a guess that fits the
-/// shapes would make a wrong model.
+/// Returns the flags that were used, and the flags for the missing `facts` with words instead of numbers: a guess that fits
+/// the shapes would make a wrong model.
 fn numbers(args: &Convert, facts: &[Fact]) -> String {
     let arch = match &args.model.arch {
         Architecture::Named(name) => format!(" --arch {name}"),
@@ -131,7 +131,7 @@ fn print(report: &ConvertReport, json: bool, quiet: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// What was made, how large it is, and how fast that was.
+/// Prints the output, its size, and the speed of the conversion.
 fn summary(report: &ConvertReport) {
     let seconds = report.seconds;
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -196,7 +196,7 @@ fn summary(report: &ConvertReport) {
     }
 }
 
-/// The names of files if there are several.
+/// Joins the names of the files if there are several.
 fn several(files: &[String]) -> Option<String> {
     (files.len() > 1).then(|| files.join(", "))
 }
@@ -210,7 +210,7 @@ fn module(carton: &CartonReport) -> String {
     signature(&module, (&carton.inputs, &carton.outputs))
 }
 
-/// What a module takes and returns.
+/// Describes the inputs and outputs of a module.
 fn signature(module: &str, (inputs, outputs): (&[PortReport], &[PortReport])) -> String {
     match inputs {
         [] => format!("{module}: returns {}", ports(outputs)),
@@ -233,7 +233,7 @@ fn misc(carton: &CartonReport) -> String {
     misc
 }
 
-/// The names of the required ports, or how many there are.
+/// Returns the names of the required ports if there are at most four, else their number.
 fn ports(ports: &[PortReport]) -> String {
     let names = ports.iter().filter(|port| !port.optional).map(|port| port.name.as_str());
     match names.collect::<Vec<_>>() {

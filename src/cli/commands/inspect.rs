@@ -1,4 +1,4 @@
-//! `torch2carton inspect`: the tensors of a checkpoint, or the contents of a carton.
+//! `torch2carton inspect`: lists the tensors of a checkpoint, or the contents of a carton.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -62,7 +62,7 @@ fn one(args: &Inspect, quiet: bool, file: &Path, index: usize) -> Result<()> {
         out.flush()?;
     }
     if !several {
-        // The process is about to end, and to free a million objects one by one takes a tenth of its time.
+        // The process is about to end, and freeing a million objects one by one takes a tenth of its time.
         std::mem::forget(report);
     }
     Ok(())
@@ -140,7 +140,7 @@ fn totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
     Ok(())
 }
 
-/// The globals by risk: how many are known, and the names of the others.
+/// Counts the known globals, and lists the names of unknown and dangerous globals.
 fn globals(report: &InspectReport) -> String {
     let names = |risk: &str| -> Vec<String> {
         let names = report.risks.iter().filter(|(_, found)| found.as_str() == Some(risk));

@@ -1,4 +1,4 @@
-//! `torch2carton inspect` of a carton: its description, its files, its tensors.
+//! `torch2carton inspect` of a carton: prints its metadata, its files and its tensors.
 
 use std::io::{self, Write};
 use std::path::Path;

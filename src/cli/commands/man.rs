@@ -1,4 +1,4 @@
-//! `torch2carton man`: the manual page.
+//! `torch2carton man`: prints the manual page.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use clap_mangen::Man;
 
 use crate::cli::args::Cli;
 
-/// Prints one page: the program, and a section for each subcommand with its options and examples.
+/// Prints one manual page for the program, with a section on the options and examples of each subcommand.
 pub(crate) fn man() -> Result<ExitCode> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -18,7 +18,7 @@ pub(crate) fn man() -> Result<ExitCode> {
     for subcommand in command.get_subcommands() {
         section(subcommand, &mut page)?;
     }
-    // One page has all: there are none of the subcommands.
+    // Subcommands have sections of this page instead of pages of their own.
     let mut text = String::from_utf8_lossy(&page).into_owned();
     for subcommand in command.get_subcommands() {
         let name = subcommand.get_name();
@@ -35,7 +35,7 @@ fn section(command: &Command, page: &mut Vec<u8>) -> Result<()> {
     man.render_description_section(&mut sections)?;
     man.render_options_section(&mut sections)?;
     man.render_extra_section(&mut sections)?;
-    // Sections of a page cannot be nested; below a subcommand they are subsections.
+    // Sections of a page cannot be nested, so the sections of a subcommand become subsections.
     let text = String::from_utf8_lossy(&sections).replace("\n.SH ", "\n.SS ");
     page.extend_from_slice(
         text.strip_prefix(".SH ").map_or(text.clone(), |rest| format!(".SS {rest}")).as_bytes(),

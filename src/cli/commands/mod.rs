@@ -1,4 +1,4 @@
-//! The subcommands: each calls a library and prints its report. A successful command returns its exit status.
+//! Subcommands, each of which calls a library and prints its report. A successful command returns its exit status.
 
 mod completions;
 mod convert;
@@ -42,14 +42,14 @@ pub(crate) use verify::verify;
 
 use crate::cli::ui::escapes::Json;
 
-/// Writes bytes to standard output at once.
+/// Writes bytes to standard output and flushes it.
 fn written(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
-/// Prints a report as one JSON object on a line. Characters that a person would not see are escaped.
+/// Prints a report as one JSON object on a line, with hidden characters escaped.
 fn json(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
     report.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Json))?;
     writeln!(out)

@@ -1,4 +1,4 @@
-//! `torch2carton pack`: a folder becomes a carton.
+//! `torch2carton pack`: packs a folder into a carton.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

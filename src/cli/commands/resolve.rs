@@ -1,4 +1,4 @@
-//! `torch2carton resolve`: the files that a carton leaves out come back into it.
+//! `torch2carton resolve`: fetches the files that a carton leaves out, and writes the complete carton.
 
 use std::process::ExitCode;
 use std::time::Duration;

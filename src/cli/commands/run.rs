@@ -1,4 +1,4 @@
-//! `torch2carton run`: a carton on the CPU.
+//! `torch2carton run`: runs a carton on the CPU.
 
 use std::io;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn done(args: &Run, quiet: bool, interruption: &Interruption) -> Result<ExitCode
     run_text::run(args, quiet, &runnable, interruption)
 }
 
-/// Writes a tensor.
+/// Writes the tensor `name` into the NumPy file `output`.
 fn get(
     args: &Run,
     quiet: bool,
@@ -93,7 +93,7 @@ fn no_tensor(runnable: &Runnable, name: &str) -> anyhow::Error {
     )
 }
 
-/// Progress that Ctrl-C ends.
+/// Observer that shows progress and cancels on Ctrl-C.
 struct Watched<'w> {
     progress: &'w Progress,
     interruption: &'w Interruption,

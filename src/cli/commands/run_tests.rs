@@ -1,4 +1,4 @@
-//! `torch2carton run --self-test`: the tests that are stored in a carton.
+//! `torch2carton run --self-test`: runs the self tests stored in a carton.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// `passed  NAME  0.012 s, largest difference 1e-7`.
+/// Formats one test as `passed  NAME  0.012 s, largest difference 1e-7`.
 fn line(test: &TestRow) -> String {
     let outcome = match test.outcome {
         Outcome::Passed => "passed",

@@ -1,4 +1,4 @@
-//! `torch2carton run` of a model: the most probable next tokens, or a text that goes on.
+//! `torch2carton run` of a model: lists the most probable next tokens, or continues a text.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -19,13 +19,13 @@ use crate::cli::ui::signals::{INTERRUPTED, Interruption};
 use crate::cli::ui::table::{self, Align};
 use crate::cli::ui::terminal::{self, write_text};
 
-/// Version of the members of the reports.
+/// Schema version of the JSON reports.
 const SCHEMA_VERSION: u32 = 1;
-/// The candidates that are listed if no number is given.
+/// Default number of listed candidates.
 const TOP: u32 = 5;
-/// The tokens that are generated if no number is given.
+/// Default maximum number of generated tokens.
 const MAX_TOKENS: u32 = 128;
-/// The most bytes of a document with stop tokens.
+/// Maximum size in bytes of a document with stop tokens.
 const DOCUMENT_MAX: u64 = 1 << 20;
 
 pub(super) fn run(
@@ -52,7 +52,7 @@ pub(super) fn run(
     continuation(args, quiet, runnable, &prompt, words.as_ref(), (&mut session, interruption))
 }
 
-/// The next tokens, with `--json`.
+/// Report of the next-token candidates for `--json`.
 #[derive(Serialize)]
 struct CandidatesReport<'r> {
     schema_version: u32,
@@ -120,12 +120,12 @@ fn candidates(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A token's text in quotes, so that its spaces are seen.
+/// Quotes the text of a token, so that its spaces are visible.
 fn shown(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A continued text, with `--json`.
+/// Report of a generated text for `--json`.
 #[derive(Serialize)]
 struct ContinuationReport<'r> {
     schema_version: u32,
@@ -216,17 +216,17 @@ fn continuation(
     Ok(if interruption.is_set() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// The tokens that end a text: those of the documents, or those that the tokenizer's format fixes.
+/// Returns the stop tokens: from the carton's documents, else from the tokenizer's format.
 fn stops(runnable: &Runnable, words: Option<&Words>) -> Result<Vec<u32>> {
     let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(plain);
     let Stops(stops) = Stops::from_documents::<anyhow::Error>(&mut read)?;
     Ok(if stops.is_empty() { words.map(Words::stops).unwrap_or_default() } else { stops })
 }
 
-/// Where tokens go as they come: text to standard output, or ids where there is no tokenizer.
+/// Writer of generated tokens: prints text, or token ids without a tokenizer, or collects the text for `--json`.
 struct Out<'w> {
     stream: Option<super::run_words::Stream<'w>>,
-    /// What `--json` prints at the end.
+    /// Text for `--json`, printed at the end.
     collected: Option<String>,
     is_terminal: bool,
     is_first: bool,
@@ -260,7 +260,7 @@ impl<'w> Out<'w> {
         Ok(())
     }
 
-    /// Writes the rest, and a line feed. Returns what was collected, if there is a tokenizer.
+    /// Writes the remaining text and a line feed. Returns the collected text, if there is a tokenizer.
     fn finish(mut self) -> Result<Option<String>> {
         let has_text = self.stream.is_some();
         if let Some(stream) = self.stream.take() {
@@ -280,11 +280,11 @@ fn prompt_text(tokens: usize, time: Duration) -> String {
 
 fn steps_text(done: &Generated) -> String {
     let tokens = pipeline::counted(done.tokens.len(), "token");
-    // The first one comes with the prompt.
+    // The prompt's time includes the first token.
     if done.steps == 0 { tokens } else { format!("{tokens} in {}", rate(done.steps, done.time)) }
 }
 
-/// `1.25 s (51.2 tokens/s)`.
+/// Formats a duration and a rate as `1.25 s (51.2 tokens/s)`.
 fn rate(tokens: usize, time: Duration) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let rate = tokens as f64 / time.as_secs_f64().max(1e-9);

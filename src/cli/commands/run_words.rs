@@ -1,4 +1,4 @@
-//! The tokenizer of a carton, if this program was built with the feature `tokenizer`.
+//! Tokenizer of a carton, if this program was built with the feature `tokenizer`.
 
 #[cfg(feature = "tokenizer")]
 pub(super) use with::{Stream, Words};
@@ -15,7 +15,7 @@ mod with {
 
     pub(crate) use generate::Stream;
 
-    /// Tokens as text.
+    /// Tokenizer of a carton, which turns text into tokens and back.
     pub(crate) struct Words(Tokenizer);
 
     impl Words {
@@ -24,7 +24,7 @@ mod with {
             Ok(Self(Tokenizer::from_files::<anyhow::Error>(&mut read)?))
         }
 
-        /// The same for output that can do without text: `None` if there is no tokenizer.
+        /// Returns the tokenizer for output that can do without text: `None` if it cannot be loaded.
         pub(crate) fn optional(runnable: &Runnable) -> Option<Self> {
             Self::required(runnable).ok()
         }
@@ -57,7 +57,7 @@ mod without {
 
     use crate::cli::ui::typed::Usage;
 
-    /// No value exists without the feature.
+    /// Uninhabited stand-in for the tokenizer.
     pub(crate) enum Words {}
 
     impl Words {
@@ -87,7 +87,7 @@ mod without {
         }
     }
 
-    /// No value exists without the feature.
+    /// Uninhabited stand-in for the decoding stream.
     pub(crate) struct Stream<'w>(Infallible, PhantomData<&'w ()>);
 
     impl Stream<'_> {

@@ -1,4 +1,4 @@
-//! `torch2carton scan`: what a file would execute if it were unpickled.
+//! `torch2carton scan`: reports the code that a file would execute if it were unpickled.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::cli::args::Scan;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{BOLD, DIM, safe};
 
-/// Unknown globals that a verdict names, and calls of one that are shown without `--all`.
+/// Maximum number of unknown globals named in a verdict, and of calls shown per global without `--all`.
 const SHOWN: usize = 3;
 
 pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
@@ -57,7 +57,7 @@ fn total(summary: &ScanSummary, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// `clean`, unless there are unknown globals.
+/// Returns the verdict text of a clean file: `clean`, or the unknown globals with a hint about `--deny-unknown`.
 fn clean(unknown: &BTreeSet<(&str, &str)>) -> String {
     if unknown.is_empty() {
         return "clean".to_owned();
@@ -121,7 +121,8 @@ fn found(args: &Scan, file: &FileScan, scan: &Found, out: &mut dyn Write) -> io:
                 safe(&pickle.place)
             )?;
             let all = risk == Risk::Dangerous || args.all || args.deny_unknown;
-            // A call without arguments makes an empty instance; an argument may be a command.
+            // By default, only calls with arguments are listed: an argument may be a command, while a call without arguments
+            // makes an empty instance.
             let shown = calls.iter().filter(|call| all || call.has_arguments);
             for call in shown.take(if all { calls.len() } else { SHOWN }) {
                 writeln!(out, "  {:<12} {} at 0x{:x}: {}", "", call.opcode, call.offset, safe(&call.text))?;

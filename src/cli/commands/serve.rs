@@ -1,4 +1,4 @@
-//! `torch2carton serve`: cartons answer requests over HTTP.
+//! `torch2carton serve`: answers inference requests for cartons over HTTP.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::signals;
 use crate::cli::ui::typed::Usage;
 
-/// What the files in a repository are.
+/// File extension of the models in a repository.
 const EXTENSION: &str = "carton";
 
 pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
@@ -103,7 +103,7 @@ fn model(
     serve::carton(Runnable::open(path, open, observer)?, memory)
 }
 
-/// The name of a file without its extension; of a folder, its whole name.
+/// Returns the name of a file without its extension, or the whole name of a folder.
 fn stem(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = if whole.is_dir() { path.file_name().or(whole.file_name()) } else { path.file_stem() };

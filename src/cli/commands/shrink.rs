@@ -1,4 +1,4 @@
-//! `torch2carton shrink`: files move out of a carton into a folder that many cartons share.
+//! `torch2carton shrink`: moves files of a carton into a folder that many cartons share.
 
 use std::process::ExitCode;
 

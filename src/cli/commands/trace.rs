@@ -1,4 +1,4 @@
-//! `torch2carton trace`: the pickle machine at work on a checkpoint's pickle.
+//! `torch2carton trace`: prints the steps of the pickle machine on a checkpoint's pickle.
 
 use std::io;
 use std::process::ExitCode;

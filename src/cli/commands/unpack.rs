@@ -1,4 +1,4 @@
-//! `torch2carton unpack`: the files of a carton in a folder.
+//! `torch2carton unpack`: writes the files of a carton into a folder.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `torch2carton verify`: every hash, every checksum, every rule; optionally every tensor's bits.
+//! `torch2carton verify`: checks every hash, checksum and rule of a carton, and optionally the bits of every tensor.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

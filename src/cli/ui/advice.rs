@@ -1,6 +1,6 @@
-//! What to do about an error: which option or command helps.
+//! Advice about errors: the option or command that helps.
 //!
-//! Libraries say what is wrong. Only the command line knows what can be typed.
+//! Libraries report the problem. Only the command line knows the options and commands.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,13 @@ use super::flags;
 use super::shell::{quoted, quoted_text};
 use super::typed::typed;
 
-/// Whether this program has the subcommand `resolve`.
+/// True if this program has the subcommand `resolve`.
 pub(crate) const RESOLVES: bool = cfg!(feature = "download");
 
-/// The way out that every checkpoint has.
+/// Advice that applies to every checkpoint.
 pub(crate) const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
 
-/// What the pipeline reports, with advice where there is some. `file` is the checkpoint, where that is known.
+/// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
 pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> String {
     use pipeline::Error;
     let scan =
@@ -31,7 +31,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::Sources(error) => return sources_text(error),
         Error::Store(error) => return store_text(error),
         Error::Option(option) => return option_text(option),
-        // A person reads sizes in units.
+        // Sizes are printed with units.
         Error::SeveralKeys { keys } => {
             let keys = keys.iter().map(|(key, tensors, nbytes)| {
                 let s = if *tensors == 1 { "" } else { "s" };
@@ -123,7 +123,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
     format!("{error}{advice}")
 }
 
-/// What helps where a model for Triton is wanted.
+/// Returns advice on an error about a model for Triton; empty if there is none.
 fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
     use pipeline::Error;
     match error {
@@ -161,7 +161,7 @@ fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
     }
 }
 
-/// What to do about a module that cannot be made.
+/// Returns advice on an error about a TorchScript module; empty if there is none.
 fn module_advice(error: &torchscript::Error) -> &'static str {
     use torchscript::Error;
     match error {
@@ -177,7 +177,7 @@ fn module_advice(error: &torchscript::Error) -> &'static str {
     }
 }
 
-/// A glob that matches this name alone.
+/// Returns a glob that matches only `name`.
 fn pattern_of(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {
@@ -189,7 +189,7 @@ fn pattern_of(name: &str) -> String {
     pattern
 }
 
-/// Which option has a wrong value.
+/// Returns the text of an invalid option, with its flag.
 fn option_text(option: &InvalidOption) -> String {
     match option {
         InvalidOption::EmptyName => format!("--name: {option}"),
@@ -232,7 +232,7 @@ fn option_text(option: &InvalidOption) -> String {
     }
 }
 
-/// A note, and the option that helps.
+/// Returns the text of a note, with the option that helps.
 pub(crate) fn note(note: &Note, file: &str) -> String {
     let advice = match note {
         Note::Module(note) => return flags::note(note),
@@ -257,7 +257,7 @@ pub(crate) fn note(note: &Note, file: &str) -> String {
     format!("{note}{advice}")
 }
 
-/// What a server reports, with advice where there is some.
+/// Returns the text of a server error, with advice if there is any.
 #[cfg(feature = "serve")]
 pub(crate) fn serve_text(error: &serve::Error) -> String {
     let advice = match error {
@@ -271,11 +271,11 @@ pub(crate) fn serve_text(error: &serve::Error) -> String {
     format!("{error}{advice}")
 }
 
-/// What the store reports, with advice where there is some.
+/// Returns the text of an error of the crate `output`, with advice if there is any.
 pub(crate) fn store_text(error: &output::Error) -> String {
     use output::Error;
     let advice = match error {
-        // A person reads sizes in units.
+        // Sizes are printed with units.
         Error::NoSpace { needed, free, folder } => {
             return format!("needs {} in {}, {} free", size(*needed), folder.display(), size(*free));
         }
@@ -298,7 +298,7 @@ pub(crate) fn store_text(error: &output::Error) -> String {
     format!("{error}{advice}")
 }
 
-/// What the search for a checkpoint reports, with advice where there is some.
+/// Returns the text of an error in the search for a checkpoint, with advice if there is any.
 pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
     use checkpoint_files::Error;
     let advice = match error {
@@ -347,7 +347,7 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
     format!("{error}{advice}")
 }
 
-/// What to do about a folder that holds something else.
+/// Returns advice on a folder in which no checkpoint was found.
 fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
     match contents {
         Contents::Pipeline { folders } | Contents::Folders { folders } => {
@@ -374,7 +374,7 @@ fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
     }
 }
 
-/// The commands that convert one of the checkpoints.
+/// Returns the commands that convert the candidate checkpoints, at most four.
 fn one_of(candidates: &[Candidate]) -> String {
     const SHOWN: usize = 4;
     let command = |candidate: &Candidate| format!("`{} {}`", typed(), arguments(&candidate.paths));
@@ -385,14 +385,14 @@ fn one_of(candidates: &[Candidate]) -> String {
     }
 }
 
-/// Paths as a shell reads them back.
+/// Returns the paths as shell arguments.
 fn arguments(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(" ")
 }
 
-/// The paths, or where they are many and alike a shell's pattern.
+/// Returns the paths as shell arguments, or one glob if there are many with the same folder and extension.
 fn pattern(paths: &[PathBuf]) -> String {
-    /// A pattern may match more files than were given.
+    /// Maximum number of paths listed by name. A glob may match more files than were given.
     const TYPED: usize = 4;
     let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
     let alike = |path: &PathBuf| path.extension() == first.extension() && folder(path) == folder(first);
@@ -406,7 +406,7 @@ fn pattern(paths: &[PathBuf]) -> String {
     }
 }
 
-/// The command that brings a file here.
+/// Returns the shell command that downloads a remote file.
 fn fetch_command(address: &Remote) -> String {
     let url = quoted_text(&address.to_string());
     match address.scheme {

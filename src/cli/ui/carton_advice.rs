@@ -1,11 +1,12 @@
-//! What to do about an error of a call on a carton.
+//! Advice about errors of commands on cartons.
 
 use carton_tools::{Error, Note, TensorError};
 
 use super::advice;
 use super::shell::quoted;
 
-/// The whole text, with advice where there is some. The problems of a document are printed first, a line each.
+/// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
+/// line.
 pub(crate) fn text(error: &Error) -> String {
     let advice = match error {
         Error::Pipeline(error) => return advice::pipeline_text(error, None),
@@ -46,7 +47,7 @@ pub(crate) fn text(error: &Error) -> String {
     format!("{error}{advice}")
 }
 
-/// Whether what was typed is wrong, rather than a file.
+/// Returns true if an argument is wrong, rather than a file.
 pub(crate) fn is_usage(error: &Error) -> bool {
     match error {
         Error::BaseUrl { .. } | Error::NoCheckpoint => true,
@@ -60,7 +61,7 @@ pub(crate) fn is_usage(error: &Error) -> bool {
     }
 }
 
-/// A note, and the option that helps.
+/// Returns the text of a note, with the option that helps.
 pub(crate) fn note(note: &Note, file: &str) -> String {
     match note {
         Note::Checkpoint(note) => advice::note(note, file),

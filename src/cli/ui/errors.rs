@@ -1,4 +1,4 @@
-//! Errors as a person sees them: one line with all causes, and what to do about it.
+//! Error output: one line with all causes and advice.
 
 use std::error::Error as StdError;
 use std::io::Write;
@@ -14,18 +14,18 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 /// Prints an error and its causes in one line.
 pub(crate) fn print(error: &anyhow::Error) {
     print_problems(error);
-    // Nothing is left to do when stderr is closed.
+    // A closed stderr leaves nothing to do.
     let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", safe(text(error)));
 }
 
-/// Prints an error that has several lines.
+/// Prints an error of several lines.
 pub(crate) fn print_text(text: &str) {
     let text: Vec<String> = text.lines().map(safe).collect();
     let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", text.join("\n"));
 }
 
-/// An error and its causes. What the next cause says too, such as a path, is printed once. The texts of our libraries
-/// contain their causes.
+/// Returns the text of an error and its causes. A part that the next cause repeats, such as a path, is printed once. The
+/// texts of our libraries contain their causes.
 pub(crate) fn text(error: &anyhow::Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -43,13 +43,14 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
     texts.join(": ")
 }
 
-/// The text of an error that has no context. Our libraries name the file that is the reason, so it is standard output.
+/// Returns the text of an I/O error without context. Errors of our libraries name their file, so only standard output is
+/// left.
 fn standard_output(error: &anyhow::Error, cause: &(dyn StdError + 'static)) -> Option<String> {
     let cause = cause.downcast_ref::<std::io::Error>()?;
     error.is::<std::io::Error>().then(|| format!("cannot write to standard output: {cause}"))
 }
 
-/// The whole text of an error of our libraries, with advice where there is some; `None` for other errors.
+/// Returns the full text of an error of our libraries, with advice if there is any; `None` for other errors.
 fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<pipeline::Error>() {
         return Some(advice::pipeline_text(error, None));
@@ -73,7 +74,7 @@ fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     cause.downcast_ref::<checkpoint_files::Error>().map(advice::sources_text)
 }
 
-/// Whether what was typed is wrong, rather than a file.
+/// Returns true if an argument is wrong, rather than a file.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     let is_remote = |error: &output::Error| matches!(error, output::Error::Remote { .. });
     let is_not_a_set =
@@ -92,7 +93,7 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
         || is_usage_of_serve(error)
 }
 
-/// From now on, a panic that a library turns into an error prints nothing.
+/// Installs a panic hook that prints nothing for panics that a library turns into errors.
 pub(crate) fn silence_guarded_panics() {
     #[cfg(feature = "tokenizer")]
     {
@@ -105,7 +106,7 @@ pub(crate) fn silence_guarded_panics() {
     }
 }
 
-/// Whether the models that `serve` is to serve have names that it cannot use.
+/// Returns true if two models of `serve` have the same name or one has none.
 #[cfg(feature = "serve")]
 fn is_usage_of_serve(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(serve::Error::SameName { .. } | serve::Error::NoName))
@@ -116,7 +117,7 @@ fn is_usage_of_serve(_: &anyhow::Error) -> bool {
     false
 }
 
-/// Prints each problem of a document on a line, where the error is about one.
+/// Prints each problem of a document on its own line, if the error has such a list.
 fn print_problems(error: &anyhow::Error) {
     let pipeline = match error.downcast_ref::<carton_tools::Error>() {
         Some(carton_tools::Error::Pipeline(error)) => Some(&**error),

@@ -1,15 +1,15 @@
-//! Text from a file, made safe to show: characters that are invisible, reorder text or control a terminal are escaped.
+//! Escapes for text from files: characters that are invisible, reorder text or control a terminal are not printed raw.
 //!
 //! Facts: the Unicode Character Database 16.0. `HIDDEN` has the code points of category Cf, Zl or Zp in `UnicodeData.txt`,
-//! and those with the property `Default_Ignorable_Code_Point` in `DerivedCoreProperties.txt`, reserved ones among them.
-//! Category Cc is `char::is_control`. No crate has both properties without the tables of all others.
+//! and the code points with the property `Default_Ignorable_Code_Point` in `DerivedCoreProperties.txt`, including reserved
+//! ones. Category Cc is `char::is_control`. No crate has both properties without the tables of all others.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
 
 use serde_json::ser::Formatter;
 
-/// First and last code points, sorted.
+/// Ranges of hidden code points, as first and last code point, sorted.
 const HIDDEN: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -38,7 +38,7 @@ const HIDDEN: &[(char, char)] = &[
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Whether a person would not see this character as it is.
+/// Returns true if the character is invisible, reorders text or controls a terminal.
 fn is_hidden(c: char) -> bool {
     if c < '\u{ad}' {
         return c.is_control();
@@ -47,13 +47,12 @@ fn is_hidden(c: char) -> bool {
     after.checked_sub(1).and_then(|at| HIDDEN.get(at)).is_some_and(|(_, last)| c <= *last)
 }
 
-/// Whether all characters are printable ASCII, as in nearly every text.
+/// Returns true if all characters are printable ASCII, which is the common case.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// Text from a file with its hidden characters escaped: they could move the cursor, rename a window, or make two names look
-/// alike.
+/// Escapes hidden characters in text from a file: they could move the cursor, rename a window, or make two names look alike.
 pub(crate) fn safe(text: impl Display) -> String {
     let text = text.to_string();
     if is_plain(&text) || !text.contains(is_hidden) {
@@ -70,7 +69,7 @@ pub(crate) fn safe(text: impl Display) -> String {
     out
 }
 
-/// Escapes hidden characters in JSON as `\u0000`, which a parser reads back.
+/// JSON formatter that escapes hidden characters as `\u0000`, which a parser reads back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Json;
 
@@ -90,7 +89,7 @@ impl Formatter for Json {
     }
 }
 
-/// A character as one or two escapes of JSON.
+/// Returns the character as one or two JSON escapes.
 fn json_escape(c: char) -> String {
     let mut text = String::new();
     for unit in c.encode_utf16(&mut [0; 2]) {
@@ -99,7 +98,7 @@ fn json_escape(c: char) -> String {
     text
 }
 
-/// A writer of lines of text or JSON that escapes hidden characters other than line feeds.
+/// Writer of lines of text or JSON that escapes hidden characters other than line feeds.
 pub(crate) struct Escaped<W> {
     out: W,
     json: bool,
@@ -112,7 +111,7 @@ impl<W: Write> Escaped<W> {
 }
 
 impl<W: Write> Write for Escaped<W> {
-    /// Takes whole characters.
+    /// Writes whole characters: each call must contain complete UTF-8 sequences.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_plain = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
         if bytes.iter().all(is_plain) {

@@ -1,9 +1,9 @@
-//! Which command-line flag gives a fact or follows from a note of the libraries, which do not know any flags.
+//! Command-line flags for hyperparameters and for notes of the libraries, which do not know the flags.
 
 use pipeline::Fact;
 use torchscript::Note;
 
-/// The flag that gives a fact.
+/// Returns the flag that gives a hyperparameter.
 pub(crate) fn option(fact: Fact) -> &'static str {
     match fact {
         Fact::Heads => "--n-heads",
@@ -13,7 +13,7 @@ pub(crate) fn option(fact: Fact) -> &'static str {
     }
 }
 
-/// A note, and the flag that helps if there is one.
+/// Returns the text of a note, with the flag that helps if there is one.
 pub(crate) fn note(note: &Note) -> String {
     match note {
         Note::Decoder(decoder::Note::NamesOfLlama) => {

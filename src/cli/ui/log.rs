@@ -1,7 +1,7 @@
-//! The log of a server: a line for each event, on standard error.
+//! Log of a server: one line per event on standard error.
 //!
-//! A thread of its own writes the lines, so that a reader that does not read cannot stop the server. Lines for which there is
-//! no room are counted instead.
+//! A separate thread writes the lines, so that a blocked reader of stderr cannot stop the server. Lines beyond the capacity
+//! of the queue are dropped and counted.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use serve::{Event, Observer};
 use super::escapes::{Json, safe};
 use crate::cli::args::LogFormat;
 
-/// Lines that wait to be written.
+/// Capacity of the queue of unwritten lines.
 const WAITING: usize = 4096;
-/// How long the end of the program waits for them.
+/// Maximum wait for unwritten lines at the end of the program.
 const AT_THE_END: Duration = Duration::from_secs(2);
 
-/// The log, which is written until [`finish`](Self::finish).
+/// Log that is written until [`finish`](Self::finish).
 pub(crate) struct Log {
     done: Receiver<()>,
     lines: Lines,
 }
 
-/// Where lines go to.
+/// Sending end of the queue of log lines.
 #[derive(Clone)]
 struct Lines {
-    /// `None` ends the log.
+    /// Queue of lines; `None` ends the log.
     sender: SyncSender<Option<String>>,
     dropped: Arc<AtomicU64>,
 }
@@ -44,7 +44,7 @@ impl Lines {
     }
 }
 
-/// Writes the events of a server to the log.
+/// Observer that writes the events of a server to the log.
 pub(crate) struct LogObserver {
     format: LogFormat,
     quiet: bool,
@@ -52,7 +52,7 @@ pub(crate) struct LogObserver {
 }
 
 impl Log {
-    /// A log, and the observer that writes the events of a server to it; with `quiet`, only problems.
+    /// Creates a log, and the observer that writes the events of a server to it; with `quiet`, only problems are logged.
     pub(crate) fn new(format: LogFormat, quiet: bool) -> Result<(Self, LogObserver)> {
         let (sender, receiver) = sync_channel(WAITING);
         let (finished, done) = sync_channel(1);
@@ -60,22 +60,22 @@ impl Log {
         let dropped = lines.dropped.clone();
         let work = move || {
             write(&receiver, &dropped, format);
-            // Nobody waits for it if the program ends in another way.
+            // The receiver is gone if the program does not end with `finish`.
             let _ = finished.send(());
         };
         thread::Builder::new().name("log".to_owned()).spawn(work).context("cannot start the log")?;
         let panics = lines.clone();
-        // A panic may repeat what a client sent, and a panic of a model is only one answer.
+        // A panic message may repeat a client's data, so it is escaped. A panic of a model fails only one request.
         std::panic::set_hook(Box::new(move |panic| {
             panics.send(&Line::new("panic").with(|line| line.error = Some(panic.to_string())), format);
         }));
         Ok((Self { done, lines: lines.clone() }, LogObserver { format, quiet, lines }))
     }
 
-    /// Waits a moment until everything is written.
+    /// Waits up to [`AT_THE_END`] until all lines are written.
     pub(crate) fn finish(self) {
         if self.lines.sender.try_send(None).is_ok() {
-            // If nobody reads, the lines are lost.
+            // The lines are lost if stderr is blocked.
             let _ = self.done.recv_timeout(AT_THE_END);
         }
     }
@@ -83,7 +83,7 @@ impl Log {
 
 fn write(lines: &Receiver<Option<String>>, dropped: &AtomicU64, format: LogFormat) {
     while let Ok(Some(line)) = lines.recv() {
-        // Nothing is left to do when stderr is closed.
+        // A closed stderr leaves nothing to do.
         let _ = writeln!(anstream::stderr(), "{line}");
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -103,7 +103,7 @@ impl Observer for LogObserver {
     }
 }
 
-/// The line of an event; none if it is not shown.
+/// Returns the log line of an event, or `None` if it is not logged.
 fn line(event: &Event<'_>, quiet: bool) -> Option<Line> {
     let line = match event {
         Event::Accept { error } => {
@@ -134,7 +134,7 @@ fn line(event: &Event<'_>, quiet: bool) -> Option<Line> {
     Some(line)
 }
 
-/// A line of the log.
+/// One line of the log.
 #[derive(Debug, Default, Serialize)]
 struct Line {
     time: String,

@@ -1,4 +1,4 @@
-//! What the program says to a person, apart from what the library crates report.
+//! User interface of the program, apart from the texts of the library crates.
 
 pub(crate) mod advice;
 pub(crate) mod carton_advice;

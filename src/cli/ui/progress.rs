@@ -10,16 +10,16 @@ use pipeline::{Action, Observer, Step, size};
 use super::terminal::safe;
 
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
-/// What is done sooner needs no bar.
+/// Delay before the bar appears; shorter work shows none.
 const BEFORE_BAR: Duration = Duration::from_millis(300);
 
-/// Follows the work of one command.
+/// Observer that shows the progress of one command.
 pub(crate) struct Progress {
     quiet: bool,
     shown: Mutex<Option<Shown>>,
 }
 
-/// The file and action that are shown now.
+/// File and action shown at the moment.
 struct Shown {
     name: String,
     action: Action,
@@ -47,7 +47,7 @@ impl Observer for Progress {
         if self.quiet {
             return;
         }
-        // A thread that comes while another one draws is drawn next time.
+        // A thread that finds the lock taken skips its update.
         let Ok(mut shown) = self.shown.try_lock() else { return };
         if shown.as_ref().is_none_or(|shown| shown.name != step.name || shown.action != step.action) {
             *shown = Some(Shown::new(&step));

@@ -1,4 +1,4 @@
-//! What to do about an error of `run`.
+//! Advice about errors of `run`.
 
 use generate::Error as Generate;
 use runtime::Error;
@@ -6,7 +6,7 @@ use runtime::Error;
 use super::carton_advice;
 use super::shell::quoted;
 
-/// The whole text of an error of a carton that does not run, with advice where there is some.
+/// Returns the text of an error of a carton that does not run, with advice if there is any.
 pub(crate) fn text(error: &Error) -> String {
     let advice = match error {
         Error::Carton(error) => return carton_advice::text(error),
@@ -19,7 +19,7 @@ pub(crate) fn text(error: &Error) -> String {
     format!("{error}{advice}")
 }
 
-/// The error of a carton itself, which has problems that are printed line by line.
+/// Unwraps the error of the carton itself, whose problems are printed line by line.
 pub(crate) fn plain(error: runtime::Error) -> anyhow::Error {
     match error {
         runtime::Error::Carton(error) => error.into(),
@@ -27,7 +27,7 @@ pub(crate) fn plain(error: runtime::Error) -> anyhow::Error {
     }
 }
 
-/// The same of a text that cannot be read or continued.
+/// Returns the text of an error in tokenizing or generation, with advice if there is any.
 pub(crate) fn text_of_generate(error: &Generate) -> String {
     let advice = match error {
         Generate::NoTokenizer | Generate::Unsupported { .. } => "; give token ids with --tokens",
@@ -38,7 +38,7 @@ pub(crate) fn text_of_generate(error: &Generate) -> String {
     format!("{error}{advice}")
 }
 
-/// Whether what was typed is wrong, rather than a file.
+/// Returns true if an argument is wrong, rather than a file.
 pub(crate) fn is_usage(error: &Generate) -> bool {
     matches!(error, Generate::Temperature { .. } | Generate::TopP { .. })
 }

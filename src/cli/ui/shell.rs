@@ -1,13 +1,13 @@
-//! Paths and addresses in commands that a person can paste into a shell.
+//! Shell quoting of paths and addresses in suggested commands.
 
 use std::path::Path;
 
-/// A path as a shell reads it back.
+/// Quotes a path for a shell.
 pub(crate) fn quoted(path: &Path) -> String {
     quoted_text(&path.display().to_string())
 }
 
-/// A text as a shell reads it back; one that needs no quotes stays as it is.
+/// Quotes a text for a shell; a text without special characters stays unquoted.
 pub(crate) fn quoted_text(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Signals: what is unfinished is removed, and the exit status says which signal ended the program.
+//! Signal handling: unfinished outputs are removed, and the exit status tells which signal ended the program.
 //!
 //! Facts: signal(7), setrlimit(2), and `SigIgn` of proc(5). A shell reports 128 plus the number of the signal that ended
 //! a program.
@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 use pipeline::Observer;
 
-/// From now on, a write beyond the limit for the size of files (`ulimit -f`) fails, as it does on a full disk. Without
-/// this, the system ends the program there.
+/// Handles SIGXFSZ, so that a write beyond the limit for file sizes (`ulimit -f`) fails like a write on a full disk. By
+/// default, the system would end the program.
 #[cfg(unix)]
 pub(crate) fn keep_running_at_size_limit() {
-    // Nobody looks at the flag: it is enough that the signal has a handler. Without one, nothing is worse than before.
+    // The flag is never read: a handler is enough. If registration fails, the default stays.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
 }
 
-/// Other systems have no such limit.
+/// Does nothing: other systems have no such limit.
 #[cfg(not(unix))]
 pub(crate) fn keep_running_at_size_limit() {}
 
-/// From now on, Ctrl-C, a hang-up, a request to terminate or the end of the allowed time removes unfinished outputs and
-/// ends the program. A signal that the caller ignores, as `nohup` does, stays ignored.
+/// Installs handlers for SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGXCPU that remove unfinished outputs and end the program. A
+/// signal that the caller ignores, as `nohup` does, stays ignored.
 #[cfg(unix)]
 pub(crate) fn watch() -> Result<()> {
     let mut signals = signals()?;
@@ -33,7 +33,7 @@ pub(crate) fn watch() -> Result<()> {
     })
 }
 
-/// The signals that end the program, without those that are ignored.
+/// Returns the signals that end the program, except ignored ones.
 #[cfg(unix)]
 fn signals() -> Result<signal_hook::iterator::Signals> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
@@ -43,7 +43,7 @@ fn signals() -> Result<signal_hook::iterator::Signals> {
     signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")
 }
 
-/// Runs `watch` on a thread of its own.
+/// Runs `watch` on its own thread.
 #[cfg(unix)]
 fn start(watch: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_owned());
@@ -51,7 +51,8 @@ fn start(watch: impl FnOnce() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
-/// From now on, the first signal that would end the program runs `act` with its number, and the second one ends it.
+/// Installs handlers for the signals that end the program: the first signal runs `act` with its number, the second ends the
+/// program.
 #[cfg(all(unix, feature = "serve"))]
 pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
     let mut signals = signals()?;
@@ -67,7 +68,7 @@ pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
     start(watch)
 }
 
-/// Whether Ctrl-C was pressed.
+/// Flag that Ctrl-C sets.
 pub(crate) struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
@@ -82,14 +83,14 @@ impl Observer for Interruption {
     }
 }
 
-/// From now on, the first Ctrl-C sets what is returned, so that work can end where it makes sense. The second ends the
-/// program. If the caller ignores Ctrl-C, it stays ignored.
+/// Installs a handler for Ctrl-C: the first sets the returned flag, so that work can end at a suitable point, the second
+/// ends the program. If the caller ignores Ctrl-C, it stays ignored.
 #[cfg(unix)]
 pub(crate) fn interruption() -> Result<Interruption> {
     use signal_hook::consts::SIGINT;
     let flag = Arc::new(AtomicBool::new(false));
     if ignored() >> (SIGINT - 1) & 1 == 0 {
-        // In this order: the first signal finds the flag unset.
+        // This order makes the first signal find the flag unset.
         signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&flag)))
             .context("cannot watch for signals")?;
@@ -97,7 +98,7 @@ pub(crate) fn interruption() -> Result<Interruption> {
     Ok(Interruption(flag))
 }
 
-/// From now on, Ctrl-C sets what is returned.
+/// Installs a handler for Ctrl-C that sets the returned flag.
 #[cfg(not(unix))]
 pub(crate) fn interruption() -> Result<Interruption> {
     let flag = Arc::new(AtomicBool::new(false));
@@ -106,24 +107,24 @@ pub(crate) fn interruption() -> Result<Interruption> {
     Ok(Interruption(flag))
 }
 
-/// The exit status of a program that ended because of Ctrl-C.
+/// Exit status of a program that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Allows as many open files as the system lets this program have: each connection is one.
+/// Raises the soft limit on open files to the hard limit: each connection is one.
 #[cfg(all(unix, feature = "serve"))]
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // With less, idle connections are closed to make room.
+    // With a lower limit, idle connections are closed to make room.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Other systems have no such limit.
+/// Does nothing: other systems have no such limit.
 #[cfg(all(not(unix), feature = "serve"))]
 pub(crate) fn raise_file_limit() {}
 
-/// The signals that are ignored, a bit each, the first one for signal 1. Only Linux says so.
+/// Returns the ignored signals as a mask whose bit 0 is signal 1. Only Linux reports them; elsewhere the mask is 0.
 #[cfg(unix)]
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -131,15 +132,15 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// From now on, Ctrl-C removes unfinished outputs and ends the program.
+/// Installs a handler for Ctrl-C that removes unfinished outputs and ends the program.
 #[cfg(not(unix))]
 pub(crate) fn watch() -> Result<()> {
-    /// The number that Ctrl-C has where signals have numbers.
+    /// Number of the signal for Ctrl-C on Unix.
     const SIGINT: i32 = 2;
     ctrlc::set_handler(|| exit(SIGINT)).context("cannot watch for signals")
 }
 
-/// From now on, the first Ctrl-C runs `act` with its number, and the second one ends the program.
+/// Installs a handler for Ctrl-C: the first runs `act` with the signal's number, the second ends the program.
 #[cfg(all(not(unix), feature = "serve"))]
 pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
     const SIGINT: i32 = 2;

@@ -1,4 +1,4 @@
-//! Tables of text, aligned in columns.
+//! Text tables with aligned columns.
 
 use std::io::{self, Write};
 
@@ -6,17 +6,17 @@ use anstyle::Style;
 
 use super::terminal::{BOLD, safe};
 
-/// Longer cells are cut: a hostile name could fill the terminal.
+/// Maximum cell length in characters. A hostile name could fill the terminal.
 const CELL: usize = 400;
 
-/// How a column is aligned.
+/// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Prints `head` in bold and `rows`, each column as wide as its widest cell. Control characters are escaped.
+/// Prints `head` in bold and `rows`, each column as wide as its widest cell. Hidden characters are escaped.
 pub(crate) fn print<const N: usize>(
     out: &mut dyn Write,
     align: [Align; N],
@@ -46,7 +46,7 @@ pub(crate) fn print<const N: usize>(
     rows.iter().try_for_each(|row| line(row, Style::new()))
 }
 
-/// Text of at most [`CELL`] characters; what is longer ends in an ellipsis and the length.
+/// Cuts text to [`CELL`] characters, followed by an ellipsis and the full length.
 pub(crate) fn cut(text: &str) -> String {
     let len = text.chars().count();
     if len <= CELL {

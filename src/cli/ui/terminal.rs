@@ -1,4 +1,4 @@
-//! What a person sees on a terminal: colours, notes, and text without hidden characters.
+//! Terminal output: colours, notes, and text without hidden characters.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -11,17 +11,17 @@ pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Prints something that the user should know.
+/// Prints a note for the user on stderr.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{YELLOW}note:{YELLOW:#} {}", safe(text));
 }
 
-/// Prints what was done, on stderr. By then the work is done, so that it does not matter whether anybody can read this.
+/// Prints the summary of a command on stderr. Write errors are ignored, because the work is done.
 pub(crate) fn summary(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// Writes text of a model to standard output at once: as it is, or on a terminal with its hidden characters escaped.
+/// Writes the text of a model to standard output at once: raw, or on a terminal with hidden characters escaped.
 pub(crate) fn write_text(text: &str, is_terminal: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if is_terminal {
@@ -36,7 +36,7 @@ pub(crate) fn write_text(text: &str, is_terminal: bool) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether the reader of our output went away, as `head` does.
+/// Returns true if the reader of standard output closed the pipe, as `head` does.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
         Some(cause) => cause.kind() == io::ErrorKind::BrokenPipe,

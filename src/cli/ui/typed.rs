@@ -1,10 +1,10 @@
-//! What was typed: the subcommand, for commands in advice, and mistakes in it.
+//! Record of the typed subcommand for commands in advice, and the error for wrong usage.
 
 use std::cell::RefCell;
 
 pub(crate) const PROGRAM: &str = "torch2carton";
 
-/// A mistake in what was typed: exit status 2.
+/// Error about wrong command-line usage: exit status 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -17,16 +17,16 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 thread_local! {
-    /// The program and the subcommand as they were typed.
+    /// Program and subcommand as typed.
     static TYPED: RefCell<String> = RefCell::new(PROGRAM.to_owned());
 }
 
-/// The program and the subcommand as they were typed, for commands in advice.
+/// Returns the program and the subcommand as typed, for commands in advice.
 pub(crate) fn typed() -> String {
     TYPED.with_borrow(Clone::clone)
 }
 
-/// Remembers which subcommand was typed; `None` for the default one.
+/// Records the typed subcommand; `None` for the default one.
 pub(crate) fn remember(subcommand: Option<&str>) {
     let text = subcommand.map_or_else(|| PROGRAM.to_owned(), |name| format!("{PROGRAM} {name}"));
     TYPED.set(text);

@@ -1,4 +1,4 @@
-//! Mistakes in what was typed, and what was meant.
+//! Errors in the command line, with suggestions.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::errors;
 use super::terminal::is_broken_pipe;
 use super::typed::{PROGRAM, Usage, typed};
 
-/// Words that people try, and what does that here.
+/// Command names of other tools, and the commands of this program that do the same.
 const WISHES: &[(&[&str], &str)] = &[
     (
         &["list", "ls", "info", "show", "cat", "dump", "summary"],
@@ -48,9 +48,9 @@ pub(crate) fn check_word(word: &OsString, subcommands: &[String]) -> Result<(), 
     Err(unknown_command(&text, subcommands))
 }
 
-/// A word that is not a subcommand, and what was meant.
+/// Returns the error for an unknown subcommand, with a suggestion if there is one.
 fn unknown_command(text: &str, subcommands: &[String]) -> Usage {
-    /// The Jaro-Winkler similarity of a typing mistake.
+    /// Minimum Jaro-Winkler similarity of a typing mistake.
     const SIMILAR: f64 = 0.8;
     let lower = text.to_lowercase();
     let wish = WISHES.iter().find(|(words, _)| words.contains(&lower.as_str()));
@@ -67,11 +67,11 @@ fn unknown_command(text: &str, subcommands: &[String]) -> Usage {
     ))
 }
 
-/// Prints what is wrong with the arguments, or the help that was asked for.
+/// Prints the error in the arguments, or the requested help.
 pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // clap's own `print` leaves it to the exit of the process to write the last line, where errors are lost.
+            // clap's own `print` leaves the last line to be written at process exit, where errors are lost.
             let printed = error.print().and_then(|()| std::io::stdout().flush());
             return match printed.map_err(anyhow::Error::new) {
                 Err(error) if !is_broken_pipe(&error) => {
@@ -90,7 +90,7 @@ pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
             errors::print(&anyhow::Error::new(unknown_command(&word, subcommands)));
         }
         _ => {
-            // Without the tip to write `-- --option`, which is never what was meant.
+            // The tip to write `-- --option` is removed: it is never what the user meant.
             let text = error.render().to_string();
             let lines = text.lines().filter(|line| !line.contains("as a value, use"));
             let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
@@ -109,7 +109,7 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// The program and the subcommand; the default one is named.
+/// Returns the program and the subcommand, with the default one spelled out.
 fn command() -> String {
     let typed = typed();
     if typed == PROGRAM { format!("{PROGRAM} convert") } else { typed }

@@ -1,4 +1,4 @@
-//! NumPy arrays that become tensors of `tensor_data/`.
+//! Turns NumPy arrays into tensors of `tensor_data/`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tensor::Gathered;
 use crate::npy::{self, Array};
 use crate::{Error, Result, TensorError};
 
-/// The file of a new tensor.
+/// Contents of the file of a new tensor.
 pub(crate) enum NewFile {
     Numbers(Gathered),
     Strings(OwnedBlob),
@@ -26,7 +26,7 @@ impl NewFile {
     }
 }
 
-/// The arrays in files, by name, and the files.
+/// Reads the named `.npy` files; returns the arrays by name, and the mapped files.
 #[expect(clippy::type_complexity, reason = "two lists of the same length")]
 pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>, Vec<Arc<dyn Source>>)> {
     for (index, (name, _)) in given.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>,
     Ok((arrays, maps))
 }
 
-/// The index with the new tensors, and their files by path.
+/// Returns the tensor index with the arrays added, and their files by path in the carton.
 pub(crate) fn added(
     carton: &Carton,
     index: &TensorIndex,

@@ -1,4 +1,4 @@
-//! Downloads, each in a file that is named by its SHA-256, and resumed by a later run where they stopped.
+//! Caches downloads in files named by their SHA-256, and resumes partial downloads of earlier runs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +11,7 @@ use tempfile::TempPath;
 
 use crate::{Error, ResolveOptions, Result};
 
-/// A folder for downloads.
+/// Folder for downloads, permanent or temporary.
 pub(crate) struct Cache<'o> {
     options: &'o ResolveOptions,
     observer: &'o dyn Observer,
@@ -19,27 +19,27 @@ pub(crate) struct Cache<'o> {
 }
 
 enum Place {
-    /// A folder that stays.
+    /// Cache folder that outlives the run.
     Kept(PathBuf),
-    /// A folder next to the output, which is removed with this.
+    /// Folder next to the output, removed when dropped.
     Temporary(Scratch),
 }
 
-/// What is to be fetched.
+/// File to fetch, with its hash and URLs.
 pub(crate) struct Wanted<'w> {
-    /// The file's path in the carton.
+    /// Path of the file in the carton.
     pub(crate) entry: &'w str,
     pub(crate) sha256: [u8; 32],
-    /// Where it can be fetched, in the order in which to try.
+    /// URLs to try, in this order.
     pub(crate) urls: &'w [String],
 }
 
-/// A file that is here.
+/// File in the cache, with the cost of fetching it.
 pub(crate) struct Fetched {
     pub(crate) file: UnopenedFile,
-    /// Bytes that were downloaded for it.
+    /// Number of bytes downloaded for the file.
     pub(crate) downloaded: u64,
-    /// The damaged file that it replaces.
+    /// Damaged file that this download replaced.
     pub(crate) replaced: Option<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl<'o> Cache<'o> {
         }
     }
 
-    /// The file with this hash, downloaded if it is not there or is damaged.
+    /// Returns the file with the wanted hash, and downloads it if it is absent or damaged.
     pub(crate) fn fetch(&self, wanted: &Wanted<'_>) -> Result<Fetched> {
         let target = self.folder().join(hex(&wanted.sha256));
         let mut replaced = None;
@@ -87,7 +87,7 @@ impl<'o> Cache<'o> {
         }
     }
 
-    /// Tries the URLs in turn, and returns how many bytes were downloaded.
+    /// Tries the URLs in turn, and returns the number of bytes downloaded.
     fn download(&self, wanted: &Wanted<'_>, partial: &mut Partial) -> Result<u64> {
         let options = self.download_options()?;
         let there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
@@ -107,7 +107,7 @@ impl<'o> Cache<'o> {
 
     fn download_options(&self) -> Result<DownloadOptions> {
         let ResolveOptions { allow_http, timeout, max_size, .. } = *self.options;
-        // A downloaded file is written twice: here, and into the carton.
+        // A downloaded file is written twice: into the cache and into the carton.
         let max_bytes = match max_size {
             Some(max_size) => max_size,
             None => output::free_space(self.folder())? / 2,
@@ -116,16 +116,16 @@ impl<'o> Cache<'o> {
     }
 }
 
-/// The file of a download that is not complete.
+/// File of an incomplete download.
 struct Partial {
     file: File,
     path: PathBuf,
-    /// Whether a later run resumes from it.
+    /// True if a later run can resume from this file.
     is_shared: bool,
 }
 
 impl Partial {
-    /// The file that an earlier run left, or, while another run writes into that one, a new one.
+    /// Opens and locks the partial file of an earlier run; creates a private one while another run holds the lock.
     fn open(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(format!("{name}.partial"));
         let failed = |reason| output::Error::Write { path: path.clone(), reason };
@@ -140,7 +140,7 @@ impl Partial {
                 let (file, path) = own.and_then(|own| Ok(own.keep()?)).map_err(failed)?;
                 return Ok(Self { file, path, is_shared: false });
             }
-            // Before it was locked, another run may have completed and renamed it.
+            // Another run may have completed and renamed the file before this run locked it.
             let opened = file.try_clone().and_then(same_file::Handle::from_file).map_err(failed)?;
             if same_file::Handle::from_path(&path).is_ok_and(|there| there == opened) {
                 return Ok(Self { file, path, is_shared: true });
@@ -148,8 +148,8 @@ impl Partial {
         }
     }
 
-    /// Gives a complete download its name. A file that another run completed meanwhile stays, because that run may be
-    /// reading it; a damaged one is replaced.
+    /// Renames a complete download to `target`. If another run completed the file meanwhile, that file stays, because the
+    /// other run may be reading it; a damaged file is replaced.
     fn complete(self, target: &Path, replace: bool) -> Result<()> {
         let Self { file, path, .. } = self;
         let named = || {
@@ -159,7 +159,7 @@ impl Partial {
             }
             match TempPath::try_from_path(&path)?.persist_noclobber(target) {
                 Err(failed) if failed.error.kind() != io::ErrorKind::AlreadyExists => {
-                    // A later run resumes from it.
+                    // A later run resumes from the partial file.
                     let _ = failed.path.keep();
                     Err(failed.error)
                 }
@@ -173,13 +173,13 @@ impl Partial {
     fn remove_if_useless(self) {
         let is_empty = self.file.metadata().is_ok_and(|kind| kind.len() == 0);
         if is_empty || !self.is_shared {
-            // Another error is reported already.
+            // The error of the download is reported already.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether the file is locked by this run, for as long as it is open.
+/// Locks the file until it is closed; false if another run holds the lock.
 #[cfg(unix)]
 fn locked(file: &File) -> bool {
     use rustix::fs::{FlockOperation, flock};
@@ -192,10 +192,10 @@ fn locked(_: &File) -> bool {
     true
 }
 
-/// Counts the bytes that are downloaded, also those that have to be downloaded again.
+/// Observer that counts downloaded bytes, including bytes that are downloaded again after a restart.
 struct Counted<'o> {
     observer: &'o dyn Observer,
-    /// Bytes of the file that are there, and bytes that came.
+    /// Length of the partial file, and number of bytes downloaded.
     counts: Mutex<(u64, u64)>,
 }
 

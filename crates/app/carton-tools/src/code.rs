@@ -1,4 +1,4 @@
-//! Compares what a model runs with what a conversion writes: equal tensors say nothing about what is computed with them.
+//! Compares the code of a model with the code that a conversion writes, since equal tensors do not imply equal computation.
 //!
 //! Facts: `torch.jit.load` compiles the records below `code/` and runs the `__setstate__` of a class that has one
 //! (`torch/csrc/jit/serialization/import.cpp`). The attributes of modules are in `data.pkl`, the constants of the code in
@@ -16,23 +16,22 @@ use torchscript::Recognised;
 
 use crate::{Note, Result};
 
-/// What is known about the code and the objects of a model whose tensors are compared.
+/// Result of comparing the code and the objects of a model with those that a conversion writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Code {
-    /// They are what this version writes for the tensors.
+    /// Code and objects are those that this version writes for the tensors.
     Equal,
-    /// They are not, as in a carton of another version or of another program. What they compute was not compared.
+    /// Code or objects differ, as in a carton of another version or of another program. Their computation was not compared.
     Other,
-    /// Some of it runs when the model is loaded, and may change the tensors.
+    /// Some code runs when the model is loaded, and may change the tensors.
     RunsWhenLoaded,
-    /// It cannot be read.
     Unreadable,
 }
 
 impl Code {
-    /// What is wrong with it: a finding, since the tensors that a user gets may be others.
+    /// Returns the text of a finding if the code may change the tensors when the model is loaded.
     pub(crate) fn finding(self) -> Option<&'static str> {
         match self {
             Self::Equal | Self::Other => None,
@@ -47,7 +46,8 @@ impl Code {
     }
 }
 
-/// The TorchScript archive among `containers` whose records the model keeps, all but the pickle.
+/// Returns the TorchScript archive in `containers` of which the model keeps every record except the pickle and the records
+/// for mobile devices.
 pub(crate) fn original<'c>(
     model: &Container,
     containers: &'c [Container],
@@ -64,7 +64,7 @@ pub(crate) fn original<'c>(
         observer.check()?;
         let same = found.get(name.as_str()).filter(|other| other.len() == storage.len());
         let hash = |storage: &Storage| sha256(storage, &());
-        // What cannot be read is reported where the tensors are compared.
+        // Records that cannot be read are reported when the tensors are compared.
         if !same.is_some_and(|other| hash(other).is_ok_and(|other| hash(storage).ok() == Some(other))) {
             return Ok(None);
         }
@@ -72,9 +72,9 @@ pub(crate) fn original<'c>(
     Ok(Some(original))
 }
 
-/// Compares the model with the modules that conversions of `tensors`, which are the model's own, write. The note names a
-/// record that differs. `checkpoint` has the tensors as the model names them. `original` is the archive whose code the
-/// model keeps.
+/// Compares the model's records with the modules that conversions of `tensors`, the model's own tensors, write. The note
+/// names a record that differs. `checkpoint` holds the tensors under the model's names. `original` is the archive whose code
+/// the model keeps.
 pub(crate) fn compared(
     (model, checkpoint): (&Container, &Checkpoint),
     original: Option<&Container>,
@@ -83,7 +83,7 @@ pub(crate) fn compared(
     tensors: &Tensors,
     observer: &dyn Observer,
 ) -> Result<(Code, Option<Note>)> {
-    // The code of the original may run when it is loaded, as it does there.
+    // A `__setstate__` of the original archive runs in the original too.
     let runs = match model.runs_code_when_loaded() {
         _ if original.is_some() => false,
         Some(runs) => runs,
@@ -91,7 +91,7 @@ pub(crate) fn compared(
     };
     let found = model.records_besides_storages();
     let scripts = original.into_iter().flat_map(usual_scripts);
-    // The more records are equal, the more likely is it that the module was meant.
+    // The module with the most equal records is most likely the intended one.
     let mut closest = None;
     for module in scripts.chain(usual_modules(shards, sources, tensors)) {
         observer.check()?;
@@ -100,7 +100,8 @@ pub(crate) fn compared(
         };
         closest = closest.max(Some(difference));
     }
-    // That of a model with float16 weights runs too, but only if it is what a conversion writes or wrote.
+    // The module of a model with float16 weights also runs code when it is loaded, but it is accepted only if a conversion
+    // writes or wrote this code.
     if runs && matches!(torchscript::recognise(&found, checkpoint.to_tensors()), Recognised::Other { .. }) {
         return Ok((Code::RunsWhenLoaded, None));
     }

@@ -1,4 +1,4 @@
-//! Compares the tensors of a carton's model with those that a conversion takes from a checkpoint.
+//! Compares the tensors of a carton's model with the tensors that a conversion selects from a checkpoint.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ use crate::open::model;
 use crate::own_tensors::own_tensors;
 use crate::{Error, Note, Result, VerifyOptions};
 
-/// The most windows that wait for the comparison.
+/// Largest number of windows that wait for the comparison.
 const QUEUE: usize = 4;
 
-/// The result of a comparison.
+/// Result of comparing a model with a checkpoint.
 pub(crate) struct Comparison {
-    /// How many tensors were compared.
+    /// Number of tensors compared.
     pub(crate) compared: usize,
     pub(crate) differences: Vec<String>,
     pub(crate) code: Code,
@@ -45,7 +45,7 @@ pub(crate) fn compare(
     let model = model(carton, observer)?;
     let original = code::original(&model, &containers, observer)?;
     let (mut expected, more) = match original {
-        // A module that keeps its code keeps all tensors.
+        // A module that keeps its code also keeps all tensors.
         Some(_) if options.selection.is_empty() => (checkpoint.to_tensors(), Vec::new()),
         _ => {
             let selected = select(&options.selection, &checkpoint);
@@ -69,7 +69,7 @@ pub(crate) fn compare(
             None => Some("is missing".to_owned()),
             Some(other) => {
                 let difference = comparer.difference(tensor, other);
-                // The code is compared with what a conversion writes for the model's own tensors.
+                // The code comparison needs the model's own tensors.
                 *tensor = other.clone();
                 difference.map_err(|reason| Error::elements(name, reason))?
             }
@@ -86,16 +86,16 @@ pub(crate) fn compare(
     Ok(Comparison { compared: expected.len(), differences, code, notes })
 }
 
-/// Compares pairs of tensors, each pair of views once.
+/// Compares pairs of tensors, and remembers the result for each pair of views.
 struct Pairs<'o> {
-    /// A scalar can be expanded to terabytes.
+    /// Bounds the bytes of expanded views: a scalar can be expanded to terabytes.
     budget: Budget,
     known: HashMap<(ViewId, ViewId), Option<String>>,
     observer: &'o dyn Observer,
 }
 
 impl Pairs<'_> {
-    /// How two tensors differ; `None` when every bit is equal.
+    /// Describes the difference of two tensors; `None` if every bit is equal.
     fn difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
         if expected.dtype() != found.dtype() {
             return Ok(Some(format!("is {}, in the checkpoint {}", found.dtype(), expected.dtype())));
@@ -131,7 +131,7 @@ impl Pairs<'_> {
     }
 }
 
-/// Reads both tensors at once, a window at a time, up to the first difference.
+/// Reads both tensors in parallel, one window at a time, up to the first difference.
 fn have_equal_elements(
     expected: &Tensor,
     found: &Tensor,
@@ -143,7 +143,7 @@ fn have_equal_elements(
         let mut comparer = Comparer { received, window: None, taken: 0, equal: true, observer };
         let read = found.gathered().write_to(&mut comparer);
         let equal = comparer.equal;
-        // The sender ends when nothing receives its windows.
+        // The sending thread ends once the receiver is dropped.
         drop(comparer);
         match sent.join() {
             Ok(Err(ReadError::Io(error))) if error.kind() == io::ErrorKind::BrokenPipe => {}

@@ -1,4 +1,4 @@
-//! What is in a carton: its configuration, its files, its tensors.
+//! Lists the contents of a carton: its configuration, files and tensors.
 
 use std::path::Path;
 
@@ -13,79 +13,75 @@ use crate::open::{model, open};
 use crate::own_tensors::own_tensors;
 use crate::{Error, Note, Result, SCHEMA_VERSION};
 
-/// What is in a carton.
+/// Contents of a carton: configuration, files and tensors.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContentsReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The carton as it was given.
+    /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// `carton`.
+    /// Format name, which is always `carton`.
     pub format: &'static str,
-    /// The SHA-256 of MANIFEST, which identifies the model; `None` where there is no MANIFEST.
+    /// SHA-256 of MANIFEST, which identifies the model; `None` if there is no MANIFEST.
     pub manifest_sha256: Option<String>,
-    /// carton.toml.
+    /// Parsed contents of carton.toml.
     pub config: Config,
-    /// The files that are there, sorted by path.
+    /// Files in the carton, sorted by path.
     pub files: Vec<FileRow>,
-    /// The files that LINKS says where to fetch.
+    /// Files that are not in the carton, with their URLs from LINKS.
     pub absent: Vec<AbsentRow>,
-    /// The tensors of the model under their own names, where `model/model.pt` is there and holds tensors.
+    /// Tensors of the model under their own names; empty if `model/model.pt` is absent or holds no tensors.
     pub tensors: Vec<TensorRow>,
-    /// The tensors of self tests and examples.
+    /// Tensors of self tests and examples.
     pub tensor_data: Vec<TensorSpec>,
-    /// What a person should know.
     pub notes: Vec<Note>,
 }
 
-/// A file of a carton.
+/// File in a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FileRow {
-    /// Its path in the carton.
+    /// Path of the file in the carton.
     pub path: String,
-    /// Its bytes, decompressed.
+    /// Decompressed size in bytes.
     pub nbytes: u64,
-    /// Its bytes in the carton.
+    /// Size in the carton, in bytes.
     pub packed_nbytes: u64,
     /// `stored`, `deflate`, `zstd`, or the number of another method.
     pub compression: String,
-    /// Whether it is a link.
+    /// True if the file is a symbolic link.
     pub link: bool,
 }
 
-/// A file that a carton leaves out.
+/// File that MANIFEST lists and the carton leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AbsentRow {
-    /// Its path in the carton.
+    /// Path of the file in the carton.
     pub path: String,
-    /// Its SHA-256.
     pub sha256: String,
-    /// Where to fetch it.
+    /// URLs from which to fetch the file.
     pub urls: Vec<String>,
 }
 
-/// A tensor of the model.
+/// Tensor of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TensorRow {
-    /// Its name.
     pub name: String,
-    /// PyTorch's name of its dtype.
+    /// PyTorch's name of the dtype.
     pub dtype: &'static str,
-    /// Its shape, in elements.
     pub shape: Vec<u64>,
-    /// Bytes of its elements.
+    /// Size of the elements in bytes.
     pub nbytes: u64,
 }
 
-/// Lists what is in the carton or the unpacked folder at `path`. The elements of its tensors are not read, unless the
-/// model is compressed.
+/// Lists the contents of the carton or the unpacked folder at `path`. Tensor elements are not read, unless the model is
+/// compressed.
 ///
 /// # Errors
-/// When it cannot be read, is not a carton, or its documents do not follow the specification.
+/// Returns an error if the carton cannot be read, the path is not a carton, or a document does not follow the specification.
 pub fn contents(path: &Path) -> Result<ContentsReport> {
     let carton = open(path)?;
     let config = carton.config().map_err(Error::reader(path))?.document;
@@ -135,11 +131,12 @@ fn compression(method: Method) -> String {
     }
 }
 
-/// Returns the tensors of the model under their own names; none if there is no `model/model.pt`. A model that is compressed
-/// is decompressed into a temporary file first, which takes long.
+/// Returns the tensors of the model under their own names; none if there is no `model/model.pt`. A compressed model is
+/// decompressed into a temporary file first, which takes long.
 ///
 /// # Errors
-/// When the model is elsewhere, is damaged or has no tensors, and when `observer` stops the work.
+/// Returns an error if the model is not in the carton although MANIFEST lists it, is damaged or has no tensors, and if
+/// `observer` stops the work.
 pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, Tensor)>> {
     if carton.entry(MODEL_PT).is_err() {
         return Ok(Vec::new());
@@ -157,7 +154,7 @@ fn row((name, tensor): (String, Tensor)) -> TensorRow {
     TensorRow { name, dtype: tensor.dtype().name(), shape: tensor.shape().to_vec(), nbytes: tensor.nbytes() }
 }
 
-/// The report names the carton already.
+/// Returns the error's text without the path, which the report already has.
 fn without_path(path: &Path, error: &Error) -> String {
     let text = error.to_string();
     text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text).to_owned()

@@ -1,7 +1,6 @@
-//! Why the work on a carton cannot be done.
+//! Errors of the work on a carton.
 //!
-//! The texts are whole: they contain their causes, and say what is wrong. The program that prints them adds what can
-//! be done about it.
+//! The texts are complete: they contain their causes, and say what is wrong. The program that prints them adds advice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,227 +11,198 @@ use tensor::Dtype;
 
 use crate::NpyError;
 
-/// A result of this crate.
+/// Result whose error is this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the work on a carton cannot be done.
+/// Error of the work on a carton.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The observer stopped the work.
     #[error("stopped")]
     Cancelled,
     /// A checkpoint cannot be read or selected from, or a carton cannot be written.
     #[error("{0}")]
     Pipeline(#[source] Box<pipeline::Error>),
-    /// A path is not one that can be read or written.
+    /// A path cannot be read or written.
     #[error("{0}")]
     Store(#[source] output::Error),
     /// A carton cannot be read.
     #[error("{}", reader_text(path, reason))]
     Reader {
-        /// The carton, or the folder that becomes one.
+        /// Carton, or folder to pack.
         path: PathBuf,
-        /// What is wrong.
         #[source]
         reason: carton_reader::Error,
     },
     /// A document does not follow Carton's specification.
     #[error("{}: {}", path.display(), pipeline::problems(problems.0.len()))]
     Document {
-        /// The carton, or the folder that becomes one.
+        /// Carton, or folder to pack.
         path: PathBuf,
-        /// The problems.
         problems: Problems,
     },
-    /// A file is a checkpoint, not a carton.
+    /// The file is a checkpoint, not a carton.
     #[error("{} is a checkpoint ({format}), not a carton", path.display())]
     IsCheckpoint {
-        /// The file.
         path: PathBuf,
-        /// The name of its format.
+        /// Name of the checkpoint's format.
         format: &'static str,
     },
-    /// A file is neither a carton nor a checkpoint.
+    /// The file is neither a carton nor a checkpoint.
     #[error("{} is not a carton", path.display())]
     NotACarton {
-        /// The file.
         path: PathBuf,
     },
-    /// A folder where only a packed carton can be used.
+    /// The path is a folder, but the operation needs a packed carton.
     #[error("{} is a folder, not a packed carton", path.display())]
     IsFolder {
-        /// The folder.
         path: PathBuf,
     },
-    /// Something else where a folder is needed.
+    /// The path is not a folder, but the operation needs one.
     #[error("{} is not a folder", path.display())]
     NotAFolder {
-        /// The path.
         path: PathBuf,
     },
-    /// A folder cannot be created.
     #[error("cannot create the folder {}: {reason}", path.display())]
     CreateFolder {
-        /// The folder.
         path: PathBuf,
-        /// What the system reported.
         reason: io::Error,
     },
     /// A file cannot be opened, read or written.
     #[error("{}: {reason}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What the system reported.
         reason: io::Error,
     },
     /// A file cannot be read, or changed while it was read. The cause names the file.
     #[error("{0}")]
     Read(#[source] io::Error),
-    /// A file cannot be mapped.
     #[error("{0}")]
     Map(#[source] byte_source::Error),
-    /// A document of the carton cannot be made.
+    /// A document of the carton cannot be written.
     #[error("{0}")]
     Format(#[source] carton_format::Error),
 
-    /// The output is in the folder that is packed.
+    /// The output lies in the folder to pack.
     #[error("the output {} is in the folder that is packed, {}", output.display(), folder.display())]
     OutputInFolder {
-        /// The output.
         output: PathBuf,
-        /// The folder.
         folder: PathBuf,
     },
-    /// A file that the format has no place for.
+    /// The folder has a file for which the format has no place.
     #[error(
         "{}: `{}` has no place in a carton, which holds carton.toml, model/, tensor_data/ and misc/",
         folder.display(),
         path.escape_debug()
     )]
     NoPlace {
-        /// The folder that is packed.
         folder: PathBuf,
-        /// The file's path in it.
+        /// Path of the file in the folder.
         path: String,
     },
-    /// A folder without a model.
+    /// The folder has no file in `model/`.
     #[error("{}: there is no file in model/", folder.display())]
     NoModel {
-        /// The folder that is packed.
         folder: PathBuf,
     },
     /// A link leads to a file that is not packed.
     #[error("{}: a link leads to `{}`, which is not packed", folder.display(), target.escape_debug())]
     LinkNotPacked {
-        /// The folder that is packed.
         folder: PathBuf,
-        /// The path that the link leads to.
+        /// Path to which the link leads.
         target: String,
     },
     /// An array cannot be added as a tensor.
     #[error("tensor `{}`: {reason}", name.escape_debug())]
     Tensor {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// What is wrong.
         #[source]
         reason: TensorError,
     },
-    /// An array cannot be read.
+    /// An `.npy` file cannot be read.
     #[error("{}: {reason}", path.display())]
     Npy {
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         #[source]
         reason: NpyError,
     },
-    /// A tensor whose dtype NumPy does not have, nor one that has its numbers.
+    /// NumPy has neither the tensor's dtype nor a wider one for its numbers.
     #[error("tensor `{}`: NumPy has no {dtype}", name.escape_debug())]
     NoNumpyDtype {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// Its dtype.
         dtype: Dtype,
     },
     /// A file cannot be compressed.
     #[error("cannot compress `{}`: {reason}", path.escape_debug())]
     Compress {
-        /// Its path in the carton.
+        /// Path of the file in the carton.
         path: String,
-        /// What the system reported.
         reason: io::Error,
     },
 
-    /// The folder that would be made for the files is there and has files.
+    /// The default folder to unpack into exists and has files.
     #[error("the folder {} exists and is not empty", folder.display())]
     FolderNotEmpty {
-        /// The folder.
         folder: PathBuf,
     },
-    /// Files that would be replaced.
+    /// Files exist that would have to be replaced.
     #[error("these files exist: {}", list(paths))]
     FilesExist {
-        /// Their paths.
         paths: Vec<PathBuf>,
     },
-    /// A file would be written through something that is not a folder, such as a link.
+    /// A parent of an output file is not a folder, such as a link.
     #[error("cannot write into {}: it is not a folder", path.display())]
     ParentNotAFolder {
-        /// What is there.
+        /// Path of the parent.
         path: PathBuf,
     },
 
-    /// Options choose tensors of a checkpoint, and no checkpoint is given.
+    /// Options select tensors of a checkpoint, but no checkpoint is given.
     #[error("tensors of a checkpoint are selected, but there is no checkpoint to compare with")]
     NoCheckpoint,
 
-    /// A URL that files cannot be below.
+    /// The base URL of the blobs is not an http or https URL without a query.
     #[error("`{}` is not an http or https URL without a query", url.escape_debug())]
     BaseUrl {
-        /// The URL as it was given.
+        /// URL as the caller gave it.
         url: String,
     },
-    /// A blob that is there does not have the bytes of the file with that hash.
+    /// An existing blob has another length than the file with that hash.
     #[error("{} has {found} bytes, but the file with that hash has {expected}", path.display())]
     BlobLength {
-        /// The blob.
         path: PathBuf,
-        /// Its bytes.
+        /// Length of the blob in bytes.
         found: u64,
-        /// The bytes of the carton's file.
+        /// Length of the carton's file in bytes.
         expected: u64,
     },
-    /// A blob that is there does not have the hash that is its name.
+    /// The SHA-256 of an existing blob is not its name.
     #[error("{} is damaged: its SHA-256 is not its name", path.display())]
     BlobDamaged {
-        /// The blob.
         path: PathBuf,
     },
-    /// A file that is in MANIFEST, but neither in the carton nor in LINKS.
+    /// A file in MANIFEST is neither in the carton nor in LINKS.
     #[error("{}: MANIFEST lists `{}`, which is neither in the carton nor in LINKS", path.display(), entry.escape_debug())]
     NotLinked {
-        /// The carton.
         path: PathBuf,
-        /// The file's path in it.
+        /// Path of the file in the carton.
         entry: String,
     },
-    /// None of the URLs of a file works.
+    /// All URLs of a file failed.
     #[error("{}: cannot fetch `{}`: {}", path.display(), entry.escape_debug(), failure_list(failures))]
     Fetch {
-        /// The carton.
         path: PathBuf,
-        /// The file's path in it.
+        /// Path of the file in the carton.
         entry: String,
-        /// What went wrong, for each URL in turn.
+        /// Errors of the URLs, in the order of LINKS.
         failures: Vec<output::Error>,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cancelled => ErrorKind::Cancelled,
@@ -268,37 +238,37 @@ impl Error {
     }
 }
 
-/// Why an array cannot be added as a tensor.
+/// Reason for which an array cannot be added as a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
-    /// Its name is empty.
+    /// The name is empty.
     #[error("the name cannot be empty")]
     NoName,
-    /// Another array has its name.
+    /// Another array has the same name.
     #[error("two arrays have this name")]
     Twice,
-    /// A tensor of the folder has its name.
+    /// A tensor in the folder's index has the same name.
     #[error("{} already has a tensor of this name", TensorIndex::PATH)]
     InIndex,
-    /// Carton does not have its dtype.
+    /// Carton does not have the array's dtype.
     #[error("Carton has no {0}")]
     Dtype(Dtype),
-    /// Its strings cannot be expressed.
+    /// The strings cannot be printed as TOML.
     #[error("its strings cannot be printed as TOML: {0}")]
     Print(String),
-    /// Its strings take more bytes than a reader accepts.
+    /// The strings take more bytes than a reader accepts.
     #[error("its strings take {found} bytes, more than the {limit} that a document may have")]
     TooLong {
-        /// The bytes that they take.
+        /// Length of the TOML text in bytes.
         found: usize,
-        /// The most that are read.
+        /// Largest length that a reader accepts, in bytes.
         limit: u64,
     },
 }
 
 impl TensorError {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoName | Self::Twice | Self::InIndex => ErrorKind::Option,
@@ -308,7 +278,7 @@ impl TensorError {
 }
 
 impl Error {
-    /// An error of the reader, while the carton or the folder at `path` is read.
+    /// Converts errors of the reader while it reads the carton or the folder at `path`.
     pub fn reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
         use carton_reader::Error::{Changed, Format};
         move |error| match error {
@@ -321,7 +291,7 @@ impl Error {
         }
     }
 
-    /// The same, where the carton's bytes are copied into `target`.
+    /// Converts errors of the reader while bytes of the carton at `path` are copied into `target`.
     pub(crate) fn copying<'p>(
         path: &'p Path,
         target: &'p Path,
@@ -334,17 +304,17 @@ impl Error {
         }
     }
 
-    /// An error of the system at the file at `path`.
+    /// Converts errors of the system at the file at `path`.
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         move |reason| Self::Io { path: path.to_owned(), reason }
     }
 
-    /// An error of a blob, whose text names its file.
+    /// Converts an error of reading a blob, whose text names the file.
     pub(crate) fn read(reason: ReadError) -> Self {
         pipeline::Error::of_read(reason, Self::Read)
     }
 
-    /// An error of a tensor's elements.
+    /// Converts an error of reading the elements of the tensor `name`.
     pub(crate) fn elements(name: &str, reason: ReadError) -> Self {
         let named = |reason| pipeline::Error::ReadTensor { name: name.to_owned(), reason };
         pipeline::Error::of_read(reason, |reason| Self::from(named(reason)))
@@ -385,7 +355,7 @@ impl From<checkpoint_files::Error> for Error {
     }
 }
 
-/// Errors of the file itself name it already.
+/// Prefixes the path, except to errors that already name the file.
 fn reader_text(path: &Path, reason: &carton_reader::Error) -> String {
     match reason {
         carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => reason.to_string(),
@@ -394,7 +364,7 @@ fn reader_text(path: &Path, reason: &carton_reader::Error) -> String {
 }
 
 fn list(paths: &[PathBuf]) -> String {
-    /// The most paths that are named.
+    /// Largest number of paths in the text.
     const SHOWN: usize = 5;
     let mut names: Vec<String> = paths.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
     if paths.len() > SHOWN {

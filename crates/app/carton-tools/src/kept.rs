@@ -1,4 +1,4 @@
-//! Files of a carton that are written into another one as they are.
+//! Copies files of a carton unchanged into another carton.
 
 use byte_source::{Action, Observer, Work};
 use carton_format::{Links, Manifest};
@@ -9,7 +9,7 @@ use zip_layout::Packed;
 
 use crate::{Error, Result};
 
-/// An entry of a packed carton and what is needed to write it again.
+/// Entry of a packed carton, with the data for writing it again.
 pub(crate) struct Kept<'c> {
     path: &'c str,
     sha256: Option<[u8; 32]>,
@@ -24,7 +24,7 @@ enum Kind {
 }
 
 impl<'c> Kept<'c> {
-    /// The entry as it is. A compressed one is checked here, a stored one while it is written.
+    /// Reads the entry. A compressed entry is checked here, a stored one while it is written.
     pub(crate) fn new(carton: &'c Carton, entry: &'c Entry, observer: &dyn Observer) -> Result<Self> {
         let failed = Error::reader(carton.path());
         let path = entry.path.as_str();
@@ -63,12 +63,15 @@ impl<'c> Kept<'c> {
     }
 }
 
-/// Whether a file is MANIFEST or LINKS, which are written anew.
+/// Returns true for MANIFEST and LINKS, which are written anew.
 pub(crate) fn is_bookkeeping(path: &str) -> bool {
     [Manifest::PATH, Links::PATH].contains(&path)
 }
 
-/// Paths and hashes of the files that are not in the carton. LINKS must list all of them.
+/// Returns paths and hashes of the files that are not in the carton.
+///
+/// # Errors
+/// Returns an error if LINKS lacks one of these files.
 pub(crate) fn absent(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
     let absent = carton.absent();
     for (path, _) in &absent {

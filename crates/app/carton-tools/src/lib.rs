@@ -1,8 +1,7 @@
 //! Packs, unpacks, verifies, shrinks and lists cartons and, with the feature `download`, resolves them.
 //!
-//! Each call takes a plain options struct and a [`pipeline::Observer`] for progress and cancellation, and returns a
-//! report that can be serialised. Nothing here prints, exits or installs a signal handler. The notes of a call are in
-//! its report.
+//! Most functions take a plain options struct and a [`pipeline::Observer`] for progress and cancellation, and return a
+//! serialisable report. No function prints, exits or installs a signal handler. Notes about a carton are part of the report.
 //!
 //! ```
 //! use carton_tools::{UnpackOptions, VerifyOptions, contents, unpack, verify};
@@ -67,5 +66,5 @@ pub use shrink::{ShrinkOptions, ShrinkReport, shrink};
 pub use unpack::{UnpackOptions, UnpackReport, default_folder, unpack};
 pub use verify::{Finding, VerifyReport, verify};
 
-/// Version of the members of every report of this crate.
+/// Version of the format of every report of this crate.
 const SCHEMA_VERSION: u32 = 1;

@@ -1,4 +1,4 @@
-//! What a person should know about a carton, without an error.
+//! Notes for the user about a carton, which are no errors.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,36 +6,34 @@ use std::path::PathBuf;
 use carton_format::{Problem, TensorIndex};
 use serde::{Serialize, Serializer};
 
-/// What a person should know; its text is one sentence without a full stop.
+/// Note for the user; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Note {
-    /// About the checkpoint that a carton is compared with.
+    /// Note about the checkpoint with which a carton is compared.
     Checkpoint(pipeline::Note),
-    /// An observation about a carton that is verified.
+    /// Note about a carton that is verified.
     Verify(String),
-    /// A field of a document is missing and was added.
+    /// A field of a document was missing and was added.
     FieldAdded(Problem),
-    /// The tensor index is missing and was added.
+    /// The tensor index was missing and was added.
     IndexAdded,
     /// Files that MANIFEST lists are not in the carton.
     FilesElsewhere {
-        /// How many.
+        /// Number of absent files.
         files: usize,
     },
-    /// A file in the cache is damaged and was downloaded again.
+    /// A file in the cache was damaged and was downloaded again.
     DownloadedAgain {
-        /// Its path.
         path: PathBuf,
     },
-    /// Tensors were compared, but what the model computes was not.
+    /// The tensors were compared, but the computation of the model was not.
     OtherCode {
-        /// A record of the model that is not what a conversion writes.
+        /// Record of the model that differs from a conversion's.
         record: String,
     },
     /// The tensors of the model cannot be listed.
     NoTensors {
-        /// Why not.
         reason: String,
     },
 }

@@ -1,7 +1,7 @@
-//! Arrays in NumPy's `.npy` format.
+//! Reads and writes arrays in NumPy's `.npy` format.
 //!
-//! Facts: `numpy/lib/format.py`. A header that NumPy writes is a Python dict of three known keys, so it is read by
-//! searching for these. Anything else is rejected.
+//! Facts: `numpy/lib/format.py`. A header that NumPy writes is a Python dict of three known keys, so the reader searches for
+//! these keys. Any other header is rejected.
 
 use std::sync::Arc;
 
@@ -10,61 +10,61 @@ use tensor::{ByteOrder, Dtype, Storage, Tensor, contiguous_strides};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Why an array cannot be read.
+/// Reason for which an `.npy` array cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpyError {
-    /// The file does not begin as such files do.
+    /// The file does not begin with the magic bytes and a whole header.
     #[error("it is not an .npy file")]
     NotNpy,
     /// The header is not UTF-8.
     #[error("the header is not text")]
     Header,
-    /// A key of the header is missing.
+    /// The header lacks this key.
     #[error("the header has no `{0}`")]
     Missing(&'static str),
-    /// The elements are records.
+    /// The elements are records with named fields.
     #[error("arrays with named fields are not supported")]
     Fields,
-    /// The order of the elements is not a Boolean.
+    /// `fortran_order` is neither `True` nor `False`.
     #[error("fortran_order is neither True nor False")]
     Order,
     /// The shape cannot be parsed.
     #[error("the shape is not a tuple of numbers")]
     Shape,
-    /// A type of strings without their length.
+    /// The string type has no length.
     #[error("the type of the strings has no length")]
     StringType,
-    /// Strings in Fortran order.
+    /// The array holds strings in Fortran order.
     #[error("arrays of strings in Fortran order are not supported")]
     FortranStrings,
     /// Strings of length 0 take no bytes, so their number has no bound.
     #[error("arrays of strings without characters are not supported")]
     EmptyStrings,
-    /// A string has something that is not a Unicode character.
+    /// A string has a code point that is not a Unicode character.
     #[error("a string is not Unicode")]
     Unicode,
-    /// A type of elements that Carton does not have.
+    /// Carton does not have this element type.
     #[error("Carton has no tensors of NumPy's type `{}`", descr.escape_debug())]
     Dtype {
-        /// NumPy's name of it.
+        /// NumPy's name of the type.
         descr: String,
     },
     /// The shape does not fit the elements.
     #[error("{0}")]
     Tensor(#[source] tensor::Error),
-    /// The elements have another length than the shape.
+    /// The length of the data is not the one that shape and type need.
     #[error("{found} bytes follow the header, {}", needed(*expected))]
     Length {
-        /// Bytes after the header.
+        /// Number of bytes after the header.
         found: u64,
-        /// Bytes that the shape needs; `None` if the number does not fit 64 bits.
+        /// Number of bytes that the shape needs; `None` if it does not fit 64 bits.
         expected: Option<u64>,
     },
 }
 
 impl NpyError {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotNpy => ErrorKind::Input,
@@ -90,18 +90,18 @@ fn needed(expected: Option<u64>) -> String {
     )
 }
 
-/// An array's elements.
+/// Elements of an `.npy` array.
 #[derive(Debug)]
 pub(crate) enum Array {
     Numbers(Tensor),
-    /// In C order.
+    /// Strings in C order.
     Strings {
         shape: Vec<u64>,
         data: Vec<String>,
     },
 }
 
-/// The array in `file`, its numbers in place.
+/// Parses the array in `file`. Numbers stay in the file, as a tensor over its bytes.
 pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
     let bytes = file.in_memory().unwrap_or_default();
     let (header, start) = header(bytes).ok_or(NpyError::NotNpy)?;
@@ -136,9 +136,8 @@ pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
     }
 }
 
-/// The start of a file with `tensor`'s elements in C order, and the dtype that they have there: NumPy has no bfloat16 and
-/// no floats of 8 bits, so these become float32, and complex32 becomes complex64. `None` for a dtype that stays without
-/// an equal.
+/// Returns the `.npy` header for `tensor`'s elements in C order, and their dtype in the file. NumPy has no bfloat16 and no
+/// 8-bit floats, so these become float32, and complex32 becomes complex64. `None` if NumPy has no dtype for the numbers.
 pub(crate) fn written(tensor: &Tensor) -> Option<(Vec<u8>, Dtype)> {
     let (descr, dtype) = descr(tensor.dtype())?;
     let sizes: Vec<String> = tensor.shape().iter().map(ToString::to_string).collect();
@@ -157,10 +156,10 @@ pub(crate) fn written(tensor: &Tensor) -> Option<(Vec<u8>, Dtype)> {
     Some(([MAGIC, &[1, 0], &len_bytes, header.as_bytes()].concat(), dtype))
 }
 
-/// Where NumPy starts the elements.
+/// Alignment of the elements in a file that NumPy writes, in bytes.
 const ALIGNMENT: usize = 64;
 
-/// NumPy's name of a dtype, or of the smallest one that has all of its numbers, and which that is.
+/// Returns NumPy's name of a dtype, or of the smallest wider dtype, and that dtype.
 fn descr(dtype: Dtype) -> Option<(&'static str, Dtype)> {
     Some(match dtype {
         Dtype::Float64 => ("<f8", dtype),
@@ -188,7 +187,7 @@ fn descr(dtype: Dtype) -> Option<(&'static str, Dtype)> {
     })
 }
 
-/// The header's text, and where the data start.
+/// Returns the header's text, and the offset of the data.
 fn header(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (version, rest) = rest.split_at_checked(2)?;
@@ -199,7 +198,7 @@ fn header(bytes: &[u8]) -> Option<(&[u8], usize)> {
     Some((header, bytes.len().checked_sub(rest.len())?.checked_add(len)?))
 }
 
-/// The text after a key of the header.
+/// Returns the header's text after `key`.
 fn value<'h>(header: &'h str, key: &'static str) -> Result<&'h str, NpyError> {
     let found = header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
     found.ok_or(NpyError::Missing(key))
@@ -239,7 +238,7 @@ fn dtype(kind: &str) -> Option<Dtype> {
     })
 }
 
-/// UTF-32 strings of a fixed length, padded with zeros.
+/// Decodes UTF-32 strings of a fixed length, padded with zeros.
 fn strings(
     bytes: &[u8],
     shape: &[u64],
@@ -298,7 +297,7 @@ mod tests {
         assert!(array("'>f8'", "False", "()", &[0; 8]).is_ok());
     }
 
-    /// The bytes are those of `numpy.save` 2.4.
+    /// The expected bytes are those of `numpy.save` 2.4.
     #[test]
     fn headers_are_those_of_numpy() {
         let tensor = |dtype: Dtype, shape: &[u64]| {

@@ -1,4 +1,4 @@
-//! Opens cartons, and recognises files that are something else.
+//! Opens cartons, and recognises files that are not cartons.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use zip_index::Index;
 
 use crate::{Error, Result};
 
-/// Where the names of a zip file's entries are searched, in bytes from its end.
+/// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
 const TAIL: usize = 1 << 20;
 
-/// Whether the file or folder at `path` is a carton, by its content. A damaged carton is one.
+/// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
 pub fn is_carton(path: &Path) -> bool {
     if path.is_dir() {
         return path.join(Config::PATH).is_file();
@@ -24,19 +24,19 @@ pub fn is_carton(path: &Path) -> bool {
     file.bytes().starts_with(b"PK") && lists_documents(&file)
 }
 
-/// Whether the directory of a zip file, which may be damaged, lists the documents of a carton.
+/// Returns true if the central directory of a zip file, which may be damaged, lists the documents of a carton.
 fn lists_documents(file: &MappedFile) -> bool {
     if let Some(has_both) = Index::lists(file, &[Config::PATH, Manifest::PATH]) {
         return has_both;
     }
-    // The directory is damaged. The reader of cartons can say how.
+    // With a damaged directory, both names in the tail make the file a damaged carton, which the reader diagnoses.
     let bytes = file.bytes();
     let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();
     let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
     names(Config::PATH) && names(Manifest::PATH)
 }
 
-/// Why a file that the reader refuses is not a damaged carton: it is a checkpoint, or something else.
+/// Returns an error if a file that the reader refuses is a checkpoint or another file, rather than a damaged carton.
 pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
     if let Some(format) = checkpoint_format(path) {
         return Some(Error::IsCheckpoint { path: path.to_owned(), format });
@@ -47,41 +47,41 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
     let file = MappedFile::open(path).ok()?;
     let lists = |name| Index::lists(&file, &[name]);
     let is_other = match (lists(Config::PATH), lists(Manifest::PATH)) {
-        // A whole directory, with neither of the two.
+        // The directory is intact, and has neither document.
         (Some(false), Some(false)) => true,
         (Some(_), _) => false,
-        // A carton that is cut short, or whose directory is damaged, starts as one.
+        // A carton that is cut short, or whose directory is damaged, still starts like a zip file.
         (None, _) => !file.bytes().starts_with(b"PK") && !lists_documents(&file),
     };
     is_other.then(|| Error::NotACarton { path: path.to_owned() })
 }
 
-/// Opens a carton or an unpacked one.
+/// Opens a packed or unpacked carton.
 ///
 /// # Errors
-/// When it cannot be read, or is not a carton.
+/// Returns an error if the path cannot be read, or is not a carton.
 pub fn open(path: &Path) -> Result<Carton> {
     output::refuse_remote(path)?;
-    // Any folder can be opened, and a checkpoint is one too.
+    // The reader opens any folder, and a checkpoint may be a folder.
     if path.is_dir()
         && let Some(error) = not_a_carton(path)
     {
         return Err(error);
     }
     Carton::open(path).map_err(|error| match error {
-        // Nothing was read.
+        // Nothing was read, so the file's format is unknown.
         carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::reader(path)(error),
         error => not_a_carton(path).unwrap_or_else(|| Error::reader(path)(error)),
     })
 }
 
-/// Opens a carton that is packed.
+/// Opens a packed carton; a folder is an error.
 pub(crate) fn open_packed(path: &Path) -> Result<Carton> {
     let carton = open(path)?;
     if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: path.to_owned() }) }
 }
 
-/// The format of a file, or of the files in a folder, that are a checkpoint and not a carton.
+/// Returns the name of the checkpoint format at `path`, a file or folder; `None` if the path is a carton or no checkpoint.
 pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
     if is_carton(path) {
         return None;
@@ -93,11 +93,12 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
     Container::open(path).ok().map(|container| container.format().name())
 }
 
-/// The converted checkpoint in a carton. One that is compressed is decompressed into a temporary file first, which takes
+/// Opens the converted checkpoint in a carton. A compressed one is decompressed into a temporary file first, which takes
 /// long.
 ///
 /// # Errors
-/// When it is not in the carton, is damaged, or holds no tensors; and when `observer` stops the work.
+/// Returns an error if the checkpoint is not in the carton, is damaged, or holds no tensors; and if `observer` stops the
+/// work.
 pub fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
     let failed = Error::reader(carton.path());
     let mut entry = carton.entry(MODEL_PT).map_err(&failed)?;

@@ -1,7 +1,8 @@
-//! The tensors of a model under their own names, without those that a module of ours holds a second time.
+//! Lists the tensors of a model under their own names, without the attribute in which a converted module holds them again.
 //!
-//! Facts: `torchscript` gives a module the attribute `__tensors__`, or `__tensors___` and so on where a tensor has that
-//! name. In a weights module it is a dict of all tensors by name; in a model it is a dict of lists of its weights.
+//! Facts: `torchscript` gives a module the attribute `__tensors__`, or a name with more underscores, `__tensors___` and so
+//! on, if a tensor has that name. In a weights module the attribute is a dict of all tensors by name; in a model it is a
+//! dict of lists of its weights.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -9,13 +10,13 @@ use std::collections::{HashMap, HashSet};
 use tensor::{StorageId, Tensor, ViewId};
 use torch_import::Checkpoint;
 
-/// What the name of the attribute begins with; underscores follow.
+/// Shortest name of the attribute; more underscores may follow.
 const INDEX: &str = "__tensors__";
 
 /// Names and tensors, in the file's order.
 type Named<'c> = Vec<(Cow<'c, str>, &'c Tensor)>;
 
-/// The tensors of `checkpoint`, each once under its own name. Tensors that share elements keep all of their names.
+/// Returns the tensors of `checkpoint`, each once under its own name. Tensors that share elements keep all of their names.
 pub(crate) fn own_tensors(checkpoint: &Checkpoint) -> Named<'_> {
     without_copies(checkpoint.tensors().collect())
 }
@@ -30,7 +31,7 @@ fn without_copies(mut tensors: Named<'_>) -> Named<'_> {
     tensors
 }
 
-/// The names that the attribute may have, each with a dot, shortest first.
+/// Returns the possible names of the attribute, each followed by a dot, shortest first.
 fn indexes(tensors: &Named<'_>) -> Vec<String> {
     let first = tensors.iter().filter_map(|(name, _)| Some(name.split_once('.')?.0));
     let is_index =
@@ -41,9 +42,10 @@ fn indexes(tensors: &Named<'_>) -> Vec<String> {
     names
 }
 
-/// The names below `index`, if every other tensor is there again under its whole name.
+/// Returns the names under `index` if they are a dict of all other tensors by name, each of them the same view.
 fn in_dict(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
-    // A flat module has names that begin as the index does. What they are copies of is shorter, so it is decided first.
+    // In a flat module, own names may begin like `index`. A copy's name is longer than its original's, so the loop visits
+    // originals first.
     let mut by_length: Vec<(&str, ViewId)> =
         tensors.iter().map(|(name, tensor)| (name.as_ref(), tensor.view_id())).collect();
     by_length.sort_by_key(|(name, _)| name.len());
@@ -60,7 +62,7 @@ fn in_dict(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
     (own.len() == copies.len()).then_some(copies)
 }
 
-/// The names below `index`, if they are those of numbered lists, and all of their tensors are others or parts of others.
+/// Returns the list items under `index` if each is another named tensor or a part of one.
 fn in_lists(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
     let (copies, own): (Vec<_>, Vec<_>) = tensors.iter().partition(|(name, _)| name.starts_with(index));
     let own = Spans::of(own.iter().map(|(_, tensor)| *tensor));
@@ -72,8 +74,7 @@ fn in_lists(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
         .then(|| copies.iter().map(|(name, _)| name.clone().into_owned()).collect())
 }
 
-/// Where tensors are in their storages: by storage and in order, the first byte of each, and the end of those up to it that
-/// reach farthest.
+/// Byte ranges of tensors by storage, sorted by start. Each end is the largest end of all ranges up to this one.
 struct Spans(HashMap<StorageId, Vec<(u64, u64)>>);
 
 impl Spans {
@@ -94,7 +95,7 @@ impl Spans {
         Self(spans)
     }
 
-    /// Whether a tensor is one of them or a part of one.
+    /// Returns true if the bytes of `tensor` lie within one of these tensors.
     fn contain(&self, tensor: &Tensor) -> bool {
         let span = tensor.span();
         let Some(spans) = self.0.get(&tensor.storage().id()) else { return false };
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// The own names among `names`, each with the number of its storage.
+    /// Returns the own names among `names`, each given with the number of its storage.
     fn own(names: &[(&str, usize)]) -> Vec<String> {
         let storages: Vec<Storage> = (0..9).map(|_| Storage::owned(vec![0])).collect();
         let tensor = |storage: usize| {
@@ -164,7 +165,7 @@ mod tests {
         };
         assert_eq!(own([(0, 2), (2, 2)]), 2);
         assert_eq!(own([(5, 2), (0, 4)]), 2);
-        // Parts of two tensors, and of none.
+        // The second item spans two tensors; in the next case, the item reaches past the last tensor.
         assert_eq!(own([(0, 2), (3, 2)]), 4);
         assert_eq!(own([(4, 3), (6, 2)]), 4);
     }

@@ -1,4 +1,4 @@
-//! A folder becomes a carton.
+//! Packs a folder into a carton.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,24 +18,22 @@ use crate::{Error, Note, Result, SCHEMA_VERSION};
 
 const FOLDERS: &[&str] = &[MODEL, "tensor_data/", "misc/"];
 
-/// What to pack, and into what.
+/// Options for packing a folder into a carton.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PackOptions {
-    /// The folder. It holds carton.toml and `model/`, and may hold `tensor_data/` and `misc/`.
+    /// Folder to pack. It holds carton.toml and `model/`, and may hold `tensor_data/` and `misc/`.
     pub folder: PathBuf,
-    /// Where to write the carton; `None` for a file next to the folder, with its name.
+    /// Path of the carton; `None` for a file next to the folder, with its name.
     pub output: Option<PathBuf>,
-    /// What happens to a file that exists at the output.
     pub if_exists: IfExists,
-    /// How files are compressed.
     pub compression: Compression,
     /// NumPy arrays to add as tensors: names, and paths of `.npy` files.
     pub tensors: Vec<(String, PathBuf)>,
 }
 
 impl PackOptions {
-    /// Packs `folder`.
+    /// Creates options that pack `folder` with the default compression, next to the folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -47,47 +45,46 @@ impl PackOptions {
     }
 }
 
-/// How the files of a carton are compressed.
+/// Compression of the files in a carton.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// With Zstandard where that saves something. `model/model.pt` is stored, so that it can be mapped.
+    /// Uses Zstandard where it saves space. `model/model.pt` is stored, so that it can be mapped.
     #[default]
     Auto,
-    /// Not at all.
+    /// Stores all files uncompressed.
     Stored,
-    /// All with Deflate.
+    /// Compresses all files with Deflate.
     Deflate,
-    /// All with Zstandard.
+    /// Compresses all files with Zstandard.
     Zstd,
 }
 
-/// What was made.
+/// Result of packing a folder.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PackReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The folder as it was given.
+    /// Path of the folder, as the caller gave it.
     pub file: String,
-    /// The carton.
+    /// Path of the carton.
     pub output: String,
-    /// How many files it holds, MANIFEST and links among them.
+    /// Number of files in the carton, including MANIFEST and links.
     pub files: usize,
-    /// Bytes of the carton.
+    /// Size of the carton in bytes.
     pub nbytes: u64,
-    /// The SHA-256 of MANIFEST, which identifies the model.
+    /// SHA-256 of MANIFEST, which identifies the model.
     pub manifest_sha256: String,
-    /// What a person should know.
     pub notes: Vec<Note>,
 }
 
 /// Packs a folder into a carton.
 ///
-/// A MANIFEST or LINKS in the folder is ignored: it lists the hashes that the files had, which may have changed.
+/// A MANIFEST or LINKS in the folder is ignored: it lists earlier hashes of the files, which may have changed.
 ///
 /// # Errors
-/// When the folder cannot be read or does not make a carton, the output cannot be written, or `observer` stops the
-/// work. No output is left then.
+/// Returns an error if the folder cannot be read or does not make a carton, the output cannot be written, or `observer`
+/// stops the work. No output is left then.
 pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport> {
     let root = options.folder.as_path();
     output::refuse_remote(root)?;
@@ -103,7 +100,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     let mut contents: Vec<(&str, &dyn Blob)> = Vec::with_capacity(sources.len());
     contents.extend(sources.iter().map(|(path, file)| (path.as_str(), file as &dyn Blob)));
     contents.extend(documents.tensors.iter().map(|(path, file)| (path.as_str(), file.blob())));
-    // The model comes last, so that what describes it is near the start.
+    // The model comes last, so that the documents are near the start of the file.
     contents.sort_by_key(|(path, _)| (path.starts_with(MODEL), *path));
     let (compressed, spilled) = compress(&contents, options.compression, &target, root, observer)?;
     let parts: Vec<Option<Region>> =
@@ -129,9 +126,9 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
         content: Content::Link(target),
         sha256: Some(*sha256),
     }));
-    // MANIFEST is written after them.
+    // The writer adds MANIFEST.
     let count = files.len().saturating_add(1);
-    // The files of the folder are compared when they have been read, since they are not kept open.
+    // Array files are checked for changes after they have been read, since the folder's files are not kept open.
     let check_inputs = || documents.maps.iter().try_for_each(|map| map.check_unchanged());
     let packed = carton_writer::Carton::new(files);
     let written = write_carton(&packed, &target, options.if_exists, &check_inputs, observer)?;
@@ -146,7 +143,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     })
 }
 
-/// `models/llama` → `models/llama.carton`.
+/// Returns the default output of a folder: `models/llama` → `models/llama.carton`.
 fn next_to(root: &Path) -> PathBuf {
     let whole = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     whole.with_file_name(format!("{}.carton", file_name(&whole)))
@@ -162,7 +159,7 @@ fn check_target(target: &Path, root: &Path, if_exists: IfExists) -> Result<()> {
     Ok(())
 }
 
-/// The files to pack. A file that the format has no place for is an error: it would be left out in silence.
+/// Returns the entries to pack. A file for which the format has no place is an error, since it would be left out silently.
 fn entries<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Entry>> {
     let mut entries = Vec::new();
     for entry in carton.entries() {
@@ -185,13 +182,13 @@ fn entries<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Entry>> {
     Ok(entries)
 }
 
-/// The documents of the carton, and what they were made of.
+/// Documents of the new carton, with the arrays that were added.
 struct Documents {
     config: String,
     index: String,
-    /// Files of the arrays that were added, by path.
+    /// Files of the added arrays, by path in the carton.
     tensors: Vec<(String, NewFile)>,
-    /// The files of these arrays.
+    /// Mapped `.npy` files of the added arrays.
     maps: Vec<Arc<dyn Source>>,
     notes: Vec<Note>,
 }
@@ -232,7 +229,7 @@ impl Documents {
     }
 }
 
-/// The files that are packed as they are.
+/// Returns the files that are packed unchanged, by path.
 fn sources(root: &Path, entries: &[&Entry]) -> Result<Vec<(String, UnopenedFile)>> {
     let is_document = |path: &str| [Config::PATH, TensorIndex::PATH].contains(&path);
     let plain = entries.iter().filter(|entry| !entry.link && !is_document(&entry.path));
@@ -243,7 +240,7 @@ fn sources(root: &Path, entries: &[&Entry]) -> Result<Vec<(String, UnopenedFile)
     plain.map(find).collect()
 }
 
-/// A link's path, its target, and the hash of the file that it leads to.
+/// Path of a link, its target, and the hash of the file to which it leads.
 type Link = (String, Vec<u8>, [u8; 32]);
 
 fn links(
@@ -273,7 +270,7 @@ fn links(
     Ok(links)
 }
 
-/// Each file compressed, where the options say so or it is worthwhile.
+/// Compresses each file if the options demand it or, with [`Compression::Auto`], if it saves space.
 fn compress(
     contents: &[(&str, &dyn Blob)],
     compression: Compression,
@@ -299,7 +296,7 @@ fn compress(
     let mut before = 0_u64;
     let mut compressed = Vec::with_capacity(contents.len());
     for (path, blob) in contents {
-        // Weights hardly shrink, and can be mapped in a carton only where they are stored.
+        // Weights hardly shrink, and can be mapped in a carton only if they are stored.
         compressed.push(if compression == Compression::Auto && *path == MODEL_PT {
             None
         } else {

@@ -1,4 +1,4 @@
-//! Fetches the files that a carton leaves out, and writes a carton that holds them.
+//! Fetches the files that a carton leaves out, and writes a complete carton.
 
 use byte_source::{Observer, hex};
 use carton_writer::{Carton, Content, File};
@@ -10,33 +10,32 @@ use crate::kept::{self, Kept, is_bookkeeping};
 use crate::open::open_packed;
 use crate::{Error, Note, ResolveOptions, Result, SCHEMA_VERSION};
 
-/// What was made.
+/// Result of resolving a carton.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ResolveReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The carton as it was given.
+    /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// The whole carton.
+    /// Path of the complete carton.
     pub output: String,
-    /// Bytes of the whole carton.
+    /// Size of the complete carton in bytes.
     pub nbytes: u64,
-    /// The SHA-256 of MANIFEST, which stays the same.
+    /// SHA-256 of MANIFEST, which stays the same.
     pub manifest_sha256: String,
-    /// How many files were not in the carton.
+    /// Number of files that were not in the carton.
     pub fetched_files: usize,
-    /// Bytes that were downloaded for them, decoded. What was in the cache is not counted.
+    /// Decoded bytes that were downloaded. Files in the cache are not counted.
     pub downloaded_nbytes: u64,
-    /// What a person should know.
     pub notes: Vec<Note>,
 }
 
 /// Fetches the files that a carton leaves out, and writes a carton that holds all of its files.
 ///
 /// # Errors
-/// When the carton cannot be read or is damaged, a file cannot be fetched, the output cannot be written, or `observer`
-/// stops the work. No output is left then. The cache keeps what was downloaded, if there is one.
+/// Returns an error if the carton cannot be read or is damaged, a file cannot be fetched, the output cannot be written, or
+/// `observer` stops the work. No output is left then. A cache folder keeps the downloads.
 pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<ResolveReport> {
     let file = options.file.as_path();
     let carton = open_packed(file)?;
@@ -61,7 +60,7 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
         content: Content::Blob(file),
         sha256: Some(*sha256),
     }));
-    // The model comes last, so that what describes it is near the start.
+    // The model comes last, so that the documents are near the start of the file.
     files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL), file.path.clone()));
     let check_inputs = || carton.check_unchanged();
     let whole = Carton::new(files);

@@ -1,4 +1,4 @@
-//! A tensor becomes a file that `numpy.load` reads.
+//! Saves a tensor as a file that `numpy.load` reads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,50 +10,48 @@ use tensor::Tensor;
 
 use crate::{Error, Result, SCHEMA_VERSION, npy};
 
-/// Where to write a tensor.
+/// Options for saving a tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SaveOptions {
-    /// The file.
     pub output: PathBuf,
-    /// What happens to a file that is there.
     pub if_exists: IfExists,
 }
 
 impl SaveOptions {
-    /// Writes to `output`, where only a file of this program is replaced.
+    /// Creates options that write to `output`, and replace only a file of this program.
     pub fn new(output: impl Into<PathBuf>) -> Self {
         Self { output: output.into(), if_exists: IfExists::default() }
     }
 }
 
-/// What was written.
+/// Result of saving a tensor.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SaveReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The carton as it was given.
+    /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// The name of the tensor.
+    /// Name of the tensor.
     pub tensor: String,
-    /// PyTorch's name of its dtype.
+    /// PyTorch's name of the tensor's dtype.
     pub dtype: &'static str,
-    /// The dtype of the elements in the file: another one where NumPy has no such numbers.
+    /// Dtype of the elements in the file, which differs from `dtype` if NumPy lacks that.
     pub saved_dtype: &'static str,
-    /// Its shape, in elements.
     pub shape: Vec<u64>,
-    /// The file that was written.
+    /// Path of the saved file.
     pub output: String,
-    /// Its bytes.
+    /// Size of the file in bytes.
     pub nbytes: u64,
 }
 
-/// Writes `tensor`, which is called `name` in the carton at `file`, as NumPy's `.npy`. bfloat16 and floats of 8 bits become
+/// Writes `tensor`, named `name` in the carton at `file`, in NumPy's `.npy` format. bfloat16 and 8-bit floats become
 /// float32, and complex32 becomes complex64; no number changes.
 ///
 /// # Errors
-/// When NumPy has no such dtype, the tensor cannot be read, the output cannot be written, or `observer` stops the work.
+/// Returns an error if NumPy has no such dtype, the tensor cannot be read, the output cannot be written, or `observer` stops
+/// the work.
 pub fn save_array(
     file: &Path,
     name: &str,
@@ -90,7 +88,7 @@ pub fn save_array(
     })
 }
 
-/// Writes windows, and remembers whether writing or reading failed.
+/// Sink that writes windows to the output, and keeps a write error apart from read errors.
 struct Elements<'w, 'o> {
     output: &'w mut Output,
     work: Work<'o>,

@@ -1,4 +1,4 @@
-//! Files move from a carton into a folder that many cartons share.
+//! Moves files from a carton into a folder that many cartons share.
 
 use std::fs::File;
 use std::io::{BufRead, Read};
@@ -15,26 +15,24 @@ use crate::kept::{self, Kept, is_bookkeeping};
 use crate::open::open_packed;
 use crate::{Error, Result, SCHEMA_VERSION};
 
-/// What to shrink, and where its files go.
+/// Options for shrinking a carton.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ShrinkOptions {
-    /// The carton.
     pub file: PathBuf,
-    /// Where to write the smaller carton.
+    /// Path of the smaller carton.
     pub output: PathBuf,
-    /// What happens to a file that exists at the output.
     pub if_exists: IfExists,
-    /// The http or https URL below which the blobs will be served.
+    /// http or https URL below which the blobs will be served.
     pub base: String,
-    /// The folder for the blobs, which is created if it does not exist. A blob's name is its SHA-256.
+    /// Folder for the blobs, which is created if it does not exist. The name of a blob is its SHA-256.
     pub blobs: PathBuf,
-    /// Files with fewer bytes stay in the carton.
+    /// Size in bytes from which a file is moved.
     pub min_size: u64,
 }
 
 impl ShrinkOptions {
-    /// Moves files of 4 KiB or more from `file` into `blobs`.
+    /// Creates options that move files of 4 KiB or more from `file` into `blobs`.
     pub fn new(
         file: impl Into<PathBuf>,
         output: impl Into<PathBuf>,
@@ -52,34 +50,34 @@ impl ShrinkOptions {
     }
 }
 
-/// What was made.
+/// Result of shrinking a carton.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ShrinkReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The carton as it was given.
+    /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// The smaller carton.
+    /// Path of the smaller carton.
     pub output: String,
-    /// Bytes of the smaller carton.
+    /// Size of the smaller carton in bytes.
     pub nbytes: u64,
-    /// The SHA-256 of MANIFEST, which stays the same.
+    /// SHA-256 of MANIFEST, which stays the same.
     pub manifest_sha256: String,
-    /// How many files moved.
+    /// Number of files moved.
     pub moved_files: usize,
-    /// Bytes of these files.
+    /// Total size of the moved files in bytes.
     pub moved_nbytes: u64,
-    /// The folder with the blobs.
+    /// Folder with the blobs.
     pub blobs: String,
 }
 
-/// Moves the large files of a carton into a folder, and lists in the carton's LINKS where to fetch them.
+/// Moves the large files of a carton into a folder, and lists their URLs in the carton's LINKS.
 ///
 /// # Errors
-/// When the carton cannot be read or is damaged, a blob that exists is damaged, the outputs cannot be written, or
-/// `observer` stops the work. No carton is left then. Blobs that are whole stay, because other cartons may already
-/// link to them. If the disk reports that it lost something, those that were just written are removed.
+/// Returns an error if the carton cannot be read or is damaged, an existing blob is damaged, the outputs cannot be written,
+/// or `observer` stops the work. No carton is left then. Complete blobs stay, because other cartons may already link to
+/// them. If the folder of the blobs cannot be synced to disk, the blobs just written are removed.
 pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<ShrinkReport> {
     let base = base_url(&options.base)?;
     let file = options.file.as_path();
@@ -110,7 +108,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
         moved_files = moved_files.saturating_add(1);
         moved_nbytes = moved_nbytes.saturating_add(entry.len);
     }
-    // After a power failure, the carton must not be there without its blobs.
+    // After a power failure, no carton may exist without its blobs.
     if let Err(error) = output::sync_folder(&options.blobs) {
         for blob in new {
             let _ = std::fs::remove_file(blob);
@@ -134,7 +132,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     })
 }
 
-/// The URL before a blob's name, without the last slash.
+/// Validates the base URL and removes trailing slashes.
 fn base_url(text: &str) -> Result<&str> {
     let base = text.trim_end_matches('/');
     let fits = url::Url::parse(base).is_ok_and(|url| {
@@ -146,13 +144,14 @@ fn base_url(text: &str) -> Result<&str> {
     if fits { Ok(base) } else { Err(Error::BaseUrl { url: text.to_owned() }) }
 }
 
-/// Whether an entry stays in the carton. Without its documents, nothing would say what a carton is.
+/// Returns true if an entry stays in the carton: a document, since the documents describe the carton, a link, or a small
+/// file.
 fn stays(entry: &Entry, min_size: u64) -> bool {
     let is_document = [Config::PATH, TensorIndex::PATH].contains(&entry.path.as_str());
     is_document || entry.link || entry.len < min_size
 }
 
-/// Writes a file of the carton to `target`, unless it is already there; whether it did.
+/// Writes a file of the carton to `target`; false if the blob already exists.
 fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Observer) -> Result<bool> {
     let work = Work::new(observer, &entry.path, Action::Write, Some(entry.len));
     if target.symlink_metadata().is_ok() {
@@ -168,7 +167,7 @@ fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Obse
     Ok(true)
 }
 
-/// Checks that a blob that is there has the bytes of the carton's file.
+/// Checks that an existing blob has the bytes of the carton's file.
 fn check_blob(carton: &Carton, entry: &Entry, target: &Path, work: Work<'_>) -> Result<()> {
     let failed = Error::reader(carton.path());
     let mut ours = carton.read(&entry.path).map_err(&failed)?;

@@ -1,4 +1,4 @@
-//! A carton's files are written into a folder, byte for byte, and never outside of it.
+//! Unpacks a carton's files into a folder, byte for byte, and never outside of the folder.
 
 use std::path::{Path, PathBuf};
 
@@ -11,51 +11,49 @@ use serde::Serialize;
 use crate::open::open_packed;
 use crate::{Error, Note, Result, SCHEMA_VERSION};
 
-/// What to unpack, and where.
+/// Options for unpacking a carton.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UnpackOptions {
-    /// The carton.
     pub file: PathBuf,
-    /// The folder to write into, which is created if it does not exist; `None` for [`default_folder`], which must be
-    /// empty unless files may be replaced.
+    /// Folder to write into, which is created if it does not exist; `None` for [`default_folder`], which must be empty
+    /// unless `force` is set.
     pub output: Option<PathBuf>,
-    /// Whether files that exist are replaced.
+    /// Allows existing files to be replaced.
     pub force: bool,
 }
 
 impl UnpackOptions {
-    /// Unpacks `file`.
+    /// Creates options that unpack `file` into the default folder.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into(), output: None, force: false }
     }
 }
 
-/// What was written.
+/// Result of unpacking a carton.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct UnpackReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The carton as it was given.
+    /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// The folder.
+    /// Path of the folder.
     pub output: String,
-    /// How many files were written, MANIFEST and LINKS among them.
+    /// Number of files written, including MANIFEST and LINKS.
     pub files: usize,
-    /// Bytes of all files.
+    /// Total size of the files in bytes.
     pub nbytes: u64,
-    /// How many files MANIFEST lists that are not in the carton.
+    /// Number of files that MANIFEST lists and the carton lacks.
     pub absent: usize,
-    /// What a person should know.
     pub notes: Vec<Note>,
 }
 
 /// Writes the files of a carton into a folder.
 ///
 /// # Errors
-/// When the carton cannot be read or is damaged, the folder cannot be written, or `observer` stops the work. What was
-/// written is removed then, unless files may be replaced: those that were there before are gone in any case.
+/// Returns an error if the carton cannot be read or is damaged, the folder cannot be written, or `observer` stops the work.
+/// The files written so far are then removed, unless `force` is set: in that case, files replaced so far are lost.
 pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<UnpackReport> {
     let file = options.file.as_path();
     let carton = open_packed(file)?;
@@ -91,8 +89,8 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
     })
 }
 
-/// Where a carton is unpacked when no folder is given: next to it, in a folder with its name. `llama.carton` becomes
-/// `llama`, and a name without that ending gets another one.
+/// Returns the folder into which a carton is unpacked by default: next to the carton, with its name. `llama.carton` becomes
+/// `llama`; a name without that extension gets the suffix `.unpacked`.
 pub fn default_folder(carton: &Path) -> PathBuf {
     let name = file_name(carton);
     match name.strip_suffix(".carton") {
@@ -101,14 +99,14 @@ pub fn default_folder(carton: &Path) -> PathBuf {
     }
 }
 
-/// The default folder, if it is empty or files may be replaced.
+/// Returns the default folder if it is empty or files may be replaced.
 fn empty_default(options: &UnpackOptions) -> Result<PathBuf> {
     let folder = default_folder(&options.file);
     let has_files = folder.read_dir().is_ok_and(|mut items| items.next().is_some());
     if has_files && !options.force { Err(Error::FolderNotEmpty { folder }) } else { Ok(folder) }
 }
 
-/// Refuses to replace files unless that is allowed, and to replace anything but files.
+/// Refuses to replace files unless `force` is set, and to replace anything but files.
 fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
     let paths = entries.iter().map(|entry| root.join(&entry.path));
     let paths: Vec<PathBuf> = paths.filter(|path| path.symlink_metadata().is_ok()).collect();
@@ -126,7 +124,7 @@ fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
     if paths.is_empty() || force { Ok(()) } else { Err(Error::FilesExist { paths }) }
 }
 
-/// Removes files and folders, the last one first.
+/// Removes created files and folders in reverse order.
 fn remove(made: &[PathBuf]) {
     for path in made.iter().rev() {
         let is_folder = path.symlink_metadata().is_ok_and(|kind| kind.is_dir());
@@ -140,7 +138,7 @@ struct Writer<'w> {
     root: &'w Path,
     force: bool,
     work: Work<'w>,
-    /// Files and folders that were created, in this order.
+    /// Created files and folders, in order of creation.
     made: Vec<PathBuf>,
 }
 
@@ -166,7 +164,7 @@ impl Writer<'_> {
     fn write(&mut self, entries: &[&Entry], total: u64) -> Result<()> {
         output::require_free_space(total, self.root)?;
         let mut done = 0_u64;
-        // Links come last, so that no file is written through one.
+        // Links come last, so that no file is written through a link.
         for entry in entries.iter().filter(|entry| !entry.link) {
             let target = self.prepare(&entry.path)?;
             let mut output = Output::create(&target, entry.len)?;
@@ -190,8 +188,8 @@ impl Writer<'_> {
         if self.force { IfExists::Replace } else { IfExists::Fail }
     }
 
-    /// The path of an entry below the root, with its folders created. None of them may be a link, which could lead
-    /// outside.
+    /// Returns the path of an entry below the root, and creates its folders. A link among them is an error, since it could
+    /// lead outside of the root.
     fn prepare(&mut self, entry: &str) -> Result<PathBuf> {
         let mut path = self.root.to_owned();
         let mut parts = entry.split('/').peekable();
@@ -219,7 +217,7 @@ impl Writer<'_> {
         Ok(std::os::unix::fs::symlink(target, path).map_err(failed)?)
     }
 
-    /// Where there are no links, a copy of the file that the link leads to takes its place.
+    /// Copies the link's target, on systems without symbolic links.
     #[cfg(not(unix))]
     fn link(&self, entry: &Entry, path: &Path) -> Result<()> {
         let carton = self.carton;

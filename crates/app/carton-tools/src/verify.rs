@@ -1,4 +1,4 @@
-//! Checks every hash, every checksum and every rule of a carton, and optionally every tensor's bits.
+//! Checks every hash, every checksum and every rule of a carton, and optionally every bit of its tensors.
 
 use byte_source::{Action, Observer, Work, hex};
 use carton_format::MODEL_PT;
@@ -10,47 +10,46 @@ use crate::compare::compare;
 use crate::open::not_a_carton;
 use crate::{Code, Error, Note, Result, SCHEMA_VERSION, VerifyOptions};
 
-/// The result of a verification.
+/// Result of verifying a carton.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The carton as it was given.
+    /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// Whether there are no findings.
+    /// True if there are no findings.
     pub ok: bool,
-    /// The SHA-256 of MANIFEST, which identifies the model; `None` where there is no MANIFEST.
+    /// SHA-256 of MANIFEST, which identifies the model; `None` if there is no MANIFEST.
     pub manifest_sha256: Option<String>,
-    /// How many files have the right hash, MANIFEST, LINKS and links among them.
+    /// Number of files with the right hash, including MANIFEST, LINKS and links.
     pub files: usize,
-    /// Their size: bytes that were hashed, and those of the targets of links.
+    /// Number of bytes hashed for these files, including the targets of links.
     pub bytes: u64,
-    /// How many tensors were compared; `None` without a comparison.
+    /// Number of tensors compared; `None` without a comparison.
     pub tensors_compared: Option<usize>,
-    /// What is known about the code of the model, which runs when it is loaded or called; `None` without a comparison.
+    /// Result of comparing the model's code, which runs when the model is loaded or called; `None` without a comparison.
     pub code: Option<Code>,
-    /// What is wrong, sorted by path.
+    /// Problems, sorted by path.
     pub findings: Vec<Finding>,
-    /// What a person should know.
     pub notes: Vec<Note>,
 }
 
-/// A problem of a carton.
+/// Problem of a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The path in the carton that it is about; empty for the zip file itself.
+    /// Path of the affected file in the carton; empty for the zip file itself.
     pub entry: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// Verifies a carton. A damaged one is a report with findings, not an error.
+/// Verifies a carton. For a damaged carton, the report has findings, and the call succeeds.
 ///
 /// # Errors
-/// When the file cannot be read, is not a carton, cannot be compared although it is not damaged, or `observer` stops
-/// the work.
+/// Returns an error if the file cannot be read, is not a carton, cannot be compared although it is not damaged, or
+/// `observer` stops the work.
 pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
     let file = options.file.as_path();
     output::refuse_remote(file)?;
@@ -115,7 +114,7 @@ impl VerifyReport {
     }
 }
 
-/// What is wrong with a file that is not opened as a carton.
+/// Converts the reader's error of opening a carton to findings, unless the file is unreadable or no carton.
 fn not_opened(options: &VerifyOptions, error: ReaderError) -> Result<Vec<Finding>> {
     let path = options.file.as_path();
     match error {

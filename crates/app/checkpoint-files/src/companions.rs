@@ -1,4 +1,4 @@
-//! The files next to a checkpoint that belong to the model: configurations, tokenizers, licenses.
+//! Companions: the files next to a checkpoint that belong to the model, such as configurations, tokenizers and licenses.
 //!
 //! Facts: the names that Meta's models have, the `VOCAB_FILES_NAMES` of Hugging Face's tokenizers, and the `CONFIG_NAME` of
 //! `peft`, whose file says how to merge an adapter.
@@ -9,12 +9,12 @@ use crate::links::leads_out;
 use crate::{Error, Note, Result};
 use output::folder;
 
-/// The tokenizer of Meta's models. It may be one folder higher, where it serves several sizes.
+/// File name of the tokenizer of Meta's models. The file may be in the parent folder, where several model sizes share it.
 const TOKENIZER: &str = "tokenizer.model";
-/// Each of these alone is a tokenizer.
+/// File names each of which is a complete tokenizer.
 const TOKENIZERS: &[&str] =
     &[TOKENIZER, "tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"];
-/// The names of companions, next to `tokenizer*.json` and `LICENSE*`.
+/// File names of companions, besides the patterns `tokenizer*.json` and `LICENSE*`.
 const NAMES: &[&str] = &[
     "params.json",
     "config.json",
@@ -31,11 +31,11 @@ const NAMES: &[&str] = &[
     "chat_template.jinja",
 ];
 
-/// A file that belongs to a model: its name, and where it is.
+/// File name and path of a file that belongs to a model.
 pub type Companion = (String, PathBuf);
 
-/// The files next to `checkpoint` that belong to the model, sorted by name, and a note on each that is a link out of the
-/// folder and is left out.
+/// Lists the companions in the folder of `checkpoint`, sorted by name, and returns a note on each companion that is left out
+/// because it is a link out of the folder.
 ///
 /// # Errors
 /// When the folder cannot be listed.
@@ -49,7 +49,7 @@ pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
     let mut has_tokenizer = false;
     for entry in folder(checkpoint).read_dir().map_err(io)? {
         let path = entry.map_err(io)?.path();
-        // A name that is not UTF-8 is not one of those above.
+        // All companions have UTF-8 names.
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if belongs(name) && path.is_file() {
             has_tokenizer |= name == TOKENIZER;
@@ -71,7 +71,7 @@ fn belongs(name: &str) -> bool {
         || (name.starts_with("tokenizer") && Path::new(name).extension().is_some_and(|ext| ext == "json"))
 }
 
-/// Whether one of the files is a tokenizer.
+/// Returns true if one of the files is a tokenizer.
 pub fn has_tokenizer(companions: &[Companion]) -> bool {
     companions.iter().any(|(name, _)| TOKENIZERS.contains(&name.as_str()))
 }

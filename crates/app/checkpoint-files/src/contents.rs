@@ -1,4 +1,4 @@
-//! What a folder without a checkpoint holds instead.
+//! Diagnosis of a folder without a checkpoint, for error messages.
 //!
 //! Facts: the names that `TensorFlow`, Keras, Flax, ONNX, llama.cpp, Core ML and Hugging Face's `diffusers` give their
 //! files.
@@ -8,50 +8,47 @@ use std::path::PathBuf;
 
 use crate::listing::{Listing, is_training};
 
-/// Sub-folders that are looked into.
+/// Maximum number of sub-folders that are searched per level.
 const FOLDERS_MAX: usize = 200;
-/// Names that a text lists before it counts the rest.
+/// Maximum number of names that a message lists; the rest are counted.
 const SHOWN: usize = 3;
 
-/// What a folder without a checkpoint holds instead. Names are those of files and folders in it. The text follows the
-/// folder's name in a sentence.
+/// Contents of a folder without a checkpoint. All names are those of files and folders in it. The `Display` text continues a
+/// sentence that begins with the folder's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contents {
-    /// Nothing.
     Nothing,
-    /// A pipeline of `diffusers`: each part is a model with a checkpoint of its own.
+    /// Pipeline of `diffusers`, in which each sub-folder is a model with a checkpoint of its own.
     Pipeline {
-        /// The sub-folders with checkpoints; there is at least one.
+        /// Sub-folders with checkpoints; at least one.
         folders: Vec<PathBuf>,
     },
-    /// Checkpoints in sub-folders.
+    /// Checkpoints in sub-folders only.
     Folders {
-        /// The sub-folders with checkpoints, or sub-folders of those; there is at least one.
+        /// Sub-folders with checkpoints, one or two levels deep; at least one.
         folders: Vec<PathBuf>,
     },
-    /// A model of another framework.
+    /// Model of another framework.
     Other {
-        /// What it is, with its article.
+        /// Name of the model format with its article, such as `a GGUF model`.
         what: &'static str,
-        /// The file or folder that shows it.
+        /// File or folder by which the format was recognised.
         name: String,
     },
-    /// The state of a training, without the weights.
+    /// Training state, such as optimizer files, without the weights.
     TrainingState {
-        /// The files of that state.
         files: Vec<String>,
     },
-    /// A model's configuration or tokenizer, without the weights.
+    /// Configuration or tokenizer of a model, without the weights.
     Documents {
-        /// All files.
+        /// Names of all files that are not hidden.
         files: Vec<String>,
-        /// Whether the folder is a clone of a Git repository.
+        /// True if the folder is a clone of a Git repository.
         git: bool,
     },
-    /// Other files and folders.
     Unknown {
-        /// Their names.
+        /// Names of all files and folders.
         names: Vec<String>,
     },
 }
@@ -115,7 +112,7 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Names as part of a sentence.
+/// Joins names into an enumeration for a sentence, such as `a, b and 3 more`.
 pub(crate) fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -128,15 +125,15 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
-/// The sub-folders with checkpoints, relative to the folder; where there are none, those one level deeper, as in the
-/// cache of a model hub: `snapshots/HASH`.
+/// Returns the sub-folders with checkpoints, relative to the folder. If there are none, searches one level deeper, which
+/// finds `snapshots/HASH` in the cache of a model hub.
 fn with_checkpoints(listing: &Listing) -> Vec<PathBuf> {
     let mut level: Vec<PathBuf> = listing.folders.iter().map(PathBuf::from).collect();
     for _ in 0..2 {
         level.truncate(FOLDERS_MAX);
         let (mut found, mut next) = (Vec::new(), Vec::new());
         for folder in level {
-            // A folder that cannot be read holds nothing that could be passed.
+            // A folder that cannot be listed cannot be passed as an input either.
             let Ok(listing) = Listing::read(&listing.folder.join(&folder)) else { continue };
             next.extend(listing.folders.iter().map(|name| folder.join(name)));
             if listing.checkpoints().next().is_some() || listing.indexes().next().is_some() {
@@ -151,9 +148,9 @@ fn with_checkpoints(listing: &Listing) -> Vec<PathBuf> {
     Vec::new()
 }
 
-/// A model of another framework, and the name that shows it.
+/// Recognises a model of another framework; returns its description and the file or folder name that gave it away.
 fn other(listing: &Listing) -> Option<(&'static str, String)> {
-    /// Whether a name shows a model, and what model that is.
+    /// Test of a file name, and the description of the model format that a match stands for.
     type Shows = (fn(&str) -> bool, &'static str);
     const FILES: &[Shows] = &[
         (|name| name == "saved_model.pb" || name == "saved_model.pbtxt", "a TensorFlow SavedModel"),
@@ -167,7 +164,7 @@ fn other(listing: &Listing) -> Option<(&'static str, String)> {
     ];
     const FOLDERS: &[Shows] = &[
         (|name| ends_in(name, &["mlpackage", "mlmodelc"]), "a Core ML model"),
-        // The folders in an `.mlpackage`.
+        // Folder inside an `.mlpackage`.
         (|name| name == "com.apple.CoreML", "a Core ML model"),
     ];
     let find = |rows: &[Shows], names: &[String]| {

@@ -1,8 +1,8 @@
-//! Folders that `DeepSpeed` wrote with `ZeRO`: the weights are in the state of the optimizer, split over files.
+//! Folders that `DeepSpeed` wrote with `ZeRO`: the weights are part of the optimizer state, which is split over files.
 //!
-//! Facts: `runtime/engine.py` and `utils/zero_to_fp32.py` of `DeepSpeed`. A save makes a folder for each step, such as
-//! `global_step1000`. The folder above it has a file `latest` with the step's name, and the script `zero_to_fp32.py`,
-//! whose first argument is that upper folder; `--tag` names another step than `latest` does.
+//! Facts: `runtime/engine.py` and `utils/zero_to_fp32.py` of `DeepSpeed`. Each save creates a step folder, such as
+//! `global_step1000`. Its parent folder has a file `latest` with the name of the last step folder, and the script
+//! `zero_to_fp32.py`, whose first argument is that parent folder; `--tag` selects a step other than `latest`.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,28 +12,29 @@ use crate::listing::Listing;
 
 const SCRIPT: &str = "zero_to_fp32.py";
 const LATEST: &str = "latest";
-/// The most bytes of `latest` that are read: a file name's.
+/// Maximum number of bytes read from `latest`, which holds one file name.
 const LATEST_MAX: u64 = 256;
 
-/// A checkpoint that `DeepSpeed` wrote, as its script takes it.
+/// Arguments for the `zero_to_fp32.py` script of a `DeepSpeed` checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeepSpeed {
-    /// The folder that the script takes: the one above the steps' folders.
+    /// Parent of the step folders, the first argument of the script.
     pub folder: PathBuf,
-    /// The name of the step's folder, where `latest` does not say it.
+    /// Name of the step folder, if `latest` does not have it.
     pub tag: Option<String>,
-    /// `zero_to_fp32.py`, where it is in that folder.
+    /// Path of `zero_to_fp32.py`, if `folder` has it.
     pub script: Option<PathBuf>,
 }
 
 impl DeepSpeed {
-    /// The checkpoint of which a folder is a part: a step's folder, or the one above.
+    /// Returns the `DeepSpeed` checkpoint that the folder is part of: the folder is a step folder, or the parent of step
+    /// folders.
     pub(crate) fn find(listing: &Listing) -> Option<Self> {
         let folder = &listing.folder;
         if is_step(listing) {
             let above = match folder.file_name() {
                 Some(_) => output::folder(folder).to_owned(),
-                // `.` has a folder above it too.
+                // The path `.` has no file name, but has a parent folder.
                 None if folder == Path::new(".") => PathBuf::from(".."),
                 None => folder.join(".."),
             };
@@ -58,7 +59,7 @@ impl DeepSpeed {
     }
 }
 
-/// Whether a folder holds the state of one step.
+/// Returns true if the folder holds the optimizer state of one step.
 fn is_step(listing: &Listing) -> bool {
     let zero = |name: &String| name.contains("zero_pp_rank_") && name.ends_with("_optim_states.pt");
     listing.files.iter().any(zero)
@@ -68,7 +69,7 @@ fn has_step(folder: &Path, name: &str) -> bool {
     Listing::read(&folder.join(name)).is_ok_and(|listing| is_step(&listing))
 }
 
-/// The step that `latest` names.
+/// Reads the name of the step folder from the file `latest` in `folder`.
 fn latest(folder: &Path) -> Option<String> {
     let path = folder.join(LATEST);
     let mut text = String::new();

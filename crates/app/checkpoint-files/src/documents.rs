@@ -1,4 +1,4 @@
-//! The small documents next to a checkpoint: each is read once, and only when it is asked for.
+//! Small documents next to a checkpoint; each is read once, on first use.
 //!
 //! Facts: Meta's `params.json`, the `config.json` of `transformers`, the `adapter_config.json` of `peft`.
 
@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 
 use crate::{Error, Result};
 
-/// The most bytes of a document that are read. An index of 100,000 tensors has about 10 MB.
+/// Maximum size of a document in bytes. An index of 100,000 tensors has about 10 MB.
 pub const DOCUMENT_MAX: u64 = 64 << 20;
 
-/// The documents next to a checkpoint. The default has none.
+/// Model documents in the folder of a checkpoint, read on first use. The default value has no folder and no documents.
 #[derive(Debug, Default)]
 pub struct Documents {
     checkpoint: Option<PathBuf>,
@@ -22,12 +22,12 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// The documents in the folder of `path`.
+    /// Creates the documents of the folder that contains `path`, without reading them.
     pub fn next_to(path: &Path) -> Self {
         Self { checkpoint: Some(path.to_owned()), ..Self::default() }
     }
 
-    /// The text of `params.json`; `None` when there is no such file.
+    /// Returns the text of `params.json`; `None` if the file does not exist.
     ///
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
@@ -35,7 +35,7 @@ impl Documents {
         self.once(&self.params, "params.json")
     }
 
-    /// The text of `config.json`; `None` when there is no such file.
+    /// Returns the text of `config.json`; `None` if the file does not exist.
     ///
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
@@ -43,7 +43,7 @@ impl Documents {
         self.once(&self.config, "config.json")
     }
 
-    /// The text of `adapter_config.json`; `None` when there is no such file.
+    /// Returns the text of `adapter_config.json`; `None` if the file does not exist.
     ///
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
@@ -62,7 +62,7 @@ impl Documents {
     }
 }
 
-/// The text of the small document at `path`.
+/// Reads the text file at `path`, which has at most `limit` bytes.
 ///
 /// # Errors
 /// When the file cannot be read, or has more than `limit` bytes.
@@ -75,7 +75,7 @@ pub fn read_document(path: &Path, limit: u64) -> Result<String> {
     if len > limit {
         return Err(too_large(len));
     }
-    // The file may grow while it is read.
+    // The file may grow between the check of its length and the read.
     file.take(limit.saturating_add(1)).read_to_string(&mut text).map_err(io)?;
     let len = text.len() as u64;
     if len > limit { Err(too_large(len)) } else { Ok(text) }

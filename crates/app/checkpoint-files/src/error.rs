@@ -1,7 +1,7 @@
-//! Why paths do not name a checkpoint.
+//! Errors of finding and reading the files of a checkpoint.
 //!
-//! The texts are whole: a cause is printed within its error, so errors here have no `source`. They say what is wrong;
-//! the program that prints them adds what to do about it.
+//! Each text is complete: it contains the text of its cause, so these errors have no `source`. It describes the problem; the
+//! program that prints it adds the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,158 +12,138 @@ use crate::contents::{Contents, listed};
 use crate::deepspeed::DeepSpeed;
 use output::{file_name, folder};
 
-/// A result of this crate.
+/// Result type with the error of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why paths do not name a checkpoint.
+/// Reasons for which paths do not lead to one readable checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder cannot be read.
     #[error("{}: {reason}", path.display())]
     Io {
-        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
         reason: io::Error,
     },
-    /// A document is larger than any real one.
+    /// A document is larger than the limit, which no real document reaches.
     #[error("{} has {len} bytes, more than the {limit} that are read", path.display())]
     DocumentTooLarge {
-        /// The document.
         path: PathBuf,
-        /// Its length in bytes.
+        /// Document length in bytes.
         len: u64,
-        /// The most bytes that are read.
+        /// Maximum length in bytes.
         limit: u64,
     },
     /// A file is not a checkpoint, or is damaged.
     #[error("{}", with_path(path, reason))]
     Checkpoint {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
         reason: Box<torch_import::Error>,
     },
-    /// The files of a set, or the documents that belong to it, do not fit together.
+    /// The files of a set do not fit together, or do not fit the set's index or `params.json`.
     #[error("{}: {reason}", folder.display())]
     Set {
-        /// The folder of the files.
+        /// Folder that contains the shards.
         folder: PathBuf,
-        /// What does not fit.
         reason: Box<torch_import::Error>,
     },
-    /// No path was given.
+    /// The list of paths is empty.
     #[error("no path was given")]
     NoPaths,
-    /// There is nothing at a path.
+    /// A path does not exist.
     #[error("there is no file {}", path.display())]
     NotFound {
-        /// The path.
         path: PathBuf,
     },
-    /// A file is one of several that hold a checkpoint together.
+    /// A single file is one of several shards, and the others were not given.
     #[error("{} is shard {number} of {of}", file_name(path))]
     LoneShard {
-        /// The file.
         path: PathBuf,
-        /// The shard's number, counted from 1.
+        /// Shard number, counted from 1.
         number: usize,
-        /// The number of shards.
+        /// Number of shards in the set.
         of: usize,
     },
-    /// Files that do not hold one checkpoint together.
+    /// Several files are not shards of one checkpoint.
     #[error("{} are not shards of one checkpoint", list(paths))]
     NotASet {
-        /// The files; there are at least two.
+        /// Paths that were given; at least two.
         paths: Vec<PathBuf>,
     },
-    /// An index names a file that is not there.
+    /// An index names a file that does not exist.
     #[error("{} names {file}, which is not in {}", file_name(index), folder(index).display())]
     NotInFolder {
-        /// The index.
         index: PathBuf,
-        /// The name of the file.
+        /// Name of the missing file, as the index gives it.
         file: String,
     },
-    /// Two files of a set have the same number.
+    /// Two shards of a set have the same number.
     #[error("{} and {} have the same number, {number}", first.display(), second.display())]
     SameNumber {
-        /// One file.
         first: PathBuf,
-        /// The other one.
         second: PathBuf,
-        /// The number in their names.
+        /// Shard number in both names.
         number: usize,
     },
-    /// Two names in a set lead to one file.
+    /// Two paths of a set lead to the same file.
     #[error("{} and {} are the same file", first.display(), second.display())]
     OneFileTwice {
-        /// One path.
         first: PathBuf,
-        /// The other one.
         second: PathBuf,
     },
-    /// A file of a numbered set is not there.
+    /// A shard of a numbered set does not exist.
     #[error("{} is missing: the folder has {found} of its set's files", path.display())]
     MissingShard {
-        /// Where the file should be.
+        /// Expected path of the shard.
         path: PathBuf,
-        /// The number of files that are there.
+        /// Number of shards that exist.
         found: usize,
     },
-    /// A file has a higher number than its set has files.
+    /// The number of a shard exceeds the number of shards in its name.
     #[error("{} is one shard too many: its name says that there are {of}", path.display())]
     ExtraShard {
-        /// The file.
         path: PathBuf,
-        /// The number of shards that its name gives.
+        /// Number of shards according to the file name.
         of: usize,
     },
-    /// A folder that `torch.distributed.checkpoint` wrote.
+    /// The folder was written by `torch.distributed.checkpoint`.
     #[error("{} is a distributed checkpoint", folder.display())]
     Distributed {
-        /// The folder.
         folder: PathBuf,
     },
-    /// A folder that `DeepSpeed` wrote with `ZeRO`: the weights are in the state of the optimizer, split over files.
+    /// The folder was written by `DeepSpeed` with `ZeRO`: the weights are part of the optimizer state, which is split over
+    /// files.
     #[error("{} is a DeepSpeed ZeRO checkpoint, whose weights are split over files", folder.display())]
     DeepSpeed {
-        /// The folder that was given.
         folder: PathBuf,
-        /// What `DeepSpeed`'s own script takes.
+        /// Arguments for `DeepSpeed`'s own conversion script.
         found: DeepSpeed,
-        /// Files with the whole model in the same folder, if the training wrote them too.
+        /// Checkpoints of the whole model in the same folder, if the training also wrote some.
         candidates: Vec<Candidate>,
     },
-    /// A file of a folder is a link that leads to nothing.
+    /// A checkpoint file or document in the folder is a dangling symbolic link.
     #[error("{} is a link to {}, which is not there", path.display(), target.display())]
     LostLink {
-        /// The link.
         path: PathBuf,
-        /// What it leads to, as the link says it.
+        /// Link target, as stored in the link.
         target: PathBuf,
     },
-    /// A folder holds several checkpoints, and none of them is preferred.
+    /// A folder holds several checkpoints, and no rule prefers one of them.
     #[error("{} holds {} checkpoints", folder.display(), candidates.len())]
     Several {
-        /// The folder.
         folder: PathBuf,
-        /// The checkpoints.
         candidates: Vec<Candidate>,
     },
-    /// A folder holds no checkpoint.
+    /// The folder holds no checkpoint.
     #[error("{} {contents}", folder.display())]
     NoCheckpoint {
-        /// The folder.
         folder: PathBuf,
-        /// What it holds instead.
         contents: Contents,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { reason, .. } => reason.into(),
@@ -191,7 +171,7 @@ impl Error {
         Self::Checkpoint { path: path.to_owned(), reason: Box::new(reason) }
     }
 
-    /// Files in the folder of `path` do not fit together.
+    /// Creates [`Error::Set`] for the shards in the folder of `path`.
     pub(crate) fn set(path: &Path, reason: torch_import::Error) -> Self {
         Self::Set { folder: folder(path).to_owned(), reason: Box::new(reason) }
     }
@@ -200,11 +180,11 @@ impl Error {
 /// One of several checkpoints in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The paths that name it for [`Sources::find`](crate::Sources::find).
+    /// Paths that select the checkpoint in [`Sources::find`](crate::Sources::find).
     pub paths: Vec<PathBuf>,
 }
 
-/// The reason after the path, which some reasons name already.
+/// Formats `path: reason`, or the reason alone if it contains the path already.
 fn with_path(path: &Path, reason: &torch_import::Error) -> String {
     match reason {
         torch_import::Error::Map(reason) => reason.to_string(),
@@ -212,7 +192,7 @@ fn with_path(path: &Path, reason: &torch_import::Error) -> String {
     }
 }
 
-/// Paths as part of a sentence.
+/// Joins paths into an enumeration for a sentence.
 fn list(paths: &[PathBuf]) -> String {
     listed(&paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
 }

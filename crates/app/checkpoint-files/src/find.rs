@@ -1,4 +1,4 @@
-//! Which files the paths that a person gives mean together.
+//! Resolves the paths that the user gives to the files of one checkpoint.
 
 use std::path::PathBuf;
 
@@ -9,25 +9,25 @@ use crate::listing::INDEX;
 use crate::numbering::{Numbering, shard};
 use crate::{Error, Result, Sources};
 
-/// The meaning of a file whose name is that of one shard among several.
+/// Treatment of a file whose name marks it as one of several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shards {
-    /// All of its shards, so that one of them alone is an error.
+    /// The checkpoint needs all of its shards; a single one is an error.
     #[default]
     Complete,
-    /// The file alone.
+    /// The file is read as a checkpoint of its own.
     ThisFileOnly,
 }
 
 impl Sources {
-    /// The files that `paths` mean together: a file, a folder, an index, or all shards of a set.
+    /// Resolves `paths`, which are a file, a folder, an index, or all shards of a set, to the files of one checkpoint.
     ///
     /// # Errors
-    /// When there is no checkpoint at the paths, or more than one.
+    /// When the paths lead to no checkpoint, or to more than one.
     pub fn find(paths: &[PathBuf], shards: Shards) -> Result<Self> {
         match paths {
             [path] if path.is_dir() => crate::folder::find(path),
-            // A link that leads nowhere is reported by the system.
+            // A dangling link is reported by the system when it is opened.
             [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
             [path] if path.to_string_lossy().ends_with(INDEX) => indexed(path),
             [path] => match shard(path) {
@@ -41,7 +41,7 @@ impl Sources {
     }
 }
 
-/// Several files that are to be one checkpoint.
+/// Checks that several files belong to the same numbered set, and returns the set.
 fn set(paths: &[PathBuf]) -> Result<Sources> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         return Err(Error::NotFound { path: missing.clone() });

@@ -1,4 +1,4 @@
-//! Which files of a folder hold its checkpoint.
+//! Selects the files in a folder that hold its checkpoint.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,15 @@ use crate::listing::Listing;
 use crate::numbering::Numbering;
 use crate::{Error, Note, Result, Sources};
 
-/// One checkpoint that the folder may mean.
+/// Checkpoint that was found in a folder.
 struct Candidate {
-    /// The names of its files.
+    /// Names of its files.
     members: Vec<String>,
     kind: Kind,
 }
 
 enum Kind {
-    /// Found through the index at this path.
+    /// Files listed by the index at this path.
     Index(PathBuf, Box<Sources>),
     File,
     /// Numbered files without an index.
@@ -28,7 +28,7 @@ enum Kind {
 }
 
 impl Candidate {
-    /// Its name in messages.
+    /// Returns the name of the candidate for messages.
     fn name(&self) -> String {
         match (self.members.as_slice(), &self.kind) {
             (_, Kind::Index(index, _)) => file_name(index),
@@ -37,7 +37,7 @@ impl Candidate {
         }
     }
 
-    /// Whether it is a model by its name, whatever else is in the folder.
+    /// Returns true if the candidate is a model by its file names, whatever else the folder contains.
     fn is_whole_model(&self) -> bool {
         match self.kind {
             Kind::Index(..) | Kind::Set => true,
@@ -45,18 +45,19 @@ impl Candidate {
         }
     }
 
-    /// Whether it is one of Meta's or Mistral's own files, which their copies at Hugging Face keep.
+    /// Returns true if all files are named `consolidated*`, as Meta and Mistral name their own files, also in their
+    /// repositories at Hugging Face.
     fn is_consolidated(&self) -> bool {
         self.members.iter().all(|name| name.starts_with("consolidated"))
     }
 
-    /// Whether all of its files have this extension.
+    /// Returns true if all files have this extension.
     fn is_of(&self, extension: &str) -> bool {
         self.members.iter().all(|name| name.ends_with(extension))
     }
 }
 
-/// The checkpoint at the top level of `folder`.
+/// Finds the checkpoint at the top level of `folder`.
 pub(crate) fn find(folder: &Path) -> Result<Sources> {
     let listing = Listing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
     listing.refuse_others()?;
@@ -106,8 +107,9 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
     Ok(sources)
 }
 
-/// Which of several candidates is read: one in safetensors files where all others are `.bin` files, which are an older
-/// form of it, or one with Hugging Face's names where all others are that or `consolidated` files.
+/// Returns the position of the preferred candidate. Safetensors files are preferred to `.bin` files, their older form;
+/// safetensors files with the names of Hugging Face are preferred to `.bin` and `consolidated` files. Returns `None` if
+/// there are any other candidates.
 fn preferred(candidates: &[Candidate]) -> Option<usize> {
     let safe = |candidate: &Candidate| candidate.is_of(".safetensors");
     let hugging_face = |candidate: &Candidate| safe(candidate) && !candidate.is_consolidated();
@@ -121,20 +123,21 @@ fn preferred(candidates: &[Candidate]) -> Option<usize> {
 }
 
 impl Listing {
-    /// Refuses folders that other programs turn into one file.
+    /// Rejects folders of `torch.distributed.checkpoint` and `DeepSpeed`, which those programs convert into one file.
     fn refuse_others(&self) -> Result<()> {
         if self.files.iter().any(|name| name == ".metadata" || name.ends_with(".distcp")) {
             return Err(Error::Distributed { folder: self.folder.clone() });
         }
         let Some(found) = DeepSpeed::find(self) else { return Ok(()) };
-        // Older versions of `transformers` save empty tensors next to the state, so a person has to decide.
+        // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
         let candidates = self.candidates().unwrap_or_default();
         let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());
         let candidates = candidates.map(|candidate| self.public(candidate)).collect();
         Err(Error::DeepSpeed { folder: self.folder.clone(), found, candidates })
     }
 
-    /// All checkpoints that the folder may mean. A file of any name is one when there is nothing else.
+    /// Returns all checkpoints in the folder. A single file whose name is not that of a whole model counts only if there is
+    /// nothing else.
     fn candidates(&self) -> Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
         let mut listed: Vec<String> = Vec::new();
@@ -165,14 +168,14 @@ impl Listing {
         Ok(candidates)
     }
 
-    /// A note on the checkpoint files that are not part of any candidate.
+    /// Returns a note on the checkpoint files that belong to no candidate.
     fn left_alone(&self, candidates: &[Candidate]) -> Option<Note> {
         let taken = |name: &str| candidates.iter().any(|c| c.members.iter().any(|member| member == name));
         let files: Vec<String> = self.checkpoints().filter(|name| !taken(name)).map(str::to_owned).collect();
         (!files.is_empty()).then_some(Note::LeftAlone { files })
     }
 
-    /// A candidate as a caller can use it.
+    /// Converts a candidate to its public form, with full paths.
     fn public(&self, candidate: &Candidate) -> crate::Candidate {
         crate::Candidate {
             paths: match &candidate.kind {
@@ -185,7 +188,7 @@ impl Listing {
     }
 }
 
-/// Whether a file in a folder is a model by its name, whatever else is there.
+/// Returns true if the file name stands for a whole model, whatever else the folder contains.
 fn is_whole_model(name: &str) -> bool {
     name.ends_with(".safetensors") || name == "pytorch_model.bin"
 }

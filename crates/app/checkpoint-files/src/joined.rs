@@ -1,4 +1,4 @@
-//! Files that hold one checkpoint together: those that an index names, and those that are numbered.
+//! Sets of files that hold one checkpoint together: listed by an index, or numbered.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::numbering::Numbering;
 use crate::set::Kind;
 use crate::{Error, Result, Sources, documents};
 
-/// The files that an index names, which are in the same folder.
+/// Reads the index at `path`, and returns the files in its folder that it names.
 pub(crate) fn indexed(path: &Path) -> Result<Sources> {
     let name = file_name(path);
     let index = Index::from_json(&name, &documents::read_document(path, documents::DOCUMENT_MAX)?)
@@ -19,12 +19,12 @@ pub(crate) fn indexed(path: &Path) -> Result<Sources> {
     if let Some(missing) = files.iter().find(|file| !file.is_file()) {
         return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });
     }
-    // `model.safetensors.index.json` is an index of what would be `model.safetensors`.
+    // The index `model.safetensors.index.json` stands for `model.safetensors`.
     let whole = path.with_file_name(name.strip_suffix(INDEX).unwrap_or(&name));
     Ok(Sources::new(files, whole, Kind::Indexed { path: path.to_owned(), index }))
 }
 
-/// A set of numbered files without gaps.
+/// Returns the set of numbered files, after checking that each number occurs exactly once.
 pub(crate) fn numbered(mut members: Vec<(Numbering, PathBuf)>) -> Result<Sources> {
     members.sort_by(|a, b| (a.0.number, &a.1).cmp(&(b.0.number, &b.1)));
     let Some((first, path)) = members.first().cloned() else { return Err(Error::NoPaths) };

@@ -1,4 +1,5 @@
-//! What a path means: a checkpoint file, a folder that holds one, a set of shards, and the documents next to them.
+//! Finds and opens the files that a path stands for: a checkpoint file, a folder with a checkpoint, or a set of shards, and
+//! the documents next to them.
 //!
 //! [`Sources::find`] decides which files make up a checkpoint, [`Sources::open`] maps them, and [`Sources::read`]
 //! joins them into one [`Checkpoint`](torch_import::Checkpoint):
@@ -16,19 +17,19 @@
 //! let containers = sources.open()?;
 //! let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
 //! for (name, tensor) in checkpoint.tensors() {
-//!     println!("{name} {:?}", tensor.shape());
+//! println!("{name} {:?}", tensor.shape());
 //! }
 //! for note in &notes {
-//!     println!("note: {note}");
+//! println!("note: {note}");
 //! }
 //! # assert_eq!(checkpoint.items.len(), 1);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Paths are used as they were given, without resolving symbolic links: the cache of a model hub holds links to files
-//! that are elsewhere under other names. A companion that is a link out of the folder, and not into the files of such a
-//! cache, is left out with a note, because a folder from elsewhere could name any file of this machine.
+//! Paths are used as given, without resolving symbolic links: the cache of a model hub contains links to files that are
+//! stored elsewhere under other names. A companion that links out of the folder, except into the files of such a cache, is
+//! left out with a note, because a folder from elsewhere could link to any file of this machine.
 //!
 //! Facts: the names that Meta's `llama-models`, Hugging Face's `transformers`, Lightning and `DeepSpeed` give their
 //! files.

@@ -1,14 +1,14 @@
-//! The names in a folder, and what they say about the files.
+//! Names of files and folders in a folder, and their classification.
 //!
 //! Facts: the names that Hugging Face's `transformers` and `accelerate`, Lightning and `DeepSpeed` give their files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The end of an index's name.
+/// Suffix of the file name of an index.
 pub(crate) const INDEX: &str = ".index.json";
 
-/// The ends of checkpoints' names.
+/// File name suffixes of checkpoints.
 const EXTENSIONS: &[&str] = &[
     ".safetensors",
     ".bin",
@@ -22,22 +22,22 @@ const EXTENSIONS: &[&str] = &[
     ".pth.tar",
     ".pt.tar",
 ];
-/// Files next to a checkpoint that describe the model.
+/// Documents next to a checkpoint that describe the model.
 const DOCUMENTS: &[&str] = &["config.json", "params.json"];
-/// Files next to a checkpoint that belong to its training.
+/// File name prefixes of training state next to a checkpoint.
 const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_state", "random_states"];
 const TRAINING: &[&str] = &["scaler.pt", "training_args.bin"];
 const TRAINING_ENDS: &[&str] = &["_states.pt"];
 
-/// The names in a folder that are UTF-8; no other name means anything here.
+/// UTF-8 names of the entries of a folder; other names match none of the known patterns.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) folder: PathBuf,
-    /// Files, sorted.
+    /// Names of regular files, sorted.
     pub(crate) files: Vec<String>,
-    /// Folders, sorted.
+    /// Names of sub-folders, sorted.
     pub(crate) folders: Vec<String>,
-    /// Links that lead to nothing, sorted.
+    /// Names of dangling links, sorted.
     pub(crate) lost: Vec<String>,
 }
 
@@ -61,18 +61,18 @@ impl Listing {
         Ok(Self { folder: folder.to_owned(), files, folders, lost })
     }
 
-    /// Whether there is a file of this name.
+    /// Returns true if there is a file with this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.files.iter().any(|file| file == name)
     }
 
-    /// The files that are checkpoints by their names.
+    /// Returns the files with names of checkpoints.
     pub(crate) fn checkpoints(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(String::as_str).filter(|name| is_checkpoint(name))
     }
 
-    /// A link that leads to nothing, and has the name of a checkpoint, of an index or of a document that describes the
-    /// model. Without it, the folder would mean another model, or none.
+    /// Returns the first dangling link with the name of a checkpoint, an index or a model document. Ignoring it could select
+    /// another model.
     pub(crate) fn lost_link(&self) -> Option<PathBuf> {
         let counts = |name: &&String| {
             is_checkpoint(name)
@@ -82,7 +82,7 @@ impl Listing {
         self.lost.iter().find(counts).map(|name| self.folder.join(name))
     }
 
-    /// The files that list the tensors of a set.
+    /// Returns the index files, which list the tensors of a set.
     pub(crate) fn indexes(&self) -> impl Iterator<Item = &str> {
         let is_index = |name: &&str| name.strip_suffix(INDEX).is_some_and(is_checkpoint);
         self.files.iter().map(String::as_str).filter(is_index)
@@ -95,7 +95,7 @@ fn is_checkpoint(name: &str) -> bool {
         && !is_training(name)
 }
 
-/// Whether a file holds the state of a training.
+/// Returns true if the file name is that of training state.
 pub(crate) fn is_training(name: &str) -> bool {
     TRAINING.contains(&name)
         || TRAINING_STARTS.iter().any(|start| name.starts_with(start))

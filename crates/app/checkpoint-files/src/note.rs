@@ -1,43 +1,41 @@
-//! What was decided about a checkpoint's files that a person may not expect.
+//! Notes on the choice of a checkpoint's files, and on their contents.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use output::file_name;
 
-/// A decision, or something a file says about itself; its text is one sentence without a full stop.
+/// A choice among files, or a remark on a file; the text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// A folder holds a checkpoint more than once, and one form of it is read.
+    /// The folder holds several forms of the checkpoint, and one of them is read.
     Chosen {
-        /// The file or set that is read.
+        /// File or set that is read.
         used: String,
-        /// The others.
+        /// Files and sets that are not read.
         others: Vec<String>,
     },
-    /// Checkpoint files in the folder that are not part of what is read.
+    /// Checkpoint files in the folder are not read.
     LeftAlone {
-        /// Their names; there is at least one.
+        /// File names; at least one.
         files: Vec<String>,
     },
-    /// Files of the checkpoint that are links to files outside of the folder that was given. They are read.
+    /// Files of the checkpoint are links to files outside the given folder. They are read.
     LinksFollowed {
-        /// Their names; there is at least one.
+        /// File names; at least one.
         files: Vec<String>,
     },
-    /// A file next to the checkpoint that is a link to a file outside of its folder. It is not kept.
+    /// A companion is a link to a file outside the checkpoint's folder. It is left out.
     LinkLeftOut {
-        /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// Target of the link, resolved if possible.
         target: PathBuf,
     },
-    /// What `torch-import` notes about a container or about the joining of several.
+    /// Note of `torch-import` on a container, or on merging several.
     Container {
-        /// The files that it is about, where there are several in the set.
+        /// Files that the note applies to; empty if the checkpoint is a single file or the note is on the merge.
         files: Vec<String>,
-        /// The note.
         note: torch_import::Note,
     },
 }

@@ -1,4 +1,4 @@
-//! Numbered files: the shards of a checkpoint.
+//! Numbered file names: the shards of a checkpoint.
 //!
 //! Facts: `consolidated.NN.pth` of Meta's `llama-models`, `NAME-NNNNN-of-NNNNN.EXT` of Hugging Face's `transformers`.
 
@@ -6,22 +6,22 @@ use std::path::Path;
 
 use output::{file_name, folder};
 
-/// One of several files that hold a checkpoint together.
+/// Position of a file within a set of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Counted from 1.
+    /// Shard number, counted from 1.
     pub number: usize,
-    /// The number of shards.
+    /// Number of shards in the set.
     pub of: usize,
 }
 
-/// Which shard a file is, by its name and, for Meta's names, by the names of the other files in its folder; `None` for
-/// a file that is a checkpoint of its own.
+/// Returns the shard that the name of a file stands for, or `None` for a checkpoint of its own. Meta's names do not contain
+/// the number of shards, which is taken from the other files in the folder.
 pub fn shard(path: &Path) -> Option<Shard> {
     let name = file_name(path);
     let numbering = Numbering::from_name(&name)?;
     if let Some(of) = numbering.of {
-        // Some sets count from 0, which the first file shows.
+        // Some sets count from 0, in which case file 0 exists.
         let zero = numbering.number == 0 || folder(path).join(numbering.name(0)).exists();
         let number = numbering.number.saturating_add(usize::from(zero));
         return (of > 1).then_some(Shard { number, of });
@@ -36,21 +36,21 @@ pub fn shard(path: &Path) -> Option<Shard> {
     (last > 0).then(|| Shard { number: numbering.number.saturating_add(1), of: last.saturating_add(1) })
 }
 
-/// The parts of a numbered file's name: `consolidated.03.pth`, `pytorch_model-00002-of-00003.bin`.
+/// Parsed name of a numbered file, such as `consolidated.03.pth` or `pytorch_model-00002-of-00003.bin`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Numbering {
     before: String,
-    /// As it is in the name.
+    /// Number as written in the name, not adjusted for sets that count from 0.
     pub(crate) number: usize,
     width: usize,
-    /// The number of files, where the name gives it.
+    /// Number of shards, if the name contains it.
     pub(crate) of: Option<usize>,
-    /// What follows the number.
+    /// Rest of the name after the number.
     after: String,
 }
 
 impl Numbering {
-    /// The parts of `name`, if it is such a name.
+    /// Parses a numbered file name; returns `None` if `name` is not one.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
         let new = |before: &str, number: &str, of, after: String| {
@@ -67,22 +67,22 @@ impl Numbering {
         new(&format!("{before}-"), number, Some(digits(of)?), format!("-of-{of}.{extension}"))
     }
 
-    /// A text that is the same for all files of the set.
+    /// Returns a key that is equal for all files of the same set.
     pub(crate) fn set(&self) -> String {
         format!("{}{}", self.before, if self.of.is_some() { &self.after } else { "" })
     }
 
-    /// The name of another file of the set.
+    /// Returns the name of the file with this number in the same set.
     pub(crate) fn name(&self, number: usize) -> String {
         format!("{}{number:0width$}{}", self.before, self.after, width = self.width)
     }
 
-    /// The number of the set's first file: Meta counts from 0, all others from 1 unless there is a file 0.
+    /// Returns the number of the set's first file: 0 for Meta's names and for sets that have a file 0, otherwise 1.
     pub(crate) fn first(&self, has_zero: bool) -> usize {
         usize::from(self.of.is_some() && !has_zero)
     }
 
-    /// The name that the set would have as one file.
+    /// Returns the name that the set would have as a single file.
     pub(crate) fn without_number(&self) -> String {
         let extension = self.after.rsplit_once('.').map_or("", |(_, extension)| extension);
         format!("{}.{extension}", self.before.trim_end_matches(['-', '.']))

@@ -1,4 +1,4 @@
-//! The files of one checkpoint, and the checkpoint in them.
+//! The files of one checkpoint: opens them and reads the checkpoint.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,48 +12,45 @@ use crate::documents::Documents;
 use crate::{Error, Note, Result};
 use output::{file_name, folder};
 
-/// The files of one checkpoint, found but not opened.
+/// Files of one checkpoint, found but not opened.
 #[derive(Debug)]
 pub struct Sources {
-    /// In the order of their numbers; there is at least one.
+    /// Paths in the order of the shard numbers; at least one.
     pub files: Vec<PathBuf>,
-    /// The path that names the checkpoint as if it were one file: the file itself, or `consolidated.pth` in the folder
-    /// of `consolidated.00.pth`. For a set, there need not be such a file.
+    /// Path of the checkpoint as a single file: the file itself, or `consolidated.pth` in the folder of
+    /// `consolidated.00.pth`. For a set, this file need not exist.
     pub path: PathBuf,
-    /// What was decided that a person may not expect.
+    /// Notes on the choice of the files.
     pub notes: Vec<Note>,
-    /// The documents next to the files.
     pub documents: Documents,
     kind: Kind,
-    /// What the only file is read from, if it is not at its path.
+    /// Byte source of the only file, if the file is not at its path.
     source: Option<Arc<dyn Source>>,
 }
 
-/// How the files make one checkpoint.
+/// Relation of the files to the checkpoint.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// It is one file.
+    /// The checkpoint is one file.
     Single,
-    /// Meta's: most tensors are split over all files.
+    /// Meta's model parallel files, each of which holds a slice of most tensors.
     ModelParallel,
-    /// Each tensor is whole in one of the files, as the index at this path says.
+    /// Each tensor is complete in one of the files; the index gives the file.
     Indexed {
-        /// The index's path.
         path: PathBuf,
-        /// What it says.
         index: Index,
     },
-    /// The same without an index.
+    /// Each tensor is complete in one of the numbered files, and there is no index.
     Numbered,
 }
 
 impl Sources {
-    /// One file, whatever its name is.
+    /// Treats the file at `path` as a checkpoint, whatever its name is.
     pub fn file(path: &Path) -> Self {
         Self::new(vec![path.to_owned()], path.to_owned(), Kind::Single)
     }
 
-    /// A file that is read from a source. Nothing is next to it.
+    /// Reads the checkpoint from a byte source. There are no documents or companions next to it.
     pub fn source(source: Arc<dyn Source>) -> Self {
         let path = source.path().to_owned();
         Self {
@@ -71,7 +68,8 @@ impl Sources {
         Self { files, path, notes: Vec::new(), documents, kind, source: None }
     }
 
-    /// The paths from which the checkpoint is read: its files, and its index where there is one.
+    /// Returns the paths from which the checkpoint is read: its files, and the index if there is one. A byte source has no
+    /// path.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let index = match &self.kind {
             Kind::Indexed { path, .. } => Some(path.as_path()),
@@ -81,7 +79,7 @@ impl Sources {
         files.iter().map(PathBuf::as_path).chain(index)
     }
 
-    /// Opens the files.
+    /// Opens all files as containers.
     ///
     /// # Errors
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
@@ -97,7 +95,8 @@ impl Sources {
         self.files.iter().map(open).collect()
     }
 
-    /// The documents and tokenizers next to the files; see [`companions`](crate::companions).
+    /// Returns the documents and tokenizers next to the files, with notes on those that are left out; see
+    /// [`companions`](crate::companions).
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -108,14 +107,14 @@ impl Sources {
         }
     }
 
-    /// Refuses a set in which two names lead to one file: its tensors would be merged with themselves.
+    /// Rejects a set in which two paths lead to one file: its tensors would be merged with themselves.
     fn refuse_one_file_twice(&self) -> Result<()> {
         if self.files.len() < 2 {
             return Ok(());
         }
         let mut known = HashMap::with_capacity(self.files.len());
         for path in &self.files {
-            // A file that cannot be opened is reported where it is read.
+            // A file that cannot be resolved is reported when it is opened.
             let Ok(file) = path.canonicalize() else { continue };
             if let Some(first) = known.insert(file, path) {
                 return Err(Error::OneFileTwice { first: first.clone(), second: path.clone() });
@@ -124,11 +123,11 @@ impl Sources {
         Ok(())
     }
 
-    /// Reads the opened files as one checkpoint, and returns what there is to note about them. `judge` sees each file
-    /// before it is joined with the others, and can refuse it.
+    /// Reads the opened files as one checkpoint, and returns it with all notes. `judge` receives each file's checkpoint
+    /// before it is merged with the others, and can reject it.
     ///
     /// # Errors
-    /// When a file is damaged, `judge` refuses it, or the files do not fit together.
+    /// When a file is damaged, `judge` rejects it, or the files do not fit together.
     pub fn read<E: From<Error>>(
         &self,
         containers: &[Container],
@@ -137,10 +136,10 @@ impl Sources {
         self.read_checked(containers, judge, &())
     }
 
-    /// The same. The observer can stop the comparison of shards.
+    /// Reads the opened files like [`read`](Self::read), with an observer that can stop the comparison of shards.
     ///
     /// # Errors
-    /// The same, and [`torch_import::Error::Cancelled`] within [`Error::Set`].
+    /// Those of [`read`](Self::read), and [`torch_import::Error::Cancelled`] within [`Error::Set`].
     pub fn read_checked<E: From<Error>>(
         &self,
         containers: &[Container],
@@ -182,18 +181,18 @@ impl Sources {
         Ok((merged.checkpoint, notes))
     }
 
-    /// The path that a person gives for the whole checkpoint: its file, or the folder of its files.
+    /// Returns the path that stands for the whole checkpoint in messages: its file, or the folder of its files.
     pub fn root(&self) -> &Path {
         if self.is_single() { &self.path } else { folder(&self.path) }
     }
 
-    /// Whether the checkpoint is one file.
+    /// Returns true if the checkpoint is a single file.
     pub fn is_single(&self) -> bool {
         matches!(self.kind, Kind::Single)
     }
 }
 
-/// Adds a note about a file, to the same note about other files if there is one.
+/// Adds a note of `torch-import` on a file. If other files have the same note, adds the file to that note.
 fn keep(notes: &mut Vec<Note>, file: Option<String>, new: &torch_import::Note) {
     let same = notes.iter_mut().find_map(|known| match known {
         Note::Container { files, note } if note == new => Some(files),

@@ -1,6 +1,6 @@
-//! The dtypes that tensors are converted into.
+//! Casts tensors to other dtypes.
 //!
-//! Facts: `Tensor.to(dtype)`. Nothing is converted before a back end reads it; see [`Storage::cast`](tensor::Storage::cast).
+//! Facts: `Tensor.to(dtype)`. Elements are cast when a back end reads them; see [`Storage::cast`](tensor::Storage::cast).
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,36 +14,36 @@ use torch_import::CompoundKind;
 use crate::notes::Notes;
 use crate::{Cast, CastFrom, Error, InvalidOption, Note, Result};
 
-/// What became of the tensors of one dtype.
+/// Result of casting the tensors of one dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CastReport {
-    /// PyTorch's name of their dtype.
+    /// PyTorch's name of the original dtype.
     pub from: &'static str,
-    /// That of their dtype in the output.
+    /// PyTorch's name of the new dtype.
     pub to: &'static str,
-    /// How many there are.
+    /// Number of tensors that were cast.
     pub tensors: usize,
-    /// How many of their numbers are out of the range of the new dtype; `None` after a dry run.
+    /// Number of elements out of the range of the new dtype; `None` after a dry run.
     pub out_of_range: Option<u64>,
-    /// A tensor that has the first of them.
+    /// Name of the tensor with the first element out of range.
     pub first_out_of_range: Option<String>,
 }
 
-/// The casts of a conversion.
+/// Casts of a conversion, grouped by dtype.
 #[derive(Debug, Default)]
 pub(crate) struct Casts {
     rows: Vec<Row>,
-    /// By row, what is out of range.
+    /// Elements out of range, one count per row; unset before [`count`](Self::count).
     counts: OnceLock<Vec<Count>>,
 }
 
-/// The tensors of one dtype.
+/// Casts from one dtype to another.
 #[derive(Debug)]
 struct Row {
     conversion: Conversion,
     tensors: usize,
-    /// Their storages, cast.
+    /// Lazily cast storages of the tensors.
     casts: Vec<Arc<CastNumbers>>,
 }
 
@@ -53,10 +53,10 @@ struct Count {
     first: Option<Arc<str>>,
 }
 
-/// Checks what can be checked before a file is opened.
+/// Checks the casts before any file is opened.
 ///
 /// # Errors
-/// When a dtype cannot become the other one, or two casts are about the same dtype.
+/// When a dtype cannot be cast to the other one, or two casts apply to the same dtype.
 pub(crate) fn check(casts: &[Cast]) -> Result<()> {
     let mut seen: Vec<CastFrom> = Vec::new();
     for Cast { from, to } in casts {
@@ -78,10 +78,10 @@ pub(crate) fn check(casts: &[Cast]) -> Result<()> {
     Ok(())
 }
 
-/// The tensors in the dtypes that `casts` say. Tensors that share memory still do if they have the same dtype.
+/// Casts the tensors lazily. Tensors that share memory still share it if they have the same dtype.
 ///
 /// # Errors
-/// When a tensor cannot have the dtype.
+/// When a tensor cannot be cast to its new dtype.
 pub(crate) fn apply(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>) -> Result<(Tensors, Casts)> {
     if casts.is_empty() {
         return Ok((tensors, Casts::default()));
@@ -131,14 +131,15 @@ pub(crate) fn apply(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>)
     Ok((tensors, Casts { rows: made.rows, counts: OnceLock::new() }))
 }
 
-/// The dtype that tensors of a dtype get; that of a cast for this dtype alone before that of all floats.
+/// Returns the new dtype for tensors of dtype `from`, if any. A cast of this dtype takes precedence over the cast of all
+/// floating-point dtypes.
 fn target(casts: &[Cast], from: Dtype) -> Option<Dtype> {
     let exact = casts.iter().find(|cast| cast.from == CastFrom::Dtype(from));
     let all = || casts.iter().find(|cast| cast.from == CastFrom::FloatingPoint && from.is_floating_point());
     exact.or_else(all).map(|cast| cast.to)
 }
 
-/// The parts of compound tensors that are not their values: a scale or an index keeps its meaning only in its dtype.
+/// Returns the names of the parts of compound tensors that are not values: scales, zero points and indices keep their dtype.
 fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
     let mut kept = HashSet::new();
     for compound in tensors.compounds() {
@@ -156,22 +157,22 @@ fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
     kept
 }
 
-/// The storages of the tensors, and what is cast of them.
+/// Storages of the tensors, and the groups of tensors to cast.
 #[derive(Default)]
 struct Groups {
-    /// The dtype of the tensors over each storage; `None` if they differ.
+    /// Common dtype of the tensors over each storage; `None` if the dtypes differ.
     dtypes: HashMap<StorageId, Option<Dtype>>,
-    /// What is cast, in the order of the tensors.
+    /// Groups to cast, in the order of their first tensor.
     casts: Vec<Group>,
-    /// Where each is in `casts`.
+    /// Position of each group in `casts`.
     places: HashMap<(StorageId, Dtype), usize>,
 }
 
-/// The tensors of one dtype over one storage.
+/// Tensors of one dtype over one storage.
 struct Group {
     storage: Storage,
     dtype: Dtype,
-    /// The elements that each views, and its name.
+    /// Range of elements and name of each tensor.
     views: Vec<(Range<u64>, Arc<str>)>,
 }
 
@@ -196,7 +197,7 @@ impl Groups {
         }
     }
 
-    /// Casts each storage once.
+    /// Casts the storage of each group once.
     fn storages(self, casts: &[Cast]) -> Result<Made> {
         let mut made = Made { rows: Vec::new(), storages: HashMap::with_capacity(self.casts.len()) };
         for group in self.casts {
@@ -212,7 +213,7 @@ impl Groups {
             let range = if is_alone {
                 0..storage.len().checked_div(dtype.size()).unwrap_or(0)
             } else {
-                // The rest belongs to tensors of other dtypes.
+                // The rest of the storage belongs to tensors of other dtypes.
                 let start = views.iter().map(|(range, _)| range.start).min().unwrap_or(0);
                 start..views.iter().map(|(range, _)| range.end).max().unwrap_or(0)
             };
@@ -239,7 +240,7 @@ impl Groups {
     }
 }
 
-/// The storages in their new dtypes.
+/// Cast storages, by original storage and dtype.
 struct Made {
     rows: Vec<Row>,
     storages: HashMap<(StorageId, Dtype), CastStorage>,
@@ -248,18 +249,18 @@ struct Made {
 struct CastStorage {
     row: usize,
     storage: Storage,
-    /// The elements of the original that it has.
+    /// Range of original elements that the storage contains.
     range: Range<u64>,
 }
 
 impl Made {
-    /// The tensor in its new dtype; `None` if it keeps its own.
+    /// Returns the cast tensor; `None` if the tensor keeps its dtype.
     fn tensor(&mut self, name: &str, tensor: &Tensor) -> Result<Option<Tensor>> {
         let Some(made) = self.storages.get(&(tensor.storage().id(), tensor.dtype())) else { return Ok(None) };
         let Some(row) = self.rows.get_mut(made.row) else { return Ok(None) };
         row.tensors = row.tensors.saturating_add(1);
         let offset = tensor.storage_offset().saturating_sub(made.range.start);
-        // A tensor without elements may start anywhere.
+        // An empty tensor may have any offset, even past the end.
         let len = made.range.end.saturating_sub(made.range.start);
         let offset = if tensor.numel() == 0 { offset.min(len) } else { offset };
         let (from, to) = (row.conversion.from(), row.conversion.to());
@@ -269,7 +270,8 @@ impl Made {
 }
 
 impl Casts {
-    /// Counts what is out of range in what was read. A back end does so before the output appears.
+    /// Counts the elements out of range in the data read so far. A back end calls this after writing, before the output is
+    /// moved into place.
     pub(crate) fn count(&self, observer: &dyn Observer) -> Result<(), ReadError> {
         let mut counts = vec![Count::default(); self.rows.len()];
         for (row, count) in self.rows.iter().zip(&mut counts) {
@@ -280,12 +282,12 @@ impl Casts {
                 }
             }
         }
-        // A second count finds the same.
+        // A repeated count has the same result, so it is dropped.
         let _ = self.counts.set(counts);
         Ok(())
     }
 
-    /// A note for each dtype with numbers that are out of its range.
+    /// Returns a note for each dtype with elements out of range.
     pub(crate) fn notes(&self) -> Vec<Note> {
         let counts = self.counts.get().map(Vec::as_slice).unwrap_or_default();
         let note = |(row, count): (&Row, &Count)| {
@@ -295,7 +297,7 @@ impl Casts {
         self.rows.iter().zip(counts).filter_map(note).collect()
     }
 
-    /// What became of the tensors of each dtype.
+    /// Returns a report for each dtype that is cast.
     pub(crate) fn reports(&self) -> Vec<CastReport> {
         let report = |(number, row): (usize, &Row)| {
             let count = self.counts.get().and_then(|counts| counts.get(number));

@@ -1,4 +1,4 @@
-//! A conversion before it starts: which files it reads, and what it writes where.
+//! Planning of a conversion: finds the input files, and names the output.
 
 use std::path::{Path, PathBuf};
 
@@ -7,24 +7,24 @@ use output::file_name;
 
 use crate::{ConvertOptions, InvalidOption, Result, cast, input, naming, rename};
 
-/// A conversion that is ready to run. Its files were looked up, and none was opened.
+/// A conversion that is ready to run: its files are found, but not opened.
 #[derive(Debug)]
 pub struct Conversion {
     pub(crate) options: ConvertOptions,
     pub(crate) sources: Sources,
-    /// The name that the model gets.
+    /// Name of the model in the output.
     pub(crate) name: String,
-    /// The file or folder to write.
+    /// Output file or folder.
     pub(crate) output: PathBuf,
-    /// Whether the output is a folder for the files of a model.
+    /// True if the output is a folder for the files of a model.
     pub(crate) is_folder: bool,
-    /// Whether a dry run needs the folder of the output, which another run would create first.
+    /// True if the parent folder of the output must exist, even in a dry run. A batch creates this folder itself.
     pub(crate) needs_folder: bool,
 }
 
 impl Conversion {
-    /// Finds the files of the inputs, and names the output: without a given one it is next to the checkpoint, under its
-    /// name. A folder is a checkpoint too, so its output is next to the folder.
+    /// Finds the files of the inputs, and names the output. The default output is next to the checkpoint and has its name;
+    /// if the input is a folder, the output is next to the folder.
     ///
     /// # Errors
     /// When the inputs are not one checkpoint, or an option has a value that it cannot have.
@@ -32,7 +32,7 @@ impl Conversion {
         Self::new(options.clone(), None)
     }
 
-    /// The same with an output in `folder`, which is created before the conversion runs.
+    /// Plans a conversion with an output in `folder`, which the caller creates before the conversion runs.
     pub(crate) fn plan_in(folder: &Path, options: ConvertOptions) -> Result<Self> {
         Self::new(options, Some(folder))
     }
@@ -54,12 +54,13 @@ impl Conversion {
         Ok(Self { sources, name, output, is_folder, needs_folder: folder.is_none(), options })
     }
 
-    /// The file or folder that the conversion writes.
+    /// Returns the output file or folder of the conversion.
     pub fn output(&self) -> &Path {
         &self.output
     }
 
-    /// The part of the output that belongs to this conversion alone: all of it, or the folder of its model in a repository.
+    /// Returns the part of the output that only this conversion writes: the whole output, or the folder of its model in a
+    /// repository.
     pub(crate) fn own_output(&self) -> PathBuf {
         if self.options.target.format().is_repository() {
             self.output.join(&self.name)
@@ -69,7 +70,7 @@ impl Conversion {
     }
 }
 
-/// What can be checked before a file is looked up.
+/// Checks the options before any file is looked up.
 fn check(options: &ConvertOptions) -> Result<()> {
     if options.inputs.is_empty() {
         return Err(InvalidOption::NoInput.into());

@@ -1,4 +1,4 @@
-//! A checkpoint becomes a carton, a safetensors file, or another checkpoint.
+//! Conversion of a checkpoint into a carton, a safetensors file, or another checkpoint.
 
 use std::path::Path;
 use std::time::Instant;
@@ -20,11 +20,11 @@ use crate::{
     misc, names, rename, select, values,
 };
 
-/// Converts a checkpoint.
+/// Converts a checkpoint according to `options`.
 ///
 /// # Errors
-/// When the inputs cannot be read, are not one checkpoint, or are damaged; when an option does not fit them; when the
-/// output cannot be written; or when `observer` stops the work. No output is left then.
+/// When the inputs cannot be read, are not one checkpoint, or are damaged; when an option does not fit them; when the output
+/// cannot be written; or when `observer` stops the work. In each case no output is left.
 pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<ConvertReport> {
     Conversion::plan(options)?.run(observer)
 }
@@ -34,7 +34,7 @@ impl Conversion {
     ///
     /// # Errors
     /// When the inputs cannot be read or are damaged; when an option does not fit them; when the output cannot be written;
-    /// or when `observer` stops the work. No output is left then.
+    /// or when `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
         let start = Instant::now();
         let Self { options, sources, .. } = self;
@@ -78,7 +78,7 @@ impl Conversion {
         let kept =
             Kept { script, values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten() };
         let values = checkpoint.notable_values().count();
-        // The objects of a pickle can take more memory than all that follows.
+        // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
         byte_source::memory_freed();
         let selected = SelectedTensors {
@@ -94,7 +94,7 @@ impl Conversion {
         write(self, selected, kept, notes, start, observer)
     }
 
-    /// Refuses an output that must not be written, such as one of the inputs or of the files `misc`.
+    /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.
     fn check_target<'m>(&'m self, misc: impl Iterator<Item = &'m Path>) -> Result<()> {
         let inputs: Vec<&Path> = self.sources.inputs().chain(misc).collect();
         match output::check_target(&self.output, &inputs, self.options.if_exists) {
@@ -104,7 +104,7 @@ impl Conversion {
     }
 }
 
-/// The tensors that an output gets of a checkpoint.
+/// Tensors selected from a checkpoint, renamed and cast.
 struct Selected {
     tensors: Tensors,
     document: Option<Document>,
@@ -112,12 +112,12 @@ struct Selected {
 }
 
 impl Selected {
-    /// All tensors as they are, for a module that keeps its code.
+    /// Takes all tensors unchanged, for a module that keeps its code.
     fn all(checkpoint: &Checkpoint) -> Self {
         Self { tensors: checkpoint.to_tensors(), document: None, casts: Casts::default() }
     }
 
-    /// The tensors that the options select, under the names and with the dtypes that they ask for.
+    /// Takes the tensors that the options select, with the names and dtypes that they ask for.
     fn new(
         options: &ConvertOptions,
         sources: &Sources,
@@ -138,8 +138,8 @@ impl Selected {
     }
 }
 
-/// Refuses a checkpoint that names globals which are not allowed. Nothing runs here, but a person who is sent such a
-/// file should know.
+/// Rejects a checkpoint that names globals which are not allowed. Nothing is executed here, but the user should know about
+/// such a file.
 fn judge(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
     let first = |risk: Risk| checkpoint.globals.iter().find(|global| global.risk() == risk);
     let dangerous = first(Risk::Dangerous).filter(|_| allowed != AllowedGlobals::All);

@@ -1,24 +1,23 @@
-//! Which tensors get another dtype.
+//! Options for casting tensors to other dtypes.
 
 use std::fmt;
 
 use tensor::Dtype;
 
-/// Tensors of which dtype become which.
+/// Cast of the tensors of one or more dtypes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cast {
-    /// Which tensors.
     pub from: CastFrom,
-    /// Their dtype in the output.
+    /// New dtype in the output.
     pub to: Dtype,
 }
 
-/// Which tensors a [`Cast`] is about.
+/// Tensors that a [`Cast`] applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CastFrom {
-    /// Those of this dtype.
+    /// All tensors of this dtype.
     Dtype(Dtype),
-    /// Those of every floating-point dtype that no other cast is about. Complex numbers are not among them.
+    /// All tensors of real floating-point dtypes that no other cast applies to. Complex dtypes are not included.
     FloatingPoint,
 }
 

@@ -1,4 +1,4 @@
-//! Many checkpoints, one after the other.
+//! Conversion of many checkpoints, one after the other.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,51 +7,45 @@ use serde::Serialize;
 
 use crate::{Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result};
 
-/// Version of the members of [`EachReport`].
+/// Version of the fields of [`EachReport`].
 const SCHEMA_VERSION: u32 = 1;
 
-/// What became of one input.
+/// Result of converting one input of a batch.
 #[derive(Debug)]
 pub enum BatchItem {
-    /// It was converted.
     Done(Box<ConvertReport>),
-    /// Its output exists and is whole.
+    /// The input already has a complete output.
     Skipped {
-        /// The input.
         input: PathBuf,
-        /// The output.
         output: PathBuf,
     },
-    /// It cannot be converted.
     Failed {
-        /// The input.
         input: PathBuf,
-        /// Why.
         error: Error,
     },
 }
 
-/// What became of all inputs.
+/// Counts of the results of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EachReport {
-    /// Version of these members.
+    /// Version of the report's fields.
     pub schema_version: u32,
-    /// How many were converted.
+    /// Number of inputs that were converted.
     pub converted: usize,
-    /// How many had a whole output.
+    /// Number of inputs that already had a complete output.
     pub skipped: usize,
-    /// How many failed.
+    /// Number of inputs that could not be converted.
     pub failed: usize,
 }
 
-/// Converts each of `options.inputs` on its own into the folder `options.output`, which is created if needed, and goes
-/// on after a failure. With `resume`, an input is skipped when its output exists, is whole, and is not older than the
-/// input. `done` receives each result at once.
+/// Converts each of `options.inputs` separately into the folder `options.output`, which is created if needed, and continues
+/// after a failure. With `resume`, an input is skipped if its output exists, is complete, and is not older than the input.
+/// `done` receives each result immediately.
 ///
-/// A carton is whole when its directory can be read and has every file of MANIFEST, another file when its directory or
-/// header can be read: outputs are temporary files until they are complete, so a conversion that was interrupted leaves
-/// none. Hashes are not compared.
+/// A carton is complete if its central directory can be read and has every file of MANIFEST; any other file, if its central
+/// directory or header can be read. Outputs are temporary files until they are complete, so an interrupted conversion leaves
+/// no incomplete output. Hashes are not compared.
 ///
 /// # Errors
 /// When the output is not a folder, two inputs have the same output, `done` fails, or `observer` stops the work.
@@ -105,7 +99,7 @@ pub fn convert_each(
     Ok(report)
 }
 
-/// Plans the conversion of one of the inputs.
+/// Plans the conversion of one input of the batch.
 fn plan(options: &ConvertOptions, input: &Path) -> Result<Conversion> {
     let alone = ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() };
     match &options.output {
@@ -114,7 +108,7 @@ fn plan(options: &ConvertOptions, input: &Path) -> Result<Conversion> {
     }
 }
 
-/// Whether the output is whole and was written after each file of the input last changed.
+/// Returns true if the output is complete and was written after the last change of each input file.
 fn is_current(conversion: &Conversion) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let (format, output) = (conversion.options.target.format(), conversion.own_output());

@@ -1,7 +1,7 @@
-//! Why something cannot be inspected, scanned or converted.
+//! Errors of inspecting, scanning, tracing and converting checkpoints.
 //!
-//! The texts are whole: they contain their causes, and say what is wrong. The program that prints them adds what can
-//! be done about it.
+//! Each text is complete: it contains the text of its cause, and describes the problem. The program that prints it adds the
+//! remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use tensor::{Dtype, Tensors};
 use crate::InvalidOption;
 use crate::error_text::{damaged_text, key_list, unsupported, why_weights, with_path, with_tensors_under};
 
-/// A result of this crate.
+/// Result type with the error of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something cannot be inspected, scanned or converted.
+/// Reasons for which a checkpoint cannot be inspected, scanned, traced or converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -30,24 +30,20 @@ pub enum Error {
     /// A file cannot be found or written.
     #[error("{0}")]
     Store(#[source] output::Error),
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     #[error("{0}")]
     Option(InvalidOption),
-    /// Something is wrong with one file.
+    /// Error in a file, with the path of the file.
     #[error("{}: {reason}", path.display())]
     At {
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         #[source]
         reason: Box<Error>,
     },
     /// A file cannot be read.
     #[error("{}: {reason}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What the system reported.
         reason: io::Error,
     },
     /// A file cannot be mapped.
@@ -56,100 +52,89 @@ pub enum Error {
     /// The output cannot be written.
     #[error("cannot write {}: {reason}", path.display())]
     Write {
-        /// The output.
         path: PathBuf,
-        /// What the system reported.
         reason: io::Error,
     },
     /// The folder for outputs cannot be created.
     #[error("cannot create {}: {reason}", path.display())]
     CreateFolder {
-        /// The folder.
         path: PathBuf,
-        /// What the system reported.
         reason: io::Error,
     },
     /// An input cannot be read while the output is written.
     #[error("cannot read the inputs of {}: {reason}", path.display())]
     Read {
-        /// The output.
+        /// Output whose inputs were read.
         path: PathBuf,
-        /// What the system reported.
         reason: io::Error,
     },
     /// An input changed while the output was written.
     #[error("{0}")]
     Changed(Changed),
-    /// The bytes of a tensor do not have the checksum that the file gives.
+    /// The checksum of a tensor's bytes differs from the one stored in the file.
     #[error("{}", damaged_text(.0))]
     Damaged(Damaged),
     /// The elements of a tensor cannot be read.
     #[error("tensor `{}`: {reason}", name.escape_debug())]
     ReadTensor {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// What the system reported.
         reason: io::Error,
     },
-    /// A pickle names a global that can run code, and the options do not allow that.
+    /// A pickle names a global that can run code, and the options do not allow such globals.
     #[error("its pickle names `{global}` at offset 0x{offset:x}, which can run code where Python loads it")]
     Dangerous {
-        /// The global.
         global: String,
-        /// Where the pickle names it, in bytes from the pickle's start.
+        /// Offset of the opcode that names the global, in bytes from the start of the pickle.
         offset: u64,
     },
-    /// A pickle names a global that is not known, and the options do not allow that.
+    /// A pickle names an unknown global, and the options do not allow such globals.
     #[error("its pickle names `{global}` at offset 0x{offset:x}, which is not known")]
     Unknown {
-        /// The global.
         global: String,
-        /// Where the pickle names it, in bytes from the pickle's start.
+        /// Offset of the opcode that names the global, in bytes from the start of the pickle.
         offset: u64,
     },
-    /// Code that would be kept uses an operator or a class that the options do not allow.
+    /// TorchScript code to be kept uses an operator or a class that the options do not allow.
     #[error("its code in {record} uses `{operator}`, which {}", if *is_dangerous { "can read or write files" } else { "is not known" })]
     Code {
-        /// The record.
+        /// Name of the record with the code.
         record: String,
-        /// The operator or class.
+        /// Name of the operator or class.
         operator: String,
-        /// Whether it can read or write files, or call into Python. It is unknown otherwise.
+        /// True if the operator can read or write files, or call into Python; false if it is unknown.
         is_dangerous: bool,
     },
-    /// There is not a single tensor in the checkpoint.
+    /// The checkpoint contains no tensors.
     #[error("it contains no tensors")]
     NoTensors,
     /// No tensor is under the key, or the patterns exclude all of them.
     #[error("no tensor is under `{key}`, or the patterns exclude them all{}", with_tensors_under(under))]
     NothingUnder {
-        /// The key.
         key: String,
-        /// The first keys of the root that have tensors.
+        /// First keys of the root dict that contain tensors.
         under: Vec<String>,
     },
     /// The patterns exclude every tensor.
     #[error("the patterns exclude every tensor")]
     NothingLeft,
-    /// No name begins with the prefix that is to be removed.
+    /// No name of a selected tensor begins with the prefix to remove.
     #[error("no tensor that is kept has a name that begins with `{prefix}`")]
     NoSuchPrefix {
-        /// The prefix.
         prefix: String,
     },
-    /// A regular expression for names matches none of them.
+    /// A regular expression matches none of the tensor names.
     #[error("no tensor that is kept has a name that matches `{pattern}`")]
     NothingRenamed {
-        /// The expression.
         pattern: String,
     },
-    /// A name would be empty.
+    /// A renamed tensor would have an empty name.
     #[error("`{}` would have no name", name.escape_debug())]
     EmptyName {
-        /// The name that the tensor has.
+        /// Name of the tensor before renaming.
         name: String,
     },
-    /// Two tensors would have the same name.
+    /// Two renamed tensors would have the same name.
     #[error(
         "`{}` and `{}` would both be called `{}`",
         first.escape_debug(),
@@ -157,85 +142,82 @@ pub enum Error {
         name.escape_debug()
     )]
     SameName {
-        /// The name that both would have.
+        /// Common name after renaming.
         name: String,
-        /// The name that one of them has.
+        /// Name of the first tensor before renaming.
         first: String,
-        /// The name that the other one has.
+        /// Name of the second tensor before renaming.
         second: String,
     },
-    /// Several keys of the root hold weights.
+    /// Several keys of the root dict contain weights.
     #[error("several keys hold weights: {}", key_list(keys))]
     SeveralKeys {
-        /// The keys, the number of tensors under each, and their bytes.
+        /// Name, number of tensors, and number of tensor bytes of each key.
         keys: Vec<(String, u64, u64)>,
     },
-    /// A tensor cannot have the dtype that it should have.
+    /// The dtype of a tensor cannot be cast to the requested one.
     #[error("tensor `{}`: {from} cannot be cast to {to}", name.escape_debug())]
     CannotCast {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// Its dtype.
         from: Dtype,
-        /// The other dtype.
         to: Dtype,
     },
-    /// A float has no integer that it could become.
+    /// An element has no representation in the new dtype, such as a float outside the range of an integer.
     #[error("{0}")]
     NotRepresentable(NotRepresentable),
     /// A selected tensor has no data.
     #[error("tensor `{name}` has no data: it is {what}")]
     NoData {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// What it is instead, with its article.
+        /// Kind of the tensor with its article.
         what: String,
     },
-    /// The tensors cannot become a module.
+    /// The tensors cannot be converted into a module.
     #[error("{0}")]
     Module(#[source] Box<torchscript::Error>),
-    /// The tensors are not the model that the documents or the options describe.
+    /// The tensors do not match the model that the documents or the options describe.
     #[error("{}", with_path(path, reason))]
     Model {
-        /// The checkpoint, or the document that is wrong.
+        /// Path of the checkpoint, or of the wrong document.
         path: PathBuf,
-        /// What the user named for the checkpoint.
+        /// Path that the user gave for the checkpoint.
         root: PathBuf,
-        /// What is wrong.
         reason: Box<decoder::Error>,
     },
-    /// The tensors are not a model that has the names that were asked for.
+    /// The tensors cannot be translated into the requested layout.
     #[error("{}", with_path(path, reason))]
     Names {
-        /// The checkpoint, or the document that is wrong.
+        /// Path of the checkpoint, or of the wrong document.
         path: PathBuf,
-        /// What is wrong.
         reason: Box<decoder::Error>,
     },
-    /// The checkpoint becomes weights, and the options require a model.
+    /// The module would only return its tensors, and the options require a model that runs.
     #[error("it is not a model that runs: {}", why_weights(why.as_ref()))]
     NotAModel {
-        /// Why not; `None` if weights were asked for.
+        /// Reason; `None` if the options ask for weights.
         why: Option<decoder::WhyWeights>,
     },
-    /// The checkpoint becomes weights, and only a model can be served.
+    /// The module would only return its tensors, and Triton needs a model that runs.
     #[error("it is not a model that runs, and Triton needs one: {}", why_weights(why.as_ref()))]
     NothingToServe {
-        /// Why not; `None` if weights were asked for.
+        /// Reason; `None` if the options ask for weights.
         why: Option<decoder::WhyWeights>,
     },
-    /// The input is a TorchScript module that no conversion wrote, and only models are described for Triton.
+    /// The input is a TorchScript module with code of its own, and Triton configurations are only written for language
+    /// models.
     #[error(
         "it is a TorchScript module with code of its own, and a configuration for Triton is only written for language models"
     )]
     ScriptToServe,
-    /// The checkpoint becomes weights, and only a model has something to test.
+    /// The module would only return its tensors, and self tests need a model that runs.
     #[error("it is not a model that runs, so there is nothing to test: {}", why_weights(why.as_ref()))]
     NothingToTest {
-        /// Why not; `None` if weights were asked for.
+        /// Reason; `None` if the options ask for weights.
         why: Option<decoder::WhyWeights>,
     },
-    /// The checkpoint is a TorchScript module that keeps its code, and only decoders have self tests.
+    /// The input is a TorchScript module that keeps its code, and self tests need a decoder.
     #[error(
         "it is not a model that runs, so there is nothing to test: only decoders have self tests, and it is a TorchScript module"
     )]
@@ -246,105 +228,99 @@ pub enum Error {
     /// A carton cannot be read.
     #[error("{0}")]
     ReadCarton(Box<carton_reader::Error>),
-    /// A carton returns its tensors, and only a model can be served.
+    /// The module of a carton only returns its tensors, and Triton needs a model that runs.
     #[error("its module returns tensors by name, and Triton needs a model that runs")]
     PackedWeights,
-    /// The module of a carton is not one that this program writes.
+    /// The module of a carton was not written by this program.
     #[error("its module is not one that conversions write: the record `{}` differs", record.escape_debug())]
     OtherModule {
-        /// A record that differs.
+        /// Name of a record that differs.
         record: String,
     },
-    /// An input or output that Triton's PyTorch backend cannot describe.
+    /// Triton's PyTorch backend has no data type for an input or output.
     #[error("`{}`: Triton's PyTorch backend has no {dtype}", name.escape_debug())]
     TritonPort {
-        /// Its name.
+        /// Name of the input or output.
         name: String,
-        /// Its dtype.
         dtype: Dtype,
     },
-    /// How a module is called was given, and its code does not run.
+    /// Options for calling a module are given, and its code does not run.
     #[error("its code does not run: {why}")]
     NotScript {
-        /// Why not.
         why: torchscript::Uncallable,
     },
-    /// A tensor that Carton cannot describe.
+    /// Carton has no data type for a tensor.
     #[error("tensor `{}`: Carton has no {dtype}", name.escape_debug())]
     Port {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// Its dtype.
         dtype: tensor::Dtype,
     },
-    /// A document does not follow Carton's specification.
+    /// A document violates Carton's specification.
     #[error("{}: {}", path.display(), crate::problems(problems.0.len()))]
     Document {
-        /// The file that has the problems.
+        /// File that contains the problems.
         path: PathBuf,
-        /// The problems.
         problems: Problems,
     },
-    /// A document of the carton cannot be made.
+    /// A document of the carton cannot be written.
     #[error("{0}")]
     Format(carton_format::Error),
     /// A TOML file cannot be parsed.
     #[error("{}{place}: {message}", path.display())]
     Toml {
-        /// The file.
         path: PathBuf,
-        /// `:LINE:COLUMN`, or nothing.
+        /// Position as `:LINE:COLUMN`, or empty.
         place: String,
-        /// What is wrong.
+        /// Message of the parser.
         message: String,
     },
-    /// A pickle cannot be traced.
+    /// A checkpoint cannot be parsed.
     #[error("{0}")]
     Checkpoint(torch_import::Error),
-    /// A pickle cannot be read.
+    /// A pickle cannot be parsed.
     #[error("{0}")]
     Pickle(pickle_vm::Error),
     /// A listing cannot be rendered.
     #[error("{0}")]
     Listing(pickle_vm::trace::TraceError),
-    /// What the caller gave for output cannot be written.
+    /// The caller's writer returned an error.
     #[error("cannot write the listing: {0}")]
     Output(#[source] io::Error),
-    /// Safetensors cannot hold some of the tensors.
+    /// Safetensors cannot represent some of the tensors.
     #[error("safetensors cannot hold {}", unsupported(tensors, *count))]
     NoSafetensors {
-        /// The first of them: names, and dtypes or layouts.
+        /// Names of the first tensors, with their dtypes or layouts.
         tensors: Vec<(String, String)>,
-        /// How many there are.
+        /// Number of all such tensors.
         count: usize,
     },
-    /// Tensors of several parts, in a checkpoint of plain tensors.
+    /// A checkpoint of plain tensors cannot represent some of the tensors.
     #[error("a checkpoint of plain tensors cannot hold {}", unsupported(tensors, *count))]
     NotPlain {
-        /// The first of them: names, and dtypes or layouts.
+        /// Names of the first tensors, with their dtypes or layouts.
         tensors: Vec<(String, String)>,
-        /// How many there are.
+        /// Number of all such tensors.
         count: usize,
     },
-    /// A checkpoint cannot be laid out.
+    /// A PyTorch checkpoint cannot be laid out.
     #[error("{0}")]
     TorchSave(torch_save::Error),
-    /// The folder for safetensors files has one that would stay.
+    /// The output folder contains a model file that is not part of the output.
     #[error("{} is not part of this output, and programs might read it instead", path.display())]
     OtherModel {
-        /// The file.
         path: PathBuf,
     },
     /// A safetensors file cannot be laid out.
     #[error("{0}")]
     Safetensors(safetensors_format::Error),
-    /// Files of the carton cannot be put together.
+    /// The files do not form a valid carton.
     #[error("{0}")]
     Carton(carton_writer::Error),
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cancelled => ErrorKind::Cancelled,
@@ -408,13 +384,13 @@ impl Error {
 }
 
 impl Error {
-    /// The error at a file.
+    /// Returns a function that wraps an error with the path of its file.
     pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
         move |reason| Self::At { path: path.to_owned(), reason: Box::new(reason) }
     }
 
-    /// The error of a read, which names the file that changed or is damaged, or the tensor that cannot be cast. `other`
-    /// is the error where only the system says why.
+    /// Converts a read error. A changed or damaged file, an element that cannot be cast, and a cancellation become errors of
+    /// this type; `other` converts the remaining I/O errors.
     pub fn of_read<E: From<Self>>(reason: ReadError, other: impl FnOnce(io::Error) -> E) -> E {
         let error = match reason {
             ReadError::Changed(changed) => Self::Changed(changed),
@@ -426,7 +402,8 @@ impl Error {
         error.into()
     }
 
-    /// The error, with the first of `tensors` that a damaged storage is of.
+    /// Adds the name of the first tensor that reads the damaged record, if the error is about damage and names no tensor
+    /// yet.
     #[must_use]
     pub(crate) fn with_tensor(self, tensors: &Tensors) -> Self {
         match self {
@@ -438,7 +415,7 @@ impl Error {
         }
     }
 
-    /// The error without the file that it is about.
+    /// Returns the error without the paths that wrap it.
     pub fn reason(&self) -> &Self {
         match self {
             Self::At { reason, .. } => reason.reason(),

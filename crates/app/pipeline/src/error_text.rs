@@ -1,10 +1,10 @@
-//! Parts of the texts of errors: lists of tensors and keys, paths, counts.
+//! Parts of error texts: lists of tensors and keys, paths, counts.
 
 use std::path::Path;
 
 use byte_source::Damaged;
 
-/// `a` (complex128), `b` (nested) and 3 more
+/// Lists tensors with their dtypes or layouts, such as `a` (complex128), `b` (nested) and 3 more.
 pub(crate) fn unsupported(tensors: &[(String, String)], count: usize) -> String {
     let named = tensors.iter().map(|(name, what)| format!("`{}` ({what})", name.escape_debug()));
     let named = named.collect::<Vec<_>>().join(", ");
@@ -14,12 +14,12 @@ pub(crate) fn unsupported(tensors: &[(String, String)], count: usize) -> String 
     }
 }
 
-/// `1 problem found`, `2 problems found`.
+/// Formats a number of problems, such as `1 problem found` or `2 problems found`.
 pub fn problems(count: usize) -> String {
     if count == 1 { "1 problem found".to_owned() } else { format!("{count} problems found") }
 }
 
-/// Damage with the path of the whole file, and the tensor if it is known.
+/// Formats damage to a file: its path, and the damaged tensor if it is known.
 pub(crate) fn damaged_text(damaged: &Damaged) -> String {
     match &damaged.tensor {
         Some(tensor) => format!(
@@ -34,7 +34,7 @@ pub(crate) fn damaged_text(damaged: &Damaged) -> String {
     }
 }
 
-/// The keys of the root under which there are tensors.
+/// Lists the keys of the root dict that contain tensors, as the end of a sentence.
 pub(crate) fn with_tensors_under(under: &[String]) -> String {
     if under.is_empty() {
         return String::new();
@@ -43,19 +43,19 @@ pub(crate) fn with_tensors_under(under: &[String]) -> String {
     format!("; tensors are under {}", keys.join(", "))
 }
 
-/// The keys with the tensors and bytes under each.
+/// Lists keys with the number of tensors and bytes under each.
 pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
     let keys =
         keys.iter().map(|(key, tensors, nbytes)| format!("`{key}` ({tensors} tensors, {nbytes} bytes)"));
     keys.collect::<Vec<_>>().join(", ")
 }
 
-/// Why there is no model.
+/// Formats the reason for which a module only returns its tensors.
 pub(crate) fn why_weights(why: Option<&decoder::WhyWeights>) -> String {
     why.map_or_else(|| "weights were asked for".to_owned(), ToString::to_string)
 }
 
-/// The text after the path of what is at fault: a document next to the checkpoint, or the checkpoint.
+/// Formats a decoder error after the path it concerns: a document next to the checkpoint, or the checkpoint.
 pub(crate) fn with_path(path: &Path, reason: &decoder::Error) -> String {
     let text = reason.to_string();
     let rest = reason.document().and_then(|file| text.strip_prefix(file));

@@ -1,4 +1,4 @@
-//! A carton as the input of a conversion, or the archive that is in one: the model in it, recognised by its code.
+//! Conversion of a carton, or of the archive taken from one. The model is recognised by its code.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,18 +17,18 @@ use crate::{
     OutputKind, Result, Target, cast, input,
 };
 
-/// A model that is in a carton or in an archive.
+/// Model in a carton or in an archive.
 pub(crate) struct CartonModel {
     container: Container,
     model: Box<Model>,
 }
 
 impl CartonModel {
-    /// The model of the only input, if that is a carton, packed or not, or the archive of one, and such an output can be made
-    /// of it.
+    /// Opens the model if the only input is a carton, packed or unpacked, or the archive of a carton, and the output can be
+    /// written from it. Returns `None` if the input is a checkpoint.
     ///
     /// # Errors
-    /// When the carton cannot be read, or its module is not a model that this program wrote.
+    /// When the carton cannot be read, or this program did not write its module.
     pub(crate) fn open(options: &ConvertOptions) -> Result<Option<Self>> {
         let ([path], Target::Triton(triton)) = (options.inputs.as_slice(), &options.target) else {
             return Ok(None);
@@ -53,9 +53,9 @@ impl CartonModel {
         Ok(Some(Self { container, model }))
     }
 
-    /// The model of the archive that was in a carton. Any other archive is a checkpoint.
+    /// Opens the model in an archive that was part of a carton. Any other archive is treated as a checkpoint.
     fn archive(path: &Path, change: Option<Change>) -> Result<Option<Self>> {
-        // What cannot be opened is reported as a checkpoint.
+        // A file that cannot be opened is reported when it is read as a checkpoint.
         let Ok(container) = Container::open(path) else { return Ok(None) };
         if container.format() != Format::TorchScript {
             return Ok(None);
@@ -68,7 +68,7 @@ impl CartonModel {
         }
     }
 
-    /// Converts the model.
+    /// Converts the model into the output.
     ///
     /// # Errors
     /// Those of [`Conversion::run`].
@@ -97,7 +97,7 @@ impl CartonModel {
     }
 }
 
-/// The model that an archive runs.
+/// Recognises the model that the code of an archive runs.
 fn recognise(container: &Container) -> Result<Box<Model>> {
     let checkpoint = Checkpoint::read(container).map_err(|reason| {
         let (path, reason) = (MODEL_PT.to_owned(), Box::new(reason));
@@ -110,7 +110,7 @@ fn recognise(container: &Container) -> Result<Box<Model>> {
     }
 }
 
-/// The first thing that the options would change about the tensors of a checkpoint.
+/// Returns the first change that the options would make to the tensors.
 fn change(options: &ConvertOptions, model: &ModelOptions) -> Option<Change> {
     let has_facts = *model != ModelOptions::default() || options.given != Given::default();
     let changes = [

@@ -1,4 +1,4 @@
-//! What the inputs of a conversion are: the files of a checkpoint, or a carton.
+//! Inputs of a conversion: the files of a checkpoint, or a carton.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use checkpoint_files::Sources;
 
 use crate::{ConvertOptions, Result, Target};
 
-/// The files of the inputs: a checkpoint, or a carton if such an output can be made of one.
+/// Finds the files of the inputs, which are a checkpoint, or an unpacked carton if the output can be written from one.
 ///
 /// # Errors
 /// When the inputs are not one checkpoint.
@@ -22,7 +22,7 @@ pub(crate) fn sources(options: &ConvertOptions) -> Result<Sources> {
     })
 }
 
-/// Whether a folder holds the files of a carton.
+/// Returns true if the folder contains the files of a carton.
 pub(crate) fn is_unpacked_carton(folder: &Path) -> bool {
     folder.join(Config::PATH).is_file()
 }

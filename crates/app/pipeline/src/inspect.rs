@@ -1,4 +1,4 @@
-//! What is in a checkpoint: its tensors, its values, and the globals that it names.
+//! Inspection of a checkpoint: its tensors, its values, and the globals that it names.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,111 +16,108 @@ use torch_import::{Compound, CompoundKind, Content, Item, Omission, Risk};
 
 use crate::{Error, Note, Observer, Result, ValueRows, size, values};
 
-/// Version of the members of [`InspectReport`].
+/// Version of the fields of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
-/// What to look at.
+/// Options for inspecting a checkpoint.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct InspectOptions {
-    /// A checkpoint, or a folder that holds one. A shard is inspected alone.
+    /// Checkpoint file, or folder with a checkpoint. A shard is inspected alone.
     pub input: PathBuf,
-    /// What the file at `input` is read from, if it is not on this machine.
+    /// Byte source of the file at `input`, if the file is not on this machine.
     pub source: Option<Arc<dyn Source>>,
-    /// Whether to hash the elements of each tensor.
+    /// True to hash the elements of each tensor.
     pub sha256: bool,
-    /// Whether to list the values that are not tensors.
+    /// True to list the values that are not tensors.
     pub values: bool,
 }
 
 impl InspectOptions {
-    /// Lists the tensors of `input`.
+    /// Creates options that list the tensors of `input`.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self { input: input.into(), ..Self::default() }
     }
 
-    /// Lists the tensors of a file that is read from `source`.
+    /// Creates options that list the tensors of a file read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
         let path = source.path().to_owned();
         Self { source: Some(source), ..Self::new(path) }
     }
 }
 
-/// What is in a checkpoint.
+/// Contents of a checkpoint.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InspectReport {
-    /// Version of these members.
+    /// Version of the report's fields.
     pub schema_version: u32,
-    /// The input as it was given.
+    /// Path of the input, as given.
     pub file: String,
-    /// The container format of the files.
+    /// Container format of the files.
     pub format: &'static str,
-    /// The names of the files, where there are several.
+    /// Names of the files, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Bytes of all files.
+    /// Total length of all files in bytes.
     pub nbytes: u64,
-    /// The tensors, in the file's order.
+    /// Tensors in the order of the file.
     pub tensors: Vec<TensorRow>,
-    /// The globals that the pickle names, each once.
+    /// Globals that the pickle names, without duplicates.
     pub globals: Vec<String>,
-    /// The risk of each global.
+    /// Risk of each global, by name.
     pub risks: Map<String, Json>,
-    /// The values that are not tensors, where they were asked for.
+    /// Values that are not tensors, if the options ask for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<ValueRows>,
-    /// How many values there are.
+    /// Number of values that are not tensors.
     pub value_count: usize,
-    /// Sums over the tensors.
+    /// Totals over the tensors.
     #[serde(flatten)]
     pub totals: Totals,
-    /// What the files hold that neither `tensors` nor the values list: tensors, storages and records, at most 10,000 of
-    /// each file.
+    /// Tensors, storages and records that neither `tensors` nor the values list, at most 10,000 per file.
     pub left_out: Vec<Omission>,
-    /// How many there are.
+    /// Number of all omissions.
     pub left_out_count: usize,
-    /// What a person should know.
     pub notes: Vec<Note>,
 }
 
-/// One tensor.
+/// Row of the report for one tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TensorRow {
-    /// Its name.
     pub name: String,
-    /// PyTorch's name of its dtype.
+    /// PyTorch's name of the dtype.
     pub dtype: &'static str,
-    /// Its shape, and where its elements are.
+    /// Shape, and position of the elements.
     pub view: RowView,
-    /// The number of its storage in the order of first use: equal for tensors that share memory, `None` for a tensor
-    /// without a storage of its own.
+    /// Number of the storage, in order of first use: equal for tensors that share memory, `None` for a row without a storage
+    /// of its own.
     pub storage: Option<usize>,
-    /// Bytes of its elements.
+    /// Bytes of the elements.
     pub nbytes: u64,
-    /// The layout of a sparse or nested tensor, whose parts follow it.
+    /// Layout of a sparse or nested tensor, whose parts are the next rows.
     pub layout: Option<String>,
-    /// The scheme and the axis of a quantized tensor.
+    /// Scheme and axis of a quantized tensor.
     pub quantizer: Option<Box<Json>>,
-    /// The class, the shard and the other attributes of a tensor whose parts are its attributes; they follow it.
+    /// Class, shard and other attributes of a tensor subclass, whose parts are the next rows.
     pub subclass: Option<Box<Json>>,
-    /// The hash of its elements in C order, little-endian.
+    /// Hash of the elements in C order, little-endian.
     pub sha256: TensorHash,
-    /// What is unusual about it.
+    /// Remark on the tensor, such as the reason of a missing hash.
     pub note: Option<String>,
 }
 
-/// Where the elements of a row are.
+/// Position of the elements of a row.
 #[derive(Clone, Debug)]
 pub enum RowView {
-    /// In this tensor, which shares the file's map.
+    /// View of a storage; the tensor shares the mapping of the file.
     Strided(Tensor),
-    /// In the rows that follow, or nowhere: only the shape, in elements.
+    /// Shape in elements, for a row whose elements are in the next rows, or that has none.
     Shape(Vec<u64>),
 }
 
 impl TensorRow {
-    /// Its shape, in elements.
+    /// Returns the shape in elements.
     pub fn shape(&self) -> &[u64] {
         match &self.view {
             RowView::Strided(tensor) => tensor.shape(),
@@ -128,7 +125,7 @@ impl TensorRow {
         }
     }
 
-    /// Its stride, in elements; empty where it is not one view.
+    /// Returns the stride in elements; empty if the row is not a single view.
     pub fn stride(&self) -> &[u64] {
         match &self.view {
             RowView::Strided(tensor) => tensor.stride(),
@@ -136,7 +133,7 @@ impl TensorRow {
         }
     }
 
-    /// Where it starts in its storage, in elements.
+    /// Returns the offset of the first element in its storage, in elements.
     pub fn storage_offset(&self) -> u64 {
         match &self.view {
             RowView::Strided(tensor) => tensor.storage_offset(),
@@ -174,15 +171,15 @@ impl Serialize for TensorRow {
     }
 }
 
-/// The SHA-256 of a tensor's elements.
+/// SHA-256 of a tensor's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorHash {
-    /// It was not asked for.
+    /// The options do not ask for hashes.
     NotAsked,
     /// The views of the file repeat more bytes of their storages than [`Limits`] allows, or the row is not one view.
     /// `null` in JSON.
     TooLarge,
-    /// In hexadecimal digits.
+    /// Hash in hexadecimal digits.
     Hex(String),
 }
 
@@ -201,11 +198,11 @@ impl Serialize for TensorHash {
     }
 }
 
-/// Sums over tensors. A tensor that has several names counts once.
+/// Totals over tensors. A tensor with several names counts once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Elements of all tensors.
+    /// Number of elements of all tensors.
     pub parameters: u64,
     /// Bytes of the elements by dtype, in the order in which the dtypes first appear.
     #[serde(serialize_with = "as_map")]
@@ -217,18 +214,18 @@ fn as_map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result
 }
 
 impl Totals {
-    /// The sums over `tensors`.
+    /// Sums up the elements and bytes of `tensors`.
     pub fn from_tensors<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
         Self::from_rows(tensors.map(|tensor| (tensor.dtype(), tensor)))
     }
 
-    /// The sums over what is listed: tensors, and the dtypes that they are listed with.
+    /// Sums up the elements and bytes of tensors, each with the dtype that its row shows.
     fn from_rows<'t>(tensors: impl Iterator<Item = (Dtype, &'t Tensor)>) -> Self {
         let mut first_of: HashMap<StorageId, &Tensor> = HashMap::with_capacity(tensors.size_hint().0);
         let mut seen = HashSet::new();
         let mut totals = Self::default();
         for (dtype, tensor) in tensors {
-            // Most storages have one tensor, whose shape then need not be hashed.
+            // Most storages have one tensor, for which no view has to be hashed.
             let first = *first_of.entry(tensor.storage().id()).or_insert(tensor);
             if !std::ptr::eq(first, tensor) {
                 seen.insert(first.view_id());
@@ -247,7 +244,7 @@ impl Totals {
     }
 }
 
-/// Reads a checkpoint and lists what is in it. Only hashing reads the elements of its tensors.
+/// Reads a checkpoint and lists its contents. Reads the elements of tensors only to hash them.
 ///
 /// # Errors
 /// When the input cannot be read, is not a checkpoint, or is damaged, or `observer` stops the work.
@@ -290,7 +287,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         };
         report.values = Some(ValueRows::new(checkpoint, items.iter_mut().filter_map(value).collect()));
     } else {
-        // The objects of a pickle can take more memory than all that follows.
+        // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
     }
     items.retain(|item| !matches!(item.content, Content::Value(_)));
@@ -304,8 +301,8 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     Ok(report)
 }
 
-/// A row for each tensor. A quantized tensor has one row, a sparse one and its parts have one each.
-/// `nbytes` are those of the files.
+/// Creates the rows of all items: one for a quantized tensor, one each for a sparse tensor and its parts. `nbytes` is the
+/// total length of the files.
 fn rows(
     items: Vec<Item>,
     options: &InspectOptions,
@@ -335,14 +332,14 @@ fn rows(
     Ok(rows.done)
 }
 
-/// The tensors of an item's rows that have elements, and the dtypes of these rows.
+/// Returns the tensors behind the rows of an item that have elements, each with the dtype that the row shows.
 fn listed(item: &Item) -> impl Iterator<Item = (Dtype, &Tensor)> {
     let quantized = integers(&item.content);
     let others = item.tensors().filter(move |_| quantized.is_none());
     quantized.into_iter().chain(others.map(|(_, tensor)| (tensor.dtype(), tensor)))
 }
 
-/// The integers of a quantized tensor, which its row is about, and its dtype.
+/// Returns the integer tensor and the dtype of a quantized tensor, which have a common row.
 fn integers(content: &Content) -> Option<(Dtype, &Tensor)> {
     let Content::Compound(compound) = content else { return None };
     let (_, integers) = compound.parts.first()?;
@@ -425,9 +422,9 @@ impl Rows<'_> {
     }
 }
 
-/// Hashes elements, each view once.
+/// Hashes the elements of tensors, each view once.
 struct Hasher<'o> {
-    /// A scalar can be expanded to terabytes.
+    /// Limits the bytes hashed, because a scalar can be expanded to terabytes.
     budget: Budget,
     known: HashMap<ViewId, TensorHash>,
     observer: &'o dyn Observer,

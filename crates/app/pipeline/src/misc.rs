@@ -1,4 +1,4 @@
-//! The files to keep with the tensors: those next to the checkpoint, and those that are given.
+//! Files to keep with the tensors: the companions of the checkpoint, and the files given in the options.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use output::file_name;
 
 use crate::{InvalidOption, Note, Result};
 
-/// The companions of the checkpoint and the given files, which win, sorted by name; and a note on each companion that is left
-/// out.
+/// Returns the given files and the companions of the checkpoint, sorted by name, and a note on each companion that is left
+/// out. A given file replaces the companion of the same name.
 ///
 /// # Errors
-/// When a given file does not exist, or its name is not UTF-8 or that of another one.
+/// When a given file does not exist, its name is not UTF-8, or two given files have the same name.
 pub(crate) fn find(given: &[PathBuf], sources: &Sources) -> Result<(Vec<Companion>, Vec<Note>)> {
     let mut all: Vec<Companion> = Vec::new();
     for path in given {

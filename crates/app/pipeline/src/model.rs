@@ -1,4 +1,5 @@
-//! Which module a checkpoint becomes: a model that runs, or weights, from the documents next to it and the options.
+//! Choice of the module for a checkpoint: a model that runs, or weights, depending on the documents next to it and the
+//! options.
 
 use checkpoint_files::{Shards, Sources};
 use decoder::{Documents, Given, Options, WhyWeights};
@@ -7,18 +8,17 @@ use torchscript::{Code, Errors, Module};
 
 use crate::{Error, InvalidOption, Result};
 
-/// Which model the tensors are.
+/// Options for the model that the tensors are converted into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelOptions {
-    /// The kind of module.
     pub architecture: Architecture,
-    /// Whether tensors that the model does not use are kept.
+    /// True to keep tensors that the model does not use.
     pub keep_extra: bool,
 }
 
 impl ModelOptions {
-    /// Makes a module of this kind.
+    /// Creates options for this architecture, without unused tensors.
     pub fn new(architecture: Architecture) -> Self {
         Self { architecture, keep_extra: false }
     }
@@ -30,29 +30,30 @@ impl ModelOptions {
     }
 }
 
-/// The kind of module.
+/// Kind of module that the tensors are converted into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Architecture {
-    /// A model where names and documents describe one, else weights.
+    /// Model described by the tensor names and the documents; weights if there is none.
     #[default]
     Auto,
-    /// Weights: a module that returns its tensors by name.
+    /// Module that only returns its tensors by name.
     Weights,
-    /// A model of this architecture; [`architectures`] has the names.
+    /// Model of a named architecture; [`architectures`] lists the names.
     Named(String),
 }
 
-/// The names of the architectures that run.
+/// Returns the names of the supported architectures.
 pub fn architectures() -> impl Iterator<Item = &'static str> {
     decoder::architectures()
 }
 
-/// Refuses an empty name for a model.
+/// Rejects an empty name for a model.
 pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
     if name == Some("") { Err(InvalidOption::EmptyName.into()) } else { Ok(()) }
 }
 
-/// Makes the module that the options ask for. `given` are numbers that no document has.
+/// Converts the tensors into the module that the options ask for. `given` has hyperparameters that are missing from the
+/// documents.
 pub(crate) fn convert(
     options: &ModelOptions,
     errors: Errors,
@@ -93,7 +94,7 @@ pub(crate) fn convert(
     converted.map_err(|error| Error::at(sources.root())(Error::Module(Box::new(error))))
 }
 
-/// The error that a single file is one of several shards.
+/// Converts the error that a single file is one of several shards.
 pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<Error> {
     match reason {
         decoder::Error::Shard { count } if sources.is_single() => {
@@ -104,8 +105,8 @@ pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<E
     }
 }
 
-/// The modules that conversions of `tensors` without further options make: weights, a model, and a model that keeps the
-/// tensors that it does not use; each as it returns and as it raises errors.
+/// Returns the modules that conversions of `tensors` write with default options: weights, a model, and a model that keeps
+/// unused tensors; each with returned and with raised errors.
 pub fn usual_modules(shards: Shards, sources: &Sources, tensors: &Tensors) -> impl Iterator<Item = Module> {
     let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
     let usual = [Errors::Return, Errors::Raise].map(|errors| {
@@ -116,7 +117,7 @@ pub fn usual_modules(shards: Shards, sources: &Sources, tensors: &Tensors) -> im
     })
 }
 
-/// The documents next to the checkpoint and what is given about its model.
+/// Collects the documents next to the checkpoint and the given hyperparameters.
 pub(crate) fn decoder_options(given: Given, keep_extra: bool, sources: &Sources) -> Result<Options> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
     let documents = Documents {

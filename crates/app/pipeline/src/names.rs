@@ -1,4 +1,4 @@
-//! The layout of a language model, Meta's or Hugging Face's, that its tensors and documents get.
+//! Translation of a language model between the layouts of Meta and Hugging Face: tensor names and documents.
 
 use checkpoint_files::Sources;
 use decoder::{Document, Given, HUGGING_FACE, META, translate};
@@ -7,17 +7,17 @@ use tensor::Tensors;
 use crate::notes::Notes;
 use crate::{Error, Note, Result, model};
 
-/// Whose names and documents a language model gets.
+/// Layout of a language model: tensor names and documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Those of Hugging Face's `transformers`, with a `config.json`.
+    /// Layout of Hugging Face's `transformers`, with a `config.json`.
     HuggingFace,
-    /// Those of Meta's code, with a `params.json`.
+    /// Layout of Meta's code, with a `params.json`.
     Meta,
 }
 
 impl Names {
-    /// The documents of the other layout, which would contradict the new one.
+    /// Returns the documents of the other layout, which would contradict the new document.
     pub(crate) fn replaced_documents(self) -> &'static [&'static str] {
         match self {
             Self::HuggingFace => &["params.json"],
@@ -26,16 +26,16 @@ impl Names {
     }
 }
 
-/// The tensors of a model, and the document of its layout if that is a new one.
+/// Tensors of a model, and the document of its layout if the layout changed.
 pub(crate) struct Named {
     pub(crate) tensors: Tensors,
     pub(crate) document: Option<Document>,
 }
 
-/// The tensors in the layout, and its document if the model had another layout before.
+/// Translates the tensors into the layout, and generates its document if the model had another layout.
 ///
 /// # Errors
-/// When the tensors and their documents are not a model that the layout has.
+/// When the tensors and their documents are not a model that the layout can represent.
 pub(crate) fn apply(
     names: Names,
     given: Given,

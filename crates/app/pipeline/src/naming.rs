@@ -1,4 +1,4 @@
-//! What an output and a model are called when the user does not say.
+//! Default names of outputs and models.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use output::{file_name, folder};
 
 use crate::ConvertOptions;
 
-/// Stems, and beginnings of stems, that do not name a model: the name of the folder is better.
+/// Stems and prefixes of stems that do not name a model; the name of the folder is used instead.
 const GENERIC: &[&str] = &["last", "best"];
 const GENERIC_STARTS: &[&str] = &["consolidated", "model", "pytorch_model"];
-/// What a checkpoint's name may end in. Other endings, as of `llama-3.1`, belong to the name.
+/// Extensions of checkpoints. Other extensions, such as that of `llama-3.1`, belong to the name.
 const EXTENSIONS: &[&str] = &[
     "pth",
     "pt",
@@ -27,18 +27,18 @@ const EXTENSIONS: &[&str] = &[
     "carton",
 ];
 
-/// Names the output of a conversion without a given one: next to the checkpoint, under its name.
+/// Returns the default output path of a conversion: next to the checkpoint, with its name.
 pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, is_folder: bool) -> PathBuf {
     let extension = options.target.kind().extension();
-    // The name of a folder has no extension, and must not be that of the input.
+    // A folder has no extension, and its name must differ from the input's.
     let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
     match given_folder(options) {
         Some((given, name)) => {
             let name = name + &ending;
-            // `.` and `..` have no name that could be replaced: their parent is not what was meant.
+            // The paths `.` and `..` have no file name to replace: their output is inside the folder.
             if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
         }
-        // A name that is not UTF-8 is kept as it is, except for its last ending.
+        // A name that is not UTF-8 keeps all of its text, except for the last extension.
         None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
             sources.path.with_extension(extension)
         }
@@ -46,7 +46,7 @@ pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, is_folder: 
     }
 }
 
-/// The folder that is the only input, and its name.
+/// Returns the folder that is the only input, and its name.
 fn given_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
     let [input] = options.inputs.as_slice() else { return None };
     let whole = if input.is_dir() { std::path::absolute(input).ok()? } else { return None };
@@ -54,7 +54,7 @@ fn given_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
     Some((input, whole.file_name()?.to_string_lossy().into_owned()))
 }
 
-/// The file's name without the endings of checkpoints.
+/// Returns the file name without the extensions of checkpoints.
 fn stem(path: &Path) -> String {
     let mut stem = file_name(path);
     while let Some((rest, extension)) = stem.rsplit_once('.') {
@@ -66,7 +66,8 @@ fn stem(path: &Path) -> String {
     stem
 }
 
-/// The given name, else the stem, else, for stems that do not name a model, the name of the folder.
+/// Returns the given name of the model. The default is the stem of the file, or the name of the folder if the stem does not
+/// name a model.
 pub(crate) fn model_name(options: &ConvertOptions, sources: &Sources) -> String {
     if let Some(name) = options.target.format().model_name() {
         return name.to_owned();

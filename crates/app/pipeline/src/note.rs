@@ -1,4 +1,4 @@
-//! What a person should know about a result, without an error.
+//! Notes: facts about a result that the user should know, and that are no errors.
 
 use std::fmt;
 
@@ -8,124 +8,116 @@ use torch_import::{LeftOut, Omission, OmissionKind, OmissionReason, OmissionTota
 
 use crate::CastFrom;
 
-/// What a person should know; its text is one sentence without a full stop.
+/// Remark for the user; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Note {
-    /// About the files of the checkpoint.
+    /// Note on the files of the checkpoint.
     Sources(checkpoint_files::Note),
-    /// About the module.
+    /// Note on the module.
     Module(torchscript::Note),
-    /// The weights are under a key of the root that was found automatically.
+    /// The weights were found automatically under a key of the root dict.
     UsingKey {
-        /// The key.
         key: String,
-        /// How many tensors are under it.
+        /// Number of tensors under the key.
         tensors: u64,
-        /// The other keys: name (empty for the root itself), tensors, bytes.
+        /// Name (empty for the root itself), number of tensors, and bytes of each other key.
         left_out: Vec<(String, u64, u64)>,
     },
-    /// All names begin with what a wrapper adds.
+    /// All tensor names begin with the prefix that a wrapper adds.
     CommonPrefix {
-        /// The prefix.
         prefix: String,
     },
-    /// The architecture is known by name and has no forward here.
+    /// The architecture is known by name, and its forward pass is not implemented.
     NoForward {
-        /// Its `model_type`.
         model_type: String,
     },
     /// Parts of storages that no tensor uses are not written.
     UnusedBytes {
-        /// How many bytes.
         bytes: u64,
     },
-    /// The files hold something that is neither a tensor nor a value of the checkpoint.
+    /// Tensors, objects, storages or records of the files are neither tensors nor values of the checkpoint.
     LeftOut {
-        /// How much of what kind, and why.
+        /// Count and bytes of one kind of omission, with its reason.
         total: OmissionTotal,
-        /// The names of the first ones.
+        /// Names of the first omissions.
         names: Vec<String>,
     },
-    /// No tensor has the dtype that a cast converts.
+    /// No tensor has the dtype that a cast applies to.
     NothingToCast {
-        /// Which tensors.
         from: CastFrom,
     },
     /// Scales, zero points and indices are not cast.
     PartsNotCast {
-        /// How many parts of compound tensors there are.
+        /// Number of parts of compound tensors.
         parts: usize,
     },
-    /// Numbers are out of the range of their new dtype.
+    /// Elements are out of the range of their new dtype.
     OutOfRange {
-        /// The dtype.
         to: Dtype,
-        /// How many there are.
+        /// Number of elements out of range.
         count: u64,
-        /// A tensor that has the first of them.
+        /// Name of the tensor with the first element out of range.
         first: String,
     },
-    /// The extension of the output is not that of a carton, nor of another kind of output.
+    /// The output is a carton, and its extension is not that of any output format.
     CartonByDefault {
-        /// The name of the output.
+        /// File name of the output.
         output: String,
     },
     /// The code of a TorchScript archive is not kept.
     CodeDropped {
-        /// Why it does not run, if it could have been kept.
+        /// Reason for which the code cannot be called; `None` if the conversion keeps no code anyway.
         why: Option<torchscript::Uncallable>,
     },
-    /// Globals that were recorded, not executed.
+    /// Globals of the pickle were recorded, and not executed.
     Recorded {
-        /// Their risk.
         risk: Risk,
-        /// Their names.
         names: Vec<String>,
     },
-    /// A file of fields has some that the carton format does not define. They are kept.
+    /// A file of fields contains keys that the carton format does not define. They are kept.
     UnknownFields {
-        /// The name of the file.
+        /// File name of the file.
         file: String,
-        /// Their keys.
+        /// Keys that are not defined.
         fields: Vec<String>,
     },
-    /// About a model that gets other names.
+    /// Note on the translation into another layout.
     Names(decoder::Note),
-    /// Tensors that share a storage with others, and not all of their elements, are written one by one.
+    /// Tensors that share a storage without being the same view are written as separate copies.
     ViewsSeparated {
-        /// How many.
+        /// Number of such tensors.
         count: usize,
-        /// The names of the first ones.
+        /// Names of the first tensors.
         names: Vec<String>,
     },
-    /// Tensors of several parts are written as their parts, and nothing says how these belong together.
+    /// Compound tensors are written as their parts, without the relation of the parts.
     PartsSeparated {
-        /// How many tensors.
+        /// Number of compound tensors.
         count: usize,
-        /// The names of the first ones.
+        /// Names of the first compound tensors.
         names: Vec<String>,
     },
-    /// Tensors that only newer versions of PyTorch load.
+    /// Some tensors have dtypes that only newer versions of PyTorch load.
     NewerTorch {
-        /// The first ones: names and dtypes.
+        /// Names and dtypes of the first tensors.
         tensors: Vec<(String, String)>,
-        /// How many.
+        /// Number of such tensors.
         count: usize,
     },
-    /// A self test has no logits to compare with, because the weights have too few digits.
+    /// The self test has no expected logits, because the weights have a low precision.
     NoExpectedLogits {
-        /// The dtype of such a weight.
+        /// Dtype of the first such weight.
         dtype: Dtype,
     },
-    /// The output has no room for values that are not tensors.
+    /// The output format cannot store values that are not tensors.
     ValuesLeftOut {
-        /// How many.
+        /// Number of values left out.
         values: usize,
     },
     /// Values that are not tensors are kept in `misc/checkpoint.json`.
     ValuesKept {
-        /// How many; 0 where only the structure of compound tensors is kept.
+        /// Number of values; 0 if only the structure of compound tensors is kept.
         values: usize,
     },
 }
@@ -253,7 +245,7 @@ fn write_out_of_range(f: &mut fmt::Formatter<'_>, to: Dtype, count: u64, first: 
     write!(f, "{count} value{s} {verb} out of the range of {to} and {became}, first in `{first}`")
 }
 
-/// What became of numbers that are out of the range of a dtype.
+/// Describes the result of casting numbers out of the range of a dtype.
 fn became(to: Dtype) -> &'static str {
     match to {
         Dtype::Float8E4M3Fn => "became the largest one",
@@ -265,7 +257,8 @@ fn became(to: Dtype) -> &'static str {
 }
 
 impl Note {
-    /// A note for each reason for which something is left out. The container's notes report constants.
+    /// Creates a note for each reason for which something is left out, except constants, which the notes of the container
+    /// report.
     pub(crate) fn left_out(left_out: &LeftOut) -> Vec<Self> {
         const SHOWN: usize = 3;
         let totals = left_out.totals.iter().filter(|total| total.reason != OmissionReason::Constant);
@@ -279,7 +272,7 @@ impl Note {
     }
 }
 
-/// Why something is left out, as the end of a sentence about it.
+/// Returns the reason of an omission, as the end of a sentence.
 fn why(total: &OmissionTotal) -> &'static str {
     let is_one = total.count == 1;
     let either = |one, several| if is_one { one } else { several };
@@ -320,17 +313,17 @@ impl Serialize for Note {
     }
 }
 
-/// A number of things, such as `1 tensor` and `2 tensors`.
+/// Formats a number of things, such as `1 tensor` or `2 tensors`.
 pub fn counted(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A number of bytes with a decimal unit, such as `16.1 GB`.
+/// Formats a number of bytes with a decimal unit, such as `16.1 GB`.
 pub fn size(bytes: u64) -> String {
     scaled(bytes, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"], 1)
 }
 
-/// A count with the words of the field, such as `8.03 B`.
+/// Formats a count in the units of the field, such as `8.03 B`.
 pub fn count(n: u64) -> String {
     scaled(n, &["", " K", " M", " B", " T", " Q"], 2)
 }
@@ -343,7 +336,7 @@ fn scaled(n: u64, units: &[&str], digits: usize) -> String {
     if n < 1000 {
         return format!("{n}{unit}");
     }
-    // 999.95 would be printed as 1000.0.
+    // Above this limit, one decimal digit would round to 1000.0.
     while value >= 999.95 {
         let Some(next) = units.next() else { break };
         value /= 1000.0;
@@ -352,7 +345,7 @@ fn scaled(n: u64, units: &[&str], digits: usize) -> String {
     format!("{value:.digits$}{unit}")
 }
 
-/// A number with separated thousands, such as `1,372`.
+/// Formats a number with thousands separators, such as `1,372`.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -365,7 +358,7 @@ fn grouped(n: u64) -> String {
     out
 }
 
-/// The first names, and how many more there are.
+/// Writes the first names, and the number of the remaining ones.
 fn first_of(f: &mut fmt::Formatter<'_>, names: &[String], count: usize) -> fmt::Result {
     f.write_str(&names.join(", "))?;
     match count.saturating_sub(names.len()) {

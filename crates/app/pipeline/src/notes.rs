@@ -1,26 +1,26 @@
-//! Collects the notes of a conversion.
+//! Collection of the notes of a conversion.
 
 use crate::{Note, Observer};
 
-/// The notes of a conversion: the observer receives each at once, and the report has all of them.
+/// Notes of a conversion. Each is passed to the observer immediately, and all of them to the report.
 pub(crate) struct Notes<'o> {
     observer: &'o dyn Observer,
     all: Vec<Note>,
 }
 
 impl<'o> Notes<'o> {
-    /// No notes yet.
+    /// Creates an empty collection.
     pub(crate) fn new(observer: &'o dyn Observer) -> Self {
         Self { observer, all: Vec::new() }
     }
 
-    /// Adds a note.
+    /// Adds a note, and passes it to the observer.
     pub(crate) fn push(&mut self, note: Note) {
         self.observer.note(&note);
         self.all.push(note);
     }
 
-    /// All notes, in the order in which they were added.
+    /// Returns all notes, in the order in which they were added.
     pub(crate) fn into_vec(self) -> Vec<Note> {
         self.all
     }

@@ -1,4 +1,4 @@
-//! What a conversion is asked for, whatever it writes.
+//! Options of a conversion that do not depend on the output format.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,43 +10,43 @@ use output::IfExists;
 
 use crate::{Cast, InvalidOption, Rename, Selection, Target};
 
-/// What to convert, and into what.
+/// Options for converting a checkpoint.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConvertOptions {
-    /// A checkpoint, a folder that holds one, or all shards of one.
+    /// Checkpoint file, folder with a checkpoint, or all shards of a checkpoint.
     pub inputs: Vec<PathBuf>,
-    /// What the file at the only one of the `inputs` is read from, if it is not on this machine.
+    /// Byte source of the only input, if it is not on this machine.
     pub source: Option<Arc<dyn Source>>,
-    /// The file or folder to write; `None` for one next to the input, which [`Conversion`](crate::Conversion) names.
+    /// Output file or folder; `None` for a path next to the input, which [`Conversion`](crate::Conversion) chooses.
     pub output: Option<PathBuf>,
-    /// The kind of output. The extension of `output` does not change it; see [`Target::from_path`].
+    /// Output format and its options. The extension of `output` does not change the format; see [`Target::from_path`].
     pub target: Target,
-    /// What happens to a file that exists at the output.
+    /// Treatment of an existing file at the output path.
     pub if_exists: IfExists,
-    /// Converts a shard alone, or the checkpoint that it is a part of.
+    /// Treatment of an input that is a single shard.
     pub shards: Shards,
-    /// Which globals a pickle may name.
+    /// Globals that a pickle may name.
     pub globals: AllowedGlobals,
-    /// Numbers of a language model that no document has.
+    /// Hyperparameters of a language model that are missing from its documents.
     pub given: Given,
-    /// Which tensors, under which names.
+    /// Selection of tensors, and of the prefix to remove from their names.
     pub selection: Selection,
-    /// What is replaced in the names of the selected tensors, one after the other.
+    /// Replacements in the names of the selected tensors, applied in order.
     pub renames: Vec<Rename>,
-    /// Tensors of which dtypes become which.
+    /// Casts of the selected tensors to other dtypes.
     pub casts: Vec<Cast>,
-    /// Whether to stop before anything is written.
+    /// True to stop before anything is written.
     pub dry_run: bool,
 }
 
 impl ConvertOptions {
-    /// Converts the checkpoint at `input` into a carton next to it.
+    /// Creates options that convert the checkpoint at `input` into a carton next to it.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self::from_inputs(vec![input.into()])
     }
 
-    /// Converts the checkpoint that `inputs` hold together into a carton next to it.
+    /// Creates options that convert the checkpoint in the files `inputs` into a carton next to it.
     pub fn from_inputs(inputs: Vec<PathBuf>) -> Self {
         Self {
             inputs,
@@ -64,30 +64,29 @@ impl ConvertOptions {
         }
     }
 
-    /// Converts a file that is read from `source`.
+    /// Creates options that convert a file read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
         let path = source.path().to_owned();
         Self { source: Some(source), ..Self::new(path) }
     }
 
-    /// Writes to `output` what its extension names.
+    /// Sets the output path, and infers the output format from its extension.
     ///
     /// # Errors
-    /// When the extension is that of a format which this crate does not write.
+    /// When the extension belongs to a format that this crate does not write.
     pub fn with_output(self, output: impl Into<PathBuf>) -> Result<Self, InvalidOption> {
         let output = output.into();
         Ok(Self { target: Target::from_path(&output)?, output: Some(output), ..self })
     }
 }
 
-/// Which globals a pickle may name. None of them is executed.
+/// Globals that a pickle may name. None of them is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedGlobals {
-    /// Only those that this crate knows.
+    /// Only globals that this crate knows.
     Known,
-    /// All but those that can run code.
+    /// All globals except those that can run code.
     #[default]
     NotDangerous,
-    /// All.
     All,
 }

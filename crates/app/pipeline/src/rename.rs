@@ -1,4 +1,4 @@
-//! Names that regular expressions change.
+//! Renaming of tensors by regular expressions.
 //!
 //! Facts: the syntax of expressions and replacements is that of the crate `regex`; every match is replaced, as `re.sub`
 //! of Python does.
@@ -9,24 +9,24 @@ use regex::Regex;
 
 use crate::{Error, InvalidOption, Result, Selected};
 
-/// What is replaced in names, and by what.
+/// Replacement in tensor names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
-    /// A regular expression.
+    /// Regular expression, in the syntax of the crate `regex`.
     pub pattern: String,
-    /// The text that replaces each match; `$1` and `${name}` stand for groups.
+    /// Replacement for each match; `$1` and `${name}` stand for groups.
     pub to: String,
 }
 
 impl Rename {
-    /// The expression.
+    /// Compiles the regular expression.
     ///
     /// # Errors
-    /// When it cannot be parsed, or the replacement uses a group that it does not have.
+    /// When the expression cannot be parsed, or the replacement uses a group that the expression does not have.
     fn regex(&self) -> Result<Regex, InvalidOption> {
         let regex = Regex::new(&self.pattern).map_err(|error| InvalidOption::Regex {
             pattern: self.pattern.clone(),
-            // The lines before the last one point into the expression.
+            // All lines but the last one only mark a position in the expression.
             reason: error.to_string().lines().last().unwrap_or_default().replace("error: ", ""),
         })?;
         let is_known = |group: &str| match group.parse::<usize>() {
@@ -43,7 +43,7 @@ impl Rename {
     }
 }
 
-/// The groups that a replacement uses, as the crate `regex` finds them.
+/// Returns the groups that a replacement uses, by the rules of the crate `regex`.
 fn groups(to: &str) -> impl Iterator<Item = &str> {
     let mut rest = to;
     std::iter::from_fn(move || {
@@ -67,7 +67,7 @@ fn groups(to: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Checks what can be checked before a file is opened.
+/// Checks expressions and replacements before any file is opened.
 ///
 /// # Errors
 /// When an expression cannot be parsed, or a replacement uses a group that its expression does not have.
@@ -75,11 +75,11 @@ pub(crate) fn check(renames: &[Rename]) -> Result<()> {
     renames.iter().try_for_each(|rename| rename.regex().map(drop)).map_err(Error::Option)
 }
 
-/// The tensors with the names that `renames` give them, one after the other. Of a compound tensor the name changes, and
-/// with it those of its parts.
+/// Applies the replacements to the names of the tensors, in order. For a compound tensor, the name itself is changed, and
+/// the names of its parts follow.
 ///
 /// # Errors
-/// When an expression matches no name, a name is empty afterwards, or two tensors have the same one.
+/// When an expression matches no name, a new name is empty, or two tensors have the same new name.
 pub(crate) fn apply(renames: &[Rename], selected: Selected) -> Result<Selected> {
     if renames.is_empty() {
         return Ok(selected);
@@ -91,7 +91,7 @@ pub(crate) fn apply(renames: &[Rename], selected: Selected) -> Result<Selected> 
         let (name, part) = dots.find(|(name, _)| whole.contains(name)).unwrap_or((name, ""));
         (name.to_owned(), part.to_owned())
     };
-    // The names of compound tensors have no parts.
+    // A compound tensor's own name has no part suffix.
     let of_compounds = tensors.compounds().iter().map(|compound| (compound.name.clone(), String::new()));
     let mut names: Vec<(String, String)> = tensors.names().map(split).chain(of_compounds).collect();
     for rename in renames {
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(names.expect("they differ"), ["Layers.0.w_", "Layers.12.b_", "Ln.w_"]);
         let names = renamed(&["a.b.c"], &[rename(r"\.", "$$/")]);
         assert_eq!(names.expect("one name"), ["a$/b$/c"]);
-        // Two names change places.
+        // Swaps two names.
         let places = [rename("^a$", "x"), rename("^b$", "a"), rename("^x$", "b")];
         assert_eq!(renamed(&["a", "b"], &places).expect("they differ"), ["b", "a"]);
     }

@@ -1,4 +1,4 @@
-//! What a conversion reports.
+//! Report of a conversion, for all output formats.
 
 use serde::Serialize;
 use torch_import::Omission;
@@ -9,60 +9,54 @@ use crate::back::torch::TorchReport;
 use crate::back::triton::TritonReport;
 use crate::{CastReport, Note, OutputKind, Totals};
 
-/// What was made.
+/// Report of a conversion.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ConvertReport {
-    /// Version of these members.
+    /// Version of the report's fields.
     pub schema_version: u32,
-    /// The input as it was given; for several shards, their folder.
+    /// Path of the input, as given; the common folder if there are several shards.
     pub file: String,
-    /// The file or folder that was written.
+    /// Path of the output file or folder.
     pub output: String,
-    /// The kind of output.
     pub to: OutputKind,
-    /// Whether it was written; not after a dry run.
+    /// True if the output was written; false after a dry run.
     pub written: bool,
-    /// Bytes of the output.
+    /// Length of the output in bytes.
     pub nbytes: u64,
-    /// The members that only this kind of output has.
+    /// Fields that only this output format has.
     #[serde(flatten)]
     pub made: OutputReport,
-    /// How many tensors it holds.
+    /// Number of tensors in the output.
     pub tensors: usize,
-    /// Sums over the tensors.
+    /// Totals over the tensors.
     #[serde(flatten)]
     pub totals: Totals,
-    /// What became of tensors that were cast, by dtype.
+    /// Casts of tensors, by dtype.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub casts: Vec<CastReport>,
-    /// What the files hold that is neither a tensor nor a value of the checkpoint, at most 10,000 of each file.
+    /// Contents of the files that are neither tensors nor values of the checkpoint, at most 10,000 per file.
     pub left_out: Vec<Omission>,
-    /// How many there are.
+    /// Number of all omissions.
     pub left_out_count: usize,
-    /// What a person should know.
     pub notes: Vec<Note>,
-    /// How long it took.
+    /// Duration of the conversion in seconds.
     pub seconds: f64,
 }
 
-/// The members of the report that only one kind of output has.
+/// Report fields that only one output format has.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum OutputReport {
-    /// About a carton.
     Carton(CartonReport),
-    /// About safetensors files.
     Safetensors(SafetensorsReport),
-    /// About a checkpoint.
     Torch(TorchReport),
-    /// About a model in a Triton repository.
     Triton(TritonReport),
 }
 
 impl ConvertReport {
-    /// What the report about a carton has.
+    /// Returns the fields of a carton, if the output is one.
     pub fn carton(&self) -> Option<&CartonReport> {
         match &self.made {
             OutputReport::Carton(report) => Some(report),

@@ -1,4 +1,4 @@
-//! What files would execute if Python's own unpickler loaded them.
+//! Scan of files for code that Python's own unpickler would execute.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,98 +9,96 @@ use torch_import::{Omitted, Risk, Scan, Step, Use};
 
 use crate::{Observer, Result, counted};
 
-/// Version of the members of [`FileScan`] in JSON.
+/// Version of the JSON fields of [`FileScan`].
 const SCHEMA_VERSION: u32 = 1;
-/// What the names of checkpoints end in.
+/// File extensions of checkpoints.
 const EXTENSIONS: [&str; 10] =
     ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch", "joblib", "distcp"];
 
-/// What to scan.
+/// Options for scanning files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScanOptions {
-    /// Files, and folders whose files are all scanned.
+    /// Files to scan, and folders whose files are all scanned.
     pub inputs: Vec<PathBuf>,
-    /// Whether to compare the checksums of all records of an archive, which reads the whole file.
+    /// True to verify the checksums of all records of an archive, which reads the whole file.
     pub checksums: bool,
-    /// Whether globals that are not known are findings.
+    /// True to report unknown globals as findings.
     pub deny_unknown: bool,
 }
 
 impl ScanOptions {
-    /// Scans `inputs`: files, and folders whose files are all scanned.
+    /// Creates options that scan `inputs`: files, and folders whose files are all scanned.
     pub fn new(inputs: Vec<PathBuf>) -> Self {
         Self { inputs, ..Self::default() }
     }
 }
 
-/// What was found in a file.
+/// Result of scanning one file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileScan {
-    /// The file, or a folder in which no file can be scanned.
+    /// Path of the file, or of a folder without a file that can be scanned.
     pub file: PathBuf,
-    /// The verdict.
     pub verdict: Verdict,
-    /// What the scan found, or why there was none.
+    /// Scan, or the reason for which there is none.
     pub outcome: Outcome,
 }
 
-/// What a scan found, or why there was none.
+/// Scan of a file, or the reason for which there is none.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The file was scanned, though perhaps not to its end.
+    /// The file was scanned, possibly not to its end.
     Scanned(Box<Scan>),
     /// The file or folder was not scanned.
     NotScanned {
-        /// Why.
         reason: String,
     },
-    /// A link in a folder leads to another folder and was not followed.
+    /// A link in a folder leads to another folder, and was not followed.
     LinkedFolder {
-        /// Where it leads.
+        /// Link target, as stored in the link.
         target: PathBuf,
     },
 }
 
-/// The verdict on a file.
+/// Verdict on a scanned file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It was not looked at, and need not be.
+    /// The file was not scanned, and did not have to be.
     Skipped,
-    /// Nothing in it would execute.
+    /// Loading the file would not execute anything.
     Clean,
-    /// Something was not scanned, and the rest is clean.
+    /// Part of the file was not scanned, and the rest is clean.
     NotScanned,
-    /// Something would execute, or is irregular.
+    /// Loading the file would execute code, or the file is irregular.
     Findings,
 }
 
-/// How many files have which verdict.
+/// Counts of files by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ScanSummary {
-    /// Files without a finding.
+    /// Number of files without findings.
     pub clean: usize,
-    /// Files with findings.
+    /// Number of files with findings.
     pub findings: usize,
-    /// Files that were not scanned to their end.
+    /// Number of files that were not scanned to their end.
     pub not_scanned: usize,
-    /// Files in folders that are not checkpoints, by content and by name.
+    /// Number of files in folders that are no checkpoints by content and by name.
     pub skipped: usize,
-    /// Links to folders outside the one that is scanned, which are not followed.
+    /// Number of links to folders outside the scanned folder, which are not followed.
     pub linked_folders: usize,
-    /// Folders without a file that can be scanned.
+    /// Number of folders without a file that can be scanned.
     pub empty: usize,
 }
 
 impl ScanSummary {
-    /// How many files were looked at.
+    /// Returns the number of files that were scanned, or should have been.
     pub fn files(&self) -> usize {
         self.clean.saturating_add(self.findings).saturating_add(self.not_scanned)
     }
 
-    /// The verdict on everything.
+    /// Returns the verdict on all files together.
     pub fn verdict(&self) -> Verdict {
         match self {
             Self { findings: 1.., .. } => Verdict::Findings,
@@ -110,11 +108,11 @@ impl ScanSummary {
     }
 }
 
-/// Scans files, and all files in folders. `found` receives each file when it was scanned.
+/// Scans files, and all files in folders. `found` receives the result of each file immediately.
 ///
 /// # Errors
-/// When an input is an address, `found` fails, or `observer` stops the work. A file that cannot be read is a
-/// verdict, not an error.
+/// When an input is a URL, `found` fails, or `observer` stops the work. A file that cannot be read is reported by its
+/// verdict, not as an error.
 pub fn scan(
     options: &ScanOptions,
     observer: &dyn Observer,
@@ -184,7 +182,7 @@ impl Scanner<'_> {
         self.found(path, Verdict::NotScanned, Outcome::NotScanned { reason })
     }
 
-    /// Reports a link to a folder, unless its files are scanned anyway.
+    /// Reports a link to a folder, unless the target is inside the scanned folder.
     fn linked_folder(&mut self, scanned: &Path, link: &Path, target: PathBuf) -> Result<()> {
         let is_inside = match (link.canonicalize(), scanned.canonicalize()) {
             (Ok(target), Ok(scanned)) => target.starts_with(scanned),
@@ -201,7 +199,8 @@ impl Scanner<'_> {
         let scan = match Scan::file(path, self.options.checksums, self.observer) {
             Ok(scan) => scan,
             Err(torch_import::Error::Cancelled(_)) => return Err(crate::Error::Cancelled),
-            // A folder holds all sorts of files. One whose name is a checkpoint's has to be looked at by a person.
+            // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by
+            // the user.
             Err(torch_import::Error::Format { .. }) if in_folder && !is_named_as_checkpoint(path) => {
                 self.summary.skipped = self.summary.skipped.saturating_add(1);
                 return Ok(());
@@ -228,8 +227,8 @@ impl Scanner<'_> {
     }
 }
 
-/// All files below a folder, sorted, links with the name of a checkpoint that lead to nothing, and links to folders, which
-/// are not followed.
+/// Returns all files below a folder, sorted, including links to folders, which are not followed, and dangling links with
+/// names of checkpoints.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |folder: &Path, error: std::io::Error| format!("{}: {error}", folder.display());
     let mut folders = vec![folder.to_owned()];
@@ -266,7 +265,7 @@ fn verdict(scan: &Scan, deny_unknown: bool) -> Verdict {
 }
 
 impl Verdict {
-    /// The verdict in words.
+    /// Returns the verdict in words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Skipped => "skipped",
@@ -277,12 +276,12 @@ impl Verdict {
     }
 }
 
-/// The note about a link to a folder.
+/// Returns the note on a link to a folder.
 pub fn not_followed(target: &Path) -> String {
     format!("a link to the folder {}, which is not followed; name it to scan it", target.display())
 }
 
-/// The globals of a risk that a scan found, each once: module and name.
+/// Returns the module and name of each global of a risk that a scan found, without duplicates.
 pub fn globals_of_risk(scan: &Scan, risk: Risk) -> BTreeSet<(&str, &str)> {
     let found = scan.uses().filter(|(_, found)| found.risk == risk);
     found.map(|(_, found)| (found.global.module.as_str(), found.global.name.as_str())).collect()

@@ -1,4 +1,4 @@
-//! A TorchScript archive that is converted as the module that it already is.
+//! Conversion of a TorchScript archive that keeps its code.
 
 use torch_import::{Container, Format, LeftOut, OmissionReason, Risk};
 use torchscript::{Errors, Module, ScriptOptions, Scripted, Uncallable};
@@ -7,17 +7,17 @@ use crate::back::carton::CartonOptions;
 use crate::back::has_code;
 use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
 
-/// The module of the input, or why it is treated as tensors.
+/// Decision on the code of the input.
 pub(crate) enum Script {
     Module(Box<Module>),
-    /// The code is not kept; because of this, if it could have been.
+    /// The code is not kept; has the reason if the conversion could have kept the code.
     Dropped(Option<Uncallable>),
-    /// There is no code.
+    /// The input has no code.
     None,
 }
 
 impl Script {
-    /// That the code is not kept.
+    /// Returns a note if the code is not kept.
     pub(crate) fn note(&self) -> Option<Note> {
         match self {
             Self::Dropped(why) => Some(Note::CodeDropped { why: why.clone() }),
@@ -25,7 +25,7 @@ impl Script {
         }
     }
 
-    /// The error that there are no tensors, with the reason why the code is not kept.
+    /// Extends the error that there are no tensors by the reason for which the code is not kept.
     pub(crate) fn explained(&self, kind: OutputKind, error: Error) -> Error {
         match (self, error) {
             (Self::Dropped(_), Error::At { path, reason })
@@ -48,7 +48,7 @@ impl Script {
     }
 }
 
-/// What a module leaves out that keeps its code: what mobile devices run.
+/// Returns the omissions of a module that keeps its code: only the code for mobile devices.
 pub(crate) fn left_out(all: &LeftOut) -> LeftOut {
     let is_mobile = |reason| reason == OmissionReason::MobileCode;
     LeftOut {
@@ -57,12 +57,12 @@ pub(crate) fn left_out(all: &LeftOut) -> LeftOut {
     }
 }
 
-/// Whether a note is about what such a module keeps.
+/// Returns true if the note is on constants, which a module with its code keeps.
 pub(crate) fn is_kept(note: &checkpoint_files::Note) -> bool {
     matches!(note, checkpoint_files::Note::Container { note: torch_import::Note::Constants { .. }, .. })
 }
 
-/// Decides about the code of the input. Only a carton keeps it.
+/// Decides whether the code of the input is kept, and converts its module if so. Only a carton keeps code.
 pub(crate) fn convert(options: &ConvertOptions, containers: &[Container]) -> Result<Script> {
     let carton = options.target.as_carton();
     let found = match (containers, carton) {
@@ -87,7 +87,7 @@ pub(crate) fn convert(options: &ConvertOptions, containers: &[Container]) -> Res
     Ok(found)
 }
 
-/// The module that an archive becomes.
+/// Converts an archive into the module of a carton.
 pub(crate) fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Result<Scripted> {
     let at = Error::at(container.path());
     let records = match container.script_records() {
@@ -98,7 +98,7 @@ pub(crate) fn module(container: &Container, options: &ScriptOptions, errors: Err
         .map_err(|error| at(Error::Module(Box::new(error))))
 }
 
-/// Refuses code that is kept and calls what the options do not allow.
+/// Rejects code with operators or classes that the options do not allow.
 fn judge(allowed: AllowedGlobals, container: &Container) -> Result<()> {
     let refused = match allowed {
         AllowedGlobals::All => return Ok(()),
@@ -120,7 +120,7 @@ fn judge(allowed: AllowedGlobals, container: &Container) -> Result<()> {
     }
 }
 
-/// Whether all tensors are kept as they are, which the code needs.
+/// Returns true if the options change no tensors, which the code requires.
 fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
     carton.model.architecture == Architecture::Auto
         && options.selection.is_empty()
@@ -128,8 +128,8 @@ fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
         && options.casts.is_empty()
 }
 
-/// The modules that conversions of `container` without further options make, if it has code that runs: as it returns and as
-/// it raises errors.
+/// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
+/// There are none if the container has no code that runs.
 pub fn usual_scripts(container: &Container) -> impl Iterator<Item = Module> {
     let is_script = container.format() == Format::TorchScript;
     let usual = [Errors::Return, Errors::Raise].into_iter().filter(move |_| is_script);

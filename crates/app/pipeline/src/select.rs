@@ -1,4 +1,4 @@
-//! Which of a checkpoint's tensors are converted, and under which names.
+//! Selection of tensors from a checkpoint, and of their names.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,74 +10,74 @@ use torch_import::{Checkpoint, Compound, CompoundKind, Content, Item};
 
 use crate::{Error, InvalidOption, Note, Result};
 
-/// Keys under which training scripts keep the weights, next to what else they save.
+/// Keys under which training scripts store the weights, next to other state.
 const WEIGHTS: &[&str] = &["state_dict", "model_state_dict", "model", "module", "ema"];
-/// What wrappers put before every name.
+/// Prefixes that wrappers add to all tensor names.
 const WRAPPERS: &[&str] = &["module.", "_orig_mod."];
-/// The most keys that an error names.
+/// Maximum number of keys that an error names.
 const SHOWN: usize = 8;
 
-/// Which tensors, under which names.
+/// Selection of tensors by key and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Selection {
-    /// Only what is under this key, such as `state_dict` or `ema.model`; empty for everything. `None` finds the weights
+    /// Key whose contents are selected, such as `state_dict` or `ema.model`; empty for everything. `None` finds the weights
     /// automatically.
     pub key: Option<String>,
-    /// Only tensors whose names match one of these globs; empty for all.
+    /// Globs of which a tensor name must match at least one; empty for all tensors.
     pub include: Vec<String>,
-    /// No tensors whose names match one of these globs.
+    /// Globs of which a tensor name must match none.
     pub exclude: Vec<String>,
-    /// What is removed from the start of names.
+    /// Prefix to remove from the names.
     pub strip_prefix: Option<String>,
 }
 
 impl Selection {
-    /// Takes only what is under this key; everything if it is empty.
+    /// Selects only the contents of this key; everything if the key is empty.
     #[must_use]
     pub fn key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Takes only tensors whose names match this glob, or another one that is included.
+    /// Adds a glob for tensors to select.
     #[must_use]
     pub fn include(mut self, glob: impl Into<String>) -> Self {
         self.include.push(glob.into());
         self
     }
 
-    /// Leaves out tensors whose names match this glob.
+    /// Adds a glob for tensors to leave out.
     #[must_use]
     pub fn exclude(mut self, glob: impl Into<String>) -> Self {
         self.exclude.push(glob.into());
         self
     }
 
-    /// Removes a prefix from the start of names.
+    /// Sets the prefix to remove from the names.
     #[must_use]
     pub fn strip_prefix(self, prefix: impl Into<String>) -> Self {
         Self { strip_prefix: Some(prefix.into()), ..self }
     }
 
-    /// Whether nothing was chosen.
+    /// Returns true if the selection is the default one.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The tensors that a [`Selection`] takes.
+/// Tensors that a [`Selection`] selects.
 #[derive(Clone, Debug)]
 pub struct Selected {
-    /// The tensors, with their names in the output.
+    /// Tensors with their names in the output.
     pub tensors: Tensors,
-    /// What a person should know.
     pub notes: Vec<Note>,
 }
 
-/// The tensors of `checkpoint` that `selection` takes.
+/// Selects tensors of `checkpoint` by key and name.
 ///
 /// # Errors
-/// When a pattern is malformed, nothing is left, or a tensor that is left has no data.
+/// When a pattern is malformed, several keys contain weights, no tensor is selected, no name begins with the prefix to
+/// remove, or a selected tensor has no data.
 pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected> {
     let mut notes = Vec::new();
     let key = match &selection.key {
@@ -127,13 +127,14 @@ pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected
     Ok(Selected { tensors, notes })
 }
 
-/// Storages whose unused ends are larger than this are cut.
+/// Minimum number of unused bytes at the ends of a storage for which it is cut.
 const WORTH_CUTTING: u64 = 4096;
 
-/// A slice keeps its whole storage alive. What no selected tensor uses at the ends of a storage is not written.
+/// Cuts storages to the range that the selected tensors use: a slice keeps its whole storage alive, and the unused ends need
+/// not be written.
 fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
     let mut spans: HashMap<StorageId, Range<u64>> = HashMap::new();
-    // There may be a million small storages.
+    // Small storages are ignored, because there may be a million of them.
     let is_worthwhile = |tensor: &Tensor| tensor.numel() > 0 && tensor.storage().len() >= WORTH_CUTTING;
     for (_, tensor) in tensors.iter().filter(|(_, tensor)| is_worthwhile(tensor)) {
         let span = tensor.span();
@@ -154,7 +155,7 @@ fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
             storage.slice(span.clone())
         });
         let before = span.start.checked_div(tensor.dtype().size()).unwrap_or_default();
-        // An empty tensor may start anywhere, even after the cut.
+        // An empty tensor may have any offset, even past the end of the cut storage.
         let start = if tensor.numel() == 0 { before } else { tensor.storage_offset() };
         let offset = start.saturating_sub(before);
         if let Some(part) = part.clone()
@@ -183,19 +184,19 @@ fn nothing_left(selection: &Selection, checkpoint: &Checkpoint) -> Error {
     }
 }
 
-/// What a selection is restricted to.
+/// Part of the checkpoint that a selection is restricted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Key {
-    /// Nothing: everything is taken.
+    /// The whole checkpoint, without a restriction.
     All,
-    /// A key of the dict at the root. It may contain dots, and another key may start with it.
+    /// Key of the root dict. The key may contain dots, and may be a prefix of another key.
     Root(String),
-    /// The start of a path, without the dot after it, and the key of the root that it begins with, if it does.
+    /// Path prefix without the dot that follows, and the key of the root dict with which it begins, if any.
     Path(String, Option<String>),
 }
 
 impl Key {
-    /// The meaning of a key that was given: a key of the root if there is one, otherwise the start of a path.
+    /// Interprets a given key: a key of the root dict if there is one, otherwise a path prefix.
     fn given(key: &str, checkpoint: &Checkpoint) -> Self {
         let is_root = |item: &Item| item.root_key() == Some(key) || (item.is_at_root() && item.name == key);
         if key.is_empty() {
@@ -220,7 +221,7 @@ impl Key {
         }
     }
 
-    /// The name below the key; `None` if the item is not below it.
+    /// Returns the name relative to the key; `None` if the item is not under the key.
     fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
         let key = match self {
             Self::All => return Some(name),
@@ -241,10 +242,10 @@ struct Rules {
 }
 
 impl Rules {
-    /// The name below the key; `None` when the tensor is not selected.
+    /// Returns the name relative to the key; `None` if the tensor is not selected.
     fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
         let below = self.key.below(item, name)?;
-        // A pattern that matches a tensor of several parts matches each of them.
+        // A pattern that matches the name of a compound tensor selects all of its parts.
         let whole = matches!(item.content, Content::Compound(_)).then(|| self.key.below(item, &item.name));
         let whole = whole.flatten().unwrap_or(below);
         let matches = |globs: &GlobSet| globs.is_match(below) || globs.is_match(whole);
@@ -253,12 +254,12 @@ impl Rules {
         kept.then_some(below)
     }
 
-    /// Whether the name is that of a selected tensor, and begins with the prefix that is removed.
+    /// Returns true if the tensor is selected and its name begins with the prefix to remove.
     fn strips(&self, item: &Item, name: &str) -> bool {
         self.below(item, name).is_some_and(|below| below.starts_with(&self.strip))
     }
 
-    /// The name that a tensor gets; `None` when it is not selected.
+    /// Returns the name of a tensor in the output; `None` if the tensor is not selected.
     fn name(&self, item: &Item, name: &str) -> Option<String> {
         let below = self.below(item, name)?;
         let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
@@ -281,7 +282,7 @@ fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
     Ok(Some(set.build().map_err(|error| wrong(&patterns.join(" "), &error))?))
 }
 
-/// The key of the root that holds the weights, when exactly one of the usual ones holds tensors.
+/// Returns the key of the root dict with the weights, if exactly one of the usual keys contains tensors.
 fn key_of_weights(checkpoint: &Checkpoint, notes: &mut Vec<Note>) -> Result<Option<String>> {
     let mut sizes: Vec<(&str, u64, u64)> = Vec::new();
     for item in &checkpoint.items {

@@ -1,5 +1,4 @@
-//! What a conversion writes, with the options that only this kind of output has. Each kind is a variant here, and a file in
-//! `back/`.
+//! Target of a conversion: the output format with its options. Each format is a variant here, and a file in `back/`.
 
 use std::path::Path;
 
@@ -12,18 +11,17 @@ use crate::kind::foreign;
 use crate::notes::Notes;
 use crate::{InvalidOption, OutputKind, OutputReport, Result};
 
-/// What a conversion writes, with the options that only this kind of output has.
+/// Output format of a conversion, with the options of this format.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[expect(clippy::large_enum_variant, reason = "there is one in a conversion")]
 pub enum Target {
-    /// A carton.
     Carton(CartonOptions),
-    /// A safetensors file, or a folder of them with the documents of the model.
+    /// One safetensors file, or a folder of them with the documents of the model.
     Safetensors(SafetensorsOptions),
-    /// The zip file that `torch.save` writes.
+    /// PyTorch checkpoint: the zip file that `torch.save` writes.
     Torch(TorchOptions),
-    /// A model in a repository of NVIDIA Triton, which is a folder.
+    /// Model in a repository of NVIDIA Triton, which is a folder.
     Triton(TritonOptions),
 }
 
@@ -69,31 +67,31 @@ impl From<TritonOptions> for Target {
 }
 
 impl Target {
-    /// A carton, with the default options.
+    /// Returns a carton with the default options.
     pub fn carton() -> Self {
         Self::from(OutputKind::Carton)
     }
 
-    /// Safetensors, with the default options.
+    /// Returns safetensors with the default options.
     pub fn safetensors() -> Self {
         Self::from(OutputKind::Safetensors)
     }
 
-    /// The zip file that `torch.save` writes, with the default options.
+    /// Returns a PyTorch checkpoint with the default options.
     pub fn torch() -> Self {
         Self::from(OutputKind::Torch)
     }
 
-    /// A model in a repository of NVIDIA Triton, with the default options.
+    /// Returns a model in a Triton repository with the default options.
     pub fn triton() -> Self {
         Self::from(OutputKind::Triton)
     }
 
-    /// The kind of output that the extension of `path` names, with its default options. A carton whose path has another
-    /// extension is [assumed](CartonOptions::assumed).
+    /// Infers the output format from the extension of `path`, with the default options. For an unknown extension, the output
+    /// is a carton that is marked as [assumed](CartonOptions::assumed).
     ///
     /// # Errors
-    /// When the extension is that of a format which this crate does not write.
+    /// When the extension belongs to a format that this crate does not write.
     pub fn from_path(path: &Path) -> Result<Self, InvalidOption> {
         if let Some(kind) = foreign(path) {
             return Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind });
@@ -102,7 +100,7 @@ impl Target {
         Ok(OutputKind::from_path(path).map_or_else(assumed, Self::from))
     }
 
-    /// The kind of output.
+    /// Returns the output kind without the options.
     pub fn kind(&self) -> OutputKind {
         match self {
             Self::Carton(_) => OutputKind::Carton,
@@ -112,12 +110,12 @@ impl Target {
         }
     }
 
-    /// The options of a carton, if that is the output.
+    /// Returns the options of a carton, if the output is one.
     pub(crate) fn as_carton(&self) -> Option<&CartonOptions> {
         if let Self::Carton(options) = self { Some(options) } else { None }
     }
 
-    /// The format of the output.
+    /// Returns the implementation of the output format.
     pub(crate) fn format(&self) -> &dyn Format {
         match self {
             Self::Carton(options) => options,

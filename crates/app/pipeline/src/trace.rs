@@ -1,4 +1,4 @@
-//! The pickle machine at work on the pickle of a checkpoint.
+//! Traces and listings of the pickle in a checkpoint.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,40 +9,39 @@ use torch_import::{Pickles, annotate, count_tensors};
 
 use crate::{Error, Result};
 
-/// What to trace, and how.
+/// Options for tracing a pickle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceOptions {
-    /// A checkpoint, or a bare pickle.
+    /// Path of a checkpoint, or of a bare pickle.
     pub input: PathBuf,
-    /// What to write.
     pub listing: Listing,
-    /// Which pickle, counted from 0, where several follow each other; `None` for the one with the root object.
+    /// Index of the pickle, counted from 0, if several follow each other; `None` for the pickle with the root object.
     pub pickle: Option<usize>,
 }
 
 impl TraceOptions {
-    /// Writes the instructions of `input` and what they do.
+    /// Creates options that trace the instructions of `input` and their effects.
     pub fn new(input: impl Into<PathBuf>) -> Self {
         Self { input: input.into(), ..Self::default() }
     }
 }
 
-/// What a trace writes.
+/// Kind of listing to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// The instructions and what they do.
+    /// Instructions of the pickle and their effects.
     Trace {
-        /// How each instruction is shown.
+        /// Form in which each instruction is shown.
         view: View,
-        /// Whether nothing is cut short.
+        /// True to print stack, memo and values in full instead of truncated.
         full: bool,
-        /// The number of instructions after which to stop.
+        /// Number of instructions after which to stop.
         limit: Option<u64>,
     },
     /// Counts of opcodes, globals, tensors and memo entries.
     Summary,
-    /// What `python3 -m pickletools` prints.
+    /// Output of `python3 -m pickletools`.
     Disassembly,
 }
 
@@ -55,8 +54,8 @@ impl Default for Listing {
 /// Writes the listing of a pickle to `out`.
 ///
 /// # Errors
-/// When the input cannot be read, its pickle is malformed, or `out` cannot be written. What comes before a fault in the
-/// pickle is written.
+/// When the input cannot be read, its pickle is malformed, or `out` cannot be written. For a malformed pickle, the listing
+/// up to the fault is written.
 pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
     let path = options.input.as_path();
     output::refuse_remote(path)?;

@@ -1,4 +1,4 @@
-//! The values of a checkpoint that are not tensors, as JSON: for listings and misc/checkpoint.json.
+//! Values of a checkpoint that are not tensors, as JSON: for listings and `misc/checkpoint.json`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,28 +10,26 @@ use serde_json::{Value as Json, json};
 use tensor::{Compound, Tensors};
 use torch_import::{Checkpoint, EncodedBytes, Extent, Value};
 
-/// How deeply calls inside the arguments of calls are shown.
+/// Maximum depth of nested calls that are rendered.
 const MAX_DEPTH: usize = 8;
-/// The most objects that are shown of a value: tuples of shared tuples have billions.
+/// Maximum number of objects rendered per value: tuples of shared tuples can have billions.
 const MAX_OBJECTS: usize = 10_000;
-/// Longer texts and byte strings are not shown.
+/// Maximum length of texts and byte strings that are rendered.
 const MAX_BYTES: usize = 64 << 10;
 
-/// A value that is not a tensor.
+/// Row of a listing for a value that is not a tensor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ValueRow {
-    /// Its name.
+    /// Path of the value in the checkpoint.
     pub path: String,
-    /// Its type in Python.
+    /// Name of the type in Python.
     #[serde(rename = "type")]
     pub type_name: Cow<'static, str>,
-    /// The value itself.
     pub value: Json,
 }
 
-/// The values of a checkpoint. A row is made when it is asked for: a value may have a million names, and each row would
-/// repeat it.
+/// Values of a checkpoint. Rows are created on demand: a value may have a million names, and each row repeats the value.
 #[derive(Clone, Debug)]
 pub struct ValueRows {
     checkpoint: Arc<Checkpoint>,
@@ -43,7 +41,7 @@ impl ValueRows {
         Self { checkpoint: Arc::new(checkpoint), listed }
     }
 
-    /// The rows, in the file's order.
+    /// Returns the rows in the order of the file.
     pub fn rows(&self) -> impl Iterator<Item = ValueRow> {
         let mut shown = Shown::new(&self.checkpoint);
         self.listed.iter().map(move |(path, value)| shown.row(path.clone(), value))
@@ -56,16 +54,16 @@ impl Serialize for ValueRows {
     }
 }
 
-/// What JSON cannot say is an object with one key that starts with `$`: `$float` of `nan`, `inf` or
-/// `-inf`, `$int` in decimals where 64 bits are too few, `$bytes` in hexadecimals, `$global` and `$call` of
-/// what the pickle names, `$items` of dicts inside calls, `$more` of what is too large to show.
+/// Renders values as JSON. A value without a JSON form becomes an object with one key that starts with `$`: `$float` for
+/// `nan`, `inf` or `-inf`, `$int` for decimal digits beyond 64 bits, `$bytes` for hexadecimal digits, `$global` and `$call`
+/// for names in the pickle, `$items` for dicts inside calls, `$more` for values that are too large.
 struct Shown<'h, 'p> {
-    /// `None` if there is no pickle.
+    /// Objects of the pickle, if the checkpoint has one.
     heap: Option<&'h Heap<'p>>,
-    /// How many objects of the value are shown at most.
+    /// Number of objects that may still be rendered for the current value.
     left: usize,
-    /// How many objects inside values, and how many bytes of texts, all values together may show. A pickle of a megabyte
-    /// can have half a million names for one value.
+    /// Numbers of objects inside values, and of bytes of text, that may still be rendered for all values together. A pickle
+    /// of a megabyte can have half a million names for one value.
     objects: usize,
     bytes: usize,
 }
@@ -81,7 +79,7 @@ impl<'h> Shown<'h, 'h> {
         }
     }
 
-    /// The row of a value.
+    /// Renders the row of a value.
     fn row(&mut self, path: String, value: &Value) -> ValueRow {
         let (type_name, value) = match value {
             Value::Object { object, extent } => (self.type_name(*object), self.object(*object, *extent)),
@@ -118,7 +116,7 @@ impl<'h> Shown<'h, 'h> {
         json!({ "$more": self.heap.map_or("object", |heap| heap.get(id).type_name()) })
     }
 
-    /// Takes bytes out of those that may be shown.
+    /// Deducts the length of a text from the remaining bytes; `None` if the text is too long.
     fn spend(&mut self, bytes: usize) -> Option<()> {
         if bytes > MAX_BYTES {
             return None;
@@ -127,7 +125,7 @@ impl<'h> Shown<'h, 'h> {
         Some(())
     }
 
-    /// The name of a global; `None` if it is too long.
+    /// Returns the name of a global; `None` if it is too long.
     fn global(&mut self, id: ObjectId) -> Option<String> {
         let (module, name) = self.heap?.global(id)?;
         self.spend(module.len().saturating_add(name.len()))?;
@@ -138,7 +136,7 @@ impl<'h> Shown<'h, 'h> {
         self.try_json(id, depth).unwrap_or_else(|| self.more(id))
     }
 
-    /// `None` for what is too large.
+    /// Renders an object; `None` if it is too large.
     fn try_json(&mut self, id: ObjectId, depth: usize) -> Option<Json> {
         let heap = self.heap?;
         self.left = self.left.checked_sub(1)?;
@@ -150,7 +148,7 @@ impl<'h> Shown<'h, 'h> {
             Object::Bool(value) => json!(value),
             Object::Int(value) => json!(value),
             Object::Long(value) => {
-                // The work is quadratic.
+                // The cost of decimal conversion is quadratic in the length.
                 let len = value.bytes().len();
                 self.spend(len.saturating_mul(len) / 64)?;
                 json!({ "$int": value.to_decimal()? })
@@ -205,7 +203,7 @@ impl<'h> Shown<'h, 'h> {
         })
     }
 
-    /// `None` for more than may be shown.
+    /// Renders several objects as an array; `None` if they exceed the limits.
     fn all(&mut self, ids: &[ObjectId], depth: usize) -> Option<Json> {
         if ids.len() > self.left {
             return None;
@@ -215,11 +213,11 @@ impl<'h> Shown<'h, 'h> {
     }
 }
 
-/// The most bytes of values in misc/checkpoint.json, about.
+/// Approximate maximum length of the values in `misc/checkpoint.json`, in bytes.
 const FILE_MAX: usize = 16 << 20;
 
-/// `misc/checkpoint.json`: the values, and how the parts of quantized, sparse and nested tensors belong
-/// together. `None` when there is neither.
+/// Returns the text of `misc/checkpoint.json`: the values, and the structure of quantized, sparse and nested tensors.
+/// Returns `None` if there are neither values nor such tensors.
 pub(crate) fn document(checkpoint: &Checkpoint, tensors: &Tensors) -> Option<String> {
     if checkpoint.notable_values().next().is_none() && tensors.compounds().is_empty() {
         return None;
@@ -245,7 +243,7 @@ pub(crate) fn document(checkpoint: &Checkpoint, tensors: &Tensors) -> Option<Str
     ))
 }
 
-/// The class of a tensor whose parts are its attributes, what it is a shard of, and its other attributes.
+/// Returns the class, shard and other attributes of a tensor subclass whose attributes are its parts.
 pub(crate) fn subclass(kind: &torch_import::CompoundKind) -> Option<Json> {
     let torch_import::CompoundKind::Subclass { class, shard, attributes } = kind else { return None };
     let attributes = attributes.iter().map(|(name, shown)| (name.clone(), Json::from(shown.as_str())));

@@ -1,4 +1,4 @@
-//! The back end plans the output, the files are committed unless it is a dry run, and the report says what was made.
+//! Writes an output: the back end plans the files, and the commit writes them unless it is a dry run.
 
 use std::time::Instant;
 
@@ -13,31 +13,30 @@ use crate::cast::Casts;
 use crate::notes::Notes;
 use crate::{Conversion, ConvertReport, Observer, Result, Totals};
 
-/// Version of the members of [`ConvertReport`].
+/// Version of the fields of [`ConvertReport`].
 const SCHEMA_VERSION: u32 = 1;
 
-/// The tensors of an output, and what else the inputs hold.
+/// Tensors to write to an output, and other contents of the inputs.
 pub(crate) struct SelectedTensors<'t> {
     pub(crate) containers: &'t [Container],
     pub(crate) tensors: &'t Tensors,
-    /// The decoder whose tensors they are, if that is known without documents.
+    /// Decoder that the tensors belong to, if it is known without documents.
     pub(crate) decoder: Option<&'t Decoder>,
-    /// The document that describes the tensors in place of those next to the checkpoint: the name of its file, and its text.
+    /// File name and text of the generated document that replaces the documents next to the checkpoint.
     pub(crate) document: Option<(&'static str, String)>,
-    /// The compound tensors that some of them are parts of, by name.
-    /// The number of values that are not tensors and are worth a note.
+    /// Number of values that are not tensors and are worth a note.
     pub(crate) values: usize,
-    /// The files to keep.
+    /// Files to keep with the tensors.
     pub(crate) misc: &'t [Companion],
     pub(crate) casts: &'t Casts,
-    /// The contents of the files that are neither tensors nor values.
+    /// Contents of the files that are neither tensors nor values.
     pub(crate) omitted: LeftOut,
 }
 
-/// Writes the output of a conversion that began at `start`, unless it is a dry run, and reports what was made.
+/// Writes the output of a conversion that began at `start`, unless it is a dry run, and returns the report.
 ///
 /// # Errors
-/// When the format has no room for the tensors, the output cannot be written, or `observer` stops the work.
+/// When the format cannot represent the tensors, the output cannot be written, or `observer` stops the work.
 pub(crate) fn write(
     conversion: &Conversion,
     selected: SelectedTensors<'_>,

@@ -1,8 +1,8 @@
-//! Compares an output with the expected one.
+//! Compares an output with the expected output of a self test.
 //!
 //! Facts: the Carton v1 specification: outputs are compared with "something conceptually similar to np.allclose".
 //! `numpy.allclose` of NumPy 2.4 compares `|found − expected| <= atol + rtol × |expected|`, with rtol 1e-5 and atol 1e-8;
-//! infinities are equal to themselves, and NaN to nothing. `Tolerance` can allow more.
+//! infinities equal themselves, and NaN equals nothing. [`Tolerance`] can allow more.
 
 use serde::Serialize;
 use tensor::Tensor;
@@ -10,19 +10,19 @@ use tensor::Tensor;
 use crate::Result;
 use crate::numbers::doubles;
 
-/// How far two numbers may be apart: `relative × |expected|`, plus the larger of `absolute` and `of_largest × |largest|`,
-/// where `largest` is the largest finite number of the expected output.
+/// Largest allowed difference of two numbers: `relative × |expected|`, plus the larger of `absolute` and
+/// `of_largest × |largest|`, where `largest` is the largest finite number of the expected output.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tolerance {
-    /// Relative to the expected number.
+    /// Allowance as a fraction of the expected number.
     pub relative: f64,
-    /// Independent of the number.
+    /// Allowance that does not depend on the expected number.
     pub absolute: f64,
-    /// As a part of the largest expected number.
+    /// Allowance as a fraction of the output's largest expected number.
     pub of_largest: f64,
 }
 
-/// The tolerance of `numpy.allclose`.
+/// Uses the tolerance of `numpy.allclose`.
 impl Default for Tolerance {
     fn default() -> Self {
         Self { relative: 1e-5, absolute: 1e-8, of_largest: 0.0 }
@@ -30,19 +30,19 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// The same number for a part of the expected one, and for any number.
+    /// Creates a tolerance with `number` as both the relative and the absolute allowance.
     pub fn both(number: f64) -> Self {
         Self { relative: number, absolute: number, of_largest: 0.0 }
     }
 
-    /// The tolerance of `numpy.allclose`, but at least 1e-4 of the largest number. Each output of a model is a sum of products, which
-    /// other CPUs and other numbers of threads add in another order. The error of a sum depends on its terms, so it can be
-    /// larger than a sum that is near zero. `docs/running.md` has a measurement.
+    /// Returns the tolerance of `numpy.allclose`, with an allowance of at least 1e-4 of the largest number. Each output of a
+    /// model is a sum of products, which other CPUs and other numbers of threads add in another order. The error of a sum
+    /// depends on its terms, so it can be larger than a sum near zero. `docs/running.md` has a measurement.
     pub fn of_sums() -> Self {
         Self { of_largest: 1e-4, ..Self::default() }
     }
 
-    /// The same tolerance for an output of these expected numbers, without `of_largest`.
+    /// Resolves `of_largest` into an absolute allowance, for an output with these expected numbers.
     pub(crate) fn within(self, expected: &[f64]) -> Self {
         let finite = expected.iter().map(|number| number.abs()).filter(|number| number.is_finite());
         Self {
@@ -52,7 +52,7 @@ impl Tolerance {
         }
     }
 
-    /// Whether a number is close enough.
+    /// Returns true if `found` lies within this tolerance of `expected`.
     pub(crate) fn allows(self, found: f64, expected: f64) -> bool {
         let most = self.relative.mul_add(expected.abs(), self.absolute);
         // An infinite number is only close to itself.
@@ -61,11 +61,11 @@ impl Tolerance {
     }
 }
 
-/// How an output differs from the expected one.
+/// Difference of an output from the expected one.
 pub(crate) struct Comparison {
-    /// The largest difference of two elements; `None` where there are none, or the shapes differ.
+    /// Largest absolute difference of two elements; `None` if there are no elements, or if the shapes differ.
     pub(crate) largest: Option<f64>,
-    /// What is wrong; `None` if nothing is.
+    /// Description of the mismatch; `None` if the output is within the tolerance.
     pub(crate) what: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn compare(
     let (mut apart, mut first) = (0_usize, None);
     for (index, (found, expected)) in a.iter().zip(&b).enumerate() {
         let difference = if found.to_bits() == expected.to_bits() { 0.0 } else { (found - expected).abs() };
-        // NaN is larger than any number here.
+        // A NaN difference counts as the largest.
         if largest.is_none_or(|largest| difference > largest || difference.is_nan()) {
             largest = Some(difference);
         }
@@ -108,7 +108,7 @@ pub(crate) fn compare(
     Ok(Comparison { largest, what })
 }
 
-/// The indices of an element, given its number in C order.
+/// Converts a linear index in C order to the indices of each dimension.
 fn index_of(mut number: u64, shape: &[u64]) -> Vec<u64> {
     let mut index: Vec<u64> = shape
         .iter()
@@ -142,7 +142,7 @@ mod tests {
         (comparison.largest, comparison.what)
     }
 
-    /// Each row is what `numpy.allclose(found, expected)` of NumPy 2.4 says.
+    /// The expected values are those of `numpy.allclose(found, expected)` in NumPy 2.4.
     #[test]
     fn numbers_are_compared_as_numpy_does() {
         let (inf, nan) = (f64::INFINITY, f64::NAN);
@@ -174,7 +174,7 @@ mod tests {
         let sums = Tolerance::of_sums();
         for (found, is_close) in [
             ([20.000_1, 8e-6, -12.500_1, -1e-5], true),
-            // 1e-4 of the largest, and 1e-5 of itself.
+            // 1e-4 of the largest number, and 1e-5 of the number itself.
             ([20.002_1, 1.9e-3, -12.502_1, -1.9e-3], true),
             ([20.002_3, 3e-6, -12.5, 0.0], false),
             ([20.0, 2.1e-3, -12.5, 0.0], false),
@@ -183,9 +183,9 @@ mod tests {
         ] {
             assert_eq!(compared(&found, &expected, sums).1.is_none(), is_close, "{found:?}");
         }
-        // numpy.allclose refuses the first.
+        // `numpy.allclose` refuses the first number.
         assert!(compared(&[20.0, 8e-6], &[20.0, 3e-6], Tolerance::default()).1.is_some());
-        // It allows as much as numpy.allclose where all numbers are small, and an infinity does not count.
+        // With small numbers only, the tolerance is that of `numpy.allclose`; infinities do not count as the largest.
         assert_eq!(compared(&[9e-9, 0.0], &[0.0, 0.0], sums).1, None);
         assert!(compared(&[2e-8, 1e-4], &[0.0, 1e-4], sums).1.is_some());
         assert!(compared(&[f64::INFINITY, 1.0], &[f64::INFINITY, 2.0], sums).1.is_some());

@@ -1,40 +1,37 @@
-//! Why a carton does not run.
+//! Errors of opening and running a carton.
 
 use std::path::PathBuf;
 
 use byte_source::{Cancelled, ErrorKind, ReadError};
 use tensor::Dtype;
 
-/// A result of this crate.
+/// Result whose error is this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a carton does not run.
+/// Error of opening or running a carton.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The carton cannot be read.
     #[error("{0}")]
     Carton(#[source] carton_tools::Error),
-    /// The carton needs another program.
+    /// The carton needs another runner.
     #[error(
         "{}: its model needs Carton's runner `{}`; only models of the runner `torchscript` can run here",
         path.display(), runner.escape_debug()
     )]
     Runner {
-        /// The carton.
         path: PathBuf,
-        /// The name of the runner.
+        /// Name of the runner in carton.toml.
         runner: String,
     },
-    /// The code of the model is not ours.
+    /// The code of the model is not what a conversion by this program writes.
     #[error(
         "{}: `{}` of the model is not what a conversion writes, so the model cannot run here; Carton's torchscript runner, \
          PyTorch and Triton's PyTorch backend run it", path.display(), record.escape_debug()
     )]
     OtherCode {
-        /// The carton.
         path: PathBuf,
-        /// The record that differs.
+        /// First record that differs.
         record: String,
     },
     /// carton.toml has a port that the model does not have.
@@ -43,90 +40,74 @@ pub enum Error {
         path.display(), name.escape_debug(), known.join(", ")
     )]
     Port {
-        /// The carton.
         path: PathBuf,
-        /// Whether it is an input or an output.
         side: Side,
-        /// Its name, or its internal name if it has one.
+        /// Internal name of the port, or its name if it has no internal one.
         name: String,
-        /// Those of the model.
+        /// Names of the model's ports.
         known: Vec<&'static str>,
     },
-    /// An option for the runner with a value that it cannot have.
+    /// A runner option has an invalid value.
     #[error("{}: `runner.opts.{name}` is {found}, expected a number of at least 1", path.display())]
     RunnerOption {
-        /// The carton.
         path: PathBuf,
-        /// The option.
+        /// Name of the option.
         name: &'static str,
-        /// Its value, as in carton.toml.
+        /// Value of the option, as in carton.toml.
         found: String,
     },
-    /// The carton is damaged.
     #[error("{}: {}", path.display(), pipeline::problems(*problems))]
     Damaged {
-        /// The carton.
         path: PathBuf,
-        /// How many problems were found.
+        /// Number of problems found.
         problems: usize,
     },
-    /// An input cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// An output that the carton does not have.
+    /// A requested output does not exist.
     #[error("there is no output `{}`; {}", name.escape_debug(), listed("the outputs are", known))]
     NoOutput {
-        /// Its name.
         name: String,
-        /// Those that there are, or the first of many.
+        /// Names of the outputs, at most the first few and a count of the rest.
         known: Vec<String>,
     },
-    /// An output with a dtype that Carton does not have and that has no conversion.
+    /// The dtype of an output is not in Carton and has no conversion.
     #[error("tensor `{}`: {dtype} cannot be an output of a carton", name.escape_debug())]
     OutputDtype {
-        /// Its name.
         name: String,
-        /// Its dtype.
         dtype: Dtype,
     },
-    /// Tokens for a carton that takes none.
+    /// Tokens were given to a carton of weights.
     #[error("{} holds weights; it does not take tokens", path.display())]
     NotAModel {
-        /// The carton.
         path: PathBuf,
     },
-    /// The model failed.
     #[error("{0}")]
     Model(#[source] forward::Error),
-    /// A tensor cannot be read.
     #[error("tensor `{}`: {reason}", name.escape_debug())]
     Tensor {
-        /// Its name.
         name: String,
-        /// What is wrong.
         #[source]
         reason: ReadError,
     },
-    /// A small storage that a tensor repeats again and again.
+    /// A tensor expands a small storage to too many elements.
     #[error(
         "tensor `{}`: an expanded view of {} over a storage of {}", name.escape_debug(), pipeline::size(*nbytes),
         pipeline::size(*storage)
     )]
     Repeated {
-        /// Its name.
         name: String,
-        /// Bytes of its elements.
+        /// Size of the tensor's elements, in bytes.
         nbytes: u64,
-        /// Bytes of its storage.
+        /// Size of the storage, in bytes.
         storage: u64,
     },
-    /// The caller stopped the work.
     #[error("stopped")]
     Cancelled,
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Carton(reason) => reason.kind(),
@@ -143,12 +124,10 @@ impl Error {
     }
 }
 
-/// Which side of a model a port is on.
+/// Side of a model that a port belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What it takes.
     Input,
-    /// What it returns.
     Output,
 }
 
@@ -161,76 +140,68 @@ impl std::fmt::Display for Side {
     }
 }
 
-/// Why an input cannot be used.
+/// Reason for which an input cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// One that the model does not take.
+    /// The model does not have this input.
     #[error("there is no input `{}`; {}", name.escape_debug(), listed("the inputs are", known))]
     Unknown {
-        /// Its name.
         name: String,
-        /// Those that there are.
+        /// Names of the declared inputs.
         known: Vec<String>,
     },
-    /// One that is needed.
+    /// A required input is missing.
     #[error("the input `{}` is missing", name.escape_debug())]
     Missing {
-        /// Its name.
         name: String,
     },
-    /// One that was given twice.
+    /// An input is given twice.
     #[error("the input `{}` is given twice", name.escape_debug())]
     Twice {
-        /// Its name.
         name: String,
     },
-    /// One with other elements.
+    /// The dtype of an input is not the declared one.
     #[error("the input `{}` is {found}, expected {expected}", name.escape_debug())]
     Dtype {
-        /// Its name.
         name: String,
-        /// Its dtype.
         found: String,
-        /// The dtype that carton.toml declares.
+        /// Dtype that carton.toml declares.
         expected: &'static str,
     },
-    /// One with another shape.
+    /// The shape of an input is not the declared one.
     #[error("the input `{}` has the shape {found:?}, expected {}", name.escape_debug(), expected.escape_debug())]
     Shape {
-        /// Its name.
         name: String,
-        /// Its shape, in elements.
+        /// Shape of the input, in elements.
         found: Vec<u64>,
-        /// The shape that carton.toml declares.
+        /// Shape that carton.toml declares.
         expected: String,
     },
-    /// A symbol that would have two values.
+    /// A symbol would need two different values.
     #[error(
         "`{}` is {first} in the input `{}` and {second} in the input `{}`, expected the same",
         symbol.escape_debug(), first_input.escape_debug(), second_input.escape_debug()
     )]
     Symbol {
-        /// The symbol of carton.toml.
         symbol: String,
-        /// The input that has it first.
+        /// Input in which the symbol occurs first.
         first_input: String,
-        /// Its value there: a size or a shape.
+        /// Value of the symbol in the first input: a size or a shape.
         first: String,
-        /// The other input.
+        /// Input in which the value differs.
         second_input: String,
-        /// Its value there.
+        /// Value of the symbol in the second input.
         second: String,
     },
-    /// Keys without values, or values without keys.
+    /// Only one of `past_key` and `past_value` is given.
     #[error("one of past_key and past_value is missing: they come together")]
     HalfPast,
-    /// A value that is not numbers where there must be some.
+    /// The model takes numbers, and the input holds something else.
     #[error("the input `{}` is {found}, which the model does not take", name.escape_debug())]
     NotNumbers {
-        /// Its name.
         name: String,
-        /// What it is.
+        /// Description of the input's elements.
         found: &'static str,
     },
 }

@@ -1,9 +1,9 @@
 //! Runs cartons on the CPU.
 //!
 //! [`Runnable::open`] opens a carton that a conversion wrote, packed or unpacked. A model takes tokens and returns logits,
-//! and a module of weights returns tensors by name. [`Runnable::infer`] compares what it is given with carton.toml and
-//! returns what Carton's own runner would. [`Session`] generates one token after the other, and [`self_test`] runs the
-//! tests that are stored in a carton.
+//! and a module of weights returns tensors by name. [`Runnable::infer`] checks the inputs against carton.toml and returns
+//! the outputs that Carton's own runner would return. [`Session`] generates one token after the other, and [`self_test`]
+//! runs the self tests that are stored in a carton.
 //!
 //! ```no_run
 //! use runtime::{OpenOptions, Runnable};
@@ -18,8 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A carton runs here only if its code is, byte for byte, what this version or an earlier one writes for its tensors.
-//! Nothing of it is executed: the recognised computation is that of the crate `forward`.
+//! A carton runs here only if its code is, byte for byte, the code that this version or an earlier one writes for its
+//! tensors. The code itself is not executed: the crate `forward` implements the recognised computation.
 
 mod compare;
 mod error;

@@ -11,7 +11,7 @@ use tensor::{Dtype, Tensor};
 use crate::numbers::{doubles, floats, integers};
 use crate::{Error, InputError, Port, Result, ports};
 
-/// The inputs and outputs of a decoder whose carton declares none.
+/// Returns the inputs and outputs of a decoder whose carton declares none.
 pub(crate) fn ports(decoder: &decoder::Decoder) -> (Vec<Port>, Vec<Port>) {
     let sizes = PortSizes::from(decoder);
     let dimension = |dim| match dim {
@@ -26,7 +26,7 @@ pub(crate) fn ports(decoder: &decoder::Decoder) -> (Vec<Port>, Vec<Port>) {
     (DecoderPort::INPUTS.map(port).into(), DecoderPort::OUTPUTS.map(port).into())
 }
 
-/// A decoder and the ports that carton.toml gives it.
+/// Decoder with the ports that carton.toml declares.
 pub(crate) struct Decoder<'r> {
     pub(crate) model: &'r Model,
     pub(crate) inputs: &'r [Port],
@@ -83,7 +83,7 @@ impl Decoder<'_> {
         };
         let logits = self.model.forward(&ids, batch_len, &mut cache, rows, observer)?;
         let is_wanted = |port: &Port| wanted.is_none_or(|wanted| wanted.contains(&port.name));
-        // A caller that lists keys and values as outputs need not give `use_cache`, too.
+        // A caller that lists keys and values as outputs does not also have to give `use_cache`.
         let returns_cache = call.returns_cache || wanted.is_some();
         let own = |port: &Port| DecoderPort::from_name(port.internal());
         let is_present = |port: &Port| own(port).is_some_and(DecoderPort::is_present);
@@ -106,7 +106,7 @@ impl Decoder<'_> {
         Ok(out)
     }
 
-    /// Tokens with one dimension are a batch of one, as the description of the input says.
+    /// Adds a batch dimension of 1 to tokens with one dimension, as the description of the input promises.
     fn batched(&self, inputs: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
         let is_tokens = |port: &&Port| port.internal() == DecoderPort::Tokens.name();
         let tokens = self.inputs.iter().find(is_tokens).map(|port| port.name.as_str());
@@ -119,12 +119,12 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether a switch is on.
+/// Reads a switch such as `last_only`: true if any of its elements is nonzero.
 fn is_on(name: &str, switch: &Tensor) -> Result<bool> {
     Ok(doubles(name, switch)?.is_some_and(|numbers| numbers.iter().any(|number| *number != 0.0)))
 }
 
-/// The same elements with a first dimension of 1.
+/// Adds a first dimension of 1 to a tensor of one dimension; `None` for any other tensor.
 fn as_row(tensor: &Tensor) -> Option<Tensor> {
     let &[_] = tensor.shape() else { return None };
     tensor.unsqueeze(0)

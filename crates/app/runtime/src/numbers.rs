@@ -1,4 +1,4 @@
-//! The elements of tensors as numbers and as bytes.
+//! Reads the elements of tensors as numbers and as bytes.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,10 +8,10 @@ use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::{Error, Result};
 
-/// The most bytes that a tensor can have more than its storage: a number can be expanded to terabytes.
+/// Largest number of bytes by which a tensor may exceed its storage: an expanded scalar can have terabytes.
 const REPEATED_MAX: u64 = 256 << 20;
 
-/// The elements in C order, little-endian: in place where that is possible.
+/// Returns the elements in C order, little-endian; borrowed from the mapped file where possible.
 pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>> {
     if let Some(bytes) = tensor.mapped_bytes() {
         return Ok(Cow::Borrowed(bytes));
@@ -28,26 +28,26 @@ pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>>
     Ok(Cow::Owned(out))
 }
 
-/// The elements as the nearest f64.
+/// Converts the elements to the nearest f64; `None` if the dtype has no such conversion.
 pub(crate) fn doubles(name: &str, tensor: &Tensor) -> Result<Option<Vec<f64>>> {
     let Some(tensor) = tensor.cast(Dtype::Float64) else { return Ok(None) };
     let bytes = bytes(name, &tensor)?;
     Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| f64::from_le_bytes(*it)).collect()))
 }
 
-/// The elements of a tensor of integers.
+/// Converts the elements to i64; `None` unless the dtype is an integer type.
 pub(crate) fn integers(name: &str, tensor: &Tensor) -> Result<Option<Vec<i64>>> {
     use Dtype::{Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
     if !matches!(tensor.dtype(), Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64) {
         return Ok(None);
     }
-    // A number above 2^63 becomes negative, which is not a token either.
+    // A number of 2^63 or more becomes negative, which is no valid token either.
     let Some(tensor) = tensor.cast(Int64) else { return Ok(None) };
     let bytes = bytes(name, &tensor)?;
     Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| i64::from_le_bytes(*it)).collect()))
 }
 
-/// A tensor of f32 numbers in memory.
+/// Creates an f32 tensor in memory; `None` if the shape does not fit the numbers.
 pub(crate) fn floats(shape: Vec<u64>, numbers: &[f32]) -> Option<Tensor> {
     let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let stride = contiguous_strides(&shape);

@@ -1,4 +1,4 @@
-//! A carton that runs.
+//! Opens a carton and runs it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,39 +16,39 @@ use crate::model::{self, Decoder};
 use crate::weights::exported;
 use crate::{Error, Port, Result, Side, ports};
 
-/// The runner whose models are TorchScript archives.
+/// Name of Carton's runner for TorchScript archives.
 const TORCHSCRIPT: &str = "torchscript";
-/// The runner's option for the number of threads.
+/// Runner option for the number of threads.
 const NUM_THREADS: &str = "num_threads";
-/// The most names of outputs in an error.
+/// Largest number of output names in an error.
 const NAMES_SHOWN: usize = 10;
 
-/// How a carton is opened.
+/// Options for opening a carton.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenOptions {
-    /// The number of threads that compute; `None` for `num_threads` of the carton's runner options, or as many as the
-    /// machine runs at once.
+    /// Number of compute threads; `None` for `num_threads` of the carton's runner options, or else for the machine's
+    /// parallelism.
     pub threads: Option<usize>,
-    /// Whether every hash and rule is checked first, which reads the whole carton.
+    /// Checks every hash and rule first, which reads the whole carton.
     pub verify: bool,
 }
 
 impl OpenOptions {
-    /// Sets the number of threads that compute.
+    /// Sets the number of compute threads.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
-    /// Checks every hash and rule first.
+    /// Enables the check of every hash and rule before the carton is opened.
     #[must_use]
     pub fn verify(self) -> Self {
         Self { verify: true, ..self }
     }
 }
 
-/// A carton that runs.
+/// Open carton that can run.
 pub struct Runnable {
     carton: Carton,
     config: Config,
@@ -56,17 +56,17 @@ pub struct Runnable {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     tensors: Tensors,
-    /// The model's file stays mapped.
+    /// Keeps the model's file mapped.
     _container: Container,
 }
 
-/// What a carton is.
+/// Kind of model in a carton.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Takes tokens and returns logits.
+    /// Decoder, which takes tokens and returns logits.
     Decoder(Arc<forward::Model>),
-    /// Returns its tensors by name.
+    /// Module that returns its tensors by name.
     Weights,
 }
 
@@ -80,12 +80,12 @@ impl std::fmt::Debug for Runnable {
 }
 
 impl Runnable {
-    /// Opens the carton or the unpacked folder at `path`. A model that is stored is mapped in place, and a compressed one
-    /// is decompressed into a temporary file, which `observer` can follow and stop.
+    /// Opens the carton or the unpacked folder at `path`. A stored model is mapped in place. A compressed model is
+    /// decompressed into a temporary file, which `observer` can follow and stop.
     ///
     /// # Errors
-    /// When it cannot be read or is not a carton, a file that it needs is elsewhere, it needs another runner, its code is
-    /// not what a conversion writes, or it is to be verified and is damaged.
+    /// Returns an error if the carton cannot be read, is not a carton, lacks a file that it needs, needs another runner, or
+    /// has code that a conversion does not write; and if `options` ask for verification and the carton is damaged.
     pub fn open(path: &Path, options: &OpenOptions, observer: &dyn Observer) -> Result<Self> {
         let carton = carton_tools::open(path)?;
         if options.verify {
@@ -118,45 +118,45 @@ impl Runnable {
         Ok(Self { carton, config, kind, inputs, outputs, tensors, _container: container })
     }
 
-    /// The carton as it was given.
+    /// Returns the path under which the carton was opened.
     pub fn path(&self) -> &Path {
         self.carton.path()
     }
 
-    /// What it is.
+    /// Returns the kind of model in the carton.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// carton.toml.
+    /// Returns the contents of carton.toml.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The open carton.
     pub(crate) fn carton(&self) -> &Carton {
         &self.carton
     }
 
-    /// What it takes. A model has the inputs that carton.toml declares, or if it declares none, its own.
+    /// Returns the inputs. A model has the inputs that carton.toml declares, or its own if carton.toml declares none.
     pub fn inputs(&self) -> &[Port] {
         &self.inputs
     }
 
-    /// What it returns. For weights, there is one for each tensor that carton.toml declares.
+    /// Returns the outputs. For weights, there is one output for each tensor that carton.toml declares.
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
-    /// The tensors of the model under their own names, as the checkpoint had them.
+    /// Returns the tensors of the model under their own names, as in the checkpoint.
     pub fn tensors(&self) -> &Tensors {
         &self.tensors
     }
 
-    /// The file `misc/NAME`; `None` if there is none. It is checked, and not read if it has more than `limit` bytes.
+    /// Reads the file `misc/NAME` and checks its hash; `None` if there is no such file. A file of more than `limit` bytes is
+    /// not read.
     ///
     /// # Errors
-    /// When it is elsewhere, too large, or damaged.
+    /// Returns an error if the file is not in the carton although MANIFEST lists it, is too large, or is damaged.
     pub fn misc(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = format!("misc/{name}");
         let failed = |error| Error::from(carton_tools::Error::reader(self.path())(error));
@@ -174,10 +174,10 @@ impl Runnable {
         Ok(Some(bytes))
     }
 
-    /// Runs the carton. `wanted` names the outputs to return, or is `None` for all that Carton's runner would return.
+    /// Runs the carton. `wanted` names the outputs to return; `None` stands for all that Carton's runner would return.
     ///
     /// # Errors
-    /// When inputs are not what carton.toml declares, an output does not exist, or the model fails.
+    /// Returns an error if the inputs do not match carton.toml, an output does not exist, or the model fails.
     pub fn infer(
         &self,
         inputs: &[(String, Tensor)],
@@ -186,7 +186,7 @@ impl Runnable {
         self.infer_until(inputs, wanted, &())
     }
 
-    /// The same; the observer can stop the work between the layers of a model.
+    /// Runs the carton as [`infer`](Self::infer) does; `observer` can stop the work between the layers of a model.
     ///
     /// # Errors
     /// Those of [`infer`](Self::infer), and [`Error::Cancelled`].
@@ -208,14 +208,14 @@ impl Runnable {
         }
     }
 
-    /// The tensors as a module of weights returns them.
+    /// Returns the wanted tensors as a module of weights exports them.
     fn returned(&self, wanted: Option<&[String]>) -> Result<Vec<(String, Tensor)>> {
         let export = |name: &str, tensor: &Tensor| Ok((name.to_owned(), exported(name, tensor)?));
         let Some(wanted) = wanted else {
             return self.tensors.iter().map(|(name, tensor)| export(name, tensor)).collect();
         };
         let find = |name: &String| {
-            // A port may have a name of its own.
+            // The name of a port may differ from that of its tensor.
             let port = self.outputs.iter().find(|port| port.name == *name);
             let internal = port.map_or(name.as_str(), Port::internal);
             let tensor = self.tensors.get(internal).ok_or_else(|| self.no_output(name))?;
@@ -234,7 +234,7 @@ impl Runnable {
     }
 }
 
-/// Checks every hash and rule.
+/// Checks every hash and rule of a carton.
 fn verify(carton: &Carton, observer: &dyn Observer) -> Result<()> {
     let name = carton.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
@@ -245,7 +245,7 @@ fn verify(carton: &Carton, observer: &dyn Observer) -> Result<()> {
     }
 }
 
-/// The number of threads that the caller or the carton wants.
+/// Returns the number of threads that the caller or the carton requests.
 fn threads(path: &Path, config: &Config, options: &OpenOptions) -> Result<Option<usize>> {
     if options.threads.is_some() {
         return Ok(options.threads);
@@ -258,7 +258,7 @@ fn threads(path: &Path, config: &Config, options: &OpenOptions) -> Result<Option
     number.map(Some).ok_or_else(failed)
 }
 
-/// The ports of carton.toml, or those of the model where it declares none.
+/// Merges the ports of carton.toml with those of the model, which apply if carton.toml declares none.
 fn declared(
     path: &Path,
     config: &Config,
@@ -307,6 +307,6 @@ fn unknown(path: &Path, side: Side, port: &Port, known: &[&'static str]) -> Erro
 
 const _: () = {
     const fn is_shared<T: Send + Sync + 'static>() {}
-    // A server keeps it and uses it from its threads.
+    // A server shares the carton between its threads.
     is_shared::<Runnable>();
 };

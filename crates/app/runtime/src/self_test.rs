@@ -1,7 +1,7 @@
 //! Runs the self tests that are stored in a carton.
 //!
 //! Facts: the Carton v1 specification. A nested tensor has parts of different shapes: a model that takes one tensor runs
-//! each part on its own, and returns as many.
+//! once for each part, and returns as many outputs.
 
 use std::time::Instant;
 
@@ -14,87 +14,85 @@ use tensor::Tensor;
 use crate::compare::{Tolerance, compare};
 use crate::{Error, InputError, Kind, Result, Runnable};
 
-/// How the self tests of a carton are run.
+/// Options for running the self tests of a carton.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SelfTestOptions {
-    /// How far outputs may be from the expected ones. `None` means [`Tolerance::default`] for weights, which are returned as
-    /// they are stored, and [`Tolerance::of_sums`] for models.
+    /// Largest allowed difference of outputs. `None` stands for [`Tolerance::default`] for weights, which are returned as
+    /// they are stored, and for [`Tolerance::of_sums`] for models.
     pub tolerance: Option<Tolerance>,
 }
 
 impl SelfTestOptions {
-    /// Sets how far outputs may be from the expected ones.
+    /// Sets the largest allowed difference of outputs.
     #[must_use]
     pub fn tolerance(self, tolerance: Tolerance) -> Self {
         Self { tolerance: Some(tolerance) }
     }
 }
 
-/// The result of all self tests of a carton.
+/// Result of all self tests of a carton.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SelfTestReport {
-    /// Version of these members.
+    /// Version of the report's format.
     pub schema_version: u32,
-    /// The carton as it was given.
+    /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// Whether no test failed.
+    /// True if no test failed.
     pub ok: bool,
-    /// How far outputs may be from the expected ones.
+    /// Tolerance that was applied.
     pub tolerance: Tolerance,
-    /// The tests, in the order of carton.toml.
+    /// Results of the tests, in the order of carton.toml.
     pub tests: Vec<TestRow>,
 }
 
-/// The result of one test.
+/// Result of one self test.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TestRow {
-    /// Its number, from 0.
+    /// Number of the test, from 0.
     pub index: usize,
-    /// Its name, if it has one.
+    /// Name of the test in carton.toml.
     pub name: Option<String>,
-    /// Whether it passed.
     pub outcome: Outcome,
-    /// How long the model took, in seconds.
+    /// Run time of the model, in seconds.
     pub seconds: f64,
-    /// Why it could not run.
+    /// Reason for which the test could not run.
     pub error: Option<String>,
-    /// The outputs: those that are expected, or all if the test expects none.
+    /// Expected outputs, or all outputs if the test expects none.
     pub outputs: Vec<OutputRow>,
 }
 
-/// The outcome of a test.
+/// Outcome of a self test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The outputs are the expected ones.
+    /// All outputs are within the tolerance.
     Passed,
-    /// An output is not the expected one, or the test cannot run.
+    /// An output differs from the expected one, or the test cannot run.
     Failed,
-    /// It ran, and no expected output is stored.
+    /// The model ran, but no expected output is stored.
     Ran,
 }
 
-/// An output of a test.
+/// Result for one output of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OutputRow {
-    /// Its name.
     pub name: String,
-    /// The largest difference from the expected output; `None` where they were not compared. It is not a number (in JSON,
-    /// null) if an element is not.
+    /// Largest difference from the expected output; `None` if the two were not compared. NaN (null in JSON) if an element is
+    /// NaN.
     pub largest_difference: Option<f64>,
-    /// What is wrong with it; `None` if nothing is.
+    /// Description of the mismatch; `None` if the output is as expected.
     pub what: Option<String>,
 }
 
-/// Runs the self tests of a carton, one after the other.
+/// Runs the self tests of a carton, one after the other. A test that cannot run counts as failed.
 ///
 /// # Errors
-/// When the index of its tensors cannot be read, or `observer` stops the work. A test that cannot run has failed.
+/// Returns an error if the tensor index cannot be read, or if `observer` stops the work.
 pub fn self_test(
     runnable: &Runnable,
     options: &SelfTestOptions,
@@ -119,15 +117,15 @@ pub fn self_test(
     })
 }
 
-/// The value that a reference names.
+/// Value that a reference of a self test names.
 enum Value {
     Numbers(Tensor),
     Strings,
-    /// The parts of a nested tensor.
+    /// Parts of a nested tensor.
     Nested(Vec<Tensor>),
 }
 
-/// The outputs of a model: of each run, if inputs are nested.
+/// Outputs of a test: one run for each part of the nested inputs, or a single run.
 struct Returned {
     runs: Vec<Vec<(String, Tensor)>>,
     is_nested: bool,
@@ -252,13 +250,13 @@ impl Runner<'_> {
         Ok(rows)
     }
 
-    /// Compares the parts of an output, or an output as its only part.
+    /// Compares the parts of an output; a plain output is one part.
     fn compare(&self, row: &mut OutputRow, found: &[&Tensor], expected: &[Tensor]) -> Result<()> {
         let parts = expected.len();
         for (part, (found, expected)) in found.iter().zip(expected).enumerate() {
             let comparison = compare(&row.name, found, expected, self.tolerance)?;
             let largest = [row.largest_difference, comparison.largest].into_iter().flatten();
-            // NaN stays.
+            // A NaN difference stays the largest.
             row.largest_difference = largest.reduce(|a, b| if a.is_nan() || a > b { a } else { b });
             if let (Some(what), None) = (comparison.what, &row.what) {
                 let part = if parts == 1 { String::new() } else { format!("part {part}: ") };
@@ -268,7 +266,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The tensors that references stand for, read and checked.
+    /// Reads and checks the tensors to which references point.
     fn values(&self, references: &References) -> Result<Vec<(String, Value)>> {
         let failed = |error| Error::from(carton_tools::Error::reader(self.runnable.path())(error));
         let read = |name: &str| {

@@ -1,4 +1,4 @@
-//! One text that grows: the tokens that a model has seen, and the logits of what may follow.
+//! Feeds tokens to a decoder step by step, keeping its KV cache.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use forward::{Cache, Model, Rows};
 
 use crate::{Error, Kind, Result, Runnable};
 
-/// One text that grows.
+/// Sequence of tokens that grows, with the model's KV cache for it.
 #[derive(Debug)]
 pub struct Session {
     model: Arc<Model>,
@@ -15,10 +15,10 @@ pub struct Session {
 }
 
 impl Runnable {
-    /// A session of a model that has seen no tokens yet.
+    /// Starts a session of a decoder with an empty KV cache.
     ///
     /// # Errors
-    /// When the carton holds weights, or there is no memory for it.
+    /// Returns an error if the carton holds weights, or if the cache cannot be allocated.
     pub fn session(&self) -> Result<Session> {
         let Kind::Decoder(model) = self.kind() else {
             return Err(Error::NotAModel { path: self.path().to_owned() });
@@ -28,21 +28,22 @@ impl Runnable {
 }
 
 impl Session {
-    /// The number of tokens that the model has seen.
+    /// Returns the number of tokens fed so far.
     pub fn len(&self) -> usize {
         self.cache.len()
     }
 
-    /// Whether the model has seen no tokens yet.
+    /// Returns true if no tokens were fed yet.
     pub fn is_empty(&self) -> bool {
         self.cache.is_empty()
     }
 
-    /// Feeds tokens that follow those before, and returns the logits of the one after them, one for each token that the
-    /// model knows. If it fails or is stopped, the session has the tokens that it had.
+    /// Feeds tokens that follow the previous ones, and returns the logits of the next token, one for each entry of the
+    /// vocabulary. If the call fails or is stopped, the session keeps its previous tokens.
     ///
     /// # Errors
-    /// When there are no tokens, the model does not know one, there is no memory, or `observer` stops the work.
+    /// Returns an error if `tokens` is empty, a token is not in the vocabulary, memory runs out, or `observer` stops the
+    /// work.
     pub fn feed(&mut self, tokens: &[u32], observer: &dyn Observer) -> Result<Vec<f32>> {
         let tokens: Vec<i64> = tokens.iter().copied().map(i64::from).collect();
         Ok(self.model.forward(&tokens, 1, &mut self.cache, Rows::Last, observer)?)

@@ -1,13 +1,13 @@
-//! A module that returns tensors by name.
+//! Exports tensors as a module of weights returns them.
 //!
-//! Facts: `forward` of the weights module, in `torchscript/src/code/weights/text.rs`: bool is returned as uint8, small floats
-//! as f32, and complex numbers with a last dimension of 2.
+//! Facts: `forward` of the weights module, in `torchscript/src/code/weights/text.rs`: bool is returned as uint8, small
+//! floats as f32, and complex numbers with a last dimension of 2.
 
 use tensor::{Dtype, Tensor};
 
 use crate::{Error, Result};
 
-/// The tensor as the module returns it. What is converted is converted when it is read.
+/// Converts a tensor to the form in which the module returns it. Elements are converted when they are read.
 pub(crate) fn exported(name: &str, tensor: &Tensor) -> Result<Tensor> {
     let failed = || Error::OutputDtype { name: name.to_owned(), dtype: tensor.dtype() };
     let (dtype, pairs) = torchscript::exported(tensor.dtype()).ok_or_else(failed)?;
@@ -21,7 +21,7 @@ pub(crate) fn exported(name: &str, tensor: &Tensor) -> Result<Tensor> {
     seen.and_then(|seen| seen.cast(dtype)).ok_or_else(failed)
 }
 
-/// The same bytes in a dtype of the same size, or as pairs of half of it.
+/// Reinterprets the same bytes as a dtype of the same size, or as pairs of a dtype of half the size.
 fn with_dtype(tensor: &Tensor, dtype: Dtype, pairs: bool) -> Option<Tensor> {
     let (mut shape, mut stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
     let mut offset = tensor.storage_offset();

@@ -1,4 +1,4 @@
-//! Bodies: a request's, read under limits, and a response's, sent in parts.
+//! Request bodies, read under limits, and response bodies, sent in parts.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,23 +15,23 @@ use crate::encoding::reserve;
 use crate::options::{Limits, Timeouts};
 use crate::pace::Pace;
 
-/// A request's body, which arrives while it is read.
+/// Body of a request, read while it arrives.
 #[derive(Debug)]
 pub(crate) struct Upload {
     incoming: Incoming,
     pace: Pace,
     received: usize,
-    /// Nothing more arrives, or nothing more is of interest.
+    /// True once the body has ended, has failed, or is ignored from here on.
     is_over: bool,
 }
 
-/// Why a body was not read.
+/// Reason for which a request body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     TooLarge,
     NoMemory,
     TooSlow,
-    /// The client went away, or what it sent is not a body.
+    /// The client went away, or sent something that is not a valid body.
     Broken,
 }
 
@@ -41,12 +41,12 @@ impl Upload {
         Self { incoming, pace: Pace::start(), received: 0, is_over }
     }
 
-    /// The bytes that arrived.
+    /// Returns the number of body bytes received so far.
     pub(crate) fn received(&self) -> usize {
         self.received
     }
 
-    /// The next bytes; `None` at the end.
+    /// Reads the next bytes of the body; `None` at its end.
     async fn next(&mut self, timeouts: &Timeouts) -> Result<Option<Bytes>, Unread> {
         while !self.is_over {
             let deadline = self.pace.deadline(timeouts).into();
@@ -60,7 +60,7 @@ impl Upload {
                     self.is_over = true;
                     return Err(Unread::Broken);
                 }
-                // Trailers mean nothing here.
+                // Trailers are ignored.
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
                         self.pace.advance(bytes.len());
@@ -73,10 +73,10 @@ impl Upload {
         Ok(None)
     }
 
-    /// The whole body, in one piece.
+    /// Reads the whole body into one buffer, which counts in the returned charge.
     ///
     /// # Errors
-    /// When it is longer than the limit, too slow, or when there is no room for it.
+    /// Returns an error if the body is longer than the limit or too slow, or if the budget has no room for it.
     pub(crate) async fn read(
         &mut self,
         limits: &Limits,
@@ -88,7 +88,7 @@ impl Upload {
         if declared > limits.body as u64 {
             return Err(Unread::TooLarge);
         }
-        // The client's Content-Length is trusted only up to a limit: beyond it, memory grows with what arrives.
+        // The client's Content-Length is trusted only up to `BELIEVED`: beyond it, memory grows with the bytes that arrive.
         let believed = usize::try_from(declared).unwrap_or(0).min(BELIEVED);
         if !reserve(&mut body, believed, limits.body, &mut charge) {
             return Err(Unread::NoMemory);
@@ -105,8 +105,8 @@ impl Upload {
         Ok((body, charge))
     }
 
-    /// Reads what is left, so that the client reads the response and the connection can be used again; gives up after
-    /// twice the limit. Returns whether the end was reached.
+    /// Reads and discards the rest of the body, so that the client reads the response and the connection can be reused;
+    /// gives up after twice the limit. Returns true if the end was reached.
     pub(crate) async fn skip(&mut self, limits: &Limits, timeouts: &Timeouts) -> bool {
         let last = self.received.saturating_add(limits.body.saturating_mul(2).max(LEAST_SKIPPED));
         while self.received <= last {
@@ -119,24 +119,24 @@ impl Upload {
         false
     }
 
-    /// Leaves the rest of the body where it is. The connection is closed after the response.
+    /// Leaves the rest of the body unread. The connection is closed after the response.
     pub(crate) fn leave(&mut self) {
         self.is_over = true;
     }
 
-    /// Whether nothing is left to read.
+    /// Returns true if nothing is left to read.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 }
 
-/// How many bytes are skipped even if the limit is small.
+/// Smallest number of bytes that [`Upload::skip`] reads before it gives up, even under a smaller limit.
 const LEAST_SKIPPED: usize = 1 << 20;
 
-/// How many bytes are reserved for a body before they arrive.
+/// Largest number of bytes reserved on the word of a Content-Length, before they arrive.
 const BELIEVED: usize = 256 << 10;
 
-/// A response's body.
+/// Body of a response, as a queue of parts.
 #[derive(Debug, Default)]
 pub(crate) struct Payload {
     parts: VecDeque<Bytes>,
@@ -144,7 +144,7 @@ pub(crate) struct Payload {
 
 impl Payload {
     pub(crate) fn new(parts: impl IntoIterator<Item = Bytes>) -> Self {
-        // A chunk that has no bytes would end a chunked body.
+        // An empty chunk would end a chunked body.
         Self { parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
     }
 
@@ -152,7 +152,7 @@ impl Payload {
         self.parts.iter().map(|part| part.len() as u64).fold(0, u64::saturating_add)
     }
 
-    /// The same bytes, each part changed by `wrap`.
+    /// Applies `wrap` to each part; the bytes must stay the same.
     pub(crate) fn map(self, wrap: impl Fn(Bytes) -> Bytes) -> Self {
         Self { parts: self.parts.into_iter().map(wrap).collect() }
     }

@@ -1,11 +1,11 @@
-//! The bytes of requests and responses that may be in memory at a time, over all connections.
+//! Limits the bytes of requests and responses in memory at a time, over all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// How many bytes may be in memory, and how many are.
+/// Memory limit in bytes with the number of bytes in use, shared by all requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Account>);
 
@@ -15,7 +15,7 @@ struct Account {
     used: AtomicUsize,
 }
 
-/// Bytes that count against a budget until this is dropped.
+/// Bytes that count against a [`Budget`] until the charge is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     account: Arc<Account>,
@@ -27,14 +27,15 @@ impl Budget {
         Self(Arc::new(Account { limit, used: AtomicUsize::new(0) }))
     }
 
-    /// A charge of nothing, to be grown.
+    /// Creates an empty charge, which [`Charge::grow`] fills.
     pub(crate) fn charge(&self) -> Charge {
         Charge { account: self.0.clone(), bytes: 0 }
     }
 }
 
 impl Charge {
-    /// Counts `bytes` more; false if there is no room for them. What is larger than the whole budget needs all of it.
+    /// Charges `bytes` more; false if the budget has no room for them. A charge larger than the whole budget is cut to the
+    /// budget.
     #[must_use]
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let bytes = bytes.min(self.account.limit);
@@ -46,12 +47,12 @@ impl Charge {
         grown
     }
 
-    /// Bytes that count as long as any part of them is in use.
+    /// Wraps a buffer as [`Bytes`] that hold this charge until the last slice of them is dropped.
     pub(crate) fn attach(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(Charged { bytes, _charge: Arc::new(self) })
     }
 
-    /// The same for several buffers.
+    /// Wraps several buffers as [`Bytes`] that share this charge, which ends with the last slice of any of them.
     pub(crate) fn attach_all(self, buffers: Vec<Bytes>) -> Vec<Bytes> {
         let charge = Arc::new(self);
         let attach = |bytes| Bytes::from_owner(Charged { bytes, _charge: charge.clone() });

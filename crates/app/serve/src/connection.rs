@@ -1,4 +1,4 @@
-//! A connection: a socket whose progress is watched, so that a client that is too slow is closed.
+//! Watches the progress of a connection's socket, so that a client that is too slow is disconnected.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,26 +13,25 @@ use tokio::net::TcpStream;
 use crate::options::Timeouts;
 use crate::pace::{FOREVER, Pace};
 
-/// What a connection does now, shared by its socket, its requests and its watch.
+/// Phase and write progress of a connection, shared by its socket, its requests and its timeout watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// The response that is being written, from the first time that the socket was full.
+    /// Progress of the response being written, counted from the first time the socket was full.
     writing: Option<Pace>,
-    /// Whether the socket is full.
     is_full: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Between requests.
+    /// Between two requests, since this instant.
     Idle(Instant),
-    /// Headers are arriving.
+    /// Headers have been arriving since this instant.
     Head(Instant),
-    /// A request is being answered. Its body has a pace of its own.
+    /// A request is being answered. Its body has a [`Pace`] of its own.
     Answering,
 }
 
@@ -46,14 +45,14 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has its headers.
+    /// Records that the headers of a request are complete.
     pub(crate) fn request(&self) {
         let mut state = self.state();
         state.phase = Phase::Answering;
         state.writing = None;
     }
 
-    /// A response can be written.
+    /// Records that a response is ready to be written.
     pub(crate) fn response(&self) {
         self.state().phase = Phase::Idle(Instant::now());
     }
@@ -82,7 +81,7 @@ impl Activity {
         }
     }
 
-    /// How long the connection has had nothing to do; `None` while it is busy.
+    /// Returns the time since the connection became idle; `None` while it is busy.
     pub(crate) fn idle_for(&self) -> Option<Duration> {
         let state = self.state();
         match state.phase {
@@ -91,13 +90,13 @@ impl Activity {
         }
     }
 
-    /// Whether no request is being answered and no response is being written.
+    /// Returns true if no request is being answered and no response is being written.
     pub(crate) fn is_between_requests(&self) -> bool {
         let state = self.state();
         !state.is_full && !matches!(state.phase, Phase::Answering)
     }
 
-    /// When the client is late; `None` while it waits for the server.
+    /// Returns the instant at which the client is too slow; `None` while the client waits for the server.
     pub(crate) fn deadline(&self, timeouts: &Timeouts) -> Option<Instant> {
         let state = self.state();
         let (since, allowed) = match (state.phase, state.writing) {
@@ -110,7 +109,7 @@ impl Activity {
     }
 }
 
-/// A socket that records whether it makes progress.
+/// Socket that records its progress in an [`Activity`].
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TokioIo<TcpStream>,

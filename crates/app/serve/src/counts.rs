@@ -1,4 +1,4 @@
-//! What is counted about a model, and the statistics of the protocol that are made of it.
+//! Counts requests, failures and durations for each model, and converts them to the protocol's statistics.
 //!
 //! Facts: Triton's statistics extension.
 
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kserve::{InferStatistics, ModelStatistics};
 
-/// What was counted since a model was loaded.
+/// Request counts and durations of a model since it was loaded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) success: Total,
@@ -21,23 +21,23 @@ pub(crate) struct Counts {
     last: Option<SystemTime>,
 }
 
-/// How often something happened, and how long it took in all.
+/// Number of events and their total duration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Total {
     pub(crate) count: u64,
     pub(crate) time: Duration,
 }
 
-/// Why a request failed.
+/// Category of a failed request, in Triton's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// There was no room for it.
+    /// The queue or the memory budget had no room, or the server is shutting down.
     Rejected,
     /// The client went away.
     Cancelled,
-    /// The model failed.
+    /// The model or the server failed.
     Backend,
-    /// The request is wrong.
+    /// The request is invalid.
     Other,
 }
 
@@ -60,7 +60,7 @@ impl Total {
 }
 
 impl Counts {
-    /// The model ran for a request of `batch` inferences.
+    /// Counts a run of the model for a request of `batch` inferences.
     pub(crate) fn ran(&mut self, batch: u64, queue: Duration, input: Duration, infer: Duration) {
         self.inferences = self.inferences.saturating_add(batch);
         self.executions = self.executions.saturating_add(1);
@@ -70,7 +70,7 @@ impl Counts {
         self.last = Some(SystemTime::now());
     }
 
-    /// A response was made.
+    /// Counts a response and the time spent on writing its body.
     pub(crate) fn printed(&mut self, output: Duration) {
         self.output.add(output);
     }
@@ -88,7 +88,7 @@ impl Counts {
         }
     }
 
-    /// The reasons by the names that Triton gives them, and how many requests failed for each.
+    /// Returns Triton's name of each failure reason with the number of failed requests.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REASONS.iter().zip(self.failures).map(|((_, name), count)| (*name, count))
     }

@@ -1,7 +1,7 @@
-//! Compressed bodies: what a request's `Content-Encoding` means, and what a response's may be.
+//! Compresses and decompresses bodies, by the `Content-Encoding` of requests and the `Accept-Encoding` of clients.
 //!
-//! Facts: RFC 9110 (`Accept-Encoding`, quality values) and RFC 9112; `deflate` is zlib's format, and what clients of
-//! Triton send.
+//! Facts: RFC 9110 (`Accept-Encoding`, quality values) and RFC 9112; `deflate` is the zlib format, which clients of Triton
+//! send.
 
 use std::io::{self, Read, Write};
 
@@ -12,7 +12,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 
 use crate::budget::Charge;
 
-/// An encoding of a body.
+/// Content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,
@@ -20,7 +20,7 @@ pub(crate) enum Encoding {
     Deflate,
 }
 
-/// Why a body could not be inflated.
+/// Reason for which a body cannot be decompressed.
 #[derive(Debug)]
 pub(crate) enum Inflate {
     TooLarge,
@@ -30,7 +30,7 @@ pub(crate) enum Inflate {
 }
 
 impl Encoding {
-    /// The name in headers.
+    /// Returns the name of the coding in HTTP headers.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -52,12 +52,12 @@ impl Encoding {
         }
     }
 
-    /// The encoding that a `Content-Encoding` names; none if it is another, or several on top of each other.
+    /// Parses the value of a `Content-Encoding` header; `None` for an unknown coding or several codings.
     pub(crate) fn of_request(header: &str) -> Option<Self> {
         Self::from_name(header)
     }
 
-    /// The encoding that the client prefers, by the values of its `Accept-Encoding` headers; of equal ones the first.
+    /// Chooses the coding with the highest quality in the client's `Accept-Encoding` headers; the first one wins a tie.
     pub(crate) fn of_response<'h>(headers: impl Iterator<Item = &'h str>) -> Self {
         let mut best = (0, Self::Identity);
         for item in headers.flat_map(|header| header.split(',')) {
@@ -76,7 +76,7 @@ impl Encoding {
         best.1
     }
 
-    /// The bytes that `body` stands for, at most `limit`. They count in `charge`.
+    /// Decompresses `body` into at most `limit` bytes, which count in `charge`.
     pub(crate) fn inflate(self, body: &[u8], limit: usize, charge: &mut Charge) -> Result<Vec<u8>, Inflate> {
         match self {
             Self::Identity => {
@@ -85,7 +85,7 @@ impl Encoding {
                 }
                 Ok(body.to_vec())
             }
-            // A gzip file may have several members, so this decoder reads to the end of the body.
+            // A gzip body may have several members, so this decoder reads to the end of the body.
             Self::Gzip => read(&mut MultiGzDecoder::new(body), limit, charge),
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(body);
@@ -95,10 +95,10 @@ impl Encoding {
         }
     }
 
-    /// The compressed form of `parts` together.
+    /// Compresses the concatenation of `parts`.
     ///
     /// # Errors
-    /// Never: writing into memory does not fail. The type is that of the writer.
+    /// Never in practice: writing into memory does not fail. The type is that of the writer.
     pub(crate) fn compress(self, parts: &[Bytes]) -> io::Result<Vec<u8>> {
         match self {
             Self::Identity => Ok(parts.concat()),
@@ -136,7 +136,8 @@ fn read(from: &mut impl Read, limit: usize, charge: &mut Charge) -> Result<Vec<u
     }
 }
 
-/// Makes room for `count` more bytes, and counts the room in `charge`; false if there is none.
+/// Reserves capacity for `count` more bytes and charges for it; false if the budget has no room. Capacity doubles up to
+/// `limit`.
 pub(crate) fn reserve(bytes: &mut Vec<u8>, count: usize, limit: usize, charge: &mut Charge) -> bool {
     let needed = bytes.len().saturating_add(count);
     if needed <= bytes.capacity() {
@@ -151,7 +152,7 @@ pub(crate) fn reserve(bytes: &mut Vec<u8>, count: usize, limit: usize, charge: &
     true
 }
 
-/// The quality among the parameters of an `Accept-Encoding`, in thousandths; none if it is not a quality.
+/// Parses the quality among the parameters of an `Accept-Encoding` item, in thousandths; `None` if the quality is malformed.
 fn quality(parameters: &str) -> Option<u32> {
     let value = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

@@ -1,46 +1,44 @@
-//! A repository of models: a folder with a folder for each model, and in it a file for each version.
+//! Lists a model repository: a folder with one folder for each model, which holds one file for each version.
 //!
-//! `NAME/VERSION.carton`, such as `llama/3.carton`. Only what a listing of the folder finds is ever opened: no part of a
-//! request becomes a path.
+//! A file is `NAME/VERSION.carton`, such as `llama/3.carton`. Only files found by listing the folder are ever opened: no
+//! part of a request becomes a path.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// A folder of models.
+/// Folder of a model repository.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    /// The folder.
     pub path: PathBuf,
-    /// The extension of the files, without a dot.
+    /// Extension of the model files, without a dot.
     pub extension: String,
 }
 
-/// A version of a model in a folder.
+/// Model version found in a repository folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The model: the name of its folder.
+    /// Name of the model, which is the name of its folder.
     pub name: String,
-    /// The version: the name of the file, without its extension.
+    /// Version number, which is the file name without its extension.
     pub version: u64,
-    /// The file.
     pub path: PathBuf,
 }
 
-/// What is in a folder.
+/// Result of listing a repository folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// The models, sorted by name and version.
+    /// Model versions, sorted by name and version.
     pub(crate) found: Vec<Found>,
-    /// Files with the extension whose name or place is not that of a version.
+    /// Files with the extension whose name or location is not that of a version.
     pub(crate) ignored: Vec<PathBuf>,
 }
 
 impl Folder {
-    /// The models that are in the folder now.
+    /// Lists the model versions that are in the folder now.
     ///
     /// # Errors
-    /// When the folder, or one in it, cannot be listed.
+    /// Returns an error if the folder or one of its subfolders cannot be listed.
     pub(crate) fn list(&self) -> io::Result<Listing> {
         let mut listing = Listing::default();
         for entry in fs::read_dir(&self.path)? {
@@ -74,7 +72,8 @@ impl Folder {
         PathBuf::from(name).extension().is_some_and(|extension| extension == self.extension.as_str())
     }
 
-    /// The version that a file is: a number from 1 on, as it is usually written, so that no two files are the same version.
+    /// Parses a file name as a version: a decimal number from 1 on, without leading zeros or sign, so that no two files have
+    /// the same version.
     fn version(&self, name: &OsStr) -> Option<u64> {
         let stem = name.to_str()?.strip_suffix(self.extension.as_str())?.strip_suffix('.')?;
         let version: u64 = stem.parse().ok()?;
@@ -115,7 +114,7 @@ mod tests {
         let listing = of.list().expect("it can be listed");
         let found: Vec<(&str, u64)> =
             listing.found.iter().map(|found| (found.name.as_str(), found.version)).collect();
-        // A folder can be a carton too.
+        // An unpacked carton is a folder.
         assert_eq!(found, [("a", 1), ("a", 3), ("b", 9), ("b", 10)]);
         let ignored: Vec<_> = listing
             .ignored

@@ -1,4 +1,4 @@
-//! Inference: a request is read and parsed, waits for its model, and is answered in the form that it asks for.
+//! Runs inference requests: reads and parses the body, waits for the model, and writes the outputs in the requested form.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::route::Target;
 use crate::served::{Served, Ticket};
 use crate::state::{Answer, State, run_blocking};
 
-/// Bytes that the reactor parses or prints itself; more than this goes to another thread.
+/// Largest number of bytes that the reactor thread parses or writes itself; larger bodies go to a blocking thread.
 const SMALL: usize = 32 << 10;
 
-/// Answers an inference request.
+/// Answers an inference request, and counts its success or failure.
 pub(crate) async fn infer(state: &Arc<State>, parts: &Parts, upload: &mut Upload, target: &Target) -> Answer {
     let served = state.registry.find(target).map_err(|error| Reject::kserve(&error))?;
     let mut ticket = served.ticket();
@@ -50,7 +50,7 @@ async fn run(
     let request = sized(body.len(), move || parse(&body, header_length.as_deref(), &config)).await??;
     let input = started.elapsed();
 
-    // Inputs that came as JSON have memory of their own; the others are parts of the body.
+    // Inputs given as JSON have memory of their own; binary inputs are slices of the body.
     let inputs = request.inputs.iter().filter(|input| !input.binary).map(|input| input.data.len());
     let mut charge = state.budget.charge();
     if !charge.grow(inputs.fold(0, usize::saturating_add)) {
@@ -58,7 +58,7 @@ async fn run(
     }
     let asked = Asked::new(&request, &served.config);
     let reply = served.submit(request, charge).map_err(|error| Reject::kserve(&error))?;
-    // The sender is dropped without a reply only if the thread of the model is gone.
+    // The sender is dropped without a reply only if the model's thread is gone.
     let reply = reply.await.map_err(|_| Reject::internal("the model has ended"))?;
     let outputs = reply.outputs.map_err(|failure| Reject::failure(&served.name, &failure))?;
     ticket.count(|counts| counts.ran(asked.batch, reply.queue, input, reply.infer));
@@ -69,7 +69,7 @@ async fn run(
     Ok(response)
 }
 
-/// What is needed of a request after its model has run.
+/// Parts of a request that are needed after its model has run.
 struct Asked {
     id: Option<String>,
     outputs: Vec<RequestedOutput>,
@@ -91,7 +91,7 @@ fn parse(body: &Bytes, header_length: Option<&[u8]>, config: &ModelConfig) -> Re
     InferRequest::parse(body, header_length, config).map_err(|error| Reject::kserve(&error))
 }
 
-/// Makes the body of a response, compressed if the client accepts that.
+/// Writes the body of a response, compressed if the client accepts that.
 async fn print(
     state: &Arc<State>,
     parts: &Parts,
@@ -153,7 +153,7 @@ async fn print(
     Ok(response)
 }
 
-/// The outputs that the request lists, in its order and form, then those that it implies.
+/// Orders the outputs as the request lists them, in the requested form, followed by the outputs that it implies.
 fn in_order(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
     let mut by_name: HashMap<String, Output> =
@@ -170,7 +170,7 @@ fn in_order(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -> Res
     Ok(ordered)
 }
 
-/// The value of the header that separates JSON from binary data.
+/// Reads the header that gives the length of the JSON before the binary data.
 fn header_length(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Reject> {
     let mut values = headers.get_all(HEADER_LENGTH).iter();
     let (value, second) = (values.next(), values.next());
@@ -180,7 +180,7 @@ fn header_length(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Reject> {
     Ok(value.map(|value| value.as_bytes().to_vec()))
 }
 
-/// Runs `work` here if it is about few bytes, so that small requests do not wait for a thread.
+/// Runs `work` on this thread if it handles few bytes, so that small requests do not wait for a blocking thread.
 async fn sized<T: Send + 'static>(
     nbytes: usize,
     work: impl FnOnce() -> T + Send + 'static,

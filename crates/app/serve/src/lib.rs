@@ -1,12 +1,12 @@
 //! Serves models over HTTP: KServe v2 with Triton's binary tensor data extension.
 //!
-//! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`Handle`] ends it. A model is what implements
-//! [`Model`]. An [`Observer`] follows what happens.
+//! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`Handle`] ends it. A model is an implementation
+//! of [`Model`]. An [`Observer`] receives events.
 //!
-//! One thread moves the bytes of all connections. Each model has a thread of its own, with a bounded queue in front of it.
-//! [`Limits`] and [`Timeouts`] bound everything that a client can use up.
+//! One thread moves the bytes of all connections. Each model has a thread of its own, behind a bounded queue. [`Limits`] and
+//! [`Timeouts`] bound every resource that a client can use up.
 //!
-//! Facts: the Open Inference Protocol, Triton's extensions of it, and answers of Triton 2.51; RFC 9110 and 9112.
+//! Facts: the Open Inference Protocol, Triton's extensions of it, and responses of Triton 2.51; RFC 9110 and 9112.
 
 mod body;
 mod budget;

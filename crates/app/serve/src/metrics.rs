@@ -1,7 +1,7 @@
-//! What is counted about models, as metrics for Prometheus.
+//! Prints the counts of models as Prometheus metrics.
 //!
 //! Facts: names, help texts and labels of the metrics that Triton 2.51 prints. The crate `prometheus-client` is not used: it
-//! appends `_total` to the name of each counter, as the newer format wants, and the names here are given.
+//! appends `_total` to the name of each counter, as OpenMetrics requires, and Triton's names lack it.
 
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use crate::counts::{Counts, Total};
 use crate::served::Served;
 
-/// What a metric counts.
+/// Source of a metric's value.
 enum Value {
     Number(fn(&Counts) -> u64),
-    /// In microseconds.
+    /// Total duration, printed in microseconds.
     Time(fn(&Counts) -> Total),
 }
 
 use Value::{Number, Time};
 
-/// The counters that have one value for each model: their names, help texts and values.
+/// Name, help text and value of the counters with one sample for each model.
 const COUNTERS: [(&str, &str, Value); 8] = [
     (
         "nv_inference_request_success",
@@ -57,7 +57,7 @@ const COUNTERS: [(&str, &str, Value); 8] = [
 const PENDING: &str = "nv_inference_pending_request_count";
 const FAILURES: &str = "nv_inference_request_failure";
 
-/// The metrics of models in Prometheus' text format.
+/// Prints the metrics of models in Prometheus' text format.
 pub(crate) fn metrics(models: &[Arc<Served>]) -> String {
     let counted: Vec<(&Served, Counts)> = models.iter().map(|served| (&**served, served.counts())).collect();
     let mut text = String::new();
@@ -99,7 +99,7 @@ fn sample(out: &mut String, name: &str, labels: &dyn Display, value: impl Displa
     writeln!(out, "{name}{{{labels}}} {value}")
 }
 
-/// The labels of a model.
+/// Prometheus labels of a model: its name and version.
 struct Labels<'m>(&'m Served);
 
 impl fmt::Display for Labels<'_> {

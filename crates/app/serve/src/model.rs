@@ -1,4 +1,4 @@
-//! What the server needs from a model: its configuration, and outputs for inputs.
+//! Interface between the server and a model: a configuration, and outputs for inputs.
 
 use std::error::Error as StdError;
 
@@ -6,45 +6,46 @@ use byte_source::Observer;
 use kserve::{InferRequest, ModelConfig, Output};
 use tokio::sync::oneshot;
 
-/// A model that can be served. The server calls [`infer`](Self::infer) from one thread of its own for each model, one
-/// request after the other, in the order in which they came.
+/// Model that can be served. The server calls [`infer`](Self::infer) from one dedicated thread for each model, one request
+/// after the other, in order of arrival.
 pub trait Model: Send + Sync + 'static {
-    /// What the model is and takes. The server asks once, and puts the name under which it serves the model in place of
-    /// `name`.
+    /// Returns the model's configuration. The server calls this once, and replaces `name` by the name under which it serves
+    /// the model.
     fn config(&self) -> ModelConfig;
 
     /// Runs the model. `request` fits the configuration: names, datatypes, ranks and sizes are checked, and `outputs` lists
-    /// what to return. The order of what is returned and [`Output::binary`] do not matter: the server sends the outputs in
+    /// the outputs to return. The server ignores the order of the returned outputs and [`Output::binary`]: it sends them in
     /// the order and form of the request.
     ///
-    /// A call that panics is answered with status 500, and the model is called again for the next request.
+    /// If a call panics, the response has status 500, and the model is called again for the next request.
     ///
     /// # Errors
-    /// When the inputs are not what the model takes, when it fails, or when `cancel` says that nobody waits any more.
+    /// Returns an error if the model does not accept the inputs, if it fails, or if `cancel` reports that nobody waits any
+    /// more.
     fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError>;
 
-    /// The bytes of memory that `outputs` hold. Those that are mapped from a file hold none.
+    /// Returns the bytes of memory that `outputs` hold. Outputs mapped from a file hold none.
     fn memory(&self, outputs: &[Output]) -> usize {
         outputs.iter().map(|output| output.data.len()).fold(0, usize::saturating_add)
     }
 }
 
-/// Why a model did not answer.
+/// Error of a model that returned no outputs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// The inputs are not what the model takes: status 400.
+    /// The model does not accept the inputs: status 400.
     #[error("{0}")]
     Input(#[source] Box<dyn StdError + Send + Sync>),
     /// The model failed: status 500.
     #[error("{0}")]
     Failed(#[source] Box<dyn StdError + Send + Sync>),
-    /// The work stopped because nobody waits for it any more.
+    /// Nobody waits for the outputs any more.
     #[error("the request was cancelled")]
     Cancelled,
 }
 
-/// Tells a model whether somebody still waits for its outputs.
+/// Tells a model if the client still waits for its outputs.
 #[derive(Debug)]
 pub struct Cancel<'r>(Waiting<'r>);
 
@@ -65,7 +66,7 @@ impl<T: std::fmt::Debug + Send> IsClosed for oneshot::Sender<T> {
 }
 
 impl<'r> Cancel<'r> {
-    /// For a call that nobody stops.
+    /// Creates a token for a call that is never cancelled.
     pub fn never() -> Self {
         Self(Waiting::Always)
     }
@@ -74,7 +75,7 @@ impl<'r> Cancel<'r> {
         Self(Waiting::Reply(reply))
     }
 
-    /// Whether the client went away or the server ends. Cheap enough to ask between any two steps of the work.
+    /// Returns true if the client went away or the server ends. The check is cheap enough for every step of the work.
     pub fn is_cancelled(&self) -> bool {
         match self.0 {
             Waiting::Reply(reply) => reply.is_closed(),

@@ -1,12 +1,12 @@
-//! What a server reports while it runs.
+//! Events that a server reports while it runs.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// Follows a server. Methods are called on the thread that serves all connections: they should return at once.
+/// Receiver of a server's events. Its methods run on the thread that serves all connections, so they should return at once.
 pub trait Observer: Send + Sync + 'static {
-    /// Called with each event.
+    /// Handles an event of the server.
     fn event(&self, event: &Event<'_>);
 }
 
@@ -14,66 +14,58 @@ impl Observer for () {
     fn event(&self, _: &Event<'_>) {}
 }
 
-/// Something that happened.
+/// Event of a running server.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'e> {
-    /// A request ended.
+    /// A request ended, with or without a response.
     Request(&'e Request<'e>),
     /// A version of a model answers requests from now on.
     Loaded {
-        /// The model.
         name: &'e str,
-        /// The version.
         version: u64,
     },
     /// A version of a model answers no more requests.
     Unloaded {
-        /// The model.
         name: &'e str,
-        /// The version.
         version: u64,
     },
-    /// A file looks like a model of the repository, but is not `NAME/VERSION` with a number as its version.
+    /// A file of the repository has the extension of a model, but its path is not `NAME/VERSION` with a number as version.
     Ignored {
-        /// The file.
         path: &'e Path,
     },
-    /// No file of the repository is a model.
+    /// The repository has no model file.
     Empty {
-        /// The repository.
         path: &'e Path,
     },
     /// A connection could not be accepted.
     Accept {
-        /// The cause.
         error: &'e std::io::Error,
     },
-    /// The server ends: it refuses new requests and finishes those that it has.
+    /// The server shuts down: it refuses new requests and finishes the current ones.
     Draining {
-        /// Requests in flight.
+        /// Number of requests in flight.
         requests: usize,
     },
 }
 
-/// A request that ended.
+/// Log record of a request that ended.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Request<'e> {
-    /// The client.
     pub client: SocketAddr,
-    /// The method. Sent by the client, like [`path`](Self::path): any characters.
+    /// HTTP method. The client chooses it, like [`path`](Self::path), so it may hold any characters.
     pub method: &'e str,
-    /// The path, with the query.
+    /// Path and query of the request target.
     pub path: &'e str,
-    /// The status of the response; none if the client went away before there was one.
+    /// Status of the response; `None` if the client went away before there was one.
     pub status: Option<u16>,
     /// Bytes of the request's body.
     pub received: u64,
     /// Bytes of the response's body.
     pub sent: u64,
-    /// From the end of the headers until the response was there.
+    /// Time from the end of the request headers until the response was ready.
     pub duration: Duration,
-    /// The text of the error in the response.
+    /// Error text in the response.
     pub error: Option<&'e str>,
 }

@@ -1,21 +1,19 @@
-//! How to serve: where to listen, what a client may cost, and how long to wait for it.
+//! Options of a server: its address, the limits on clients, and the timeouts.
 
 use std::time::Duration;
 
-/// Where and how to serve.
+/// Options for serving models.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The address or the name of the interface to listen on.
+    /// Address or name of the interface to listen on.
     pub host: String,
-    /// The port; 0 lets the system choose one.
+    /// Port to listen on; 0 lets the system choose one.
     pub port: u16,
-    /// The server's name in `GET /v2`.
+    /// Name of the server in `GET /v2`.
     pub name: String,
-    /// The server's version in `GET /v2`.
+    /// Version of the server in `GET /v2`.
     pub version: String,
-    /// What clients may cost.
     pub limits: Limits,
-    /// How long to wait for clients.
     pub timeouts: Timeouts,
 }
 
@@ -32,23 +30,24 @@ impl Default for Options {
     }
 }
 
-/// What clients may cost. A request beyond a limit is refused, and nothing that has no limit grows with what clients send.
+/// Limits on the resources that clients use. A request beyond a limit is refused, and nothing without a limit grows with the
+/// data that clients send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time. More wait in the system's queue; idle ones are closed to make room.
     pub connections: usize,
     /// Bytes of a request line and its headers.
     pub head: usize,
-    /// Headers of a request.
+    /// Number of headers of a request.
     pub headers: usize,
-    /// Bytes of a body, and of what it becomes when it is inflated. The default is Triton's.
+    /// Bytes of a request body, both compressed and decompressed. The default is Triton's.
     pub body: usize,
-    /// Bytes of tensors that a response may write as JSON; as text they are up to six times as long. Bytes of a response
-    /// that may be compressed.
+    /// Bytes of tensors that a response may write as JSON; their text is up to six times as long. Also the largest response
+    /// that is compressed, in bytes.
     pub json: usize,
     /// Bytes of all requests and responses together that are in memory at a time.
     pub memory: usize,
-    /// Requests that may wait for one model.
+    /// Number of requests that may wait for one model.
     pub queue: usize,
 }
 
@@ -66,19 +65,19 @@ impl Default for Limits {
     }
 }
 
-/// How long to wait for clients.
+/// Timeouts of slow or idle clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// From the first byte of a request to the end of its headers.
+    /// Time from the first byte of a request to the end of its headers.
     pub head: Duration,
-    /// Between two requests of a connection.
+    /// Time between two requests of a connection.
     pub idle: Duration,
-    /// For a body, and for a client to read a response. Each gets this long, and one second more for every
-    /// [`bytes_per_second`](Self::bytes_per_second) that arrived.
+    /// Base time for a request body to arrive, and for a client to read a response. Each transfer gets one second more for
+    /// every [`bytes_per_second`](Self::bytes_per_second) bytes transferred.
     pub transfer: Duration,
-    /// The speed below which a client is too slow.
+    /// Slowest sustained speed of a client.
     pub bytes_per_second: u32,
-    /// For requests that are in flight when the server ends.
+    /// Time for the requests that are in flight when the server shuts down.
     pub drain: Duration,
 }
 

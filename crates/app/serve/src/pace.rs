@@ -1,10 +1,11 @@
-//! The least speed at which bytes must move: a client that sends or reads a byte now and then would hold a connection forever.
+//! Enforces a minimum transfer speed: otherwise, a client that sends or reads one byte now and then would hold a connection
+//! forever.
 
 use std::time::{Duration, Instant};
 
 use crate::options::Timeouts;
 
-/// A transfer: when it began and how far it is.
+/// Start time and byte count of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     since: Instant,
@@ -20,7 +21,7 @@ impl Pace {
         self.bytes = self.bytes.saturating_add(bytes as u64);
     }
 
-    /// When the next bytes are late.
+    /// Returns the instant by which the next bytes must have moved.
     pub(crate) fn deadline(&self, timeouts: &Timeouts) -> Instant {
         let earned = self.bytes.checked_div(u64::from(timeouts.bytes_per_second)).unwrap_or(u64::MAX);
         let allowed = timeouts.transfer.saturating_add(Duration::from_secs(earned));
@@ -28,7 +29,7 @@ impl Pace {
     }
 }
 
-/// Longer than any server runs without a restart, and short enough that clocks can add it.
+/// Upper bound on timeouts: longer than any server runs without a restart, and short enough to add to an [`Instant`].
 pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 #[cfg(test)]

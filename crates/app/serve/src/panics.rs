@@ -1,4 +1,4 @@
-//! Panics that end one request and nothing else.
+//! Confines a panic to the request in which it happens.
 
 use std::any::Any;
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future whose panic is its result.
+/// Future that returns a panic of the inner future as an error.
 pub(crate) struct Caught<F>(Pin<Box<F>>);
 
 impl<F: Future> Caught<F> {
@@ -16,7 +16,7 @@ impl<F: Future> Caught<F> {
 }
 
 impl<F: Future> Future for Caught<F> {
-    /// The message of the panic, if there was one.
+    /// Output of the inner future, or the message of its panic.
     type Output = Result<F::Output, String>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -27,7 +27,7 @@ impl<F: Future> Future for Caught<F> {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic's payload.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()

@@ -1,4 +1,4 @@
-//! The models that are served, by name and version, and the repository that they are loaded from.
+//! Registry of the served models, by name and version, and the repository from which they are loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,18 +15,16 @@ use crate::observer::{Event, Observer};
 use crate::route::Target;
 use crate::served::Served;
 
-/// Makes a model of a file.
+/// Function that loads a model from a file.
 pub type Load = dyn Fn(&Path) -> Result<Arc<dyn Model>, LoadError> + Send + Sync;
 
-/// What to serve.
+/// Models to serve: a fixed list, or a repository folder.
 pub enum Models {
-    /// These models, each under its name, as version 1.
+    /// Models with their names, each served as version 1.
     Fixed(Vec<(String, Arc<dyn Model>)>),
-    /// All versions of all models in a folder. Clients can load and unload them.
+    /// Every version of every model in a folder. Clients can load and unload them.
     Folder {
-        /// The folder.
         folder: Folder,
-        /// Makes a model of a file.
         load: Box<Load>,
     },
 }
@@ -40,13 +38,13 @@ impl fmt::Debug for Models {
     }
 }
 
-/// The models that are served.
+/// Versions of the served models, by model name.
 pub(crate) struct Registry {
     models: RwLock<BTreeMap<String, Entry>>,
     source: Option<Source>,
     queue: usize,
     observer: Arc<dyn Observer>,
-    /// Held by whoever loads or unloads.
+    /// Lock that serialises loading and unloading.
     changes: Mutex<()>,
 }
 
@@ -55,24 +53,23 @@ struct Source {
     load: Box<Load>,
 }
 
-/// The versions of a model.
+/// Versions of a model, ready or not.
 #[derive(Debug, Default)]
 struct Entry {
     ready: BTreeMap<u64, Arc<Served>>,
-    /// Versions that do not answer, and why.
+    /// Versions that do not answer, with the reason.
     unavailable: BTreeMap<u64, String>,
     is_loading: bool,
 }
 
-/// Why a model was not loaded or unloaded.
+/// Reason for which a model was not loaded or unloaded.
 #[derive(Debug)]
 pub(crate) enum NotChanged {
-    /// The models were given when the server started.
+    /// The server was started with a fixed list of models.
     NoRepository,
     /// The repository has no model of this name.
     Unknown,
     Failed(Error),
-    /// Loading it panicked.
     Panicked,
 }
 
@@ -80,7 +77,7 @@ impl Registry {
     /// Loads all models.
     ///
     /// # Errors
-    /// When one of them cannot be loaded, or two have the same name.
+    /// Returns an error if a model cannot be loaded, or if two models have the same name.
     pub(crate) fn new(models: Models, queue: usize, observer: Arc<dyn Observer>) -> Result<Self> {
         let mut registry =
             Self { models: RwLock::default(), source: None, queue, observer, changes: Mutex::default() };
@@ -122,7 +119,7 @@ impl Registry {
         self.models.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The models of the repository, with a note for each file that is not one.
+    /// Lists the model versions of the repository, and reports each ignored file to the observer.
     fn list(&self, folder: &Folder) -> Result<Vec<Found>> {
         let listing = folder.list().map_err(|source| Error::List { path: folder.path.clone(), source })?;
         listing.ignored.iter().for_each(|path| self.observer.event(&Event::Ignored { path }));
@@ -132,7 +129,7 @@ impl Registry {
         Ok(listing.found)
     }
 
-    /// Serves `versions` of one model, in place of those that are served now.
+    /// Serves `versions` of one model in place of its current versions.
     fn insert(&self, versions: Vec<Arc<Served>>) {
         let Some(name) = versions.first().map(|served| served.name.clone()) else { return };
         for served in &versions {
@@ -142,7 +139,7 @@ impl Registry {
         self.write().insert(name, Entry { ready, ..Entry::default() });
     }
 
-    /// The version of a model that a path names, or its newest.
+    /// Finds the model version that a path names; the newest version if it names none.
     pub(crate) fn find(&self, target: &Target) -> Result<Arc<Served>, kserve::Error> {
         let models = self.read();
         let ready = models.get(&target.name).map(|entry| &entry.ready).filter(|ready| !ready.is_empty());
@@ -157,21 +154,22 @@ impl Registry {
         })
     }
 
-    /// The versions of a model that answer, oldest first.
+    /// Returns the versions of a model that are ready, oldest first.
     pub(crate) fn versions(&self, name: &str) -> Vec<String> {
         let models = self.read();
         models.get(name).map(|entry| entry.ready.keys().map(u64::to_string).collect()).unwrap_or_default()
     }
 
-    /// All versions of all models that answer.
+    /// Returns all ready versions of all models.
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         self.read().values().flat_map(|entry| entry.ready.values().cloned()).collect()
     }
 
-    /// The models of the repository and those that are served. This lists the folder, so it must not run on the reactor.
+    /// Builds the repository index: models of the repository, and served models. This lists the folder, so it must not run
+    /// on the reactor.
     ///
     /// # Errors
-    /// When the folder cannot be listed.
+    /// Returns an error if the folder cannot be listed.
     pub(crate) fn index(&self, only_ready: bool) -> Result<Vec<IndexEntry>> {
         let mut listed = BTreeMap::<String, BTreeSet<u64>>::new();
         if let Some(source) = self.source.as_ref().filter(|_| !only_ready) {
@@ -213,8 +211,8 @@ impl Registry {
         Ok(index)
     }
 
-    /// Loads all versions of a model from the repository, in place of those that are served. Requests for those are still
-    /// answered. If a version cannot be loaded, nothing changes.
+    /// Loads all versions of a model from the repository, in place of the current ones. Requests queued at the replaced
+    /// versions are still answered. If a version cannot be loaded, the served versions stay.
     pub(crate) async fn load(self: Arc<Self>, name: String) -> Result<(), NotChanged> {
         let _changes = self.changes.lock().await;
         if self.source.is_none() {
@@ -253,7 +251,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Stops serving a model. Requests that it already has are still answered.
+    /// Stops serving a model. Its queued requests are still answered.
     pub(crate) async fn unload(self: Arc<Self>, name: String) -> Result<(), NotChanged> {
         let _changes = self.changes.lock().await;
         let Some(source) = &self.source else { return Err(NotChanged::NoRepository) };
@@ -287,7 +285,7 @@ impl Source {
     }
 }
 
-/// A model that is being loaded, until this is dropped.
+/// Guard that marks a model as loading until it is dropped.
 struct Loading<'r> {
     registry: &'r Registry,
     name: &'r str,

@@ -1,4 +1,4 @@
-//! A response that is an error: a status and what is wrong.
+//! Error responses: a status, an error text, and the reason for the statistics.
 
 use bytes::Bytes;
 use hyper::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -12,7 +12,7 @@ use crate::model::ModelError;
 use crate::options::Limits;
 use crate::served::Failure;
 
-/// A response that is an error.
+/// Error response to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reject {
     pub(crate) status: StatusCode,
@@ -109,7 +109,7 @@ impl Reject {
     }
 
     pub(crate) fn response(&self) -> Response<Payload> {
-        // A struct of one text can always be written as JSON.
+        // A struct of one string always serialises.
         let body = serde_json::to_vec(&ErrorBody { error: self.error.clone() }).unwrap_or_default();
         let mut response = Response::new(Payload::new([Bytes::from(body)]));
         *response.status_mut() = self.status;

@@ -1,4 +1,4 @@
-//! The routes: which path and method ask for what.
+//! Routes requests by method and path.
 //!
 //! Facts: `http_server.cc` of Triton's server. A wrong method is answered with 405, any other path with 404.
 
@@ -7,32 +7,32 @@ use std::borrow::Cow;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
-/// What a request asks for.
+/// Target of a request: the server, its repository or a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The server's metadata.
+    /// Metadata of the server, at `/v2`.
     Server,
     Live,
     Ready,
     Metrics,
-    /// The statistics of all models.
+    /// Statistics of all models.
     Statistics,
-    /// The models of the repository.
+    /// Index of the model repository.
     Index,
     Load(String),
     Unload(String),
     Model(Target, About),
 }
 
-/// A model, as a path names it.
+/// Model named by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) name: String,
-    /// `None` asks for the newest.
+    /// Version number; `None` selects the newest version.
     pub(crate) version: Option<String>,
 }
 
-/// What a request asks about a model.
+/// Endpoint of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     Metadata,
@@ -42,16 +42,16 @@ pub(crate) enum About {
     Infer,
 }
 
-/// Why a request has no route.
+/// Reason for which a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoute {
     NotFound,
-    /// The path exists, for this method.
+    /// The path exists, but only for this method.
     Method(Method),
 }
 
 impl Route {
-    /// What `method` of `path` asks for. The parts of a path are percent-decoded after it is split.
+    /// Finds the route of `method` and `path`. The segments of the path are percent-decoded after the split.
     pub(crate) fn find(method: &Method, path: &str) -> Result<Self, NoRoute> {
         let route = Self::from_path(path).ok_or(NoRoute::NotFound)?;
         let allowed = route.method();

@@ -1,4 +1,4 @@
-//! A model that is served: a thread that runs it, a bounded queue in front of the thread, and what was counted.
+//! Runs a served model on a thread of its own, behind a bounded queue, and counts its requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::counts::{Counts, Reason};
 use crate::model::{Cancel, Model, ModelError};
 use crate::panics;
 
-/// A version of a model that answers requests.
+/// Version of a model that answers requests.
 pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) version: u64,
@@ -35,31 +35,31 @@ impl std::fmt::Debug for Served {
     }
 }
 
-/// A request that waits for its model.
+/// Request in the queue of its model.
 #[derive(Debug)]
 struct Job {
     request: InferRequest,
-    /// The memory of the inputs.
+    /// Memory charge of the inputs.
     charge: Charge,
     since: Instant,
     reply: oneshot::Sender<Reply>,
 }
 
-/// What became of a request.
+/// Result and timing of a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) outputs: Result<Vec<Output>, Failure>,
-    /// How long it waited for the model.
+    /// Time in the queue of the model.
     pub(crate) queue: Duration,
-    /// How long the model ran.
+    /// Run time of the model.
     pub(crate) infer: Duration,
 }
 
-/// Why a model returned no outputs.
+/// Reason for which a model returned no outputs.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Model(ModelError),
-    /// The model panicked, with this message.
+    /// Message of the panic.
     Panic(String),
 }
 
@@ -67,7 +67,7 @@ impl Served {
     /// Starts the thread of a model.
     ///
     /// # Errors
-    /// When the system does not start the thread.
+    /// Returns an error if the system does not start the thread.
     pub(crate) fn start(
         name: String,
         version: u64,
@@ -78,7 +78,7 @@ impl Served {
         let (jobs, received) = sync_channel(queue);
         let waiting = Arc::new(AtomicUsize::new(0));
         let (runs, counter) = (model.clone(), waiting.clone());
-        // The thread ends when the last sender is dropped and its queue is empty.
+        // The thread ends when the last sender is dropped and the queue is empty.
         thread::Builder::new().name("model".to_owned()).spawn(move || work(&*runs, &received, &counter))?;
         let counts = Mutex::default();
         Ok(Arc::new(Self { name, version, config, model, jobs, waiting, counts }))
@@ -87,7 +87,7 @@ impl Served {
     /// Puts a request into the queue.
     ///
     /// # Errors
-    /// When the queue is full.
+    /// Returns an error if the queue is full.
     pub(crate) fn submit(
         &self,
         request: InferRequest,
@@ -104,17 +104,17 @@ impl Served {
         }
     }
 
-    /// The bytes of memory that outputs hold.
+    /// Returns the bytes of memory that `outputs` hold.
     pub(crate) fn memory(&self, outputs: &[Output]) -> usize {
         self.model.memory(outputs)
     }
 
-    /// How many requests wait for the model.
+    /// Returns the number of requests in the queue.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// What was counted until now.
+    /// Returns a copy of the current counts.
     pub(crate) fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -123,13 +123,13 @@ impl Served {
         self.counts().statistics(&self.name, self.version)
     }
 
-    /// Counts a request from now on.
+    /// Starts to count a request.
     pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket { served: self.clone(), since: Instant::now(), reason: Some(Reason::Cancelled) }
     }
 }
 
-/// Takes jobs in their order, until nobody can send one any more.
+/// Runs queued jobs in order until all senders are dropped.
 fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
     for Job { request, charge, since, reply } in jobs {
         waiting.fetch_sub(1, Ordering::Relaxed);
@@ -142,15 +142,15 @@ fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
             Ok(outputs) => outputs.map_err(Failure::Model),
             Err(payload) => Err(Failure::Panic(panics::message(&*payload))),
         };
-        // The inputs are given back before the client can see the response.
+        // The inputs are released before the client can see the response.
         drop(request);
         drop(charge);
-        // If nobody waits, the request is counted as cancelled already.
+        // If the receiver is gone, the request is already counted as cancelled.
         let _ = reply.send(Reply { outputs, queue, infer: started.elapsed() });
     }
 }
 
-/// A request that is counted: as a failure when this is dropped, unless it succeeded.
+/// Guard that counts a request: as a failure when dropped, unless [`succeeds`](Self::succeeds) was called.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     served: Arc<Served>,
@@ -159,17 +159,17 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Why the request fails if nothing else happens; at first, because the client went away.
+    /// Sets the reason of a failure; initially the request counts as cancelled, because the client may go away.
     pub(crate) fn fails(&mut self, reason: Reason) {
         self.reason = Some(reason);
     }
 
-    /// Runs `change` on the counts.
+    /// Applies `change` to the model's counts.
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
         change(&mut self.served.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The request succeeded.
+    /// Counts the request as a success.
     pub(crate) fn succeeds(mut self) {
         self.reason = None;
         self.count(|counts| counts.success(self.since.elapsed()));

@@ -1,4 +1,4 @@
-//! The server: it listens, accepts connections, and ends without losing a request.
+//! Runs the server: listens, accepts connections, and shuts down without losing a request.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,7 +23,7 @@ use crate::registry::{Models, Registry};
 use crate::service;
 use crate::state::State;
 
-/// A server that listens, and serves once [`run`](Self::run) is called.
+/// Listening server, which serves once [`run`](Self::run) is called.
 pub struct Server {
     runtime: Runtime,
     listener: TcpListener,
@@ -39,45 +39,45 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Ends a server, from any thread.
+/// Handle that shuts a server down from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle(watch::Sender<bool>);
 
 impl Handle {
-    /// The server is not ready from now on, refuses new connections and new inference requests, and ends when it has
-    /// answered those that it has.
+    /// Starts the shutdown: the server is no longer ready, refuses new connections and new inference requests, and ends once
+    /// the current requests are answered.
     pub fn shut_down(&self) {
         self.0.send_replace(true);
     }
 }
 
-/// How a server ended.
+/// Summary of a server's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Requests that were not answered within [`Timeouts::drain`](crate::Timeouts::drain).
+    /// Number of requests not answered within [`Timeouts::drain`](crate::Timeouts::drain).
     pub unfinished: usize,
 }
 
-/// The orders to all connections.
+/// Orders that the server broadcasts to all connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Orders {
-    /// To end after the response that they are sending.
+    /// Tells connections to close after the current response.
     close: bool,
-    /// To end if they are idle; counts how often.
+    /// Tells idle connections to close; counts the requests for room.
     make_room: u64,
 }
 
-/// A connection that was used so recently is not closed to make room.
+/// Shortest idle time after which a connection is closed to make room.
 const RECENT: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Listens, then loads the models.
+    /// Binds the address, then loads the models.
     ///
     /// # Errors
-    /// When the address is in use or not ours, or when a model cannot be loaded.
+    /// Returns an error if the address is in use or not local, or if a model cannot be loaded.
     pub fn new(options: &Options, models: Models, observer: Arc<dyn Observer>) -> Result<Self> {
-        // One thread moves bytes. Models have threads of their own, and large bodies are parsed on other threads.
+        // One thread moves bytes. Models have threads of their own, and large bodies are parsed on blocking threads.
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -95,21 +95,21 @@ impl Server {
         Ok(Self { runtime, listener, address, state, connections, stop: watch::Sender::new(false) })
     }
 
-    /// The address that it listens on.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A handle that ends this server.
+    /// Returns a handle that shuts this server down.
     pub fn handle(&self) -> Handle {
         Handle(self.stop.clone())
     }
 
-    /// Serves until a [`Handle`] ends it.
+    /// Serves until a [`Handle`] shuts the server down.
     pub fn run(self) -> Report {
         let Self { runtime, listener, state, connections, stop, .. } = self;
         let report = runtime.block_on(serve(listener, &state, connections, stop.subscribe()));
-        // A model that still runs keeps its thread; this does not wait for it.
+        // The thread of a model that still runs is not joined.
         runtime.shutdown_background();
         report
     }
@@ -132,7 +132,7 @@ async fn serve(
             Err(error) => {
                 state.observer.event(&Event::Accept { error: &error });
                 if is_ours(&error) {
-                    // No file descriptors are left. Idle connections have some.
+                    // No file descriptors are left. Closing idle connections frees some.
                     orders.send_modify(Orders::make_room);
                     sleep(Duration::from_millis(50)).await;
                 }
@@ -143,7 +143,7 @@ async fn serve(
     state.drain();
     let deadline = Instant::now().checked_add(state.timeouts.drain).unwrap_or_else(Instant::now).into();
     state.observer.event(&Event::Draining { requests: *state.in_flight.borrow() });
-    // Connections that the system accepted already are answered, too; any other is refused from here on.
+    // Connections in the backlog of the system are still answered; later ones are refused.
     while let Some(Ok((stream, client))) = accepted_already(&listener).await {
         if let Ok(permit) = room.clone().try_acquire_owned() {
             start(state, stream, client, permit, &orders);
@@ -164,7 +164,7 @@ impl Orders {
     }
 }
 
-/// The next connection; none when the server is to stop.
+/// Accepts the next connection; `None` once the server is to stop.
 async fn accept(
     listener: &TcpListener,
     stop: &mut watch::Receiver<bool>,
@@ -179,7 +179,7 @@ async fn accept(
     .await
 }
 
-/// A connection that waits to be accepted.
+/// Accepts a connection from the backlog of the system, without waiting; `None` if it is empty.
 async fn accepted_already(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
     poll_fn(|cx| match listener.poll_accept(cx) {
         Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
@@ -188,7 +188,7 @@ async fn accepted_already(listener: &TcpListener) -> Option<io::Result<(TcpStrea
     .await
 }
 
-/// Room for one more connection; none when the server is to stop.
+/// Acquires a permit for one more connection, closing idle ones if none is free; `None` once the server is to stop.
 async fn permit(
     room: &Arc<Semaphore>,
     orders: &watch::Sender<Orders>,
@@ -201,7 +201,7 @@ async fn permit(
         orders.send_modify(Orders::make_room);
         let mut stopped = pin!(stop.wait_for(|stop| *stop));
         let mut acquired = pin!(room.clone().acquire_owned());
-        // Those that are too recent now may not be a moment later.
+        // Connections used too recently to be closed may be idle for long enough by then.
         let mut later = pin!(sleep(RECENT));
         let permit = poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
@@ -219,7 +219,7 @@ async fn permit(
     }
 }
 
-/// Whether accepting fails because of this machine, and not because of one client.
+/// Returns true if an accept error comes from this machine, such as a lack of file descriptors, rather than from one client.
 fn is_ours(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
@@ -247,7 +247,7 @@ async fn connection(
     _permit: OwnedSemaphorePermit,
     mut orders: watch::Receiver<Orders>,
 ) {
-    // Responses are written at once. If the system refuses that, they are merely slower.
+    // Disables Nagle's algorithm. If the system refuses, responses are merely slower.
     let _ = stream.set_nodelay(true);
     let activity = Activity::new();
     let (limits, timeouts) = (state.limits, state.timeouts);
@@ -257,7 +257,7 @@ async fn connection(
         service_fn(move |request| service::answer(state.clone(), request, client, activity.clone()))
     };
     let mut builder = http1::Builder::new();
-    // The watch below has a time for headers and another one between requests, which hyper does not tell apart.
+    // The watch below has separate timeouts for headers and between requests; hyper has one for both.
     builder.header_read_timeout(None);
     builder.max_headers(limits.headers).max_header_size(limits.head);
     builder.max_buf_size(limits.head.saturating_mul(2).max(64 << 10));
@@ -279,7 +279,7 @@ async fn connection(
                 if late.deadline() != deadline.into() {
                     late.as_mut().reset(deadline.into());
                 }
-                // A connection that is late is closed by dropping it.
+                // A late connection is closed by dropping it.
                 late.as_mut().poll(cx).map(|()| Next::Closed)
             })
             .await

@@ -1,4 +1,4 @@
-//! From a request to a response: routes, limits, and the answers that need no model.
+//! Handles a request: routing, limits, and the responses that need no model.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,7 +26,7 @@ use crate::route::{About, NoRoute, Route, Target};
 use crate::state::{Answer, State, run_blocking};
 use crate::{infer, metrics};
 
-/// Answers a request. A panic on the way is a response with status 500.
+/// Answers a request. A panic becomes a response with status 500.
 pub(crate) async fn answer(
     state: Arc<State>,
     request: Request<Incoming>,
@@ -55,18 +55,18 @@ pub(crate) async fn answer(
     log.status = Some(response.status().as_u16());
     log.sent = response.body().len();
     activity.response();
-    // The request is in flight until the last byte of its response is with the system.
+    // The request is in flight until the system has the last byte of its response.
     let in_flight = Arc::new(in_flight);
     Ok(response.map(|body| body.map(|part| in_flight.clone().hold(part))))
 }
 
-/// Reads what a route left of a body; false if the connection has to be closed.
+/// Reads the rest of a request body; false if the connection has to be closed.
 async fn finish(state: &State, parts: &Parts, upload: &mut Upload) -> bool {
     if upload.is_over() {
         return true;
     }
     if parts.headers.contains_key(EXPECT) && upload.received() == 0 {
-        // The client waits for the response before it sends a body.
+        // A client with `Expect: 100-continue` waits for the response before it sends a body.
         upload.leave();
         return false;
     }
@@ -109,7 +109,7 @@ async fn route(state: &Arc<State>, parts: &Parts, upload: &mut Upload) -> Answer
 fn about_model(state: &State, target: &Target, about: About) -> Answer {
     let served = state.registry.find(target);
     let served = match about {
-        // Triton's status where a model is unknown.
+        // Triton's status for an unknown model at these two endpoints.
         About::Ready | About::Statistics => served.map_err(|error| Reject::bad_request(error.to_string()))?,
         _ => served.map_err(|error| Reject::kserve(&error))?,
     };
@@ -146,7 +146,7 @@ async fn unload(state: &Arc<State>, parts: &Parts, upload: &mut Upload, name: St
     change(state, name.clone(), state.registry.clone().unload(name)).await
 }
 
-/// Loads or unloads a model, to the end even if the client goes away.
+/// Runs a load or unload to its end, even if the client goes away.
 async fn change(
     state: &State,
     name: String,
@@ -171,7 +171,7 @@ async fn change(
     Ok(empty(StatusCode::OK))
 }
 
-/// A small JSON body; an empty one has the defaults.
+/// Reads and parses a small JSON body; an empty body stands for the defaults.
 async fn options<T: for<'de> Deserialize<'de> + Default>(
     state: &State,
     parts: &Parts,
@@ -184,14 +184,14 @@ async fn options<T: for<'de> Deserialize<'de> + Default>(
     serde_json::from_slice(&body).map_err(|error| Reject::bad_request(format!("the body: {error}")))
 }
 
-/// What `POST /v2/repository/index` takes.
+/// Body of `POST /v2/repository/index`.
 #[derive(Debug, Default, Deserialize)]
 struct IndexOptions {
     #[serde(default)]
     ready: bool,
 }
 
-/// What `load` and `unload` take.
+/// Body of a `load` or `unload` request.
 #[derive(Debug, Default, Deserialize)]
 struct ChangeOptions {
     #[serde(default)]
@@ -215,7 +215,8 @@ fn empty(status: StatusCode) -> Response<Payload> {
     response
 }
 
-/// Web pages can send requests to servers that only listen on this machine. Browsers mark what a page sends.
+/// Refuses requests sent by web pages, which could otherwise reach servers that listen only on this machine. Browsers mark
+/// such requests with `Origin` or `Sec-Fetch-Site`.
 fn refuse_web_pages(headers: &HeaderMap) -> Result<(), Reject> {
     const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     let is_typed = headers.get(FETCH_SITE).is_none_or(|site| site == "none");
@@ -225,7 +226,7 @@ fn refuse_web_pages(headers: &HeaderMap) -> Result<(), Reject> {
     Ok(())
 }
 
-/// A request that is in flight until this is dropped.
+/// Guard that counts a request as in flight until it is dropped.
 struct InFlight(Arc<State>);
 
 impl InFlight {
@@ -234,7 +235,7 @@ impl InFlight {
         Self(state)
     }
 
-    /// Bytes that keep the request in flight as long as they are in use.
+    /// Wraps a part of the response, so that the request stays in flight until the part is dropped.
     fn hold(self: Arc<Self>, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Held { bytes, _request: self })
     }
@@ -257,7 +258,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// What is reported about a request when this is dropped, which is when it ends or its client goes away.
+/// Log record of a request, reported when dropped: when the request ends or its client goes away.
 struct Log {
     observer: Arc<dyn Observer>,
     client: SocketAddr,

@@ -1,4 +1,4 @@
-//! What all requests share: the models, the limits, and the steps that each kind of request has.
+//! State shared by all requests: models, limits and budget, and common steps such as reading a body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,20 +19,20 @@ use crate::options::{Limits, Timeouts};
 use crate::registry::Registry;
 use crate::reject::Reject;
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct State {
     pub(crate) registry: Arc<Registry>,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
     pub(crate) budget: Budget,
     pub(crate) observer: Arc<dyn Observer>,
-    /// Requests whose response has not been written.
+    /// Number of requests whose response has not been written.
     pub(crate) in_flight: watch::Sender<usize>,
     pub(crate) metadata: ServerMetadata,
     is_draining: AtomicBool,
 }
 
-/// What a route answers.
+/// Response of a route, or an error response.
 pub(crate) type Answer = Result<Response<Payload>, Reject>;
 
 impl State {
@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// From now on the server is not ready, and takes no more inference requests.
+    /// Starts draining: the server is no longer ready, and accepts no more inference requests.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
     }
@@ -62,7 +62,7 @@ impl State {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// The body of a request, inflated.
+    /// Reads the body of a request and decompresses it.
     pub(crate) async fn body(&self, parts: &Parts, upload: &mut Upload) -> Result<Bytes, Reject> {
         let encoding = content_encoding(&parts.headers)?;
         let read = upload.read(&self.limits, &self.timeouts, &self.budget).await;
@@ -72,7 +72,7 @@ impl State {
         }
         let (limits, mut inflated) = (self.limits, self.budget.charge());
         run_blocking(move || {
-            // The compressed body counts until it is inflated.
+            // The compressed body counts until it is decompressed.
             let _compressed = charge;
             let bytes = encoding.inflate(&body, limits.body, &mut inflated);
             bytes.map(|bytes| inflated.attach(bytes)).map_err(|error| Reject::inflate(&error, &limits))

@@ -1,4 +1,4 @@
-//! Bytes in windows: what a writer sees of its sources.
+//! Blobs, sinks, and the windows of bytes that pass between them.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 use crate::buffer::{Buffer, WINDOW};
 use crate::{ReadError, Source};
 
-/// A run of bytes on its way from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that everything which is
-/// computed from a window is computed from the same bytes, whatever happens to the file that they come from.
+/// A run of bytes that passes from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that all results computed from
+/// a window come from the same bytes, even if the file changes.
 #[derive(Clone, Debug)]
 pub struct Window(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     buffer: Buffer,
-    /// Computed when it is first asked for.
+    /// CRC-32 of the bytes, computed on first use.
     crc: OnceLock<u32>,
 }
 
@@ -25,20 +25,22 @@ impl From<Buffer> for Window {
 }
 
 impl Window {
-    /// The bytes of `range` in `source`, read at their position and not through a map.
+    /// Reads the bytes of `range` in `source` at their position, not through a map.
     ///
     /// # Errors
-    /// When `range` is not inside the source, the source cannot be read, or it became shorter since it was opened.
+    /// Returns an error if `range` is not inside the source, the source cannot be read, or the source was truncated
+    /// after it was opened.
     pub fn read(source: &dyn Source, range: Range<u64>) -> Result<Self, ReadError> {
         let len = range.end.saturating_sub(range.start);
         let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::InvalidInput)?;
         Self::filled(len, |bytes| source.read_at(bytes, range.start))
     }
 
-    /// `len` bytes that `fill` sets. It must set all of them: they have the values of an earlier window.
+    /// Creates a window of `len` bytes and lets `fill` set them. `fill` must set all bytes: the buffer has the bytes of
+    /// an earlier window.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// Returns the error of `fill`.
     pub fn filled(
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), ReadError>,
@@ -48,12 +50,12 @@ impl Window {
         Ok(Self::from(buffer))
     }
 
-    /// Bytes in memory.
+    /// Creates a window of bytes in memory.
     pub fn owned(bytes: Vec<u8>) -> Self {
         Self::from(Buffer::from(bytes))
     }
 
-    /// The CRC-32 of the bytes.
+    /// Returns the CRC-32 of the bytes.
     pub fn crc32(&self) -> u32 {
         *self.0.crc.get_or_init(|| crc32fast::hash(self))
     }
@@ -67,16 +69,16 @@ impl Deref for Window {
     }
 }
 
-/// Takes bytes in order.
+/// Consumer of bytes in order, such as a file or a hash.
 pub trait Sink {
-    /// Takes the next bytes.
+    /// Takes the next window of bytes.
     ///
     /// # Errors
-    /// When they cannot be written, or the work was cancelled.
+    /// Returns an error if the bytes cannot be written, or the operation was cancelled.
     fn write(&mut self, window: Window) -> Result<(), ReadError>;
 }
 
-/// Collects the bytes in memory.
+/// Collects the bytes of all windows in memory.
 impl Sink for Vec<u8> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.extend_from_slice(&window);
@@ -84,12 +86,12 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Bytes whose number is known before the first of them is made.
+/// Producer of bytes whose number is known before they are produced.
 pub trait Blob {
-    /// The number of bytes that [`write_to`](Self::write_to) sends.
+    /// Returns the number of bytes that [`write_to`](Self::write_to) sends.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Returns true if the blob has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -98,7 +100,7 @@ pub trait Blob {
     /// calls send the same bytes.
     ///
     /// # Errors
-    /// When the source cannot be read, or the sink fails.
+    /// Returns an error if the source cannot be read, or the sink fails.
     fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError>;
 }
 

@@ -1,14 +1,16 @@
-//! The memory of windows, which is used again: new pages for each window would cost more than filling them.
+//! Pool of buffers for windows: allocating new pages for each window would cost more than filling them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most bytes that a [`Window`](crate::Window) holds: 1 MiB. Larger windows were slower, smaller ones cost calls.
+/// Maximum length of a [`Window`](crate::Window) in bytes: 1 MiB. Larger windows were slower, smaller windows cost
+/// calls.
 pub const WINDOW: usize = 1 << 20;
 
-/// The most buffers of [`WINDOW`] bytes that are kept for later: as many as one copy has in flight, and some more.
+/// Maximum number of free buffers of [`WINDOW`] bytes in the pool: the buffers that one copy has in flight, and some
+/// more.
 const KEPT: usize = 12;
-/// Shorter buffers are cheaper to allocate than to keep.
+/// Maximum length of a buffer, in bytes, that is cheaper to allocate than to keep in the pool.
 const SHORT: usize = WINDOW / 16;
 
 static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
@@ -17,16 +19,16 @@ fn free() -> MutexGuard<'static, Vec<Vec<u8>>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes whose memory may be used again once they are dropped.
+/// Buffer whose memory returns to the pool when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
-    /// How many of the bytes count.
+    /// Number of valid bytes at the start of `bytes`.
     len: usize,
 }
 
 impl Buffer {
-    /// A buffer of `len` bytes to fill. Their values are those of an earlier one.
+    /// Returns a buffer of `len` bytes to fill, which may have the bytes of an earlier buffer.
     pub(crate) fn new(len: usize) -> Self {
         if len <= SHORT || len > WINDOW {
             return Self::from(vec![0; len]);

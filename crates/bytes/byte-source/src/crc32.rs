@@ -1,13 +1,13 @@
-//! The CRC-32 of windows, computed once however many zip files a window passes through.
+//! CRC-32 of windows, computed once per window however many zip files receive the window.
 //!
 //! Facts: APPNOTE 4.4.7; the implementation is the `crc32fast` crate's, which can combine checksums of neighbouring bytes.
 
 use crate::Window;
 
-/// Combining two checksums takes about as long as computing the checksum of this many bytes.
+/// Number of bytes whose checksum takes about as long to compute as two checksums to combine.
 const COMBINED: usize = 64 << 10;
 
-/// The CRC-32 of bytes that pass in order.
+/// Incremental CRC-32 of consecutive bytes.
 ///
 /// ```
 /// use byte_source::{Crc32, Window};
@@ -30,17 +30,17 @@ impl Crc32 {
         self.0.combine(&sum);
     }
 
-    /// Adds bytes that nothing else will sum.
+    /// Adds bytes whose checksum is not cached in a window.
     pub fn add_bytes(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Adds the bytes of another sum, which follow those of this one.
+    /// Appends the bytes of another checksum after the bytes of this one.
     pub fn append(&mut self, next: &Self) {
         self.0.combine(&next.0);
     }
 
-    /// The sum of all bytes so far.
+    /// Returns the CRC-32 of all bytes so far.
     pub fn sum(self) -> u32 {
         self.0.finalize()
     }

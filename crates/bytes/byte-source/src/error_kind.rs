@@ -1,33 +1,33 @@
-//! What an error means for a caller, whatever crate it comes from.
+//! Kinds of errors, common to all crates.
 
 use std::fmt;
 use std::io;
 
 use crate::ReadError;
 
-/// What an error means for a caller. Each crate's error has a `kind`, so that a program in another language can choose
-/// its own class of exception.
+/// Kind of an error. Each crate's error has a `kind`, so that bindings for another language can choose an exception
+/// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input is not one that the call takes, does not fit the other inputs, or is not allowed by the options.
+    /// The input is of the wrong type for the call, does not fit the other inputs, or is not allowed by the options.
     Input,
-    /// The input is whole, but this version, or the kind of output, does not have something that is in it.
+    /// The input is valid, but contains a feature that this version, or the kind of output, does not support.
     Unsupported,
     /// Bytes violate their format, or do not match their checksum.
     Damaged,
     /// A file changed after it was opened.
     Changed,
-    /// The observer stopped the work.
+    /// The observer cancelled the operation.
     Cancelled,
-    /// The system or a server refused: a path does not exist, access is denied, or space or memory is missing.
+    /// The system or a server failed: a path does not exist, access is denied, or space or memory is exhausted.
     Io,
-    /// An option has a value that it cannot have, or none that fits the input.
+    /// An option has an invalid value, or no value that fits the input.
     Option,
 }
 
 impl ErrorKind {
-    /// The kind in lower case, such as `damaged`.
+    /// Returns the kind's name in lower case, such as `damaged`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -47,8 +47,8 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// The kind of the [`ReadError`] that an error of the system carries. Otherwise, bytes that violate their format are damaged,
-/// and all else is [`ErrorKind::Io`].
+/// Returns the kind of the [`ReadError`] inside an I/O error. An I/O error without a [`ReadError`] is
+/// [`ErrorKind::Damaged`] if its kind is `InvalidData`, else [`ErrorKind::Io`].
 impl From<&io::Error> for ErrorKind {
     fn from(error: &io::Error) -> Self {
         let carried = error.get_ref().and_then(|cause| cause.downcast_ref::<ReadError>());

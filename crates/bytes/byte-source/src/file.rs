@@ -1,4 +1,4 @@
-//! A file mapped read-only: the only `unsafe` code of the workspace, apart from one call in `heap`.
+//! File mapped read-only: the only `unsafe` code of the workspace, apart from one call in `heap`.
 //!
 //! Facts: mmap(2), madvise(2) and the safety notes of the `memmap2` crate.
 
@@ -12,30 +12,30 @@ use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 use crate::stamp::{Change, Changed, Stamp};
 use crate::{ErrorKind, ReadError};
 
-/// Why a file cannot be mapped.
+/// Errors of opening and mapping a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The path cannot be opened or mapped.
     #[error("cannot read {}: {reason}", path.display())]
     Io {
-        /// The path as it was given.
+        /// Path as given by the caller.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         reason: io::Error,
     },
-    /// The path names something that has no length and no offsets.
+    /// The path is not a regular file.
     #[error("{} is {what}, not a file", path.display())]
     NotAFile {
-        /// The path as it was given.
+        /// Path as given by the caller.
         path: PathBuf,
-        /// What it is instead, with its article.
+        /// Actual file type, with its article.
         what: &'static str,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { reason, .. } => reason.into(),
@@ -44,16 +44,17 @@ impl Error {
     }
 }
 
-/// A whole file as bytes, without reading it first.
+/// A file mapped into memory, as bytes.
 ///
-/// Pages come in when they are touched and stay resident until [`release`](Self::release). Where another program cuts
-/// the file short, the system ends the one that touches a page that is gone. Therefore every walk over large data reads
-/// with [`Source`](crate::Source), which reports that, and calls [`check_unchanged`](Self::check_unchanged) at its end.
+/// Pages are loaded when they are touched and stay resident until [`release`](Self::release). If another program
+/// truncates the file, the system kills a process that touches a lost page. Therefore every walk over large data reads
+/// with [`Source`](crate::Source), which returns an error instead, and calls [`check_unchanged`](Self::check_unchanged)
+/// at its end.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
     file: File,
-    /// The file when it was opened.
+    /// Metadata of the file when it was opened.
     stamp: Stamp,
     /// `None` for an empty file, which mmap(2) rejects.
     map: Option<Mmap>,
@@ -63,10 +64,10 @@ impl MappedFile {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// When the path cannot be opened, or is not a regular file.
+    /// Returns an error if the path cannot be opened, or is not a regular file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
-        // Checked first: opening a named pipe would wait for a writer.
+        // The file type is checked first, because opening a named pipe would wait for a writer.
         let kind = std::fs::metadata(path).map_err(io)?;
         if !kind.is_file() {
             let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
@@ -75,45 +76,45 @@ impl MappedFile {
         Self::from_file(&File::open(path).map_err(io)?, path)
     }
 
-    /// Maps an open file, such as an unlinked temporary one. `path` is its name in messages.
+    /// Maps an open file, such as an unlinked temporary file. `path` is its name in messages.
     ///
     /// # Errors
-    /// When the system cannot map the file.
+    /// Returns an error if the system cannot map the file.
     pub fn from_file(file: &File, path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         let stamp = Stamp::from_metadata(&file.metadata().map_err(io)?);
-        // A length of its own: the map must not be longer than what the stamp says.
+        // The length is explicit, because the map must not be longer than the recorded file length.
         let len = usize::try_from(stamp.len()).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
         let map = if len == 0 { None } else { Some(map(file, len).map_err(io)?) };
         Ok(Self { path: path.to_owned(), file: file.try_clone().map_err(io)?, stamp, map })
     }
 
-    /// The path as it was given.
+    /// Returns the path as given by the caller.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All bytes of the file.
+    /// Returns all bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_deref().unwrap_or_default()
     }
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     pub fn len(&self) -> u64 {
         self.bytes().len() as u64
     }
 
-    /// Whether the file has no bytes.
+    /// Returns true if the file has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes().is_empty()
     }
 
     /// Copies the bytes at `offset` to `buffer` and returns their number, which is smaller than the buffer only at the
-    /// end. It does not touch the map: touching a mapped byte brings in up to 2 MiB around it, so small reads far
+    /// end of the file. Does not touch the map: touching a mapped byte loads up to 2 MiB around it, so small reads far
     /// apart would fill memory.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error if the file cannot be read.
     fn fill(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.len().saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
@@ -131,11 +132,11 @@ impl MappedFile {
         Ok(done)
     }
 
-    /// Copies the bytes at `offset` to all of `buffer`. It does not touch the map either.
+    /// Fills `buffer` with the bytes at `offset`, without touching the map.
     ///
     /// # Errors
-    /// When they are not inside the file, the file cannot be read, or it ends earlier than when it was opened
-    /// ([`Changed`]).
+    /// Returns an error if the bytes are not inside the file, the file cannot be read, or the file was truncated after
+    /// it was opened ([`Changed`]).
     pub(crate) fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let expected = buffer.len();
         if offset.checked_add(expected as u64).is_none_or(|end| end > self.len()) {
@@ -148,23 +149,23 @@ impl MappedFile {
         if read == expected {
             return Ok(());
         }
-        // Where it ends now; the read may have ended earlier.
+        // Current length of the file; the read may have ended earlier.
         let found = self.file.metadata()?.len();
         let change = Change::Length { expected: self.stamp.len(), found };
         Err(Changed { path: self.path.clone(), change }.into())
     }
 
-    /// Fails when the file has another length or modification time than when it was opened. A walk over its bytes that
-    /// ends with this has read what the file was, unless something set the time back.
+    /// Checks that the file's length and modification time have not changed since it was opened. A walk that ends with
+    /// this check has read consistent bytes, unless a program reset the modification time.
     ///
     /// # Errors
-    /// [`Changed`], or when the system does not report its metadata.
+    /// Returns [`Changed`], or an error if the system does not report the metadata.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
         Ok(self.stamp.compare(&self.path, &self.file.metadata()?)?)
     }
 
-    /// Gives the pages that `range` (bytes) touches back to the system; touching them again reads them
-    /// again. The blocks at both ends go too: kept, they would add up over a large file.
+    /// Returns the pages of `range` (in bytes) to the system; touching them again reads them again. The partial blocks
+    /// at both ends are released too: kept, they would add up over a large file.
     pub fn release(&self, range: Range<usize>) {
         if let Some(map) = &self.map {
             release(map, range);
@@ -182,10 +183,10 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
-/// Linux maps cached pages in aligned blocks of this many bytes around the one that was touched.
+/// Size in bytes of the aligned block of cached pages that Linux maps around a touched page.
 const FAULT_AROUND: usize = 64 << 10;
 
-/// The one mapping of the workspace.
+/// Maps a file: the only mapping in the workspace.
 #[expect(unsafe_code, reason = "mapping a file is what this crate is for")]
 fn map(file: &File, len: usize) -> io::Result<Mmap> {
     let mut options = MmapOptions::new();

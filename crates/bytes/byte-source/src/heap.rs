@@ -1,32 +1,33 @@
-//! Memory that was freed, and that the C library keeps.
+//! Return of freed memory from the C library to the system.
 //!
-//! The heap belongs to the process. So the libraries only report that they have freed much memory, and the program decides
-//! what follows from that.
+//! The heap belongs to the process. Libraries therefore only report that they have freed much memory, and the program
+//! decides what to do.
 //!
-//! Facts: `malloc_trim(3)`, and "Freeing Memory Allocated with malloc" in the manual of the GNU C library: what is freed
-//! below memory that is in use stays with the process.
+//! Sources: `malloc_trim(3)`, and "Freeing Memory Allocated with malloc" in the manual of the GNU C library: freed
+//! memory below memory in use stays with the process.
 
 use std::sync::OnceLock;
 
 static ON_FREED: OnceLock<fn()> = OnceLock::new();
 
-/// Has `act` called whenever a library has freed much memory, from any thread. Only the first call of a process counts, and
-/// only its program makes it.
+/// Registers a callback that is called, from any thread, whenever a library has freed much memory. Only the first
+/// registration in a process takes effect; only programs, not libraries, register a callback.
 pub fn on_memory_freed(act: fn()) {
     let _ = ON_FREED.set(act);
 }
 
-/// Reports that much memory was freed. Without [`on_memory_freed`], it does nothing.
+/// Reports that much memory was freed. Does nothing without a callback of [`on_memory_freed`].
 ///
-/// The objects of a large pickle take more memory than all that follows, and what was made from them is above them.
+/// The objects of a large pickle take more memory than all later steps, and the data made from them lie above them in
+/// the heap.
 pub fn memory_freed() {
     if let Some(act) = ON_FREED.get() {
         act();
     }
 }
 
-/// Gives memory that was freed back to the system, where the C library would keep it for later allocations. It works on the
-/// memory of the whole process, so no library calls it.
+/// Returns freed memory to the system that the C library would keep for later allocations. Affects the memory of the
+/// whole process, so no library calls it.
 pub fn release_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "a function of the C library")]

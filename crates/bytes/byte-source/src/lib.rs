@@ -1,9 +1,9 @@
-//! Bytes of any size in constant memory: a file mapped read-only, and the [`Blob`]s and [`Sink`]s
-//! through which bytes flow in [`Window`]s of at most [`WINDOW`] bytes.
+//! Byte streams of any length in constant memory: a file mapped read-only, and the [`Blob`]s and [`Sink`]s between
+//! which bytes flow in [`Window`]s of at most [`WINDOW`] bytes.
 //!
-//! Whatever looks at a file in many places reads the map. Whatever passes on many of its bytes reads windows at their
-//! positions instead (pread(2)): if another program cuts the file short, such a read reports it, while the system ends
-//! a program that touches a page of a map that is gone.
+//! Random access to small parts of a file reads the map. Bulk reads use windows at explicit positions (pread(2))
+//! instead: if another program truncates the file, such a read returns an error, while the system kills a program that
+//! touches a lost page of a map.
 
 mod blob;
 mod buffer;
@@ -33,5 +33,5 @@ pub use source::{BufferSource, Region, Source, SourceReader, part, windows};
 pub use stamp::{Change, Changed};
 pub use unopened::UnopenedFile;
 
-/// The program's name, which marks the files that it writes.
+/// Name of the program, which marks the files that it writes.
 pub const PRODUCER: &str = "torch2carton";

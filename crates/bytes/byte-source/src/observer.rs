@@ -1,36 +1,37 @@
-//! How a caller follows long work, and stops it between two windows.
+//! Progress reports and cancellation of long operations.
 
 use std::any::Any;
 use std::fmt;
 
-/// The caller stopped the work.
+/// Error of an operation that the caller cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stopped")]
 pub struct Cancelled;
 
-/// Follows long work, and can stop it. Every method has a default, so `&()` follows nothing.
+/// Observer of a long operation, which can cancel it. Every method has a default, so `&()` observes nothing.
 ///
-/// Methods may be called from several threads, and often: they should return at once.
+/// Methods are called often, and from several threads: they should return quickly.
 pub trait Observer: Sync {
-    /// Takes the number of bytes that are done.
+    /// Takes a progress report in bytes.
     fn progress(&self, step: Step<'_>) {
         let _ = step;
     }
 
-    /// Takes something that a person should know. Reports list all notes again.
+    /// Takes a note for the user. Reports also list all notes.
     fn note(&self, note: &dyn Notice) {
         let _ = note;
     }
 
-    /// Whether to stop. The work then ends before its next window of 1 MiB and leaves no output.
+    /// Returns true to cancel the operation. The operation then ends before its next window of 1 MiB and leaves no
+    /// output.
     fn is_cancelled(&self) -> bool {
         false
     }
 
-    /// Fails if the work is to stop.
+    /// Returns an error if the operation is to be cancelled.
     ///
     /// # Errors
-    /// [`Cancelled`].
+    /// Returns [`Cancelled`] if [`is_cancelled`](Self::is_cancelled) returns true.
     fn check(&self) -> Result<(), Cancelled> {
         if self.is_cancelled() { Err(Cancelled) } else { Ok(()) }
     }
@@ -38,37 +39,37 @@ pub trait Observer: Sync {
 
 impl Observer for () {}
 
-/// A note of any crate. A caller that knows the crate gets its own type back through [`Any`].
+/// A note of any crate. A caller that knows the crate can downcast it with [`Any`].
 pub trait Notice: Any + fmt::Debug + fmt::Display {}
 
-/// How far a work is.
+/// Progress of an operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'s> {
-    /// The name of the file that is worked on.
+    /// Name of the file.
     pub name: &'s str,
-    /// What is done to the file.
+    /// Kind of operation on the file.
     pub action: Action,
-    /// Bytes that are done.
+    /// Number of processed bytes.
     pub done: u64,
-    /// Bytes that there are, where that is known.
+    /// Total number of bytes, if known.
     pub total: Option<u64>,
 }
 
-/// What a [`Step`] does.
+/// Kind of operation that a [`Step`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// An output is written.
+    /// An output file is written.
     Write,
     /// Files are compressed before they are written.
     Compress,
-    /// Bytes are read and compared with their hashes.
+    /// Bytes are compared with their hashes.
     Verify,
     /// A file is downloaded.
     Download,
 }
 
-/// One piece of work on a file, whose progress is counted in bytes.
+/// An operation on a file that reports its progress in bytes to an observer.
 #[derive(Clone, Copy)]
 pub struct Work<'o> {
     observer: &'o dyn Observer,
@@ -79,32 +80,32 @@ pub struct Work<'o> {
 }
 
 impl<'o> Work<'o> {
-    /// Work on the file called `name`, of `total` bytes where that is known.
+    /// Creates an operation on the file `name`, of `total` bytes if known.
     pub fn new(observer: &'o dyn Observer, name: &'o str, action: Action, total: Option<u64>) -> Self {
         Self { observer, name, action, total, before: 0 }
     }
 
-    /// Work that nobody follows.
+    /// Creates an operation without an observer.
     pub fn unobserved() -> Self {
         Self::new(&(), "", Action::Write, None)
     }
 
-    /// The same work, of which `before` bytes are done already.
+    /// Returns the operation with an offset of `before` bytes that are already processed.
     #[must_use]
     pub fn after(self, before: u64) -> Self {
         Self { before, ..self }
     }
 
-    /// The same work, whose total is known now.
+    /// Returns the operation with its total number of bytes, if `total` is known.
     #[must_use]
     pub fn with_total(self, total: Option<u64>) -> Self {
         Self { total: total.or(self.total), ..self }
     }
 
-    /// Reports that `done` bytes are done, and fails if the work is to stop.
+    /// Reports `done` processed bytes. Fails if the operation is to be cancelled.
     ///
     /// # Errors
-    /// [`Cancelled`].
+    /// Returns [`Cancelled`] if [`is_cancelled`](Self::is_cancelled) returns true.
     pub fn advance(&self, done: u64) -> Result<(), Cancelled> {
         let done = self.before.saturating_add(done);
         self.observer.progress(Step { name: self.name, action: self.action, done, total: self.total });

@@ -1,4 +1,4 @@
-//! A source that keeps some of its ranges in memory.
+//! Source that keeps some byte ranges of another source in memory.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,32 +8,32 @@ use bytes::Bytes;
 
 use crate::{ReadError, Source};
 
-/// A source of which some ranges were read already: they are not read again.
+/// A source with prefetched ranges, which are not read again.
 #[derive(Clone, Debug)]
 pub struct Prefetched {
     source: Arc<dyn Source>,
-    /// Where each kept part starts, and its bytes. In order and disjoint.
+    /// Offset and bytes of each prefetched range, in order and disjoint.
     parts: Vec<(u64, Bytes)>,
 }
 
-/// Consecutive bytes that are all kept, or none of them.
+/// Consecutive bytes that are all prefetched, or all missing.
 enum Piece {
     Kept(Bytes),
     Missing(Range<u64>),
 }
 
 impl Prefetched {
-    /// Reads and keeps `ranges`, which have to be in order and disjoint.
+    /// Reads and keeps `ranges`, which must be in order and disjoint.
     ///
     /// # Errors
-    /// As those of [`Source::read_ranges`].
+    /// Returns the errors of [`Source::read_ranges`].
     pub fn new(source: Arc<dyn Source>, ranges: &[Range<u64>]) -> Result<Self, ReadError> {
         let bytes = source.read_ranges(ranges)?;
         let parts = ranges.iter().map(|range| range.start).zip(bytes).collect();
         Ok(Self { source, parts })
     }
 
-    /// The kept bytes from the start of the source on.
+    /// Returns the prefetched bytes at the start of the source.
     pub fn head(&self) -> &[u8] {
         self.parts.first().filter(|(start, _)| *start == 0).map_or(&[], |(_, bytes)| bytes)
     }

@@ -1,4 +1,4 @@
-//! Why bytes did not get from a source to a sink.
+//! Errors of reading a source and of writing to a sink.
 
 use std::fmt;
 use std::io;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use crate::{Cancelled, Changed, ErrorKind};
 
-/// The error of a [`Blob`](crate::Blob), a [`Sink`](crate::Sink), and everything that reads a file in windows.
+/// Error of a [`Blob`](crate::Blob), a [`Sink`](crate::Sink), or a reader of windows.
 ///
-/// Traits of the standard library pass an [`io::Error`] on. A `ReadError` that is converted into one and back is the
-/// same again.
+/// Traits of the standard library return an [`io::Error`]. The conversion of a `ReadError` to an [`io::Error`] and back
+/// is lossless.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -25,13 +25,13 @@ pub enum ReadError {
     /// The requested dtype has no value for a number.
     #[error(transparent)]
     NotRepresentable(#[from] NotRepresentable),
-    /// The caller stopped the work.
+    /// The caller cancelled the operation.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
 }
 
 impl ReadError {
-    /// Returns what the error means for a caller.
+    /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io(error) => error.into(),
@@ -44,7 +44,7 @@ impl ReadError {
 }
 
 impl ReadError {
-    /// Adds the name of a tensor to damage that does not have one.
+    /// Adds the name of a tensor to a [`Damaged`] error without a tensor name.
     #[must_use]
     pub fn with_tensor(self, name: &str) -> Self {
         match self {
@@ -72,24 +72,23 @@ impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Io(error) => error,
-            // Not `Interrupted`: the standard library tries such calls again.
+            // The kind is not `Interrupted`, because the standard library retries interrupted calls.
             error => Self::other(error),
         }
     }
 }
 
-/// A record of a file whose bytes do not match the checksum that the file has for it.
+/// Error of a record whose bytes do not match the CRC-32 in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// The file.
     pub file: PathBuf,
-    /// The record's name in the file.
+    /// Name of the record in the file.
     pub record: String,
-    /// The CRC-32 that the file has.
+    /// CRC-32 according to the file.
     pub expected: u32,
-    /// The CRC-32 of the bytes.
+    /// CRC-32 of the bytes.
     pub found: u32,
-    /// A tensor over the record, if a caller added its name.
+    /// Name of a tensor stored in the record, if a caller added it.
     pub tensor: Option<String>,
 }
 
@@ -107,16 +106,15 @@ impl fmt::Display for Damaged {
     }
 }
 
-/// A number that no value of the requested dtype can stand for, such as a float outside the range of an integer.
+/// Error of a number that the requested dtype cannot represent, such as a float outside the range of an integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRepresentable {
-    /// A tensor that has the number.
+    /// Name of a tensor that contains the number.
     pub tensor: String,
-    /// The name of the dtype that the tensor has.
+    /// Name of the tensor's dtype.
     pub from: &'static str,
-    /// The name of the requested dtype.
+    /// Name of the requested dtype.
     pub to: &'static str,
-    /// The number.
     pub number: String,
 }
 

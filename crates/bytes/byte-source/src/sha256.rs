@@ -1,4 +1,4 @@
-//! The SHA-256 of a blob, and bytes as hexadecimal digits.
+//! SHA-256 of blobs, and hexadecimal formatting.
 //!
 //! Facts: FIPS 180-4; the implementation is the `sha2` crate's, which uses the CPU's SHA extensions.
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Blob, Observer, ReadError, Sink, Window};
 
-/// Hashes what a [`Blob`](crate::Blob) sends.
+/// Sink that computes the SHA-256 of a [`Blob`](crate::Blob).
 ///
 /// ```
 /// use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
@@ -22,7 +22,7 @@ use crate::{Blob, Observer, ReadError, Sink, Window};
 pub struct Sha256Sink(Sha256);
 
 impl Sha256Sink {
-    /// The SHA-256 of all bytes so far.
+    /// Returns the SHA-256 of all bytes so far.
     pub fn digest(self) -> [u8; 32] {
         self.0.finalize().into()
     }
@@ -35,10 +35,10 @@ impl Sink for Sha256Sink {
     }
 }
 
-/// The SHA-256 of a blob. The observer can stop the work between two windows.
+/// Computes the SHA-256 of a blob. The observer can cancel it between two windows.
 ///
 /// # Errors
-/// When the blob cannot be read, or `observer` stops the work.
+/// Returns an error if the blob cannot be read, or `observer` cancels the operation.
 pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], ReadError> {
     let mut sink = Stoppable { sink: Sha256Sink::default(), observer };
     blob.write_to(&mut sink)?;
@@ -57,7 +57,7 @@ impl Sink for Stoppable<'_> {
     }
 }
 
-/// Bytes in lower-case hexadecimal digits, two a byte.
+/// Formats bytes as lower-case hexadecimal digits, two per byte.
 pub fn hex(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(bytes.len().saturating_mul(2));
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! Where bytes come from: a mapped file, a buffer, or anything that can be read at positions.
+//! Sources of bytes that can be read at any offset: mapped files, buffers, and regions of sources.
 
 use std::fmt::Debug;
 use std::io;
@@ -10,40 +10,40 @@ use bytes::Bytes;
 
 use crate::{Blob, MappedFile, ReadError, Sink, WINDOW, Window};
 
-/// Ranges that are at most this many bytes apart are read together.
+/// Maximum distance in bytes between ranges that are read together.
 const GAP: u64 = 64 << 10;
 
-/// Bytes that can be read at positions, and do not change.
+/// Immutable bytes that can be read at any offset.
 pub trait Source: Debug + Send + Sync {
-    /// The name of the source in messages.
+    /// Returns the name of the source in messages.
     fn path(&self) -> &Path;
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     fn len(&self) -> u64;
 
-    /// Returns whether the source has no bytes.
+    /// Returns true if the source has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies the bytes at `offset` to all of `buffer`.
+    /// Fills `buffer` with the bytes at `offset`.
     ///
     /// # Errors
-    /// When they are not inside the source, cannot be read, or the source changed.
+    /// Returns an error if the bytes are not inside the source, cannot be read, or the source changed.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
 
-    /// The bytes of a range.
+    /// Reads the bytes of a range.
     ///
     /// # Errors
-    /// When it is not inside the source, cannot be read, or the source changed.
+    /// Returns an error if the range is not inside the source, cannot be read, or the source changed.
     fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
         Ok(self.read_ranges(&[range])?.into_iter().next().unwrap_or_default())
     }
 
-    /// The bytes of several ranges. Those that are near each other are read together.
+    /// Reads the bytes of several ranges. Neighbouring ranges are read together.
     ///
     /// # Errors
-    /// When a range is not inside the source, cannot be read, or the source changed.
+    /// Returns an error if a range is not inside the source, cannot be read, or the source changed.
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
         let mut order: Vec<usize> = (0..ranges.len()).collect();
         let of = |number: &usize| ranges.get(*number).cloned().unwrap_or_default();
@@ -79,16 +79,16 @@ pub trait Source: Debug + Send + Sync {
         Ok(parts)
     }
 
-    /// All bytes, where they are in memory or mapped: no copy is needed then.
+    /// Returns all bytes without a copy, if they are in memory or mapped.
     fn in_memory(&self) -> Option<&[u8]>;
 
-    /// Fails when the source is not what it was when it was opened.
+    /// Checks that the source has not changed since it was opened.
     ///
     /// # Errors
-    /// [`Changed`](crate::Changed), or when the system does not say.
+    /// Returns [`Changed`](crate::Changed), or an error if the system does not report the metadata.
     fn check_unchanged(&self) -> Result<(), ReadError>;
 
-    /// Gives the memory of a range back to the system. Reading it again brings it back.
+    /// Returns the memory of a range to the system. Reading the range again loads it again.
     fn release(&self, range: Range<u64>) {
         let _ = range;
     }
@@ -121,7 +121,7 @@ impl Source for MappedFile {
     }
 }
 
-/// Bytes in memory as a source.
+/// Source of bytes in memory.
 #[derive(Clone, Debug)]
 pub struct BufferSource {
     path: PathBuf,
@@ -129,7 +129,7 @@ pub struct BufferSource {
 }
 
 impl BufferSource {
-    /// The bytes, called `path` in messages.
+    /// Creates a source of `bytes`, called `path` in messages.
     pub fn new(path: impl Into<PathBuf>, bytes: impl Into<Bytes>) -> Self {
         Self { path: path.into(), bytes: bytes.into() }
     }
@@ -159,7 +159,7 @@ impl Source for BufferSource {
     }
 }
 
-/// A range of a source. It is a source, too, whose first byte is the range's. Clones share the source.
+/// A byte range of a source, as a source with offsets relative to the range. Clones share the source.
 #[derive(Clone, Debug)]
 pub struct Region {
     source: Arc<dyn Source>,
@@ -167,28 +167,28 @@ pub struct Region {
 }
 
 impl Region {
-    /// The bytes of `range`; `None` if it is not inside the source.
+    /// Creates a region of the bytes of `range`. Returns `None` if the range is not inside the source.
     pub fn new(source: &Arc<dyn Source>, range: Range<u64>) -> Option<Self> {
         let is_inside = range.start <= range.end && range.end <= source.len();
         is_inside.then(|| Self { source: Arc::clone(source), range })
     }
 
-    /// All bytes of a source.
+    /// Creates a region of all bytes of a source.
     pub fn whole(source: &Arc<dyn Source>) -> Self {
         Self { range: 0..source.len(), source: Arc::clone(source) }
     }
 
-    /// The source.
+    /// Returns the source of the region.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
 
-    /// The bytes of the source that it has.
+    /// Returns the region's byte range in the source.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
 
-    /// A part, counted from the first byte of this one; `None` if it is not inside.
+    /// Returns a part of the region; `range` is relative to the region. Returns `None` if the range is not inside.
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
         let start = self.range.start.checked_add(range.start)?;
         let end = self.range.start.checked_add(range.end).filter(|end| *end <= self.range.end)?;
@@ -243,7 +243,7 @@ impl Blob for Region {
     }
 }
 
-/// All bytes of the file.
+/// Sends all bytes of the file.
 impl Blob for Arc<MappedFile> {
     fn len(&self) -> u64 {
         MappedFile::len(self)
@@ -254,21 +254,21 @@ impl Blob for Arc<MappedFile> {
     }
 }
 
-/// Sends the bytes of a range to `sink`, a window at a time.
+/// Sends the bytes of a range to `sink`, window by window.
 fn send(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
     windows(range).try_for_each(|window| sink.write(Window::read(source, window)?))
 }
 
-/// A range of a source, read in order. A map is not touched.
+/// Sequential reader of a byte range of a source, which does not touch a map.
 #[derive(Debug)]
 pub struct SourceReader<'s> {
     source: &'s dyn Source,
-    /// The bytes that are left.
+    /// Byte range that remains to be read.
     range: Range<u64>,
 }
 
 impl<'s> SourceReader<'s> {
-    /// Reads the bytes of `range`.
+    /// Creates a reader of the bytes of `range`.
     pub fn new(source: &'s dyn Source, range: Range<u64>) -> Self {
         Self { source, range }
     }
@@ -284,12 +284,12 @@ impl io::Read for SourceReader<'_> {
     }
 }
 
-/// The bytes of a range; `None` if it is not inside.
+/// Returns the bytes of a range; `None` if the range is not inside.
 pub fn part<'b>(bytes: &'b [u8], range: &Range<u64>) -> Option<&'b [u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
-/// A range in parts of at most [`WINDOW`] bytes, in order. All but the last have as many.
+/// Splits a range into consecutive parts of [`WINDOW`] bytes; the last part may be shorter.
 pub fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut start = range.start;
     std::iter::from_fn(move || {

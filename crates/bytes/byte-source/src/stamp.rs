@@ -1,49 +1,48 @@
-//! How it is noticed that a file changes while it is read.
+//! Detection of changes of a file while it is read.
 //!
-//! Facts: `st_size`, `st_mtim`, `st_dev` and `st_ino` of stat(2). `st_ctim` is not compared: it also changes when the
-//! file is renamed, linked or given other permissions, which leaves its bytes as they are.
+//! Source: `st_size`, `st_mtim`, `st_dev` and `st_ino` of stat(2). `st_ctim` is not compared, because it also changes
+//! when the file is renamed or linked or its permissions change, which does not affect its bytes.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A file changed while it was read.
+/// Error of a file that changed while it was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} changed while it was read: {change}", path.display())]
 pub struct Changed {
-    /// The file, as it was given.
+    /// Path of the file, as given by the caller.
     pub path: PathBuf,
-    /// What changed.
     pub change: Change,
 }
 
-/// What changed.
+/// Kind of change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Change {
-    /// Its length, in bytes.
+    /// The length of the file changed.
     #[error("expected {expected} bytes, found {found}")]
     Length {
-        /// The length when it was opened.
+        /// Length in bytes when the file was opened.
         expected: u64,
-        /// Its length now.
+        /// Current length in bytes.
         found: u64,
     },
-    /// Its bytes, as the time of the last change shows.
+    /// The modification time changed: a program wrote to the file.
     #[error("its modification time is another one")]
     Written,
-    /// Another file has its name.
+    /// Another file has replaced the file at its path.
     #[error("another file has taken its place")]
     Replaced,
 }
 
-/// What a file's metadata say about its bytes.
+/// Metadata that identify the state of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     len: u64,
-    /// `None` where the system does not report it.
+    /// Modification time; `None` if the system does not report it.
     modified: Option<SystemTime>,
-    /// The filesystem and the file in it; zeros where files have no numbers.
+    /// Device and inode numbers; zeros if the system has none.
     id: (u64, u64),
 }
 
@@ -56,7 +55,7 @@ impl Stamp {
         self.len
     }
 
-    /// Fails when a file that had this stamp has another one now.
+    /// Compares this stamp with the current metadata of the file at `path`. Fails if they differ.
     pub(crate) fn compare(&self, path: &Path, now: &Metadata) -> Result<(), Changed> {
         let now = Self::from_metadata(now);
         let change = if now.id != self.id {

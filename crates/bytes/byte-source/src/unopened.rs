@@ -1,4 +1,4 @@
-//! A file that is open only while its bytes are read, because the number of open and mapped files is limited.
+//! File that is open only while its bytes are read, because the number of open and mapped files is limited.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::stamp::{Change, Changed, Stamp};
 use crate::{Blob, Error, ReadError, Sink, WINDOW, Window};
 
-/// A file by its path.
+/// A file that is opened only when its bytes are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnopenedFile {
     path: PathBuf,
@@ -15,10 +15,10 @@ pub struct UnopenedFile {
 }
 
 impl UnopenedFile {
-    /// The file at `path`, as long as it is now.
+    /// Records the path and the current metadata of a file, without opening it.
     ///
     /// # Errors
-    /// When there is none, or it is not a regular file.
+    /// Returns an error if the file does not exist, or is not a regular file.
     pub fn find(path: &Path) -> Result<Self, Error> {
         let kind = std::fs::metadata(path).map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
         if !kind.is_file() {
@@ -80,7 +80,7 @@ mod tests {
             let expected = format!("changed while it was read: expected {} bytes, found {found}", WINDOW + 5);
             assert!(error.ends_with(&expected), "{error}");
         }
-        // Another file under its name.
+        // Another file replaces it at the same path.
         std::fs::rename(&path, path.with_extension("old")).expect("it was just written");
         write(WINDOW + 5);
         let error = read().expect_err("it is another file");

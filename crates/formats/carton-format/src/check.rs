@@ -1,4 +1,4 @@
-//! Compares `carton.toml` with the rest of its carton: references, shapes, links.
+//! Checks `carton.toml` against the rest of its carton: references, dtypes, shapes and links.
 //!
 //! Facts: the Carton v1 specification.
 
@@ -10,8 +10,8 @@ use crate::spec::{MISC_REFERENCE, TENSOR_REFERENCE};
 use crate::tensor_data::{TensorIndex, TensorSpec};
 
 impl Config {
-    /// Compares the document with its carton: its tensors, and `has`, which returns whether a path such as
-    /// `misc/cat.png` exists.
+    /// Checks the document against its carton: `tensors` is the index of `tensor_data/`, and `has` returns true if a path
+    /// such as `misc/cat.png` exists.
     pub fn check(&self, tensors: &TensorIndex, has: &dyn Fn(&str) -> bool) -> Problems {
         let tensors = tensors.tensors.iter().map(|tensor| (tensor.name(), tensor)).collect();
         let (inputs, outputs) = (by_name(&self.inputs), by_name(&self.outputs));
@@ -48,7 +48,7 @@ fn by_name(ports: &[Port]) -> HashMap<&str, &Port> {
     ports.iter().map(|port| (port.name.as_str(), port)).collect()
 }
 
-/// The values of the symbols so far, within one test.
+/// Values of the symbols so far, within one self test or example.
 #[derive(Default)]
 struct Symbols {
     sizes: HashMap<String, u64>,
@@ -69,7 +69,7 @@ impl Checker<'_> {
         self.problems.push(self.config.problem(key.to_owned(), kind));
     }
 
-    /// A test needs declared outputs, and declared inputs if it has any.
+    /// Records a problem if the model declares no outputs, or declares no inputs although the test has some.
     fn specified(&mut self, path: &str, inputs: &References) {
         let takes = !inputs.0.is_empty();
         if self.config.outputs.is_empty() || (takes && self.config.inputs.is_empty()) {
@@ -112,12 +112,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks whether a tensor fits an input or output.
+    /// Checks that the dtype and shape of a tensor fit an input or output.
     fn fits(&mut self, key: &str, tensor: &TensorSpec, port: &Port, symbols: &mut Symbols) {
         let (name, dtype, shape) = match tensor {
             TensorSpec::Array { name, dtype, shape, .. } => (name, dtype, shape),
             TensorSpec::Nested { inner, .. } => {
-                // The parts of a ragged tensor have shapes of their own.
+                // The inner tensors of a ragged tensor have shapes of their own.
                 for part in inner {
                     if let Some(TensorSpec::Array { name, dtype, .. }) = self.tensors.get(part.as_str()) {
                         self.dtype(key, name, *dtype, port);
@@ -170,13 +170,13 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the files that the description links to.
+    /// Checks the files that the model description links to.
     fn links(&mut self) {
         let Some(description) = &self.config.model_description else { return };
         for link in misc_links(description) {
-            // A sentence may end after a link.
+            // Punctuation after a link may end a sentence.
             let bare = link.trim_end_matches(['.', ',', ';', ':', '!', '?']);
-            // A sentence may be about the folder.
+            // A bare `@misc/` refers to the folder.
             if !bare.is_empty()
                 && !(self.has)(&format!("misc/{link}"))
                 && !(self.has)(&format!("misc/{bare}"))
@@ -188,7 +188,7 @@ impl Checker<'_> {
     }
 }
 
-/// The text after each `@misc/` of a Markdown text, up to the end of the link.
+/// Returns the text after each `@misc/` of a Markdown text, up to the end of the link.
 fn misc_links(text: &str) -> impl Iterator<Item = &str> {
     text.split(MISC_REFERENCE).skip(1).map(|rest| {
         let ends =

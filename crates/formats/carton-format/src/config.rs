@@ -1,6 +1,6 @@
-//! `carton.toml` as types.
+//! Data types for `carton.toml`.
 //!
-//! Facts: the Carton v1 specification, whose order and names the fields have.
+//! Facts: the Carton v1 specification, whose field order and names the types follow.
 
 use serde::Serialize;
 use toml::Table;
@@ -9,16 +9,15 @@ use crate::fields::Places;
 use crate::problem::{Kind, Problem, Problems};
 use crate::spec::SPEC_VERSION;
 
-/// The whole document, with its fields in the specification's order and under its names. In each part, `other`
-/// has the fields that the specification does not define, unchanged.
+/// The `carton.toml` document, with its fields in the specification's order and under its names. In each struct, `other`
+/// holds the fields that the specification does not define, unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
-    /// Always [`SPEC_VERSION`].
+    /// Specification version, always [`SPEC_VERSION`].
     pub spec_version: u64,
-    /// The model's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_name: Option<String>,
-    /// At most [`SHORT_DESCRIPTION_MAX`](crate::SHORT_DESCRIPTION_MAX) characters.
+    /// Summary of at most [`SHORT_DESCRIPTION_MAX`](crate::SHORT_DESCRIPTION_MAX) characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_description: Option<String>,
     /// Markdown of any length.
@@ -33,52 +32,48 @@ pub struct Config {
     /// URL of the model's home page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub homepage: Option<String>,
-    /// Target triples; empty means any platform.
+    /// Supported target triples; empty for any platform.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_platforms: Vec<String>,
-    /// What the model takes, in order.
+    /// Inputs of the model, in order.
     #[serde(rename = "input", skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Port>,
-    /// What it returns, in order.
+    /// Outputs of the model, in order.
     #[serde(rename = "output", skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<Port>,
     /// Inputs with their expected outputs.
     #[serde(rename = "self_test", skip_serializing_if = "Vec::is_empty")]
     pub self_tests: Vec<SelfTest>,
-    /// Inputs and outputs as an illustration.
+    /// Sample inputs and outputs for illustration.
     #[serde(rename = "example", skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
     /// The runner that executes the model.
     pub runner: Runner,
-    /// Unknown fields and tables.
     #[serde(flatten)]
     pub other: Table,
-    /// The places of the keys in the text that this was parsed from.
+    /// Positions of the keys in the parsed text.
     #[serde(skip)]
     pub(crate) places: Places,
 }
 
-/// An input or an output.
+/// Declaration of an input or output of the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Port {
-    /// The name that callers use.
+    /// Name that callers use.
     pub name: String,
-    /// The type of its elements.
+    /// Data type of the elements.
     pub dtype: DataType,
-    /// Its shape, in elements.
     pub shape: Shape,
-    /// What it means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the runner calls it.
+    /// Name that the runner uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internal_name: Option<String>,
-    /// Unknown fields.
     #[serde(flatten)]
     pub other: Table,
 }
 
-/// The eleven element types of Carton.
+/// The eleven element types of the Carton format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names are the specification's own")]
@@ -96,7 +91,7 @@ pub enum DataType {
     UInt64,
 }
 
-/// One row per type: the type, the specification's name, bytes per element; strings have no fixed length.
+/// One row per type: the type, the specification's name, bytes per element. Strings have no fixed length.
 const TYPES: &[(DataType, &str, Option<u64>)] = &[
     (DataType::Float32, "float32", Some(4)),
     (DataType::Float64, "float64", Some(8)),
@@ -112,45 +107,45 @@ const TYPES: &[(DataType, &str, Option<u64>)] = &[
 ];
 
 impl DataType {
-    /// The type that the specification calls `name`.
+    /// Returns the type with the specification's name `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         TYPES.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// The specification's name.
+    /// Returns the type's name in the specification.
     pub fn name(self) -> &'static str {
         TYPES.iter().find(|row| row.0 == self).map_or("", |row| row.1)
     }
 
-    /// Bytes per element; `None` for strings.
+    /// Returns the number of bytes per element; `None` for strings.
     pub fn size(self) -> Option<u64> {
         TYPES.iter().find(|row| row.0 == self).and_then(|row| row.2)
     }
 
-    /// All names, for messages.
+    /// Returns all type names, for messages.
     pub(crate) fn names() -> String {
         TYPES.iter().map(|row| row.1).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// A shape.
+/// Declared shape of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Shape {
-    /// `*` is any shape; any other symbol is the same shape wherever it is used.
+    /// A symbol for the whole shape: `*` is any shape; any other symbol is the same shape wherever it is used.
     Symbol(String),
     /// One entry per dimension; empty for a scalar.
     Dimensions(Vec<Dimension>),
 }
 
 impl Shape {
-    /// Any shape at all.
+    /// Returns the shape `*`, which fits any tensor.
     pub fn any() -> Self {
         Self::Symbol(ANY.to_owned())
     }
 }
 
-/// The symbol that can have a different value each time.
+/// Symbol that may have a different value at each use.
 pub(crate) const ANY: &str = "*";
 
 impl std::fmt::Display for Shape {
@@ -171,49 +166,43 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// One dimension of a shape.
+/// One dimension of a declared shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Dimension {
-    /// The same number of elements wherever the symbol appears; `*` is any number each time.
+    /// A symbol for the same number of elements wherever it is used; `*` is any number each time.
     Symbol(String),
     /// A fixed number of elements.
     Size(u64),
 }
 
-/// Inputs with the expected outputs, which are compared as by numpy's `allclose`.
+/// A self test: inputs with the expected outputs, which are compared like `numpy.allclose`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SelfTest {
-    /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// References to tensors, such as `@tensor_data/x`, by input.
+    /// References to tensors, such as `@tensor_data/x`, by input name.
     pub inputs: References,
-    /// The same by output.
+    /// References to the expected tensors, by output name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_out: Option<References>,
-    /// Unknown fields.
     #[serde(flatten)]
     pub other: Table,
 }
 
-/// Inputs and outputs as an illustration.
+/// An example: sample inputs and outputs for illustration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Example {
-    /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// References to tensors or files, such as `@misc/cat.png`, by input.
+    /// References to tensors or files, such as `@misc/cat.png`, by input name.
     pub inputs: References,
-    /// The same by output.
+    /// References to tensors or files, by output name.
     pub sample_out: References,
-    /// Unknown fields.
     #[serde(flatten)]
     pub other: Table,
 }
@@ -228,25 +217,24 @@ impl Serialize for References {
     }
 }
 
-/// The runner that a model needs.
+/// The runner that executes the model, with its options.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Runner {
-    /// Its name, such as `torchscript`.
+    /// Name of the runner, such as `torchscript`.
     pub runner_name: String,
-    /// A semver requirement on its framework.
+    /// Semver requirement on the version of the runner's framework.
     pub required_framework_version: String,
-    /// The version of what the runner expects in `model/`.
+    /// Version of the layout that the runner expects in `model/`.
     pub runner_compat_version: u64,
     /// Options for the runner: integers, floats, strings and booleans by name.
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub opts: Table,
-    /// Unknown fields.
     #[serde(flatten)]
     pub other: Table,
 }
 
 impl Config {
-    /// The fields that the specification does not define, by their keys, such as `runner.colour`.
+    /// Returns the keys of the fields that the specification does not define, such as `runner.colour`.
     pub fn unknown_fields(&self) -> Vec<String> {
         let mut unknown: Vec<String> = self.other.keys().cloned().collect();
         let mut part = |name: String, other: &Table| {
@@ -269,7 +257,7 @@ impl Config {
 }
 
 impl Runner {
-    /// A runner without options.
+    /// Creates a runner without options.
     pub fn new(name: &str, framework: &str, compat: u64) -> Self {
         Self {
             runner_name: name.to_owned(),
@@ -282,7 +270,7 @@ impl Runner {
 }
 
 impl Port {
-    /// An input or output without description and internal name.
+    /// Creates an input or output without description and internal name.
     pub fn new(name: &str, dtype: DataType, shape: Shape) -> Self {
         let (description, internal_name) = (None, None);
         Self { name: name.to_owned(), dtype, shape, description, internal_name, other: Table::new() }
@@ -290,10 +278,10 @@ impl Port {
 }
 
 impl Config {
-    /// Its path in a carton.
+    /// Path of the document in a carton.
     pub const PATH: &'static str = "carton.toml";
 
-    /// A document that has only the model's runner.
+    /// Creates a document with only the runner.
     pub fn new(runner: Runner) -> Self {
         Self {
             spec_version: SPEC_VERSION,
@@ -319,11 +307,9 @@ impl Config {
     }
 }
 
-/// A parsed document, and the fields that were missing and filled in because Carton's own client requires them.
+/// A parsed document, and the missing fields that were filled in because Carton's own client requires them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed<T> {
-    /// The document.
     pub document: T,
-    /// The fields that were filled in.
     pub added: Problems,
 }

@@ -1,49 +1,46 @@
-//! Why a document cannot be read or printed.
+//! Errors in reading and printing documents.
 //!
-//! The faults inside a document are [`Kind`](crate::Kind)s of problems.
+//! Problems inside a document have a [`Kind`](crate::Kind).
 
 use byte_source::ErrorKind;
 
 use crate::problem::Problems;
 use crate::spec::SHORT_DESCRIPTION_MAX;
 
-/// What is wrong with a document.
+/// Reason why a document cannot be parsed, built or printed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A document that does not follow the specification.
     #[error("{0}")]
     Document(Problems),
-    /// `short_description` is too long for the format.
+    /// A `short_description` that is longer than the format allows.
     #[error("the short description has {found} characters, at most {SHORT_DESCRIPTION_MAX} are allowed")]
     ShortDescription {
-        /// Its length in characters.
+        /// Length of the description in characters.
         found: usize,
     },
-    /// A path that a manifest line cannot hold.
+    /// A path with a line break, which a manifest line cannot hold.
     #[error("`{}` cannot be listed in MANIFEST: the path contains a line break", path.escape_debug())]
     ManifestPath {
-        /// The path.
         path: String,
     },
     /// Two files with the same path.
     #[error("two files of the carton have the path `{}`", path.escape_debug())]
     Duplicate {
-        /// The path.
         path: String,
     },
-    /// TOML cannot express the document.
+    /// A document that TOML cannot express.
     #[error("cannot print {document}: {reason}")]
     Print {
-        /// The document's file name.
+        /// File name of the document.
         document: &'static str,
-        /// The TOML library's error.
+        /// Error text of the TOML library.
         reason: String,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Document(_) => ErrorKind::Damaged,

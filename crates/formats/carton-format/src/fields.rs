@@ -1,6 +1,6 @@
-//! Reads the fields of a TOML document one by one, with their places, and collects problems.
+//! Reader of the fields of a TOML document that records their positions and collects problems.
 //!
-//! Places come from the spans of the `toml` crate.
+//! Positions come from the spans of the `toml` crate.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::problem::{Cursor, Kind, Place, Problem, Problems};
 
-/// The place of each key of a document.
+/// Position of each key of a document.
 pub(crate) type Places = BTreeMap<String, Place>;
 
-/// The problems of one document so far, and the places of its keys. Places are byte offsets until all of them are
-/// known: counting the lines before each one separately would be quadratic.
+/// A document while it is read: its problems so far, and the positions of its keys. Positions are byte offsets until the
+/// end: counting the lines before each one separately would be quadratic.
 pub(crate) struct Source<'t> {
     pub(crate) document: String,
     pub(crate) text: &'t str,
     problems: Vec<(Option<usize>, Problem)>,
-    /// What was missing and was filled in.
+    /// Problems for missing fields that were filled in.
     added: Vec<(Option<usize>, Problem)>,
     offsets: BTreeMap<String, usize>,
 }
 
-/// A value and its key path.
+/// A TOML value with its key path.
 #[derive(Clone)]
 pub(crate) struct Field<'d, 't> {
     pub(crate) path: String,
@@ -32,7 +32,7 @@ pub(crate) struct Field<'d, 't> {
 }
 
 impl<'t> Source<'t> {
-    /// The document's root, where it can be parsed at all.
+    /// Parses the document and returns its root table; fails with all syntax errors.
     pub(crate) fn parse(document: &str, text: &'t str) -> Result<(Self, Spanned<DeTable<'t>>), Problems> {
         let document = document.to_owned();
         let (problems, added) = (Vec::new(), Vec::new());
@@ -53,35 +53,35 @@ impl<'t> Source<'t> {
         Problem { document: self.document.clone(), place: None, key: key.to_owned(), kind }
     }
 
-    /// Reports a problem with the value at `key`.
+    /// Records a problem with the value at `key`.
     pub(crate) fn wrong(&mut self, key: &str, kind: Kind) {
         let problem = self.problem(key, kind);
         self.problems.push((self.offsets.get(key).copied(), problem));
     }
 
-    /// Reports that `key` is missing in the table at `path`.
+    /// Records that `key` is missing in the table at `path`.
     pub(crate) fn missing(&mut self, path: &str, key: &str) {
         let problem = self.problem(&below(path, key), Kind::Missing);
         self.problems.push((self.offsets.get(path).copied(), problem));
     }
 
-    /// Reports that `key` is missing in the table at `path` and was filled in.
+    /// Records that `key` is missing in the table at `path` and was filled in.
     pub(crate) fn add(&mut self, path: &str, key: &str) {
         let problem = self.problem(&below(path, key), Kind::Missing);
         self.added.push((self.offsets.get(path).copied(), problem));
     }
 
-    /// Whether the document has `key`.
+    /// Returns true if the document has `key`.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.offsets.contains_key(key)
     }
 
-    /// The number of problems so far.
+    /// Returns the number of problems so far.
     pub(crate) fn count(&self) -> usize {
         self.problems.len()
     }
 
-    /// What was filled in, and the places of the keys.
+    /// Returns the problems for filled-in fields, and the positions of the keys.
     ///
     /// # Errors
     /// All problems, in the document's order.
@@ -96,7 +96,7 @@ impl<'t> Source<'t> {
         Ok((placed(self.text, self.added), places))
     }
 
-    /// Records the place of the field.
+    /// Records the position of a field and returns it.
     pub(crate) fn field<'d>(&mut self, path: String, value: &'d Spanned<DeValue<'t>>) -> Field<'d, 't> {
         self.offsets.insert(path.clone(), value.span().start);
         Field { path, value }
@@ -125,7 +125,7 @@ impl<'t> Source<'t> {
 
     pub(crate) fn number(&mut self, field: &Field<'_, 't>) -> Option<u64> {
         if let DeValue::Integer(number) = field.value.get_ref() {
-            // Integers in TOML have 63 bits and a sign.
+            // TOML integers are signed 64-bit numbers.
             let parsed = i64::from_str_radix(number.as_str(), number.radix()).ok();
             if let Some(parsed) = parsed.and_then(|parsed| u64::try_from(parsed).ok()) {
                 return Some(parsed);
@@ -141,7 +141,7 @@ impl<'t> Source<'t> {
         None
     }
 
-    /// The items of a list.
+    /// Returns the items of an array; records a problem for another type.
     pub(crate) fn list<'d>(&mut self, field: &Field<'d, 't>) -> Vec<Field<'d, 't>> {
         if let DeValue::Array(items) = field.value.get_ref() {
             let path = &field.path;
@@ -155,12 +155,12 @@ impl<'t> Source<'t> {
         Vec::new()
     }
 
-    /// A list of strings.
+    /// Returns the strings of an array; records a problem for another type.
     pub(crate) fn strings(&mut self, field: &Field<'_, 't>) -> Vec<String> {
         self.list(field).iter().filter_map(|item| self.string(item)).collect()
     }
 
-    /// The fields of a table.
+    /// Returns the fields of a table; records a problem for another type.
     pub(crate) fn table<'d>(&mut self, field: &Field<'d, 't>) -> Option<Table<'d, 't>> {
         if let DeValue::Table(table) = field.value.get_ref() {
             return Some(self.fields(&field.path, table));
@@ -169,7 +169,7 @@ impl<'t> Source<'t> {
         None
     }
 
-    /// Every field of `table`, whose key path is `path`.
+    /// Returns every field of `table`, whose key path is `path`.
     pub(crate) fn fields<'d>(&mut self, path: &str, table: &'d DeTable<'t>) -> Table<'d, 't> {
         let fields = table.iter().map(|(key, value)| {
             let key = key.get_ref().to_string();
@@ -180,7 +180,7 @@ impl<'t> Source<'t> {
         Table { path: path.to_owned(), fields }
     }
 
-    /// The fields that were not taken, unchanged.
+    /// Converts the remaining fields of a table into plain TOML values.
     pub(crate) fn rest(&mut self, table: Table<'_, 't>) -> toml::Table {
         let mut rest = toml::Table::new();
         for (key, field) in table.fields {
@@ -195,8 +195,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// The place of `key`, such as `input[0].dtype`, in a TOML text, or that of the innermost part of it that
-/// exists.
+/// Returns the position of `key`, such as `input[0].dtype`, in a TOML text, or of its innermost part that exists.
 pub fn place(text: &str, key: &str) -> Option<Place> {
     let (table, _) = DeTable::parse_recoverable(text);
     let mut parts = key.split('.').flat_map(|part| part.split('[')).map(|part| part.trim_end_matches(']'));
@@ -213,7 +212,7 @@ pub fn place(text: &str, key: &str) -> Option<Place> {
     Some(Place::from_offset(text, value.span().start))
 }
 
-/// A table whose fields are taken out one by one.
+/// A table whose fields are removed one by one as they are read.
 pub(crate) struct Table<'d, 't> {
     pub(crate) path: String,
     pub(crate) fields: Vec<(String, Field<'d, 't>)>,
@@ -229,7 +228,7 @@ impl<'d, 't> Table<'d, 't> {
         self.take(key).and_then(|field| source.string(&field))
     }
 
-    /// A string that must be there; empty where it is not.
+    /// Removes a required string and returns it; records a problem and returns an empty string if it is missing.
     pub(crate) fn needed(&mut self, source: &mut Source<'t>, key: &str) -> String {
         let field = self.take(key);
         if field.is_none() {
@@ -239,12 +238,12 @@ impl<'d, 't> Table<'d, 't> {
     }
 }
 
-/// The path of `key` in the table at `path`.
+/// Returns the key path of `key` in the table at `path`.
 fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Problems in the document's order, their bytes turned into places.
+/// Sorts problems by byte offset and converts the offsets into positions.
 fn placed(text: &str, mut problems: Vec<(Option<usize>, Problem)>) -> Problems {
     problems.sort_by_key(|(offset, _)| *offset);
     let mut cursor = Cursor::new(text);

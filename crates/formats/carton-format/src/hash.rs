@@ -1,8 +1,8 @@
-//! SHA-256 as text: 64 lower-case hex digits, as in MANIFEST and LINKS.
+//! Hexadecimal form of SHA-256: 64 lower-case digits, as in MANIFEST and LINKS.
 
 use byte_source::hex;
 
-/// The hash that is written as 64 lower-case hex digits; `None` for any other text.
+/// Parses a SHA-256 of 64 lower-case hexadecimal digits; `None` for any other text.
 pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
@@ -15,7 +15,7 @@ pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// A hash as 64 lower-case hex digits.
+/// Formats a SHA-256 as 64 lower-case hexadecimal digits.
 pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
     hex(sha256)
 }

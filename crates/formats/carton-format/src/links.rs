@@ -1,4 +1,4 @@
-//! `LINKS`: where to fetch the files that a carton leaves out.
+//! `LINKS`: URLs of the files that a carton leaves out.
 //!
 //! Facts: the Carton v1 specification.
 
@@ -13,10 +13,10 @@ use crate::hash::{sha256_from_hex, sha256_to_hex};
 use crate::path::is_url;
 use crate::problem::Kind;
 
-/// The version of the document.
+/// Version of the LINKS document.
 const VERSION: u64 = 1;
 
-/// URLs by SHA-256. MANIFEST does not list the document, so it does not change the model's hash.
+/// URLs by SHA-256. MANIFEST does not list LINKS, so LINKS does not change the model's hash.
 ///
 /// ```
 /// use carton_format::Links;
@@ -28,17 +28,16 @@ const VERSION: u64 = 1;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
-    /// The URLs of each file, in the order in which to try them.
+    /// URLs of each file by its SHA-256, in the order in which to try them.
     pub urls: BTreeMap<[u8; 32], Vec<String>>,
-    /// Unknown fields.
     pub other: Table,
 }
 
 impl Links {
-    /// Its path in a carton.
+    /// Path of the document in a carton.
     pub const PATH: &'static str = "LINKS";
 
-    /// The URLs of the file with this hash.
+    /// Returns the URLs of the file with this SHA-256.
     pub fn urls(&self, sha256: &[u8; 32]) -> &[String] {
         self.urls.get(sha256).map_or(&[], Vec::as_slice)
     }
@@ -99,7 +98,7 @@ impl Links {
         Ok(links)
     }
 
-    /// The document as TOML.
+    /// Prints the document as TOML.
     ///
     /// # Errors
     /// When TOML cannot express it.

@@ -1,4 +1,4 @@
-//! `MANIFEST`: the SHA-256 of every file of a carton.
+//! `MANIFEST`: SHA-256 of every file of a carton.
 //!
 //! Facts: the Carton v1 specification.
 
@@ -11,7 +11,8 @@ use crate::links::Links;
 use crate::path::is_inside;
 use crate::problem::{Kind, Place, Problem, Problems};
 
-/// One line per file, `path=sha256`, sorted by the bytes of the path. MANIFEST itself and LINKS are not listed.
+/// Paths and SHA-256 hashes of a carton's files, one line `path=sha256` per file, sorted by the bytes of the path. MANIFEST
+/// itself and LINKS are not listed.
 ///
 /// ```
 /// use carton_format::Manifest;
@@ -29,10 +30,10 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Its path in a carton.
+    /// Path of the document in a carton.
     pub const PATH: &'static str = "MANIFEST";
 
-    /// Adds a file.
+    /// Adds a file with its SHA-256.
     ///
     /// # Errors
     /// When the path is already listed, or contains a line break.
@@ -46,27 +47,27 @@ impl Manifest {
         Ok(())
     }
 
-    /// The hash of the file at `path`.
+    /// Returns the SHA-256 of the file at `path`.
     pub fn hash(&self, path: &str) -> Option<[u8; 32]> {
         self.lines.get(path).copied()
     }
 
-    /// All paths and hashes, sorted.
+    /// Returns all paths and hashes, sorted by path.
     pub fn lines(&self) -> impl Iterator<Item = (&str, [u8; 32])> {
         self.lines.iter().map(|(path, sha256)| (path.as_str(), *sha256))
     }
 
-    /// The number of files.
+    /// Returns the number of listed files.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether no files are listed.
+    /// Returns true if no files are listed.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Parses the document.
+    /// Parses and checks the document.
     ///
     /// # Errors
     /// All problems of the document, each with its line.
@@ -109,7 +110,7 @@ impl Manifest {
     }
 }
 
-/// The file's text, with a final line break.
+/// Prints the document's text, with a final line break.
 impl fmt::Display for Manifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (path, sha256) in &self.lines {

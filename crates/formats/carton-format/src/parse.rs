@@ -1,4 +1,4 @@
-//! Parses `carton.toml`. Fields that Carton's own client requires beyond the specification are filled in and reported.
+//! Parser of `carton.toml`. Fields that Carton's own client requires beyond the specification are filled in and reported.
 //!
 //! Facts: the Carton v1 specification.
 
@@ -31,12 +31,12 @@ impl Config {
         Ok(Parsed { document: config, added })
     }
 
-    /// The place of `key`, such as `input[0].shape`; `None` in a document that was not parsed.
+    /// Returns the position of `key`, such as `input[0].shape`; `None` for a document that was not parsed.
     pub fn place(&self, key: &str) -> Option<Place> {
         self.places.get(key).copied()
     }
 
-    /// A symbol is a shape or a size, not both.
+    /// Reports symbols that are used both as a whole shape and as one dimension.
     fn symbols(&self, source: &mut Source<'_>) {
         let ports = || {
             let inputs =
@@ -136,7 +136,7 @@ impl<'t> Reader<'_, 't> {
         platforms
     }
 
-    /// The tables of an array of tables.
+    /// Returns the tables of an array of tables.
     fn tables<'d>(&mut self, root: &mut Table<'d, 't>, key: &str) -> Vec<Table<'d, 't>> {
         let Some(field) = root.take(key) else { return Vec::new() };
         let items = self.source.list(&field);

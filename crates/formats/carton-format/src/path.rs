@@ -1,16 +1,16 @@
-//! Which paths can name a file of a carton, and which texts are URLs.
+//! Checks of carton paths and of URLs.
 //!
 //! The Carton v1 specification says only "relative path"; these rules combine those of Windows, macOS and Linux.
 
-/// Whether `path` names a file inside a carton on every system: relative, its parts separated by `/`,
-/// none of them empty, `.` or `..`, no backslashes, drive letters or control characters.
+/// Returns true if `path` names a file inside a carton on every system: relative, its parts separated by `/`, no part empty,
+/// `.` or `..`, and without backslashes, colons or control characters.
 pub fn is_inside(path: &str) -> bool {
     !path.contains(['\\', ':', '\0'])
         && !path.contains(char::is_control)
         && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Whether `text` is a whole http or https URL.
+/// Returns true if `text` is a whole http or https URL.
 pub(crate) fn is_url(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }

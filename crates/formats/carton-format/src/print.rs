@@ -1,4 +1,4 @@
-//! `carton.toml` as text: its fields, its inputs and outputs one by one, and its other tables.
+//! Printer of `carton.toml`: the top-level keys, the inputs and outputs one by one, and the other tables.
 //!
 //! `toml` keeps a table for each entry of an array until the document is complete, which takes more memory than the text.
 //! Facts: TOML 1.0, where the keys of the document precede its first table.
@@ -12,7 +12,7 @@ use crate::config::{Config, Example, Port, Runner, SelfTest};
 use crate::error::Error;
 use crate::spec::SHORT_DESCRIPTION_MAX;
 
-/// The keys of the document.
+/// Top-level keys of the document.
 #[derive(Serialize)]
 struct Head<'c> {
     spec_version: u64,
@@ -34,7 +34,7 @@ struct Head<'c> {
     other: Table,
 }
 
-/// The tables after the inputs and outputs.
+/// Tables after the inputs and outputs.
 #[derive(Serialize)]
 struct Tail<'c> {
     #[serde(rename = "self_test", skip_serializing_if = "<[_]>::is_empty")]
@@ -46,7 +46,7 @@ struct Tail<'c> {
     other: Table,
 }
 
-/// One table of an array.
+/// One input or output, printed as an array of one table.
 #[derive(Default, Serialize)]
 struct One<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ struct One<'p> {
 }
 
 impl Config {
-    /// The document as TOML.
+    /// Prints the document as TOML.
     ///
     /// # Errors
     /// When the short description is too long, or a number does not fit TOML's 63 bits.
@@ -64,8 +64,8 @@ impl Config {
         self.to_toml_with(std::iter::empty())
     }
 
-    /// The document as TOML, with more outputs after its own. They are printed one by one, because a model may have a
-    /// million.
+    /// Prints the document as TOML, with `outputs` after its own outputs. The outputs are printed one by one, because a
+    /// model may have a million.
     ///
     /// # Errors
     /// As [`to_toml`](Self::to_toml).
@@ -78,7 +78,7 @@ impl Config {
     }
 }
 
-/// The text of `config`, with more outputs after its own.
+/// Prints `config`, with `outputs` after its own outputs.
 fn print(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String, toml::ser::Error> {
     let (tables, values) = config.other.clone().into_iter().partition(|(_, value)| has_header(value));
     let head = Head {
@@ -113,7 +113,7 @@ fn print(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String,
     Ok(text)
 }
 
-/// Whether a value is printed under a header of its own.
+/// Returns true if a value is printed under its own table header.
 fn has_header(value: &Value) -> bool {
     match value {
         Value::Table(_) => true,

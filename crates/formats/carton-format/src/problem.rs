@@ -1,26 +1,25 @@
-//! What is wrong with a document, and where.
+//! Problems of a document, with their positions.
 //!
-//! Facts: the Carton v1 specification, whose rules these are.
+//! Facts: the Carton v1 specification, which defines the rules.
 
 use std::fmt;
 
-/// A place in a text document, both counted from 1.
+/// Position in a text document, with line and column counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The line.
     pub line: usize,
-    /// The column, in characters.
+    /// Column, counted in characters from 1.
     pub column: usize,
 }
 
 impl Place {
-    /// The place of the byte at `offset` of `text`.
+    /// Returns the position of the byte at `offset` of `text`.
     pub fn from_offset(text: &str, offset: usize) -> Self {
         Cursor::new(text).place(offset)
     }
 }
 
-/// Converts byte offsets of a text into places. In ascending order, all of them together take one pass.
+/// Converts byte offsets of a text into positions. Offsets in ascending order take one pass over the text together.
 pub(crate) struct Cursor<'t> {
     text: &'t str,
     offset: usize,
@@ -32,7 +31,7 @@ impl<'t> Cursor<'t> {
         Self { text, offset: 0, place: Place { line: 1, column: 1 } }
     }
 
-    /// The place of the byte at `offset`.
+    /// Returns the position of the byte at `offset`.
     pub(crate) fn place(&mut self, offset: usize) -> Place {
         if offset < self.offset {
             *self = Self::new(self.text);
@@ -54,13 +53,12 @@ impl<'t> Cursor<'t> {
 /// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The document's path in the carton.
+    /// Path of the document in the carton.
     pub document: String,
-    /// Where in the document; `None` if the document was not parsed, or if a whole part is missing.
+    /// Position in the document; `None` if the document was not parsed, or if a top-level field is missing.
     pub place: Option<Place>,
-    /// The key, such as `input[0].dtype`; empty for the document itself.
+    /// Key path, such as `input[0].dtype`; empty for the document itself.
     pub key: String,
-    /// What is wrong.
     pub kind: Kind,
 }
 
@@ -78,7 +76,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems of a document, in its order.
+/// All problems of a document, in the document's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -91,129 +89,121 @@ impl fmt::Display for Problems {
     }
 }
 
-/// The kinds of problems. Their texts continue after the key.
+/// Kind of problem, with a text that continues after the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The text is not valid TOML.
+    /// A text that is not valid TOML.
     #[error("cannot be parsed: {0}")]
     Syntax(String),
-    /// A field that must be there.
+    /// A required field that is missing.
     #[error("is missing")]
     Missing,
     /// A field of the wrong type.
     #[error("is {found}, expected {expected}")]
     Type {
-        /// What is there, with its article.
+        /// Type of the value, with its article.
         found: String,
-        /// What is expected, with its article.
+        /// Required type, with its article.
         expected: &'static str,
     },
-    /// A value that is not allowed.
+    /// A value that the specification does not allow.
     #[error("is `{}`, expected {expected}", found.escape_debug())]
     Value {
-        /// The value.
         found: String,
-        /// What is allowed.
+        /// Description of the allowed values.
         expected: String,
     },
-    /// A text that is too long.
+    /// A text that is longer than the format allows.
     #[error("has {found} characters, at most {limit} are allowed")]
     TooLong {
-        /// Its length in characters.
+        /// Length of the text in characters.
         found: usize,
-        /// The most there may be.
+        /// Maximum length in characters.
         limit: usize,
     },
     /// A name that is used twice.
     #[error("is `{}`, which is already used", name.escape_debug())]
     Duplicate {
-        /// The name.
         name: String,
     },
-    /// A symbol that is used for both a shape and a size.
+    /// A symbol that is used for both a whole shape and a dimension.
     #[error("uses the symbol `{}` for a whole shape and for one dimension", symbol.escape_debug())]
     SymbolKinds {
-        /// The symbol.
         symbol: String,
     },
-    /// A symbol that does not resolve to one value.
+    /// A symbol that resolves to different values.
     #[error("resolves the symbol `{}` to {found}, but it was {first} before", symbol.escape_debug())]
     SymbolValues {
-        /// The symbol.
         symbol: String,
-        /// The value that it had first.
+        /// Value at the first use.
         first: String,
-        /// The value that it has here.
+        /// Value at this use.
         found: String,
     },
-    /// A reference to something that does not exist.
+    /// A reference to a tensor or file that does not exist.
     #[error("refers to `{}`, which does not exist", target.escape_debug())]
     Reference {
-        /// What is referred to.
         target: String,
     },
-    /// A name that is not declared.
+    /// A name that is not declared as an input or output.
     #[error("names `{}`, which is not an {what} of the model", name.escape_debug())]
     Undeclared {
-        /// The name.
         name: String,
-        /// `input` or `output`.
+        /// The word `input` or `output`.
         what: &'static str,
     },
-    /// Tests or examples of a model whose inputs and outputs are not declared.
+    /// Tests or examples of a model whose inputs or outputs are not declared.
     #[error("needs inputs and outputs to be specified")]
     Unspecified,
     /// A tensor whose dtype differs from that of its input or output.
     #[error("is the tensor `{}` of {found}, expected {expected}", tensor.escape_debug())]
     Dtype {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// Its dtype.
+        /// Dtype of the tensor.
         found: &'static str,
-        /// The dtype of the input or output.
+        /// Dtype of the input or output.
         expected: &'static str,
     },
     /// A tensor whose shape differs from that of its input or output.
     #[error("is the tensor `{}` of shape {found}, expected {expected}", tensor.escape_debug())]
     Shape {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// Its shape.
+        /// Shape of the tensor.
         found: String,
-        /// The shape of the input or output.
+        /// Shape of the input or output.
         expected: String,
     },
     /// A file whose length does not match its tensor.
     #[error("is `{}` with {found} bytes, dtype and shape need {expected}", file.escape_debug())]
     Bytes {
-        /// The file.
         file: String,
-        /// Its length in bytes.
+        /// Length of the file in bytes.
         found: u64,
-        /// The length in bytes that dtype and shape need.
+        /// Length in bytes that dtype and shape need.
         expected: String,
     },
     /// A string tensor's file with the wrong number of strings.
     #[error("is `{}` with {found} strings, the shape needs {expected}", file.escape_debug())]
     Strings {
-        /// The file.
         file: String,
-        /// How many strings it holds.
+        /// Number of strings in the file.
         found: u64,
-        /// How many the shape needs.
+        /// Number of strings that the shape needs.
         expected: u64,
     },
-    /// A nested tensor inside another nested one.
+    /// A nested tensor inside another nested tensor.
     #[error("names `{}`, which is nested itself", name.escape_debug())]
     Nested {
-        /// The inner tensor.
+        /// Name of the inner tensor.
         name: String,
     },
-    /// Lines out of order.
+    /// MANIFEST lines that are not sorted by path.
     #[error("must come before `{}`, but follows it", other.escape_debug())]
     Order {
-        /// The path of the line before.
+        /// Path of the previous line.
         other: String,
     },
 }

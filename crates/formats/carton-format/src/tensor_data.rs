@@ -1,6 +1,6 @@
-//! `tensor_data/index.toml`, and the files of string tensors next to it.
+//! Documents of `tensor_data/`: `index.toml`, and the files of string tensors.
 //!
-//! Facts: the Carton v1 specification; `inner` on every tensor is what Carton's own client requires.
+//! Facts: the Carton v1 specification; `inner` on every tensor is a requirement of Carton's own client.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::fields::{Source, Table as Fields};
 use crate::problem::Kind;
 
-/// The tensors that self tests and examples refer to. Carton's own client requires the document even if
-/// there are none.
+/// Index of the tensors that self tests and examples refer to. Carton's own client requires the document even if it lists no
+/// tensors.
 ///
 /// ```
 /// use carton_format::{FileLen, TensorIndex};
@@ -29,76 +29,71 @@ use crate::problem::Kind;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TensorIndex {
-    /// The tensors, in the document's order.
+    /// Tensors in the document's order.
     #[serde(rename = "tensor")]
     pub tensors: Vec<TensorSpec>,
-    /// Unknown fields.
     #[serde(flatten)]
     pub other: Table,
 }
 
-/// One tensor.
+/// Entry of a tensor in the index.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TensorSpec {
-    /// Numbers or strings in a file.
+    /// A numeric or string tensor stored in a file.
     Array {
-        /// Its name.
         name: String,
-        /// The type of its elements.
+        /// Data type of the elements.
         dtype: DataType,
-        /// Its shape, in elements.
         shape: Vec<u64>,
-        /// Its file's name in `tensor_data/`: `.bin` (little-endian, C order), for strings `.toml`.
+        /// Name of the file in `tensor_data/`: `.bin` (little-endian, C order), for strings `.toml`.
         file: String,
-        /// Unknown fields.
         other: Table,
     },
-    /// A ragged tensor that is made of other tensors.
+    /// A ragged tensor that consists of other tensors.
     Nested {
-        /// Its name.
         name: String,
-        /// The names of the tensors in it, none of which is nested.
+        /// Names of the inner tensors, none of which is nested.
         inner: Vec<String>,
-        /// Unknown fields.
         other: Table,
     },
 }
 
-/// The length of a file of a carton.
+/// Length of a file of a carton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileLen {
-    /// The file does not exist.
+    /// A file that does not exist.
     Missing,
-    /// It is left out and can be fetched.
+    /// A file that is left out of the carton and can be fetched.
     Unknown,
-    /// Its bytes.
+    /// Length of the file in bytes.
     Bytes(u64),
 }
 
 const NESTED: &str = "nested";
 
 impl TensorSpec {
-    /// Its name.
+    /// Returns the tensor's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Array { name, .. } | Self::Nested { name, .. } => name,
         }
     }
 
-    /// Bytes of a numeric tensor's file; `None` for others, and if the number does not fit 64 bits.
+    /// Returns the length in bytes of a numeric tensor's file; `None` for string and nested tensors, or if it does not fit
+    /// 64 bits.
     pub fn nbytes(&self) -> Option<u64> {
         let Self::Array { dtype, shape, .. } = self else { return None };
         shape.iter().try_fold(dtype.size()?, |product, size| product.checked_mul(*size))
     }
 
-    /// The number of elements; `None` for nested tensors, and if it does not fit 64 bits.
+    /// Returns the number of elements; `None` for nested tensors, or if it does not fit 64 bits.
     pub fn numel(&self) -> Option<u64> {
         let Self::Array { shape, .. } = self else { return None };
         shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size))
     }
 }
 
-/// Carton's own client requires an `inner` on every tensor.
+/// Writes an `inner` for every tensor, which Carton's own client requires.
 impl Serialize for TensorSpec {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -123,10 +118,10 @@ impl Serialize for TensorSpec {
 }
 
 impl TensorIndex {
-    /// Its path in a carton.
+    /// Path of the document in a carton.
     pub const PATH: &'static str = "tensor_data/index.toml";
 
-    /// The document as TOML.
+    /// Prints the document as TOML.
     ///
     /// # Errors
     /// When TOML cannot express it.
@@ -135,7 +130,7 @@ impl TensorIndex {
             .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
 
-    /// The tensor called `name`.
+    /// Returns the tensor with the name `name`.
     pub fn find(&self, name: &str) -> Option<&TensorSpec> {
         self.tensors.iter().find(|tensor| tensor.name() == name)
     }
@@ -249,10 +244,9 @@ fn tensor<'t>(source: &mut Source<'t>, mut table: Fields<'_, 't>) -> Option<Tens
     known.filter(|_| is_right).map(|dtype| TensorSpec::Array { name, dtype, shape, file, other })
 }
 
-/// The file of a string tensor: its elements in C order.
+/// Content of a string tensor's file: the elements in C order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Strings {
-    /// The elements.
     pub data: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! An open `.carton` or unpacked folder: its entries, and access to their bytes.
+//! Access to the files of an open `.carton` or unpacked folder.
 //!
 //! Facts: the Carton v1 specification; path and link limits are those of Linux.
 
@@ -17,24 +17,24 @@ use zip_index::{Index, Method};
 use crate::entry::Expected;
 use crate::{Entry, EntryReader, Error, Result};
 
-/// The folder of the model.
+/// Path prefix of the model's files in a carton.
 pub const MODEL: &str = "model/";
-/// The most bytes of a MANIFEST that are read: one with 100,000 long paths has a tenth of this.
+/// Maximum size of a MANIFEST in bytes: one with 100,000 long paths has a tenth of this.
 const MANIFEST_MAX: u64 = 256 << 20;
-/// The most bytes of any other document that are read. Parsed TOML takes about fifty times its length.
+/// Maximum size of any other document in bytes. Parsed TOML takes about fifty times its length.
 pub const TOML_MAX: u64 = 16 << 20;
-/// The longest chain of links that is followed, as in Linux.
+/// Maximum length of a chain of links, as in Linux.
 const LINKS_IN_A_ROW: usize = 40;
-/// The most bytes of a link's target: the longest path in Linux.
+/// Maximum length of a link's target in bytes: the longest path in Linux.
 const TARGET: u64 = 4096;
-/// Files that the system adds to folders for its own use.
+/// Files that operating systems add to folders for their own use.
 const LITTER: &[&str] = &[".DS_Store", "Thumbs.db"];
 
-/// An open carton. Nothing but its directory, MANIFEST and LINKS has been read.
+/// An open carton. Only its directory, MANIFEST and LINKS have been read.
 #[derive(Debug)]
 pub struct Carton {
     path: PathBuf,
-    /// `None` for a folder.
+    /// Zip file; `None` for a folder.
     zip: Option<Arc<dyn Source>>,
     entries: BTreeMap<String, Entry>,
     manifest: Option<Manifest>,
@@ -46,8 +46,9 @@ impl Carton {
     /// Opens the `.carton` or the folder at `path`. A folder need not have a MANIFEST.
     ///
     /// # Errors
-    /// When it cannot be read, its zip directory is damaged or ambiguous, an entry's path leads out of
-    /// it, MANIFEST or LINKS do not follow the specification, or a file is in neither of the two.
+    /// When the path cannot be read, the zip directory is damaged or ambiguous, the path of an entry leads out of the
+    /// carton, a link is outside of `model/`, MANIFEST or LINKS do not follow the specification, a zip file has no MANIFEST,
+    /// or a path lies below another file.
     pub fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             return Self::from_source(Arc::new(MappedFile::open(path)?));
@@ -55,7 +56,7 @@ impl Carton {
         Self::checked(Self::open_unlisted(path)?)
     }
 
-    /// Reads a `.carton` from a source. Of one that is not in memory, the local headers are read with the files.
+    /// Reads a `.carton` from a source. For a source that is not in memory, local headers are read only with their files.
     ///
     /// # Errors
     /// As those of [`open`](Self::open).
@@ -70,7 +71,7 @@ impl Carton {
         Self::checked(Self { path, zip: Some(source), entries, manifest: None, manifest_hash: None, links })
     }
 
-    /// The carton with its MANIFEST and LINKS.
+    /// Reads and checks the MANIFEST and LINKS of `carton`.
     fn checked(mut carton: Self) -> Result<Self> {
         if carton.entries.contains_key(Links::PATH) {
             carton.links = Links::parse(&carton.text(Links::PATH)?)?;
@@ -86,17 +87,17 @@ impl Carton {
         Ok(carton)
     }
 
-    /// Opens the folder at `path` without its MANIFEST and LINKS: the files are not compared with anything.
+    /// Opens the folder at `path` without its MANIFEST and LINKS: the files are not compared with their hashes.
     ///
     /// # Errors
-    /// When it cannot be read, or has a path that a carton cannot have.
+    /// When the folder cannot be read, or has a path that a carton cannot have.
     pub fn open_unlisted(path: &Path) -> Result<Self> {
         let entries = folder(path)?;
         let (path, links) = (path.to_owned(), Links::default());
         Ok(Self { path, zip: None, entries, manifest: None, manifest_hash: None, links })
     }
 
-    /// Rejects a path that is below another file.
+    /// Returns an error if a path lies below another file.
     fn reject_files_as_folders(&self) -> Result<()> {
         let listed = self.manifest.iter().flat_map(Manifest::lines).map(|(path, _)| path);
         for below in self.entries.keys().map(String::as_str).chain(listed) {
@@ -115,49 +116,49 @@ impl Carton {
         self.manifest.as_ref().is_some_and(|manifest| manifest.hash(path).is_some())
     }
 
-    /// The path that was opened.
+    /// Returns the path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The zip file; a folder has none.
+    /// Returns the zip file; `None` for a folder.
     pub(crate) fn zip(&self) -> Option<&Arc<dyn Source>> {
         self.zip.as_ref()
     }
 
-    /// Whether it is a zip file, not a folder.
+    /// Returns true for a zip file, false for a folder.
     pub fn is_packed(&self) -> bool {
         self.zip.is_some()
     }
 
-    /// Bytes of the zip file; 0 for a folder.
+    /// Returns the length of the zip file in bytes; 0 for a folder.
     pub fn len(&self) -> u64 {
         self.zip.as_ref().map_or(0, |zip| zip.len())
     }
 
-    /// Fails when the zip file has another length or modification time than when it was opened. For a folder this says
-    /// nothing: its files are opened one by one.
+    /// Checks that the zip file has the same length and modification time as when it was opened. A folder always passes: its
+    /// files are opened one by one.
     ///
     /// # Errors
-    /// When it changed, or the system does not report its metadata.
+    /// When the zip file changed, or the system does not report its metadata.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
         self.zip.as_ref().map_or(Ok(()), |zip| zip.check_unchanged())
     }
 
-    /// Whether it has no files.
+    /// Returns true if the carton has no files.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The files that are there, MANIFEST and LINKS among them, sorted by path.
+    /// Returns the files in the carton, including MANIFEST and LINKS, sorted by path.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }
 
-    /// The file at `path`.
+    /// Returns the file at `path`.
     ///
     /// # Errors
-    /// When it does not exist; the error distinguishes files that LINKS lists.
+    /// When it does not exist; [`Error::Elsewhere`] if LINKS has a URL for it.
     pub fn entry(&self, path: &str) -> Result<&Entry> {
         if let Some(entry) = self.entries.get(path) {
             return Ok(entry);
@@ -170,22 +171,22 @@ impl Carton {
         }
     }
 
-    /// MANIFEST; a folder may have none.
+    /// Returns the MANIFEST; a folder may have none.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// The SHA-256 of MANIFEST, which is called the model's hash.
+    /// Returns the SHA-256 of MANIFEST, which is called the model's hash.
     pub fn manifest_hash(&self) -> Option<[u8; 32]> {
         self.manifest_hash
     }
 
-    /// LINKS; empty if there is none.
+    /// Returns the LINKS; empty if the carton has none.
     pub fn links(&self) -> &Links {
         &self.links
     }
 
-    /// Paths and hashes of the files that MANIFEST lists and that are not there.
+    /// Returns the paths and hashes of the files that MANIFEST lists but the carton lacks.
     pub fn absent(&self) -> Vec<(String, [u8; 32])> {
         let lines = self.manifest.iter().flat_map(Manifest::lines);
         lines
@@ -194,10 +195,10 @@ impl Carton {
             .collect()
     }
 
-    /// The bytes of the file at `path`, checked as they are read.
+    /// Opens the file at `path` for reading. Its checksum and hash are checked at the end.
     ///
     /// # Errors
-    /// When it is not there, or MANIFEST does not list it.
+    /// When it is not in the carton, or MANIFEST does not list it.
     pub fn read(&self, path: &str) -> Result<EntryReader> {
         let entry = self.entry(path)?;
         let known = [Manifest::PATH, Links::PATH].contains(&path) || entry.link;
@@ -222,10 +223,10 @@ impl Carton {
         Ok(EntryReader::file(File::open(&path).map_err(io)?, entry, expected))
     }
 
-    /// The text of a document at `path`, checked.
+    /// Reads the document at `path` as text and checks its hash.
     ///
     /// # Errors
-    /// When it is not there, too large for a document, damaged, or not UTF-8.
+    /// When it is not in the carton, too large for a document, damaged, or not UTF-8.
     pub fn text(&self, path: &str) -> Result<String> {
         let entry = self.entry(path)?;
         let limit = if path == Manifest::PATH { MANIFEST_MAX } else { TOML_MAX };
@@ -237,7 +238,8 @@ impl Carton {
         String::from_utf8(bytes).map_err(|_| Error::Text { path: path.to_owned() })
     }
 
-    /// The error of this crate inside an I/O error of an [`EntryReader`] of the file at `path`, or the I/O error itself.
+    /// Returns the error of this crate inside an I/O error of an [`EntryReader`] of the file at `path`, or wraps the I/O
+    /// error.
     pub fn unwrapped(&self, path: &str, error: io::Error) -> Error {
         match error.downcast::<Error>() {
             Ok(error) => error,
@@ -248,15 +250,15 @@ impl Carton {
         }
     }
 
-    /// carton.toml.
+    /// Reads and parses carton.toml.
     ///
     /// # Errors
-    /// When it is not there, damaged, or does not follow the specification.
+    /// When it is not in the carton, damaged, or does not follow the specification.
     pub fn config(&self) -> Result<Parsed<Config>> {
         Ok(Config::parse(&self.text(Config::PATH)?)?)
     }
 
-    /// `tensor_data/index.toml`, compared with its files; empty if there is none.
+    /// Reads `tensor_data/index.toml` and compares it with its files; empty if there is no index.
     ///
     /// # Errors
     /// When it is damaged or does not follow the specification.
@@ -277,12 +279,12 @@ impl Carton {
         }
     }
 
-    /// Whether there is a file at `path`, here or elsewhere.
+    /// Returns true if the file at `path` is in the carton or can be fetched.
     pub fn has(&self, path: &str) -> bool {
         self.file_len(path) != FileLen::Missing
     }
 
-    /// The file that the link `entry` leads to, directly or through other links.
+    /// Returns the path of the file that the link `entry` leads to, directly or through other links.
     ///
     /// # Errors
     /// When it leads out of `model/`, to nothing or in a circle, or is damaged.
@@ -301,8 +303,8 @@ impl Carton {
         Err(Error::Link { path: entry.path.clone(), target: self.link_text(entry)? })
     }
 
-    /// The target of the link `entry`. An absolute path into `model/` of the folder that was opened is made a
-    /// relative one, as Carton stores it.
+    /// Returns the target of the link `entry`. In a folder, an absolute path into the folder's own `model/` is made
+    /// relative, as Carton stores it.
     ///
     /// # Errors
     /// When it is longer than a path can be, damaged, or not UTF-8.
@@ -316,14 +318,14 @@ impl Carton {
         let text = String::from_utf8(text).map_err(|_| Error::Text { path: path.clone() })?;
         let model = self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL)).ok()).flatten();
         let inside = model.and_then(|model| Path::new(&text).strip_prefix(model).ok()?.to_str());
-        // How many folders the link is below `model/`.
+        // Depth of the link below `model/`, in folders.
         let below = path.matches('/').count().saturating_sub(1);
         Ok(inside.map(|inside| "../".repeat(below) + inside).unwrap_or(text))
     }
 
-    /// The checkpoint or TorchScript archive at `path`, such as `model/model.pt`. A stored one is mapped
-    /// in place: its tensors are views of the carton itself, and nothing is hashed. A compressed one is
-    /// decompressed into a temporary file first, and checked.
+    /// Opens the checkpoint or TorchScript archive at `path`, such as `model/model.pt`. A stored file is mapped in place:
+    /// its tensors are views of the carton itself, and nothing is hashed. A compressed file is first decompressed into a
+    /// temporary file, and checked.
     ///
     /// # Errors
     /// When it is not there, damaged, or not in a format that holds tensors.
@@ -350,10 +352,10 @@ impl Carton {
         Ok(MappedFile::from_file(&out, &self.path)?)
     }
 
-    /// Copies the file at `path` to `out`, checked. `work` learns after each window how many bytes are copied.
+    /// Copies the file at `path` to `out` and checks it. `work` is told after each window how many bytes are copied.
     ///
     /// # Errors
-    /// When it is not there or damaged, `out` fails, or the observer stops the work.
+    /// When the file is not in the carton or is damaged, `out` fails, or the observer stops the work.
     pub fn copy(&self, path: &str, out: &mut dyn io::Write, work: Work<'_>) -> Result<()> {
         let mut reader = self.read(path)?;
         let mut done = 0_u64;
@@ -370,14 +372,15 @@ impl Carton {
         }
     }
 
-    /// The stored (possibly compressed) data of the file at `path`, and the CRC-32 of the decompressed data.
+    /// Returns the stored, possibly compressed data of the file at `path`, and the CRC-32 of the decompressed data; `None`
+    /// for a folder.
     pub fn packed(&self, path: &str) -> Option<(Region, u32)> {
         let (range, crc) = self.entries.get(path)?.place.clone()?;
         Some((Region::new(self.zip.as_ref()?, range)?, crc))
     }
 }
 
-/// The path that the link at `path` leads to, if that is inside `model/`.
+/// Returns the path that the link at `path` leads to, if it is inside `model/`.
 pub fn resolve_link(path: &str, target: &str) -> Option<String> {
     if target.is_empty() || target.starts_with('/') || !path.starts_with(MODEL) {
         return None;
@@ -387,7 +390,7 @@ pub fn resolve_link(path: &str, target: &str) -> Option<String> {
     for part in target.split('/') {
         match part {
             "" | "." => {}
-            // `..` cannot leave `model` itself.
+            // The root of the resolution is `model`, which `..` cannot leave.
             ".." if parts.len() > 1 => {
                 parts.pop();
             }
@@ -405,7 +408,7 @@ fn zipped(index: Index) -> Result<BTreeMap<String, Entry>> {
         // Many zip files have entries for folders, but Carton's own never do.
         let is_folder = entry.len == 0 && entry.name.ends_with('/');
         let path = if is_folder { entry.name.trim_end_matches('/') } else { &entry.name };
-        // Bytes that were not UTF-8 are replacement characters now, so the name could be ambiguous.
+        // Invalid UTF-8 has become replacement characters, so the name could be ambiguous.
         if !is_inside(path) || path.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Error::Path { path: entry.name });
         }
@@ -430,7 +433,7 @@ fn zipped(index: Index) -> Result<BTreeMap<String, Entry>> {
     Ok(entries)
 }
 
-/// The files below `root`, found without recursion; links are not followed.
+/// Lists the files below `root` without recursion; links are not followed.
 fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
     let mut entries = BTreeMap::new();
     let mut folders = vec![String::new()];

@@ -1,4 +1,4 @@
-//! One file of a carton, read as a stream whose checksum and hash are checked on the way.
+//! Stream over one file of a carton, with its checksum and hash checked at the end.
 //!
 //! Facts: the Carton v1 specification; `zip-index` for the compression methods.
 
@@ -14,50 +14,50 @@ use zip_index::Method;
 
 use crate::Error;
 
-/// One file of a carton.
+/// Directory entry of one file of a carton.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its path, such as `model/model.pt`.
+    /// Path in the carton, such as `model/model.pt`.
     pub path: String,
-    /// Its length in bytes, decompressed.
+    /// Length in bytes after decompression.
     pub len: u64,
-    /// Its length in bytes as stored in the carton.
+    /// Length in bytes as stored in the carton.
     pub packed_len: u64,
-    /// How it is compressed.
+    /// Compression method of the stored data.
     pub method: Method,
-    /// Whether it is a symbolic link; its bytes are then the path that it leads to.
+    /// True for a symbolic link, whose data is the path of its target.
     pub link: bool,
-    /// The range of the data in the zip file, and their CRC-32; `None` in a folder.
+    /// Range of the data in the zip file, and its CRC-32; `None` in a folder.
     pub(crate) place: Option<(Range<u64>, u32)>,
 }
 
-/// The source of an entry's bytes.
+/// Source of an entry's bytes.
 enum Source {
-    /// Windows of the zip file.
+    /// Windows of uncompressed data in the zip file.
     Stored(Windows),
     Deflated(Box<flate2::bufread::DeflateDecoder<Windows>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, Windows>>),
-    /// A file of a folder.
+    /// A file of an unpacked folder.
     File(File),
-    /// The path that a link of a folder leads to.
+    /// Target path of a link in an unpacked folder.
     Link(io::Cursor<Vec<u8>>),
 }
 
-/// The checksum and the hash to compare with at the end.
+/// Expected checksum and hash, which are compared at the end.
 pub(crate) struct Expected {
     pub(crate) crc: Option<u32>,
     pub(crate) sha256: Option<[u8; 32]>,
 }
 
-/// The bytes of one entry. The last read fails if they do not match the zip directory and
-/// MANIFEST; memory is a few megabytes for any length.
+/// Reader of one entry's bytes. The last read fails if the bytes do not match the zip directory or MANIFEST. Memory is a few
+/// megabytes for any length.
 pub struct EntryReader {
     path: String,
     len: u64,
     source: Source,
     expected: Expected,
     chunk: Chunk,
-    /// Bytes of the chunk that were consumed.
+    /// Number of consumed bytes of the chunk.
     taken: usize,
     read: u64,
     crc: crc32fast::Hasher,
@@ -67,7 +67,7 @@ pub struct EntryReader {
 
 enum Chunk {
     Window(Window),
-    /// A buffer, and how many of its bytes are filled.
+    /// A buffer, and the number of filled bytes in it.
     Bytes(Vec<u8>, usize),
 }
 
@@ -81,7 +81,7 @@ impl Chunk {
 }
 
 impl EntryReader {
-    /// Reads `entry` of a zip file.
+    /// Creates a reader of an entry of a zip file.
     pub(crate) fn zipped(
         file: &Arc<dyn byte_source::Source>,
         entry: &Entry,
@@ -102,12 +102,12 @@ impl EntryReader {
         Ok(Self::new(entry, source, expected))
     }
 
-    /// Reads an entry of a folder.
+    /// Creates a reader of a file in an unpacked folder.
     pub(crate) fn file(file: File, entry: &Entry, expected: Expected) -> Self {
         Self::new(entry, Source::File(file), expected)
     }
 
-    /// Reads a link of a folder.
+    /// Creates a reader of a link in an unpacked folder.
     pub(crate) fn link(target: Vec<u8>, entry: &Entry) -> Self {
         Self::new(entry, Source::Link(io::Cursor::new(target)), Expected { crc: None, sha256: None })
     }
@@ -127,7 +127,7 @@ impl EntryReader {
         }
     }
 
-    /// The next bytes, at most [`WINDOW`] of them and none at the end, checked.
+    /// Reads and checks the next chunk of at most [`WINDOW`] bytes; an empty chunk is the end.
     fn advance(&mut self) -> io::Result<()> {
         self.taken = 0;
         let chunk = std::mem::replace(&mut self.chunk, Chunk::Bytes(Vec::new(), 0));
@@ -199,7 +199,7 @@ impl EntryReader {
     }
 }
 
-/// Fills a chunk as far as the source goes.
+/// Reads from the source until the chunk is full or the source ends.
 fn fill(chunk: Chunk, source: &mut dyn Read) -> io::Result<Chunk> {
     let mut bytes = match chunk {
         Chunk::Bytes(bytes, _) if !bytes.is_empty() => bytes,
@@ -221,7 +221,7 @@ fn fill(chunk: Chunk, source: &mut dyn Read) -> io::Result<Chunk> {
     Ok(Chunk::Bytes(bytes, len))
 }
 
-/// An error of this crate on its way through `Read`.
+/// Wraps an error of this crate as an I/O error, which `Read` can return.
 fn bad(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
@@ -248,7 +248,7 @@ impl Read for EntryReader {
     }
 }
 
-/// A range of a zip file, a window at a time.
+/// Reader of a range of a zip file, one window at a time.
 struct Windows {
     file: Arc<dyn byte_source::Source>,
     next: u64,
@@ -258,7 +258,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// The next window; `None` after the last.
+    /// Reads the next window; `None` after the last one.
     fn take(&mut self) -> Result<Option<Window>, ReadError> {
         if self.next >= self.end {
             return Ok(None);
@@ -269,7 +269,7 @@ impl Windows {
         Ok(Some(window))
     }
 
-    /// Bytes that were not read.
+    /// Returns the number of unread bytes.
     fn left(&self) -> u64 {
         let window = self.window.as_ref().map_or(0, |window| window.len().saturating_sub(self.taken));
         self.end.saturating_sub(self.next).saturating_add(window as u64)

@@ -1,4 +1,4 @@
-//! Why a carton or one of its files cannot be read.
+//! Errors in reading a carton or one of its files.
 //!
 //! Facts: the Carton v1 specification, and `zip-index` for the zip file itself.
 
@@ -7,179 +7,174 @@ use std::path::PathBuf;
 
 use byte_source::{Cancelled, Changed, ErrorKind};
 
-/// A result of this crate.
+/// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a carton, and where.
+/// Reason why a carton or one of its files cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file cannot be mapped.
+    /// A file that cannot be mapped.
     #[error(transparent)]
     Map(#[from] byte_source::Error),
-    /// The zip file is damaged or ambiguous.
+    /// A zip file that is damaged or ambiguous.
     #[error("damaged zip file: {0}")]
     Zip(zip_index::Error),
-    /// A document does not follow the specification.
+    /// A document that does not follow the specification.
     #[error(transparent)]
     Format(#[from] carton_format::Error),
-    /// The model cannot be read.
+    /// A model that cannot be read.
     #[error("`{}`: {reason}", path.escape_debug())]
     Model {
-        /// Its path in the carton.
+        /// Path of the model in the carton.
         path: String,
-        /// Why.
         reason: Box<torch_import::Error>,
     },
-    /// A folder cannot be read.
+    /// A file or folder that cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Io {
-        /// The path.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         reason: io::Error,
     },
-    /// The zip file changed while it was read.
+    /// A zip file that changed while it was read.
     #[error(transparent)]
     Changed(Changed),
-    /// The observer stopped the work.
+    /// Work that the observer stopped.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
-    /// A file that is missing.
+    /// A file that is not in the carton.
     #[error("there is no `{}` in the carton", path.escape_debug())]
     Missing {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
     },
-    /// A file that is left out and can be fetched.
+    /// A file that is left out of the carton and can be fetched.
     #[error("`{}` is not in the carton; LINKS says where to fetch it", path.escape_debug())]
     Elsewhere {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
     },
     /// A path that leads out of the carton or has different meanings on different systems.
     #[error("`{}` is not a valid path in a carton: it has an empty part, `.`, `..`, a backslash, a colon or a control character, or is not UTF-8", path.escape_debug())]
     Path {
-        /// The path.
         path: String,
     },
-    /// A file of a folder whose name is not UTF-8.
+    /// A file in a folder whose name is not UTF-8.
     #[error("{}: its name is not UTF-8, as names in a carton must be", path.display())]
     Name {
-        /// The path on this system.
+        /// Path on this system.
         path: PathBuf,
     },
-    /// Something in a folder that is neither file, folder nor link.
+    /// An item of a folder that is neither a file, a folder nor a link.
     #[error("`{}` is a pipe, a socket or a device, but a carton can only hold files", path.escape_debug())]
     NotAFile {
-        /// Its path below the folder.
+        /// Path below the folder.
         path: String,
     },
-    /// A file below a file.
+    /// A file whose path is also a folder of another file.
     #[error("`{}` is a file, but `{}` is below it", path.escape_debug(), below.escape_debug())]
     FileAsFolder {
-        /// The path that is both.
+        /// Path of the file.
         path: String,
-        /// The file below it.
+        /// Path below the file.
         below: String,
     },
     /// A link outside of `model/`.
     #[error("`{}` is a link, which a carton can have only in model/", path.escape_debug())]
     LinkPlace {
-        /// The link's path in the carton.
+        /// Path of the link in the carton.
         path: String,
     },
     /// A link that leads out of `model/` or to nothing.
     #[error("the link `{}` leads to `{}`, which is not a file in model/", path.escape_debug(), target.escape_debug())]
     Link {
-        /// The link's path in the carton.
+        /// Path of the link in the carton.
         path: String,
-        /// The path that it leads to.
+        /// Target of the link.
         target: String,
     },
     /// An entry with a compression method that cartons do not use.
     #[error("`{}` is compressed with method {method}, cartons use 0, 8 and 93", path.escape_debug())]
     Method {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
-        /// The number of the method.
+        /// Number of the method in the zip format.
         method: u16,
     },
-    /// An entry's data cannot be decompressed.
+    /// An entry whose data cannot be decompressed.
     #[error("`{}` cannot be decompressed: {reason}", path.escape_debug())]
     Decompress {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
-        /// Why.
         reason: String,
     },
-    /// An entry whose length differs from the one in the directory.
+    /// An entry whose length differs from the length in the directory.
     #[error("`{}` has {found} bytes{}, the directory says {expected}", path.escape_debug(), if *more { " or more" } else { "" })]
     Length {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
-        /// How many there are.
+        /// Number of bytes read.
         found: u64,
-        /// Whether there may be more.
+        /// True if there may be further bytes.
         more: bool,
-        /// How many there should be.
+        /// Length in bytes in the directory.
         expected: u64,
     },
-    /// An entry's checksum is wrong.
+    /// An entry whose CRC-32 differs from the directory.
     #[error("`{}` is damaged: its CRC-32 is {found:08x}, the zip file says {expected:08x}", path.escape_debug())]
     Checksum {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
-        /// The CRC-32 of its bytes.
+        /// CRC-32 of the entry's bytes.
         found: u32,
-        /// The CRC-32 in the zip directory.
+        /// CRC-32 in the zip directory.
         expected: u32,
     },
-    /// A file's hash is wrong.
+    /// A file whose SHA-256 differs from MANIFEST.
     #[error("`{}` is damaged: its SHA-256 is {found}, MANIFEST says {expected}", path.escape_debug())]
     Hash {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
-        /// The hash of its bytes.
+        /// SHA-256 of the file's bytes.
         found: String,
-        /// The hash in MANIFEST.
+        /// SHA-256 listed in MANIFEST.
         expected: String,
     },
     /// A file that MANIFEST does not list.
     #[error("`{}` is not listed in MANIFEST", path.escape_debug())]
     Unlisted {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
     },
-    /// A document that is too large to be one.
+    /// A document or link target that exceeds the size limit.
     #[error("`{}` has {found} bytes, more than the {limit} that a document may have", path.escape_debug())]
     Large {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
-        /// Its bytes.
+        /// Length of the file in bytes.
         found: u64,
-        /// The most that are read.
+        /// Maximum length in bytes of such a file.
         limit: u64,
     },
-    /// A document that is not text.
+    /// A document that is not UTF-8.
     #[error("`{}` is not UTF-8 text", path.escape_debug())]
     Text {
-        /// Its path in the carton.
+        /// Path in the carton.
         path: String,
     },
-    /// A name that the tensor index does not have.
+    /// A tensor that the tensor index does not list.
     #[error("there is no tensor `{}` in tensor_data/index.toml", name.escape_debug())]
     NoTensor {
-        /// The name.
         name: String,
     },
-    /// A temporary file cannot be written.
+    /// A temporary file or other output that cannot be written.
     #[error("cannot decompress into a temporary file: {0}")]
     Spill(io::Error),
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Map(reason) => reason.kind(),
@@ -210,7 +205,7 @@ impl Error {
 }
 
 impl Error {
-    /// The path in the carton that the error is about.
+    /// Returns the path in the carton that the error is about; `None` if there is none.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::Model { path, .. }

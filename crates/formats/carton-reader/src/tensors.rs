@@ -1,4 +1,4 @@
-//! Reads the tensors of `tensor_data/`.
+//! Reader of the tensors of `tensor_data/`.
 //!
 //! Facts: the Carton v1 specification.
 
@@ -9,37 +9,36 @@ use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::{Carton, Error, Result};
 
-/// A tensor's elements.
+/// Contents of a tensor of `tensor_data/`.
 #[derive(Debug)]
 pub enum TensorData {
-    /// Numbers, in C order.
+    /// A numeric tensor in C order.
     Numbers(Tensor),
-    /// Strings, in C order.
+    /// A string tensor in C order.
     Strings {
-        /// The shape, in elements.
         shape: Vec<u64>,
-        /// The elements.
+        /// The strings, in C order.
         data: Vec<String>,
     },
-    /// The names of the tensors that a ragged one is made of.
+    /// Names of the inner tensors of a ragged tensor.
     Nested(Vec<String>),
 }
 
 impl Carton {
-    /// The tensor of `tensor_data/` that is called `name`, read and checked.
+    /// Reads and checks the tensor `name` of `tensor_data/`.
     ///
     /// # Errors
-    /// When it does not exist, or its file is damaged.
+    /// When the tensor does not exist, or its file is damaged.
     pub fn tensor(&self, name: &str) -> Result<TensorData> {
         let index = self.tensor_index()?.document;
         let spec = index.find(name).ok_or_else(|| Error::NoTensor { name: name.to_owned() })?;
         self.tensor_data(spec)
     }
 
-    /// The elements of `spec`, read and checked.
+    /// Reads and checks the elements of `spec`.
     ///
     /// # Errors
-    /// When its file is damaged.
+    /// When the tensor's file is damaged.
     pub fn tensor_data(&self, spec: &TensorSpec) -> Result<TensorData> {
         let (dtype, shape, file) = match spec {
             TensorSpec::Nested { inner, .. } => return Ok(TensorData::Nested(inner.clone())),
@@ -54,7 +53,7 @@ impl Carton {
         let mut bytes = Vec::new();
         self.read(&path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(&path, error))?;
         let dtype = Dtype::from_name(dtype.name()).unwrap_or(Dtype::UInt8);
-        // The index was compared with the file's length, so the products fit.
+        // The index was compared with the length of the file, so the products fit.
         let stride = contiguous_strides(shape);
         let tensor = Tensor::new(dtype, shape.clone(), stride, 0, Storage::owned(bytes));
         let tensor = tensor.map_err(|reason| Error::Model { path, reason: Box::new(reason.into()) })?;

@@ -1,6 +1,6 @@
-//! Checks every hash, every checksum and every rule, and reports all findings together.
+//! Verification of a carton: checks every hash, every checksum and every rule, and reports all findings together.
 //!
-//! Facts: the Carton v1 specification; notes are what Carton's own client requires beyond it.
+//! Facts: the Carton v1 specification; requirements of Carton's own client beyond the specification become notes.
 
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
@@ -13,31 +13,31 @@ use carton_format::{Config, DataType, Links, Manifest, Problems, TensorIndex, Te
 
 use crate::{Carton, Entry, Error, MODEL};
 
-/// A problem of the carton.
+/// Problem of the carton, found by verification.
 #[derive(Debug)]
 pub struct Finding {
-    /// The path in the carton that the finding is about.
+    /// Path in the carton that the problem is about.
     pub entry: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// The result of a verification.
+/// Result of a verification.
 #[derive(Debug, Default)]
 pub struct Report {
     /// All problems, sorted by path.
     pub findings: Vec<Finding>,
     /// Observations that are not problems.
     pub notes: Vec<String>,
-    /// Bytes that were hashed, and those of the links' targets.
+    /// Number of hashed bytes, plus the lengths of the links' targets.
     pub bytes: u64,
-    /// The number of files whose hashes are right, MANIFEST, LINKS and links among them.
+    /// Number of files with matching hashes, including MANIFEST, LINKS and links.
     pub files: usize,
 }
 
 impl Carton {
-    /// Reads the whole carton. Files are hashed in parallel, one per core; `work` learns from any thread how
-    /// many bytes are done.
+    /// Checks the whole carton. Files are hashed in parallel, one per core; `work` is told from any thread how many bytes
+    /// are done.
     ///
     /// # Errors
     /// When the observer stops the work.
@@ -46,14 +46,14 @@ impl Carton {
         self.container(&mut report);
         self.lists(&mut report);
         self.documents(&mut report);
-        // Damaged files are found again by the later checks that read them.
+        // Later checks that read a damaged file find its damage again.
         let mut reported = HashSet::new();
         report.findings.retain(|finding| reported.insert((finding.entry.clone(), finding.what.clone())));
         report.findings.sort_by(|a, b| a.entry.cmp(&b.entry));
         Ok(report)
     }
 
-    /// Checks what no reader of the zip file looks at.
+    /// Checks the parts of the zip file that readers ignore.
     fn container(&self, report: &mut Report) {
         let Some(file) = self.zip() else { return };
         match zip_index::flaws(&**file) {
@@ -67,7 +67,7 @@ impl Carton {
     }
 
     fn hashes(&self, observed: Work<'_>) -> Result<Report, Cancelled> {
-        // The largest comes first, because it determines the total time.
+        // The largest file comes first, because it determines the total time.
         let mut entries: Vec<&Entry> = self.entries().filter(|entry| !entry.link).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
         let (next, done, stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
@@ -84,7 +84,7 @@ impl Carton {
                 let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
                 match result {
                     Ok(()) => report.files = report.files.saturating_add(1),
-                    // Reported below for all files that are not listed.
+                    // `lists` reports all files that are not listed.
                     Err(Error::Unlisted { .. }) => {}
                     Err(error) => report.found(&entry.path, &error),
                 }
@@ -215,7 +215,7 @@ impl Carton {
 }
 
 impl Report {
-    /// Counts a link whose target is right.
+    /// Counts a link with a valid target.
     fn count(&mut self, link: &Entry) {
         self.files = self.files.saturating_add(1);
         self.bytes = self.bytes.saturating_add(link.len);
@@ -238,7 +238,7 @@ impl Report {
         }
     }
 
-    /// Notes the fields that only the client requires.
+    /// Adds notes for the fields that only Carton's client requires.
     fn needs(&mut self, added: &Problems) {
         self.notes.extend(added.0.iter().map(|problem| format!("{problem}: Carton's client needs it")));
     }

@@ -1,8 +1,8 @@
-//! Lays out a safetensors file before any tensor is read, so that it is written in one pass.
+//! Layout of a safetensors file before any tensor is read, so that the file is written in one pass.
 //!
-//! Facts: `prepare` in `safetensors/src/tensor.rs` 0.8: tensors are sorted by dtype, the widest first, then by the bytes
-//! of their names; they follow each other without holes, and the header is padded with spaces to a multiple of 8 bytes.
-//! The official writer keeps metadata in a hash map, so its order is random; here it is the caller's.
+//! Facts: `prepare` in `safetensors/src/tensor.rs` 0.8: tensors are sorted by dtype, the widest first, then by the bytes of
+//! their names; they follow each other without holes, and the header is padded with spaces to a multiple of 8 bytes. The
+//! official writer keeps metadata in a hash map, so its order is random; this writer keeps the caller's order.
 
 use std::cmp::Reverse;
 use std::io;
@@ -16,10 +16,10 @@ use tensor::{Dtype, Tensor};
 use crate::dtype::{self, official};
 use crate::{Error, MAX_HEADER, METADATA, Result};
 
-/// The header's length is a multiple of this many bytes, so that the tensors are aligned.
+/// Alignment of the header's length in bytes, so that the tensors are aligned.
 const ALIGNMENT: usize = 8;
 
-/// A safetensors file that is laid out and not written. As a [`Blob`] it sends the whole file.
+/// A safetensors file with a computed layout. As a [`Blob`] it sends the whole file.
 ///
 /// ```
 /// use byte_source::{Blob, Sha256Sink};
@@ -35,20 +35,20 @@ const ALIGNMENT: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct Archive<'t> {
-    /// The header's length, and the header.
+    /// Length of the header as 8 bytes, then the header.
     head: Vec<u8>,
-    /// In the order of the file.
+    /// Tensors in the order of the file.
     tensors: Vec<&'t (String, Tensor)>,
     len: u64,
 }
 
 impl<'t> Archive<'t> {
-    /// The file of these tensors and texts. The texts keep their order.
+    /// Lays out a file of these tensors and metadata. The metadata keeps its order.
     ///
     /// # Errors
-    /// [`Error::Duplicate`] when two tensors have the same name,
-    /// [`Error::NoDtype`] when safetensors has no name for a dtype, [`Error::HalfElement`] for a `float4` tensor without
-    /// dimensions, [`Error::Reserved`] for a tensor called `__metadata__`, [`Error::TooLong`] when the header would be
+    /// [`Error::Duplicate`] when two tensors have the same name, [`Error::NoDtype`] when safetensors has no name for a
+    /// dtype, [`Error::HalfElement`] for a `float4` tensor without dimensions, [`Error::Reserved`] for a tensor called
+    /// `__metadata__`, [`Error::TooLarge`] when a size does not fit `usize`, [`Error::TooLong`] when the header would be
     /// longer than the format allows.
     pub fn new(
         tensors: impl IntoIterator<Item = &'t (String, Tensor)>,
@@ -58,7 +58,7 @@ impl<'t> Archive<'t> {
         let mut end = 0_u64;
         let mut names = HashSet::with_capacity(tensors.len());
         for (name, tensor) in &tensors {
-            // What can be wrong is found here: the order and the offsets do not matter.
+            // This loop finds all errors of the tensors, which do not depend on their order and offsets.
             info(name, tensor, &mut end)?;
             if !names.insert(name.as_str()) {
                 return Err(Error::Duplicate { tensor: name.clone() });
@@ -69,7 +69,7 @@ impl<'t> Archive<'t> {
             (Reverse(official(tensor.dtype()).map(|row| row.official)), name.as_str())
         });
         let header = Header { metadata, tensors: &tensors };
-        // A header may have 100 MB: its length is counted first, so that no more memory is taken.
+        // A header may have 100 MB: its length is counted first, to allocate exactly that much memory.
         let mut counted = Count(0);
         serde_json::to_writer(&mut counted, &header).map_err(Error::Json)?;
         let len = counted.0.next_multiple_of(ALIGNMENT as u64);
@@ -84,13 +84,13 @@ impl<'t> Archive<'t> {
         Ok(Self { len: end.saturating_add(head.len() as u64), head, tensors })
     }
 
-    /// The tensors, in the order of the file.
+    /// Returns the tensors, in the order of the file.
     pub fn tensors(&self) -> impl Iterator<Item = &'t (String, Tensor)> {
         self.tensors.iter().copied()
     }
 }
 
-/// Counts bytes.
+/// Writer that only counts bytes.
 struct Count(u64);
 
 impl io::Write for Count {
@@ -119,7 +119,7 @@ impl Blob for Archive<'_> {
     }
 }
 
-/// The header's entry of a tensor that starts at `end`, which becomes its end.
+/// Returns the header's entry of a tensor that starts at `end`, and advances `end` past the tensor.
 fn info(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
     if name == METADATA {
         return Err(Error::Reserved);
@@ -130,7 +130,7 @@ fn info(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
     let usize_of = |n: u64| usize::try_from(n).map_err(|_| too_large());
     let mut shape = tensor.shape().iter().map(|size| usize_of(*size)).collect::<Result<Vec<_>>>()?;
     if row.packed > 1 {
-        // PyTorch counts pairs along the last dimension, the format single values.
+        // PyTorch counts pairs along the last dimension, the format counts single values.
         let last = shape.last_mut().ok_or_else(|| Error::HalfElement { tensor: name.to_owned() })?;
         *last = last.checked_mul(usize_of(row.packed)?).ok_or_else(too_large)?;
     }
@@ -139,12 +139,12 @@ fn info(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
     Ok(TensorInfo { dtype: row.official, shape, data_offsets: (usize_of(start)?, usize_of(*end)?) })
 }
 
-/// Whether a safetensors file can hold tensors of this dtype.
+/// Returns true if a safetensors file can hold tensors of this dtype.
 pub fn is_supported(dtype: Dtype) -> bool {
     dtype::official(dtype).is_some()
 }
 
-/// The header, in the order in which it is written.
+/// JSON header with its entries in the order of the file.
 struct Header<'h> {
     metadata: &'h [(String, String)],
     tensors: &'h [&'h (String, Tensor)],

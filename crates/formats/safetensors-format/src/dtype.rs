@@ -1,18 +1,18 @@
-//! The format's dtypes and PyTorch's.
+//! Mapping between the format's dtypes and PyTorch's.
 //!
-//! Facts: `Dtype` in `safetensors/src/tensor.rs` 0.8. `F4` counts single values in its shape, PyTorch's
-//! `float4_e2m1fn_x2` counts pairs. PyTorch has neither `F6_E2M3` nor `F6_E3M2`.
+//! Facts: `Dtype` in `safetensors/src/tensor.rs` 0.8. `F4` counts single values in its shape, PyTorch's `float4_e2m1fn_x2`
+//! counts pairs. PyTorch has neither `F6_E2M3` nor `F6_E3M2`.
 
 use tensor::Dtype;
 
-/// A dtype of the format that PyTorch has, too.
+/// A dtype of the format and its equivalent in PyTorch.
 pub(crate) struct Row {
-    /// The name in a header.
+    /// Name in the header.
     pub(crate) name: &'static str,
-    /// The official crate's value, whose order is that of the tensors in a file.
+    /// Dtype of the official crate, whose order is the order of the tensors in a file.
     pub(crate) official: safetensors::Dtype,
     pub(crate) torch: Dtype,
-    /// How many of the format's elements are one of PyTorch's.
+    /// Number of the format's elements in one element of PyTorch.
     pub(crate) packed: u64,
 }
 
@@ -43,12 +43,12 @@ const TABLE: &[Row] = &[
     Row { packed: 2, ..row("F4", safetensors::Dtype::F4, Dtype::Float4E2M1FnX2) },
 ];
 
-/// The row of a name in a header.
+/// Returns the row for a dtype name in a header.
 pub(crate) fn named(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)
 }
 
-/// The row of one of PyTorch's dtypes.
+/// Returns the row for a dtype of PyTorch.
 pub(crate) fn official(dtype: Dtype) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.torch == dtype)
 }

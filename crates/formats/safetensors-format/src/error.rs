@@ -1,102 +1,96 @@
-//! What can be wrong with a safetensors file, or with tensors that should become one.
+//! Errors of a safetensors file, and of tensors to be written into one.
 //!
-//! The texts are whole: a cause is printed within its error, so errors here have no `source`.
+//! Each text is complete: a cause is printed within its error, so errors here have no `source`.
 
 use byte_source::ErrorKind;
 use tensor::Dtype;
 
 use crate::{MAX_HEADER, METADATA};
 
-/// A result of this crate.
+/// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a safetensors file or its tensors, and where.
+/// Reason why a safetensors file is invalid, or why tensors cannot be written into one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The header is longer than the format allows.
+    /// A header that is longer than the format allows.
     #[error("the header has {len} bytes, more than the {MAX_HEADER} that the format allows")]
     TooLong {
-        /// Its length in bytes.
+        /// Length of the header in bytes.
         len: u64,
     },
-    /// The format has no name for the dtype of a tensor that is to be written.
+    /// A tensor to be written has a dtype that the format lacks.
     #[error("tensor `{}`: safetensors has no {dtype}", tensor.escape_debug())]
     NoDtype {
-        /// The tensor.
         tensor: String,
-        /// Its dtype.
         dtype: Dtype,
     },
-    /// A tensor that is to be written has half-byte elements, which come in pairs, and no dimension to count them.
+    /// A tensor to be written has half-byte elements, which come in pairs, but no dimension that counts the pairs.
     #[error("tensor `{}`: the two values of a float4_e2m1fn_x2 need a dimension", tensor.escape_debug())]
     HalfElement {
-        /// The tensor.
         tensor: String,
     },
-    /// Two tensors that are to be written have the same name.
+    /// Two tensors to be written have the same name.
     #[error("two tensors have the name `{}`", tensor.escape_debug())]
     Duplicate {
-        /// The name.
         tensor: String,
     },
-    /// A size of a tensor that is to be written does not fit the machine's words.
+    /// A dimension or offset of a tensor to be written does not fit `usize`.
     #[error("tensor `{}` is too large", tensor.escape_debug())]
     TooLarge {
-        /// The tensor.
         tensor: String,
     },
-    /// A tensor that is to be written has the name of the metadata.
+    /// A tensor to be written has the name of the metadata.
     #[error("a tensor cannot be called `{METADATA}`: the header uses that name for its metadata")]
     Reserved,
-    /// The file ends before its header does.
+    /// A file that ends within its header.
     #[error("it ends within its header of {len} bytes and {missing} of them are missing")]
     CutHeader {
-        /// The header's length in bytes, as the file gives it.
+        /// Length of the header in bytes, according to the file.
         len: u64,
-        /// How many of them are missing.
+        /// Number of missing header bytes.
         missing: u64,
     },
-    /// The header is not text.
+    /// A header that is not UTF-8.
     #[error("the header is damaged: it is not UTF-8 from byte {at} on")]
     NotText {
-        /// Where, from the start of the header.
+        /// Offset of the first invalid byte, from the start of the header.
         at: usize,
     },
-    /// The header is not the JSON object that the format describes.
+    /// A header that is not the JSON object of the format.
     #[error("the header is damaged: {0}")]
     Json(serde_json::Error),
-    /// The header's entry of a tensor is wrong.
+    /// A header entry of a tensor that is invalid.
     #[error("tensor `{}`: its entry in the header is damaged: {reason}", name.escape_debug())]
     Entry {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// What is wrong.
         reason: EntryError,
     },
-    /// The file ends before its tensors do.
+    /// A file that ends before its last tensor ends.
     #[error(
         "its header describes {described} bytes of tensors and {missing} of them are missing, from tensor `{}` on",
         first.escape_debug()
     )]
     CutTensors {
-        /// Bytes of all tensors.
+        /// Total length of all tensors in bytes, according to the header.
         described: u64,
-        /// How many of them are missing.
+        /// Number of missing tensor bytes.
         missing: u64,
-        /// The first tensor that is not whole.
+        /// Name of the first incomplete tensor.
         first: String,
     },
-    /// The file goes on after its last tensor.
+    /// A file with bytes after its last tensor.
     #[error("the file is damaged: {bytes} bytes follow the last tensor")]
     Trailing {
-        /// How many bytes follow.
+        /// Number of bytes after the last tensor.
         bytes: u64,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoDtype { .. }
@@ -119,64 +113,64 @@ impl Error {
 }
 
 impl Error {
-    /// Whether the file ends too early, as an unfinished download does.
+    /// Returns true if the file ends too early, as an unfinished download does.
     pub fn is_cut(&self) -> bool {
         matches!(self, Self::CutHeader { .. } | Self::CutTensors { .. })
     }
 }
 
-/// What is wrong with the header's entry of a tensor. Offsets are bytes from the end of the header.
+/// Reason why the header's entry of a tensor is invalid. Offsets are bytes from the end of the header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// The tensor ends before it starts.
+    /// A tensor that ends before it starts.
     #[error("it ends at byte {end}, before its start at byte {start}")]
     Backwards {
-        /// Where it starts.
+        /// Start offset in bytes.
         start: u64,
-        /// Where it ends.
+        /// End offset in bytes.
         end: u64,
     },
-    /// The tensor does not start where the one before it, or the header, ends.
+    /// A tensor that does not start at the end of the previous tensor or of the header.
     #[error("it starts at byte {start} and {}, which ends at byte {end}", gap_text(*start, *end, before.as_deref()))]
     Gap {
-        /// Where it starts.
+        /// Start offset in bytes.
         start: u64,
-        /// Where it should start.
+        /// End offset of the previous tensor, where this tensor should start.
         end: u64,
-        /// The tensor before it; `None` for the first one, which follows the header.
+        /// Previous tensor; `None` for the first tensor, which follows the header.
         before: Option<String>,
     },
-    /// The dtype is unknown.
+    /// A dtype that PyTorch does not have.
     #[error("its dtype `{}` is not one of PyTorch's", dtype.escape_debug())]
     Dtype {
-        /// The dtype, as the header has it.
+        /// Name of the dtype in the header.
         dtype: String,
     },
-    /// A size is larger than PyTorch's integers, which only a tensor without elements can have.
+    /// A dimension of 2^63 or more, beyond PyTorch's integers. Only a tensor without elements can have one.
     #[error("shape {shape:?} has a dimension of 2^63 elements or more")]
     Dimension {
-        /// The shape, in elements of the format's dtype.
+        /// Shape in elements of the format's dtype.
         shape: Vec<u64>,
     },
-    /// Elements smaller than a byte do not fill their last byte.
+    /// Elements smaller than a byte that do not fill their last byte.
     #[error("shape {shape:?} of {dtype} does not end in whole bytes")]
     HalfByte {
-        /// The shape, in elements of the format's dtype.
+        /// Shape in elements of the format's dtype.
         shape: Vec<u64>,
-        /// The dtype, as the header has it.
+        /// Name of the dtype in the header.
         dtype: String,
     },
-    /// The shape needs another number of bytes than the tensor has.
+    /// A shape that does not match the length of the tensor's data.
     #[error("shape {shape:?} of {dtype} needs {} bytes, it has {found}", needed.map_or_else(|| "more than 2^64".to_owned(), |n| n.to_string()))]
     Size {
-        /// The shape, in elements of the format's dtype.
+        /// Shape in elements of the format's dtype.
         shape: Vec<u64>,
-        /// The dtype, as the header has it.
+        /// Name of the dtype in the header.
         dtype: String,
-        /// Bytes that the shape needs; `None` for more than 2^64.
+        /// Length in bytes that the shape needs; `None` for more than 2^64.
         needed: Option<u64>,
-        /// Bytes that the tensor has.
+        /// Length in bytes of the tensor's data.
         found: u64,
     },
 }

@@ -1,8 +1,8 @@
-//! What the format fixes about the header.
+//! Constants of the header format.
 //!
 //! Facts: `MAX_HEADER_SIZE` and `HashMetadata` in `safetensors/src/tensor.rs` of the official crate.
 
-/// The longest header, in bytes, that the format allows.
+/// Maximum length of the header in bytes.
 pub const MAX_HEADER: u64 = 100_000_000;
-/// The header's key whose value is not a tensor.
+/// Key of the metadata in the header, whose value is not a tensor.
 pub const METADATA: &str = "__metadata__";

@@ -1,10 +1,10 @@
-//! Reads the header and checks it against the file's length.
+//! Reader of the header, which is checked against the length of the file.
 //!
 //! Facts: the format section of the safetensors README and `safetensors/src/tensor.rs` 0.8. Tensors are contiguous and
 //! little-endian, and cover the bytes after the header without holes or overlaps.
 //!
-//! JSON leaves open which of two equal keys counts (RFC 8259, section 4), and readers of safetensors differ. A key that
-//! appears twice is an error here, even if both values are the same.
+//! JSON leaves open which of two equal keys counts (RFC 8259, section 4), and readers of safetensors differ. Here, a key
+//! that appears twice is an error, even if both values are the same.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,23 +18,22 @@ use crate::{EntryError, Error, MAX_HEADER, METADATA, Result};
 
 const LENGTH: usize = 8;
 
-/// The header of a safetensors file.
+/// Parsed header of a safetensors file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The texts of `__metadata__`, in the file's order.
+    /// Texts of `__metadata__` with their keys, in the file's order.
     pub metadata: Vec<(String, String)>,
-    /// The tensors and their names, in the file's order.
+    /// Tensors with their names, in the file's order.
     pub tensors: Vec<(String, View)>,
 }
 
-/// Where a tensor is in the file. Its elements are in C order and little-endian.
+/// Dtype, shape and place of a tensor in the file. Its elements are in C order and little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// PyTorch's dtype.
     pub dtype: Dtype,
-    /// Elements of `dtype` along each dimension.
+    /// Number of elements of `dtype` along each dimension.
     pub shape: Vec<u64>,
-    /// Its bytes, from the start of the file.
+    /// Range of the tensor's bytes in the file.
     pub range: Range<u64>,
 }
 
@@ -48,19 +47,19 @@ impl Header {
         Self::parse(file, file.len() as u64)
     }
 
-    /// Bytes of the header's length, which a file starts with.
+    /// Length in bytes of the header's length field at the start of a file.
     pub const LENGTH: u64 = LENGTH as u64;
 
-    /// Where the header ends in a file that starts with `start`.
+    /// Returns the end offset of the header in a file that starts with `start`.
     ///
     /// # Errors
-    /// When it is longer than [`MAX_HEADER`].
+    /// When the header is longer than [`MAX_HEADER`].
     pub fn end(start: &[u8]) -> Result<u64> {
         let len = header_len(start).unwrap_or_default();
         if len > MAX_HEADER { Err(Error::TooLong { len }) } else { Ok(Self::LENGTH.saturating_add(len)) }
     }
 
-    /// Reads the header of a file of `file_len` bytes, of which `start` has at least those up to [`end`](Self::end).
+    /// Reads the header of a file of `file_len` bytes. `start` has at least the bytes up to [`end`](Self::end).
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -82,11 +81,12 @@ impl Header {
     }
 }
 
-/// Whether a file starts with the length of a header and a header. The header itself is not checked.
+/// Returns true if a file starts with a plausible header length and the brace of a header. The header itself is not checked.
 pub fn is_safetensors(file: &[u8]) -> bool {
-    // The text of another format, read as a length, is longer than any file.
+    // Text of another format, read as a length, exceeds the length of any file.
     let is_len = header_len(file).is_some_and(|len| len < 1 << 40);
-    // The format demands that the header starts with a brace; the official reader skips what JSON allows before it.
+    // The format requires the header to start with a brace; the official reader skips the white space that JSON allows
+    // before it.
     let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
     let mut header = file.iter().skip(LENGTH).take(usize::try_from(MAX_HEADER).unwrap_or(usize::MAX));
     is_len && header.find(|byte| !is_space(byte)) == Some(&b'{')
@@ -96,7 +96,7 @@ fn header_len(file: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*file.first_chunk()?))
 }
 
-/// Rejects holes, overlaps, and bytes past the end of the file. `available` is how many follow the header.
+/// Checks for holes, overlaps, and bytes past the end of the file. `available` is the number of bytes after the header.
 fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
     let mut in_order: Vec<&(String, Info)> = tensors.iter().collect();
     in_order.sort_by_key(|(_, info)| info.data_offsets);
@@ -126,7 +126,7 @@ fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
     }
 }
 
-/// Compares a tensor's dtype, shape and bytes. `start` is where the header ends.
+/// Checks a tensor's dtype and shape against the length of its data. `start` is the end offset of the header.
 fn view(info: Info, start: u64) -> Result<View, EntryError> {
     let Info { dtype, shape, data_offsets: (first, last) } = info;
     let Some(Row { torch, packed, .. }) = dtype::named(&dtype) else {
@@ -144,19 +144,19 @@ fn view(info: Info, start: u64) -> Result<View, EntryError> {
             _ => return Err(EntryError::HalfByte { shape, dtype }),
         }
     }
-    // In the official reader's order: the elements are counted first, and a size of 0 ends the multiplication.
+    // As in the official reader, the elements are counted first, and a size of 0 ends the multiplication.
     let numel = elements.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
     let needed = numel.and_then(|numel| numel.checked_mul(torch.size()));
     let found = last.saturating_sub(first);
     if needed != Some(found) {
         return Err(EntryError::Size { shape, dtype, needed, found });
     }
-    // `check_layout` proved that both are inside the file.
+    // `check_layout` proved that both offsets are inside the file.
     let range = start.saturating_add(first)..start.saturating_add(last);
     Ok(View { dtype: *torch, shape: elements, range })
 }
 
-/// The header's entries, in the file's order.
+/// Entries of the header, in the file's order.
 struct Entries {
     metadata: Vec<(String, String)>,
     tensors: Vec<(String, Info)>,
@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// `__metadata__`, in the file's order; it may be `null`.
+/// Entries of `__metadata__`, in the file's order; the value may be `null`.
 struct Metadata(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Metadata {
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_size_of_zero_makes_any_other_size_harmless() {
-        // 2^61 elements of 8 bytes do not fit 64 bits, but there are none.
+        // The product of 2^61 and 8 bytes does not fit 64 bits, but the tensor has no elements.
         let json = r#"{"w":{"dtype":"C64","shape":[2305843009213693952,0],"data_offsets":[0,0]}}"#;
         Header::read(&file(json, 0)).expect("the official reader accepts it too");
     }

@@ -1,18 +1,18 @@
-//! The header's entry of a tensor, as the official reader understands it.
+//! Header entry of a tensor, with the syntax that the official reader accepts.
 //!
 //! Facts: `TensorInfo` and `Dtype` in `safetensors/src/tensor.rs` 0.8 and the code that serde derives for them: an entry can
-//! be an array, too, and a dtype an object. Fields of other names are parsed and ignored.
+//! also be an array, and a dtype an object. Fields of other names are parsed and ignored.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// The header's entry of a tensor.
+/// Header entry of a tensor.
 pub(crate) struct Info {
     pub(crate) dtype: String,
-    /// In elements.
+    /// Shape in elements of the format's dtype.
     pub(crate) shape: Vec<u64>,
-    /// The first byte and the one after the last, from the end of the header.
+    /// Start and end offsets of the data, from the end of the header.
     pub(crate) data_offsets: (u64, u64),
 }
 
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Info {
     }
 }
 
-/// Reads a field that appears once.
+/// Reads a field, and fails if it appears twice.
 fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     field: &mut Option<T>,
     name: &'static str,
@@ -68,7 +68,7 @@ fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// The name of a dtype: a text, or an object with the name and null.
+/// Name of a dtype: a text, or an object with the name as its key and a null value.
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {
@@ -101,7 +101,8 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// A value that is parsed, so that its numbers, texts and depth are checked, and not kept. `IgnoredAny` of serde checks less.
+/// A JSON value that is parsed, so that its numbers, texts and depth are checked, but not kept. `IgnoredAny` of serde checks
+/// less.
 struct Ignored;
 
 impl<'de> Deserialize<'de> for Ignored {
@@ -110,7 +111,7 @@ impl<'de> Deserialize<'de> for Ignored {
     }
 }
 
-/// It calls itself only as deep as the JSON reader allows, which is 128 levels.
+/// Recurses at most 128 levels deep, the limit of the JSON reader.
 impl<'de> Visitor<'de> for Ignored {
     type Value = Self;
 

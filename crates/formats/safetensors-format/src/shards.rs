@@ -1,4 +1,4 @@
-//! A model in several files: which tensor goes into which, and the index that lists them.
+//! Sharding of a model: the assignment of tensors to files, and the index of the files.
 //!
 //! Facts: `split_state_dict_into_shards_factory` in `huggingface_hub` 1.0, and `save_pretrained` in `transformers` 5.23,
 //! which adds `total_parameters`.
@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The name of a model in one file.
+/// File name of a model in one file.
 pub const MODEL: &str = "model.safetensors";
-/// The name of the index of a model in several files.
+/// File name of the index of a model in several files.
 pub const INDEX: &str = "model.safetensors.index.json";
 
-/// Splits tensors of these sizes into files of at most `max` bytes: for each file, the positions of its tensors.
+/// Splits tensors of these sizes into files of at most `max` bytes. Returns the positions of the tensors of each file.
 ///
-/// Tensors fill a file in their order until the next one would exceed the limit. One that exceeds it alone gets a file of
-/// its own, which comes before the one that is being filled.
+/// Tensors fill a file in their order until the next tensor would exceed the limit. A tensor that exceeds the limit alone
+/// gets its own file, which precedes the file that is being filled.
 ///
 /// ```
 /// assert_eq!(safetensors_format::split(&[3, 9, 3, 3], 6), [vec![1], vec![0, 2], vec![3]]);
@@ -40,7 +40,7 @@ pub fn split(sizes: &[u64], max: u64) -> Vec<Vec<usize>> {
     files
 }
 
-/// The name of file `number`, counted from 0, of `count`.
+/// Returns the name of file `number`, counted from 0, of `count`.
 pub fn file_name(number: usize, count: usize) -> String {
     match count {
         1 => MODEL.to_owned(),
@@ -48,32 +48,32 @@ pub fn file_name(number: usize, count: usize) -> String {
     }
 }
 
-/// Whether a file of this name in a folder is taken for the model, a part of it, or its index.
+/// Returns true if `name` is the file name of a model, of one of its shards, or of its index.
 pub fn is_of_model(name: &str) -> bool {
     let is_part = name.starts_with("model-") && name.contains("-of-") && name.ends_with(".safetensors");
     name == MODEL || name == INDEX || is_part
 }
 
-/// The index of a model in several files.
+/// Index of a model in several files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Index {
-    /// Sums over all files.
+    /// Totals over all files.
     pub metadata: IndexMetadata,
-    /// For each tensor, the name of its file.
+    /// File name of each tensor.
     pub weight_map: BTreeMap<String, String>,
 }
 
-/// What an index says about all files.
+/// Totals over all files of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexMetadata {
-    /// Elements of all tensors.
+    /// Number of elements of all tensors.
     pub total_parameters: u64,
-    /// Bytes of all tensors.
+    /// Length in bytes of all tensors.
     pub total_size: u64,
 }
 
 impl Index {
-    /// The document's text.
+    /// Returns the JSON text of the index.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("texts and numbers are JSON");
         format!("{text}\n")

@@ -1,10 +1,10 @@
-//! The zip file around `data.pkl` and the storages.
+//! Zip file around `data.pkl` and the storages.
 //!
 //! Facts: `_save` and `_load` in `torch/serialization.py`, and `PyTorchStreamReader` in
 //! `caffe2/serialize/inline_container.cc`: one root folder of any name, and under it `data.pkl`, `byteorder`, `data/` and
 //! `version`. Three records of newer versions are not needed and not written: `.data/serialization_id`, a hash over the
-//! checksums; `.format_version` and `.storage_alignment`, from which a reader may compute where PyTorch's own writer puts
-//! each storage. PyTorch 2.15 and 2.0.1 read records with data descriptors, and compare their checksums.
+//! checksums; `.format_version` and `.storage_alignment`, from which a reader may compute the offset at which PyTorch's own
+//! writer puts each storage. PyTorch 2.15 and 2.0.1 read records with data descriptors, and compare their checksums.
 
 use std::fmt;
 
@@ -17,13 +17,13 @@ use crate::pickle::data_pkl;
 use crate::storages::Storages;
 use crate::{Error, Result};
 
-/// Storages start at multiples of this many bytes, as torch's own do, so that they can be mapped.
+/// Alignment of storages in bytes, the same as in torch's own files, so that they can be mapped.
 const ALIGNMENT: u64 = 64;
-/// The version that `torch.save` has written since 1.6.
+/// Format version that `torch.save` has written since 1.6.
 const VERSION: &[u8] = b"3\n";
 const BYTE_ORDER: &[u8] = b"little";
 
-/// A checkpoint, laid out and ready to be written.
+/// A checkpoint with a computed layout, ready to be written.
 ///
 /// As a [`Blob`] it is the whole file. It holds `data.pkl` in memory and the storages by reference.
 pub struct Archive {
@@ -34,7 +34,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// A checkpoint that holds `tensors` in this order. Storages are written whole, as `torch.save` does.
+    /// Lays out a checkpoint of `tensors` in this order. Each storage is written whole, as `torch.save` does.
     ///
     /// # Errors
     /// When two tensors have the same name, a tensor is quantized, or the file is larger than a zip file can be.
@@ -57,13 +57,13 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The tensors that PyTorch 2.0 cannot load: those of a dtype that is newer, and those of different dtypes over one
-    /// storage.
+    /// Returns the tensors that PyTorch 2.0 cannot load: those of a newer dtype, and those that share a storage with a
+    /// tensor of another dtype.
     pub fn newer(&self) -> impl ExactSizeIterator<Item = (&str, Dtype)> {
         self.newer.iter().map(|(name, dtype)| (name.as_str(), *dtype))
     }
 
-    /// How many storages it has.
+    /// Returns the number of storages.
     pub fn storages(&self) -> usize {
         self.storages.list.len()
     }

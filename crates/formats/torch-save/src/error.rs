@@ -1,53 +1,50 @@
-//! Why tensors cannot become a checkpoint.
+//! Errors of writing tensors as a checkpoint.
 
 use byte_source::ErrorKind;
 use tensor::Dtype;
 
-/// A result of this crate.
+/// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why tensors cannot become a checkpoint.
+/// Reason why tensors cannot be written as a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Two tensors have the same name.
     #[error("two tensors have the name `{}`", name.escape_debug())]
     Duplicate {
-        /// The name.
         name: String,
     },
-    /// A quantized dtype, whose tensors need a quantizer as well as a storage.
+    /// A quantized tensor, which needs a quantizer as well as a storage.
     #[error("tensor `{}`: {dtype} is quantized", tensor.escape_debug())]
     Quantized {
-        /// The tensor.
         tensor: String,
-        /// Its dtype.
         dtype: Dtype,
     },
-    /// A size or stride that PyTorch's signed numbers cannot express.
+    /// A size, stride, offset or element count that does not fit PyTorch's signed 64-bit integers.
     #[error("tensor `{}`: {number} is larger than 2^63", tensor.escape_debug())]
     TooLarge {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// The number.
+        /// Size, stride, storage offset or element count.
         number: u64,
     },
-    /// More tensors than 32 bits count.
+    /// A number of tensors that does not fit 32 bits.
     #[error("{tensors} tensors are too many for one checkpoint")]
     TooMany {
-        /// How many there are.
+        /// Number of tensors to be written.
         tensors: usize,
     },
-    /// `data.pkl` cannot be written.
+    /// An error in writing `data.pkl`.
     #[error("data.pkl: {0}")]
     Pickle(#[from] pickle_vm::Error),
-    /// The archive cannot be laid out.
+    /// An error in the layout of the archive.
     #[error(transparent)]
     Zip(#[from] std::io::Error),
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Duplicate { .. } => ErrorKind::Input,

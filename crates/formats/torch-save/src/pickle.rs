@@ -1,7 +1,7 @@
-//! `data.pkl`: an ordered dict of tensors, in protocol 2.
+//! Writer of `data.pkl`: an ordered dict of tensors, in protocol 2.
 //!
-//! Facts: what `torch.save` of PyTorch 2.15 writes for an `OrderedDict`, except that objects which nothing refers to again
-//! are not put into the memo. The unpickler of `weights_only=True` in 2.0.1 knows all of these opcodes.
+//! Facts: the pickle that `torch.save` of PyTorch 2.15 writes for an `OrderedDict`, except that objects without a later
+//! reference are not put into the memo. The unpickler of `weights_only=True` in 2.0.1 knows all of these opcodes.
 
 use pickle_vm::{MemoId, Writer};
 use tensor::{Tensor, Tensors};
@@ -9,10 +9,10 @@ use tensor::{Tensor, Tensors};
 use crate::storages::Storages;
 use crate::{Error, Result};
 
-/// How many items CPython sets at once.
+/// Number of items per `SETITEMS`, the same as in CPython.
 const BATCH: usize = 1000;
 
-/// The pickle of `tensors` over `storages`.
+/// Returns the pickle of `tensors` over `storages`.
 pub(crate) fn data_pkl(tensors: &Tensors, storages: &Storages) -> Result<Vec<u8>> {
     let mut out = Objects { writer: Writer::new(), globals: Vec::new() };
     out.ordered_dict()?;
@@ -28,10 +28,10 @@ pub(crate) fn data_pkl(tensors: &Tensors, storages: &Storages) -> Result<Vec<u8>
     Ok(out.writer.finish())
 }
 
-/// What `data.pkl` holds so far.
+/// Writer of the objects of `data.pkl`.
 struct Objects {
     writer: Writer,
-    /// The globals that were written, a dozen at most.
+    /// Globals written so far, a dozen at most, with their memo ids.
     globals: Vec<((&'static str, &'static str), MemoId)>,
 }
 
@@ -73,7 +73,7 @@ impl Objects {
         self.number(name, tensor.storage_offset())?;
         self.numbers(name, tensor.shape())?;
         self.numbers(name, tensor.stride())?;
-        // requires_grad, and hooks of the backward pass.
+        // `requires_grad`, and the hooks of the backward pass.
         self.writer.bool(false);
         self.ordered_dict()?;
         if class.is_none() {
@@ -84,7 +84,7 @@ impl Objects {
         Ok(())
     }
 
-    /// A tuple of numbers.
+    /// Writes a tuple of numbers.
     fn numbers(&mut self, tensor: &str, numbers: &[u64]) -> Result<()> {
         let is_long = numbers.len() > 3;
         if is_long {

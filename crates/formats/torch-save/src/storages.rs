@@ -1,25 +1,26 @@
-//! What each storage of a checkpoint is written as.
+//! Storages of a checkpoint, each with the dtype it is written with.
 //!
 //! Facts: `persistent_id` in `torch/serialization.py` writes the storage class of a dtype that had one in PyTorch 2.0, and
-//! `torch.storage.UntypedStorage` for newer dtypes. `persistent_load` gives a storage the dtype of the persistent id that
-//! it reads first, and `_rebuild_tensor_v2` gives that dtype to every tensor over it: so only tensors that are rebuilt by
-//! `_rebuild_tensor_v3`, over an untyped storage, can have different dtypes. PyTorch 2.0 has no such function.
+//! `torch.storage.UntypedStorage` for newer dtypes. `persistent_load` gives a storage the dtype of the first persistent id
+//! that it reads, and `_rebuild_tensor_v2` gives that dtype to every tensor over the storage: so only tensors that are
+//! rebuilt by `_rebuild_tensor_v3`, over an untyped storage, can have different dtypes. PyTorch 2.0 does not have
+//! `_rebuild_tensor_v3`.
 
 use tensor::{Dtype, Elements, Shared, Tensor, Tensors};
 
 use crate::{Error, Result};
 
-/// The storages of a checkpoint, and which of them each tensor views.
+/// Storages of a checkpoint, with the storage of each tensor.
 pub(crate) struct Storages {
     pub(crate) list: Vec<Storage>,
-    /// By tensor.
+    /// Index of the storage of each tensor.
     by_tensor: Vec<u32>,
 }
 
-/// One storage.
+/// A storage with the dtype it is written with.
 pub(crate) struct Storage {
     storage: tensor::Storage,
-    /// The dtype of all tensors over it; `None` if it is written as bytes without a dtype.
+    /// Dtype of all tensors over the storage; `None` if it is written as bytes without a dtype.
     pub(crate) dtype: Option<Dtype>,
 }
 
@@ -38,7 +39,7 @@ impl Storages {
             if dtype.is_quantized() {
                 return Err(Error::Quantized { tensor: name.clone(), dtype });
             }
-            // Two dtypes, or one without a storage class.
+            // The storage has tensors of two dtypes, or a dtype without a storage class.
             if let Some(storage) = all.list.get_mut(*number as usize).filter(|it| it.dtype != Some(dtype)) {
                 storage.dtype = None;
             }
@@ -46,7 +47,7 @@ impl Storages {
         Ok(all)
     }
 
-    /// The storage of a tensor and its number, which is its key.
+    /// Returns the storage of a tensor, and the storage's number, which is its key.
     pub(crate) fn of_tensor(&self, position: usize) -> Option<(u32, &Storage)> {
         let number = *self.by_tensor.get(position)?;
         Some((number, self.list.get(number as usize)?))
@@ -54,7 +55,7 @@ impl Storages {
 }
 
 impl Storage {
-    /// Its elements, or its bytes if it is untyped.
+    /// Returns the storage's elements, or its bytes if it is untyped.
     pub(crate) fn elements(&self) -> Elements<'_> {
         Elements::new(&self.storage, self.dtype.map_or(1, Dtype::size))
     }

@@ -1,7 +1,7 @@
-//! The model repository of NVIDIA Triton: where its files are, and `config.pbtxt` as types.
+//! Describes the model repository of NVIDIA Triton: the location of its files, and `config.pbtxt` as types.
 //!
-//! A repository is a folder with a folder for each model. That one has the model's configuration and a folder for each
-//! version. [`ModelConfig`] is the configuration of a TorchScript model, and its text is what Triton reads:
+//! A repository is a folder with one folder for each model, which holds the model's configuration and one folder for each
+//! version. [`ModelConfig`] is the configuration of a TorchScript model, and its text is the file that Triton reads:
 //!
 //! ```
 //! use triton_repository::{DataType, Dim, ModelConfig, Port};
@@ -16,19 +16,20 @@
 //! ```
 //!
 //! Facts: `model_config.proto` in `triton-inference-server/common`, which defines the configuration; `src/pt` in
-//! `triton-inference-server/pytorch_backend`, which runs TorchScript: an input has the name of an argument of `forward`,
-//! an output any name, and `forward` returns tensors, not a dict; the text format specification of Protocol Buffers.
+//! `triton-inference-server/pytorch_backend`, which runs TorchScript: an input has the name of an argument of `forward`, an
+//! output may have any name, and `forward` returns tensors, not a dict; the text format specification of Protocol Buffers.
 
 #![expect(clippy::arithmetic_side_effects, reason = "it writes text, and computes with no sizes")]
 
 use std::fmt;
 
-/// The path of the configuration in the folder of a model.
+/// Path of the configuration in the folder of a model.
 pub const CONFIG: &str = "config.pbtxt";
-/// The path of the TorchScript archive in the folder of a model: version 1, which Triton serves unless there is a higher one.
+/// Path of the TorchScript archive in the folder of a model: version 1, which Triton serves unless there is a higher
+/// version.
 pub const MODEL: &str = "1/model.pt";
 
-/// Whether a model can be called so: Triton takes the name of its folder, and has it in the paths of addresses.
+/// Returns true if `name` is a valid model name. Triton uses it as the name of a folder and in the paths of URLs.
 pub fn is_model_name(name: &str) -> bool {
     !name.is_empty()
         && name != "."
@@ -36,37 +37,34 @@ pub fn is_model_name(name: &str) -> bool {
         && !name.contains(|c: char| matches!(c, '/' | '\\') || c.is_control())
 }
 
-/// The configuration of a TorchScript model that takes batches as they are: the first dimension is one like the others, and
-/// Triton does not join requests. The model has no name of its own, so its folder can be renamed.
+/// Configuration of a TorchScript model with Triton's batching off (`max_batch_size: 0`): the first dimension is an ordinary
+/// one, and Triton does not merge requests. The configuration has no model name, so the model's folder can be renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelConfig {
-    /// The arguments of `forward`, by name.
+    /// Arguments of `forward`, by name.
     pub inputs: Vec<Port>,
-    /// What it returns: one tensor, or a tuple of them in this order.
+    /// Return values of `forward`: one tensor, or the items of a tuple in this order.
     pub outputs: Vec<Port>,
 }
 
-/// An input or output.
+/// Input or output tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its name in requests.
+    /// Name of the tensor in requests.
     pub name: String,
-    /// The type of its elements.
     pub data_type: DataType,
-    /// Its shape, in elements.
     pub dims: Vec<Dim>,
 }
 
-/// One dimension.
+/// Size of one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// Any number of elements.
+    /// Any number of elements, written as -1.
     Any,
-    /// This many.
     Size(u64),
 }
 
-/// The types of elements that Triton's PyTorch backend knows.
+/// Element types that Triton's PyTorch backend supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Triton's own")]
 pub enum DataType {
@@ -82,7 +80,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// Triton's name.
+    /// Returns the type's name in `config.pbtxt`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "TYPE_BOOL",
@@ -116,7 +114,8 @@ impl fmt::Display for ModelConfig {
     }
 }
 
-/// Where the model runs. Triton replaces `KIND_AUTO` by `KIND_GPU` if it has found a GPU and by `KIND_CPU` if not.
+/// Rest of the configuration, which selects the device. Triton replaces `KIND_AUTO` by `KIND_GPU` if it finds a GPU, and by
+/// `KIND_CPU` otherwise.
 const REST: &str = r#"# KIND_AUTO: `count` instances on each GPU, or on the CPU if Triton finds no GPU.
 # KIND_CPU and KIND_GPU choose one; `gpus: [ 0 ]` chooses among several GPUs.
 instance_group [
@@ -142,7 +141,7 @@ fn write_ports(f: &mut fmt::Formatter<'_>, kind: &str, ports: &[Port]) -> fmt::R
     f.write_str("]\n")
 }
 
-/// A string literal. Protocol Buffers have the escapes that Rust has for bytes.
+/// Quotes a string literal. Protocol Buffers use the same escapes as Rust's byte strings.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.as_bytes().escape_ascii())
 }

@@ -1,4 +1,4 @@
-//! An entry of a zip file, from its line in the directory and its local header.
+//! Entry of a zip file, from its central header and its local header.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
@@ -7,38 +7,37 @@ use std::ops::Range;
 use crate::record::{Header, Method};
 use crate::{Error, Result};
 
-/// One file in the zip file.
+/// One file inside a zip file.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The path inside the archive.
+    /// Path inside the archive.
     pub name: String,
-    /// How the data are compressed.
     pub method: Method,
-    /// The range of the stored (possibly compressed) data, in bytes from the file's start.
+    /// Byte range of the stored (possibly compressed) data, from the start of the file.
     pub data: Range<u64>,
-    /// Bytes of the decompressed data.
+    /// Length of the decompressed data in bytes.
     pub len: u64,
-    /// The CRC-32 of the decompressed data, from the directory.
+    /// CRC-32 of the decompressed data, from the directory.
     pub crc: u32,
-    /// Where the local header starts.
+    /// Byte offset of the local header.
     pub header_offset: u64,
-    /// Whether it is a symbolic link; its data are then the path that it leads to.
+    /// True if the entry is a symbolic link; its data are then the path of the target.
     pub link: bool,
 }
 
 impl Entry {
-    /// Bytes of the stored data.
+    /// Returns the length of the stored data in bytes.
     pub fn stored_len(&self) -> u64 {
         self.data.end.saturating_sub(self.data.start)
     }
 
-    /// The stored data in `archive`, all bytes of the file; empty if they are not in it.
+    /// Returns the stored data as a slice of `archive`, the whole file; empty if they are outside of it.
     pub fn stored<'b>(&self, archive: &'b [u8]) -> &'b [u8] {
         byte_source::part(archive, &self.data).unwrap_or_default()
     }
 }
 
-/// Where an entry's local header starts.
+/// Returns the offset of an entry's local header. Fails if it is at or after `limit`, the start of the directory.
 pub(crate) fn local_offset(central: &Header<'_>, limit: u64) -> Result<u64> {
     let offset = central.local_offset;
     if offset >= limit {
@@ -47,14 +46,14 @@ pub(crate) fn local_offset(central: &Header<'_>, limit: u64) -> Result<u64> {
     Ok(offset)
 }
 
-/// The entry that both headers describe.
+/// Returns the entry that both headers describe. Fails if they disagree.
 pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> Result<Entry> {
     agree(central, local)?;
     placed(central, central.local_offset.saturating_add(local.span), limit)
 }
 
-/// The entry of a line whose local header was not read. Its data start at the first byte where they can start, because the
-/// length of the local header's extra field is not in the directory.
+/// Returns the entry of a central header whose local header was not read. The data range starts at the smallest
+/// possible offset, because the directory does not contain the length of the local header's extra field.
 pub(crate) fn unlocated(central: &Header<'_>, limit: u64) -> Result<Entry> {
     let span = (Header::LOCAL_MIN as u64).saturating_add(central.name.len() as u64);
     let start = local_offset(central, limit)?.saturating_add(span);
@@ -62,7 +61,7 @@ pub(crate) fn unlocated(central: &Header<'_>, limit: u64) -> Result<Entry> {
     placed(central, start, limit)
 }
 
-/// Compares a local header with the line in the directory.
+/// Compares a local header with its central header.
 pub(crate) fn agree(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
     if local.name != central.name {
@@ -75,7 +74,7 @@ pub(crate) fn agree(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
         ("the compressed size", central.compressed_len, local.compressed_len),
         ("the size", central.len, local.len),
     ];
-    // With bit 3 the local header has only the method.
+    // With flag bit 3 (data descriptor), only the method is in the local header.
     let compared = if local.has_descriptor() { 1 } else { numbers.len() };
     for (what, central, local) in numbers.into_iter().take(compared) {
         if central != local {
@@ -85,7 +84,7 @@ pub(crate) fn agree(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Rejects what other readers may see differently, in both headers of an entry.
+/// Rejects entries that other readers may interpret differently, from both headers of an entry.
 fn usable(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     let name = || central.display_name();
     if central.is_encrypted() || local.is_encrypted() {
@@ -106,7 +105,7 @@ fn usable(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The entry whose data start at `start`.
+/// Returns the entry of a central header whose data start at `start`. Fails if the data end after `limit`.
 fn placed(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
     let method = Method::from(central.method);
@@ -133,7 +132,7 @@ fn placed(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
     Ok(entry)
 }
 
-/// Whether a path would leave the folder that the archive is unpacked into.
+/// Returns true if a path would leave the folder into which the archive is unpacked.
 pub(crate) fn leads_out(name: &str) -> bool {
     name.starts_with('/') || name.split(['/', '\\']).any(|part| part == "..")
 }

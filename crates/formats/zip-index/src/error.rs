@@ -1,160 +1,152 @@
-//! What can be wrong with a zip file.
+//! Errors of reading a zip file.
 
 use byte_source::ErrorKind;
 
-/// A result of this crate.
+/// Result type with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a zip file, and where.
+/// An error in a zip file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file does not end with an end-of-central-directory record.
     #[error("no end of central directory in {len} bytes: the file is cut short or is not a zip file")]
     NoEnd {
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         len: u64,
     },
     /// A record is outside the file or does not start with its signature.
     #[error("no {record} at offset 0x{offset:x}")]
     NoRecord {
-        /// The record that should be there.
+        /// Name of the missing record.
         record: &'static str,
-        /// Where, in bytes from the file's start.
+        /// Expected byte offset of the record.
         offset: u64,
     },
-    /// The file is neither in memory nor mapped.
+    /// The source has no bytes in memory and is not mapped.
     #[error("the file is neither in memory nor mapped")]
     NotInMemory,
-    /// The directory of a file that is not in memory does not fit into it.
+    /// The directory of a file that is not in memory is too long to read.
     #[error("the directory has {len} bytes, expected at most {max}")]
     LongDirectory {
-        /// Bytes of the directory.
+        /// Length of the directory in bytes.
         len: u64,
-        /// The most bytes that are read.
+        /// Maximum length in bytes.
         max: u64,
     },
     /// The system cannot read a local header or the directory.
     #[error("cannot read the record at offset 0x{offset:x}: {reason}")]
     Unread {
-        /// Where it starts, in bytes from the file's start.
+        /// Byte offset of the record.
         offset: u64,
-        /// The system's error.
+        /// Message of the system's error.
         reason: String,
     },
     /// An entry of the directory has no local header.
     #[error("entry `{}` has no local header at offset 0x{offset:x}", name.escape_debug())]
     NoLocal {
-        /// The entry.
         name: String,
-        /// Where it should be, in bytes from the file's start.
+        /// Expected byte offset of the local header.
         offset: u64,
     },
-    /// Two records disagree.
+    /// Two records disagree on a number.
     #[error("{what} is {found} at offset 0x{offset:x}, expected {expected}")]
     Disagreement {
-        /// What they disagree on.
+        /// Description of the number in question.
         what: &'static str,
-        /// The value that the other records imply.
+        /// Value that the other records imply.
         expected: u64,
-        /// The value in this record.
+        /// Value in this record.
         found: u64,
-        /// Where this record starts.
+        /// Byte offset of this record.
         offset: u64,
     },
     /// The name in a local header differs from the one in the directory.
     #[error("entry `{}` is called `{}` in its local header at offset 0x{offset:x}", central.escape_debug(), local.escape_debug())]
     Renamed {
-        /// The name in the directory.
+        /// Name in the directory.
         central: String,
-        /// The name in the local header.
+        /// Name in the local header.
         local: String,
-        /// Where the local header starts.
+        /// Byte offset of the local header.
         offset: u64,
     },
     /// A local header and the directory disagree on a number.
     #[error("entry `{}`: {what} is {local} in its local header at offset 0x{offset:x} and {central} in the directory", name.escape_debug())]
     Local {
-        /// The entry.
         name: String,
-        /// What they disagree on.
+        /// Description of the number in question.
         what: &'static str,
-        /// The number in the directory.
+        /// Value in the directory.
         central: u64,
-        /// The number in the local header.
+        /// Value in the local header.
         local: u64,
-        /// Where the local header starts.
+        /// Byte offset of the local header.
         offset: u64,
     },
-    /// An entry reaches past the place where the directory starts.
+    /// The data of an entry end after the start of the directory.
     #[error("entry `{}` ends at offset 0x{end:x}, past the end of the entries at 0x{limit:x}", name.escape_debug())]
     PastEnd {
-        /// The entry.
         name: String,
-        /// Where its data end.
+        /// Byte offset of the end of the data.
         end: u64,
-        /// Where the directory starts.
+        /// Byte offset of the directory.
         limit: u64,
     },
-    /// Two entries share bytes.
+    /// The byte ranges of two entries overlap.
     #[error("entries `{}` and `{}` overlap at offset 0x{offset:x}", first.escape_debug(), second.escape_debug())]
     Overlap {
-        /// The entry that starts first.
+        /// Name of the entry with the smaller offset.
         first: String,
-        /// The entry that starts inside it.
+        /// Name of the entry that starts inside the first entry.
         second: String,
-        /// Where the second starts.
+        /// Byte offset of the second entry.
         offset: u64,
     },
     /// Two entries have the same name.
     #[error("entry `{}` appears twice, at offsets 0x{first:x} and 0x{second:x}", name.escape_debug())]
     Duplicate {
-        /// The name.
         name: String,
-        /// Where the first local header starts.
+        /// Byte offset of the first local header.
         first: u64,
-        /// Where the second local header starts.
+        /// Byte offset of the second local header.
         second: u64,
     },
-    /// A name that leads out of the folder it is unpacked into.
+    /// The path of an entry leads out of the folder into which the archive is unpacked.
     #[error("entry `{}` has a path that leads out of the archive", name.escape_debug())]
     Path {
-        /// The name.
         name: String,
     },
-    /// An entry is encrypted.
+    /// The data of an entry are encrypted.
     #[error("entry `{}` is encrypted", name.escape_debug())]
     Encrypted {
-        /// The entry.
         name: String,
     },
-    /// An entry is the difference to another file.
+    /// An entry is a patch of a file outside the archive.
     #[error("entry `{}` is a patch of a file that is not in the archive", name.escape_debug())]
     Patch {
-        /// The entry.
         name: String,
     },
-    /// An extra field has two zip64 fields, of which readers use one or the other.
+    /// An extra field has two zip64 fields; some readers use the first, other readers the last.
     #[error("entry `{}` has two zip64 fields, expected one", name.escape_debug())]
     TwoZip64 {
-        /// The entry.
         name: String,
     },
-    /// An extra field has another name, which some readers use.
+    /// An extra field has a second name, which some readers use.
     #[error("entry `{}` has a second name, `{}`", name.escape_debug(), other.escape_debug())]
     TwoNames {
-        /// The name in the header.
+        /// Name in the header.
         name: String,
-        /// The name in the extra field.
+        /// Name in the extra field.
         other: String,
     },
-    /// An archive that is split over several files.
+    /// The archive is split over several files (disks).
     #[error("the archive is split over several disks, which is not supported")]
     Disks,
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Encrypted { .. } | Self::Patch { .. } | Self::Disks | Self::LongDirectory { .. } => {
@@ -178,7 +170,7 @@ impl Error {
 }
 
 impl Error {
-    /// The entry that the error is about.
+    /// Returns the name of the entry with the error.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::NoLocal { name, .. }

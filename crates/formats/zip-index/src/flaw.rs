@@ -1,9 +1,9 @@
-//! Flaws that no reader of a zip file checks: bytes that belong to no entry, and fields that are never compared.
+//! Flaws that readers of zip files do not check: bytes that belong to no entry, and fields that are never compared.
 //!
-//! [`Index::read`](crate::Index::read) checks everything that determines an entry's bytes. The rest can be wrong
-//! without consequences, but then the file is not what its author wrote.
+//! [`Index::read`](crate::Index::read) checks all fields that determine an entry's bytes. Other fields can be wrong
+//! without consequences, but then the file is not as its author wrote it.
 //!
-//! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5; Info-ZIP's `proginfo/extrafld.txt`.
+//! Sources: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5; Info-ZIP's `proginfo/extrafld.txt`.
 
 use byte_source::Source;
 
@@ -11,97 +11,91 @@ use crate::Result;
 use crate::index::{LocalHeaders, in_memory};
 use crate::record::{End, Extra, FOLDER, FULL_32, Header, LINK, REGULAR, ZIP64};
 
-/// Flags that an entry may have: two for Deflate's level, the data descriptor, the name in UTF-8.
+/// Flags that an entry may have: two for Deflate's level, the data descriptor, and the name in UTF-8.
 const FLAGS: u16 = 1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | FLAG_UTF8;
 const FLAG_DESCRIPTOR: u16 = 1 << 3;
 const FLAG_UTF8: u16 = 1 << 11;
-/// The newest version of the format, 6.3.
+/// Newest version of the zip format, 6.3.
 const NEWEST: u16 = 63;
-/// `FB` as a number: PyTorch's padding.
+/// Id of PyTorch's padding field, `FB`.
 const PADDING: u16 = u16::from_le_bytes(*b"FB");
-/// Extra fields with times and owners, and padding: NTFS, the two of Info-ZIP, the two of Android.
+/// Ids of extra fields with times and owners, and padding: NTFS, Info-ZIP (three), Android (two).
 const HARMLESS: &[u16] = &[0x000a, 0x5455, 0x7855, 0x7875, 0xd935, 0xa11e];
-/// The systems whose attributes are Unix modes: Unix and macOS.
+/// Systems whose external attributes are Unix modes: Unix and macOS.
 const UNIX: &[u16] = &[3, 19];
-/// DOS attributes of files and folders: read-only, folder, archive.
+/// Accepted DOS attributes of files and folders: read-only, folder, archive.
 const DOS: u64 = 0x01 | 0x10 | 0x20;
-/// The set-user-id, set-group-id and sticky bits of a Unix mode.
+/// Set-user-id, set-group-id and sticky bits of a Unix mode.
 const SPECIAL: u64 = 0o7000;
 
-/// Something that [`Index::read`](crate::Index::read) accepts.
+/// A flaw that [`Index::read`](crate::Index::read) accepts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// The local header and the directory disagree on a field without consequences.
+    /// The local header and the directory disagree on a field that does not affect the data.
     #[error("entry `{}`: {what} is {local} in its local header and {central} in the directory", name.escape_debug())]
     Local {
-        /// The entry.
         name: String,
-        /// What they disagree on.
+        /// Description of the field in question.
         what: &'static str,
-        /// The number in the local header.
+        /// Value in the local header.
         local: u64,
-        /// The number in the directory.
+        /// Value in the directory.
         central: u64,
     },
     /// A field has an undefined value.
     #[error("entry `{}`: {what} is 0x{found:x}, expected {expected}", name.escape_debug())]
     Field {
-        /// The entry.
         name: String,
-        /// The field.
+        /// Description of the field in question.
         what: &'static str,
-        /// Its value.
+        /// Value of the field.
         found: u64,
-        /// What it should be.
+        /// Description of the valid values.
         expected: &'static str,
     },
-    /// A data descriptor that disagrees with the directory.
+    /// A data descriptor disagrees with the directory.
     #[error("entry `{}`: its data descriptor does not match CRC-32 {crc:08x} and sizes {packed} and {len}", name.escape_debug())]
     Descriptor {
-        /// The entry.
         name: String,
-        /// The checksum in the directory.
+        /// CRC-32 in the directory.
         crc: u32,
-        /// Bytes of the data as stored, in the directory.
+        /// Length of the stored data in bytes, from the directory.
         packed: u64,
-        /// Bytes of the decompressed data, in the directory.
+        /// Length of the decompressed data in bytes, from the directory.
         len: u64,
     },
-    /// An extra field that is cut short.
+    /// An extra field is truncated.
     #[error("entry `{}`: the extra field in {place} is cut short", name.escape_debug())]
     ExtraCut {
-        /// The entry.
         name: String,
-        /// Its local header or the directory.
+        /// The header with the extra field: `its local header` or `the directory`.
         place: &'static str,
     },
-    /// An extra field of an unknown kind.
+    /// An extra field has an unknown id.
     #[error("entry `{}`: the extra field 0x{id:04x} in {place} is of an unknown kind", name.escape_debug())]
     Extra {
-        /// The entry.
         name: String,
-        /// Its local header or the directory.
+        /// The header with the extra field: `its local header` or `the directory`.
         place: &'static str,
-        /// The field's number.
+        /// Id of the extra field.
         id: u16,
     },
-    /// Padding that hides something.
+    /// A padding field has bytes other than `Z`.
     #[error("entry `{}`: the padding in {place} is not all `Z`", name.escape_debug())]
     Padding {
-        /// The entry.
         name: String,
-        /// Its local header or the directory.
+        /// The header with the extra field: `its local header` or `the directory`.
         place: &'static str,
     },
-    /// Bytes between entries.
+    /// Bytes between entries belong to no entry.
     #[error("{len} bytes at offset 0x{offset:x} belong to no entry, after {}", after.as_ref().map_or_else(|| "the start of the file".to_owned(), |name| format!("entry `{}`", name.escape_debug())))]
     Gap {
-        /// The entry before them.
+        /// Name of the entry before the gap.
         after: Option<String>,
-        /// Where they start, in bytes from the file's start.
+        /// Byte offset of the gap from the start of the file.
         offset: u64,
-        /// The number of bytes.
+        /// Length of the gap in bytes.
         len: u64,
     },
     /// The end records count more than one disk.
@@ -110,7 +104,7 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// The entry that the flaw is about.
+    /// Returns the name of the entry with the flaw.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::Local { name, .. }
@@ -125,13 +119,13 @@ impl Flaw {
     }
 }
 
-/// All flaws of `file`, which [`Index::read`](crate::Index::read) can read.
+/// Returns all flaws of `file`, which [`Index::read`](crate::Index::read) must accept.
 ///
-/// Not checked: times and dates, except that header and directory agree; comments; the contents of extra
-/// fields with times and owners; permissions; and which program made an entry.
+/// Not checked: times and dates, except that both headers agree; comments; the contents of extra fields with times and
+/// owners; permissions; the writing program.
 ///
 /// # Errors
-/// When a record is missing or is outside the file.
+/// Returns an error if a record is missing or is outside the file.
 pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
     let bytes = in_memory(file)?;
     let end = End::read(bytes.into())?;
@@ -168,7 +162,7 @@ pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
     for (span, next) in spans.iter().zip(starts) {
         let (name, len) = (span.name.clone(), next.saturating_sub(span.data_end));
         if span.has_descriptor {
-            // The longest has a signature, a checksum and two sizes of 64 bits.
+            // The longest data descriptor has a signature, a CRC-32 and two 64-bit sizes: 24 bytes.
             let descriptor_len = usize::try_from(len).ok().filter(|len| *len <= 24);
             let is_kept = match descriptor_len {
                 Some(len) => {
@@ -188,7 +182,7 @@ pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
     Ok(found)
 }
 
-/// The range of an entry, in bytes from the file's start, and what the directory lists for it.
+/// Byte range of an entry in the file, and the directory's fields for its data.
 struct Span {
     start: u64,
     data_end: u64,
@@ -197,7 +191,7 @@ struct Span {
     name: String,
 }
 
-/// What the directory lists for an entry's data.
+/// CRC-32 and lengths of an entry's data in the directory.
 #[derive(Clone, Copy)]
 struct Listed {
     crc: u32,
@@ -211,7 +205,7 @@ impl Listed {
         Self { crc, packed: central.compressed_len, len: central.len }
     }
 
-    /// Whether `bytes` are the matching data descriptor, in one of its four forms.
+    /// Returns true if `bytes` are the matching data descriptor, in one of its four forms.
     fn is_descriptor(self, bytes: &[u8]) -> bool {
         let fields = bytes.strip_prefix(b"PK\x07\x08").unwrap_or(bytes);
         let crc = self.crc.to_le_bytes();
@@ -238,7 +232,7 @@ fn headers(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mut Vec
         ("the compressed size", local.compressed_len, central.compressed_len),
         ("the size", local.len, central.len),
     ];
-    // With a descriptor, these fields are zero because their values are not known yet.
+    // With a data descriptor these fields are zero, because the writer does not know their values in advance.
     let unknown = local.has_descriptor() && numbers.iter().filter(|(_, local, _)| *local == 0).count() > 1;
     for (what, local, central) in numbers {
         if local != if unknown { 0 } else { central } {

@@ -1,4 +1,4 @@
-//! The central directory, compared with every local header.
+//! Index of a zip file from its central directory, compared with every local header.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
@@ -14,18 +14,17 @@ use crate::lazy::{LazyHeaders, TailBytes};
 use crate::record::{End, Header, Tail};
 use crate::{Error, Result};
 
-/// All entries of a zip file, in the directory's order.
+/// Entries of a zip file, in the order of the central directory.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// The entries.
     pub entries: Vec<Entry>,
 }
 
 impl Index {
-    /// Reads the directory of `file` and every local header.
+    /// Reads the central directory of `file` and every local header.
     ///
     /// # Errors
-    /// When a record is missing, is outside the file, or disagrees with another one; when entries
+    /// Returns an error if a record is missing, is outside the file, or disagrees with another record, or if entries
     /// overlap, share a name, have two names or sizes, or are encrypted.
     pub fn read(file: &dyn Source) -> Result<Self> {
         let directory = Directory::new(in_memory(file)?.into())?;
@@ -34,11 +33,12 @@ impl Index {
         Self::new(entries, &directory)
     }
 
-    /// Reads the directory of `file` alone. The local header of an entry is read and compared when bytes of the entry are
-    /// read from the returned source: the ranges of the entries are ranges of that source.
+    /// Reads only the central directory of `file`. The returned source reads and checks the local header of an entry
+    /// when bytes of the entry are read. The entries' data ranges are ranges of that source.
     ///
     /// # Errors
-    /// As [`read`](Self::read), but for local headers, and when the directory has more than 1 GiB.
+    /// Returns the errors of [`read`](Self::read) except for local headers, and an error if the directory exceeds 1
+    /// GiB.
     pub fn read_directory(file: &Arc<dyn Source>) -> Result<(Self, Arc<dyn Source>)> {
         let bytes = TailBytes::read(&**file)?;
         let directory = Directory::new(bytes.tail())?;
@@ -56,8 +56,8 @@ impl Index {
         Ok(Self { entries })
     }
 
-    /// Whether the directory of `file` lists all of these names. The local headers, which take most of the time, are
-    /// not read. `None` if the directory cannot be read.
+    /// Returns true if the directory of `file` lists all of these names, and `None` if it cannot be read. Local
+    /// headers, which would take most of the time, are not read.
     pub fn lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
         let bytes = Tail::from(file.in_memory()?);
         let end = End::read(bytes).ok()?;
@@ -70,37 +70,37 @@ impl Index {
         Some(missing.is_empty())
     }
 
-    /// The entry called `name`.
+    /// Returns the entry with this name.
     pub fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 }
 
-/// All bytes of the file.
+/// Returns all bytes of a file in memory or mapped.
 pub(crate) fn in_memory(file: &dyn Source) -> Result<&[u8]> {
     file.in_memory().ok_or(Error::NotInMemory)
 }
 
-/// The lines of a directory.
+/// A parsed central directory, as offsets of its headers.
 struct Directory<'b> {
     bytes: Tail<'b>,
-    /// Where the first line starts, and with it the end of all data.
+    /// Offset of the first central header: the end of the entries' data.
     start: u64,
     parts: Vec<Part>,
-    /// Where the last line ends.
+    /// Offset of the end of the last central header.
     offset: u64,
     end: End,
 }
 
-/// Some lines of the directory, one after the other.
+/// Consecutive central headers, for one thread to check.
 struct Part {
-    /// Where the first one starts.
+    /// Offset of the first of these headers.
     start: u64,
     lines: usize,
 }
 
 impl Part {
-    /// Reading this many headers takes less time than starting a thread.
+    /// Maximum number of headers in a part; reading them takes less time than starting a thread.
     const LINES: usize = 4096;
 }
 
@@ -124,7 +124,7 @@ impl<'b> Directory<'b> {
         Ok(Self { bytes, start, parts, offset, end })
     }
 
-    /// Compares the lines with the end record.
+    /// Compares the number and the end of the central headers with the end record.
     fn check_end(&self) -> Result<()> {
         let end = &self.end;
         let lines = self.parts.iter().fold(0, |lines: u64, part| lines.saturating_add(part.lines as u64));
@@ -137,7 +137,7 @@ impl<'b> Directory<'b> {
         Ok(())
     }
 
-    /// The lines in the directory's order, and where each starts.
+    /// Returns the central headers in order, each with its offset.
     fn lines(&self) -> impl Iterator<Item = Result<(u64, Header<'b>)>> {
         self.parts.iter().flat_map(|part| part.lines(self.bytes))
     }
@@ -154,7 +154,7 @@ impl Part {
     }
 }
 
-/// The entries of the directory's lines, each compared with its local header.
+/// Reads all entries, and compares each central header with its local header, on several threads if there are many.
 fn checked(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entry>> {
     let Directory { bytes, start: limit, parts, .. } = directory;
     let check = |parts: &[Part]| -> Result<Vec<Entry>> {
@@ -172,23 +172,23 @@ fn checked(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entry>> {
     }
     let parts: Result<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
         let running: Vec<_> = parts.chunks(share).map(|part| scope.spawn(move || check(part))).collect();
-        // In the directory's order, so that the first error is always the same.
+        // Joined in the directory's order, so that the first error is deterministic.
         let done = running.into_iter().map(|part| part.join().expect("`check` returns its errors"));
         done.collect()
     });
     Ok(parts?.into_iter().flatten().collect())
 }
 
-/// Reads local headers, which are between the data, without mapping their pages.
+/// Reader of local headers, which lie between the data, without touching mapped pages.
 pub(crate) struct LocalHeaders<'f> {
     file: &'f dyn Source,
-    /// Bytes of the file from `start` on: the headers of small entries are close together.
+    /// Bytes of the file from `start` on, since the headers of small entries are close together.
     block: Vec<u8>,
     start: u64,
 }
 
 impl<'f> LocalHeaders<'f> {
-    /// How many bytes are read at once where headers are close together, and where they are not.
+    /// Number of bytes per read, if headers are close together and if they are not.
     const BLOCK: usize = 4 << 10;
     const ALONE: usize = 160;
 
@@ -196,14 +196,14 @@ impl<'f> LocalHeaders<'f> {
         Self { file, block: Vec::new(), start: 0 }
     }
 
-    /// The local header at `offset`, of the entry called `name`.
+    /// Reads the local header at `offset`; `name` returns the entry's name for errors.
     pub(crate) fn at(&mut self, offset: u64, name: &dyn Fn() -> String) -> Result<Header<'_>> {
         let none = || Error::NoLocal { name: name(), offset };
         let span = Header::local_span(self.bytes(offset, Header::LOCAL_MIN)?).ok_or_else(none)?;
         Header::local(self.bytes(offset, span)?).ok_or_else(none)
     }
 
-    /// Bytes from `offset` on: at least `len` of them, if the file is long enough.
+    /// Returns bytes from `offset` on: at least `len` bytes, unless the file ends earlier.
     pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let from = |start: u64| offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
         let has = |from: usize| self.block.get(from..).is_some_and(|rest| rest.len() >= len);
@@ -220,7 +220,7 @@ impl<'f> LocalHeaders<'f> {
     }
 }
 
-/// One entry, its local header compared with its line in the directory.
+/// Reads the entry of a central header, and compares its local header.
 fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
     let offset = local_offset(central, limit)?;
     compared(central, &locals.at(offset, &|| central.display_name())?, limit)
@@ -228,7 +228,7 @@ fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Res
 
 fn reject_overlaps(entries: &[Entry]) -> Result<()> {
     let mut by_offset: Vec<&Entry> = entries.iter().collect();
-    // Writers list the entries as they wrote them, which this sort notices.
+    // Most directories list the entries in the order of their offsets, and a stable sort is fast on sorted input.
     by_offset.sort_by_key(|entry| entry.header_offset);
     for pair in by_offset.windows(2) {
         if let [first, second] = pair
@@ -245,7 +245,7 @@ fn reject_overlaps(entries: &[Entry]) -> Result<()> {
 }
 
 fn reject_duplicates(entries: &[Entry]) -> Result<()> {
-    // Names whose hashes differ are different. The hashes take a sixth of the memory of a map of the names.
+    // Names with different hashes are different. The hashes take a sixth of the memory of a map of the names.
     let state = RandomState::default();
     let mut hashes: Vec<u64> = entries.iter().map(|entry| state.hash_one(&entry.name)).collect();
     hashes.sort_unstable();

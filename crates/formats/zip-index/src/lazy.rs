@@ -1,4 +1,5 @@
-//! A zip file that is not in memory: its directory is read first, and a local header with the first bytes of its entry.
+//! Lazy reading of a zip file that is not in memory: the directory is read first, and each local header together with
+//! the first bytes of its entry.
 
 use std::io;
 use std::ops::Range;
@@ -12,14 +13,14 @@ use crate::entry::{Entry, agree};
 use crate::record::{End, Header, Tail};
 use crate::{Error, Result};
 
-/// The longest directory that is read: that of ten million entries.
+/// Maximum length of the directory in bytes, enough for ten million entries.
 const DIRECTORY_MAX: u64 = 1 << 30;
-/// How many bytes of an extra field are read with a local header: PyTorch pads the data to multiples of 64 bytes.
+/// Bytes read for the extra field of a local header: PyTorch pads the data to multiples of 64 bytes.
 const EXTRA: u64 = 128;
-/// A header is read together with the bytes after it if not more bytes than this are between them.
+/// Maximum bytes between a header and requested data that are read together.
 const NEAR: u64 = 64 << 10;
 
-/// The end records and the directory of a file.
+/// Bytes of a file from its directory, or the largest possible end records, to its end.
 #[derive(Debug)]
 pub(crate) struct TailBytes {
     bytes: Bytes,
@@ -27,7 +28,7 @@ pub(crate) struct TailBytes {
 }
 
 impl TailBytes {
-    /// Reads the end records, then the part of the directory that precedes what was read.
+    /// Reads the end records, then the part of the directory that precedes them.
     pub(crate) fn read(file: &dyn Source) -> Result<Self> {
         let len = file.len();
         let last = len.saturating_sub(End::MAX);
@@ -55,42 +56,42 @@ fn read(file: &dyn Source, range: Range<u64>) -> Result<Bytes> {
     file.read_range(range).map_err(|reason| Error::Unread { offset, reason: reason.to_string() })
 }
 
-/// A file whose local headers are read and compared with its directory when bytes of their entries are read.
+/// Source that reads and checks the local header of an entry when bytes of the entry are first read.
 ///
-/// The data of an entry start right after its name here, because the length of the local header's extra field is not
-/// known before that. Other offsets are those of the file.
+/// In this source, the data of an entry start directly after its name, because the length of the local header's extra
+/// field is not known before the header is read. Other offsets are those of the file.
 #[derive(Debug)]
 pub(crate) struct LazyHeaders {
     file: Arc<dyn Source>,
     directory: TailBytes,
-    /// The entries that have data, in the order of their offsets.
+    /// Entries that have data, in the order of their offsets.
     places: Vec<Place>,
 }
 
 #[derive(Debug)]
 struct Place {
-    /// The range in this source.
+    /// Byte range of the data in this source.
     data: Range<u64>,
     header_offset: u64,
-    /// Where the next entry or the directory starts.
+    /// Offset of the next entry or of the directory.
     limit: u64,
-    /// Where its line in the directory starts.
+    /// Offset of the entry's central header.
     line: u64,
     found: OnceLock<Found>,
 }
 
-/// An entry whose local header was read.
+/// Position of an entry's data, known from its local header.
 #[derive(Debug)]
 struct Found {
-    /// Bytes of the extra field: the data in the file are this much further than in this source.
+    /// Length of the extra field: the difference of the data's offsets in the file and in this source.
     extra: u64,
-    /// Data that were read together with the header and not asked for, and where they start in this source.
+    /// Data that were read together with the header but not requested, and their offset in this source.
     kept: Bytes,
     kept_at: u64,
 }
 
 impl LazyHeaders {
-    /// `lines` are the offsets of the entries' lines, `end` is where the directory starts.
+    /// Creates a source. `lines` are the offsets of the entries' central headers, `end` is the offset of the directory.
     pub(crate) fn new(
         file: Arc<dyn Source>,
         entries: &[Entry],
@@ -115,28 +116,28 @@ impl LazyHeaders {
         Self { file, directory, places }
     }
 
-    /// The entry that has the byte at `offset`.
+    /// Returns the entry that contains the byte at `offset`.
     fn place(&self, offset: u64) -> Option<&Place> {
         let after = self.places.partition_point(|place| place.data.start <= offset);
         let place = self.places.get(after.checked_sub(1)?)?;
         (offset < place.data.end).then_some(place)
     }
 
-    /// Reads the header of an entry alone.
+    /// Reads only the local header of an entry.
     fn locate(&self, place: &Place) -> Result<(), ReadError> {
         let block = self.file.read_range(place.with_header(place.data.start))?;
         self.found(place, &block, place.data.start)?;
         Ok(())
     }
 
-    /// Compares the local header that `block` starts with. Data after `asked` are kept.
+    /// Compares the local header at the start of `block` with the directory. Data from the offset `asked` on are kept.
     fn found<'p>(&self, place: &'p Place, block: &Bytes, asked: u64) -> Result<&'p Found, ReadError> {
         let wrong = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
         let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
         let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
         let span = Header::local_span(block).ok_or_else(none)?;
         let end = place.header_offset.saturating_add(span as u64);
-        // An extra field has up to 64 KiB.
+        // An extra field can have up to 64 KiB, more than the block.
         let header = if span <= block.len() {
             block.slice(..span)
         } else {
@@ -154,13 +155,13 @@ impl LazyHeaders {
             |offset: u64| usize::try_from(offset.saturating_sub(place.data.start)).unwrap_or(usize::MAX);
         let data = block.get(span..).unwrap_or_default();
         let data = data.get(..within(place.data.end)).unwrap_or(data);
-        // A copy, because the block may be long.
+        // The data are copied, because a slice would keep the whole block in memory.
         let kept = Bytes::copy_from_slice(data.get(within(asked)..).unwrap_or_default());
         Ok(place.found.get_or_init(|| Found { extra, kept, kept_at: asked }))
     }
 
-    /// The data of an entry in `block`, which starts with its header. What is missing because the extra field is long
-    /// is read.
+    /// Returns the data of `range` from `block`, which starts with the entry's local header. Data after the end of the
+    /// block, because of a long extra field, are read from the file.
     fn data(&self, place: &Place, range: &Range<u64>, block: &Bytes) -> Result<Bytes, ReadError> {
         let found = self.found(place, block, range.end)?;
         let in_block = |offset: u64| {
@@ -179,7 +180,7 @@ impl LazyHeaders {
         Ok(bytes.into())
     }
 
-    /// Reads data of an entry whose header was read.
+    /// Reads data of an entry whose local header was read.
     fn read_found(&self, found: &Found, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let kept = offset.checked_sub(found.kept_at).and_then(|from| usize::try_from(from).ok());
         let kept = kept.and_then(|from| found.kept.get(from..)).unwrap_or_default();
@@ -194,7 +195,7 @@ impl LazyHeaders {
 }
 
 impl Place {
-    /// The range of the file with the local header and the data before `end`, if the extra field is short.
+    /// Returns the range of the file with the local header and the data up to `end`, if the extra field is short.
     fn with_header(&self, end: u64) -> Range<u64> {
         self.header_offset..end.saturating_add(EXTRA).min(self.limit)
     }

@@ -1,4 +1,4 @@
-//! The records of a zip file, parsed from bytes. No length in the file leads to an allocation.
+//! Parsers of the records of a zip file. No length in the file causes an allocation.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
@@ -6,24 +6,24 @@ use crate::{Error, Result};
 
 pub(crate) const FULL_32: u64 = 0xffff_ffff;
 const FULL_16: u64 = 0xffff;
-/// The file type bits of a Unix mode, in the upper half of the external attributes.
+/// File type bits of a Unix mode, which is in the upper half of the external attributes.
 const FILE_TYPE: u64 = 0o170_000;
-/// A symbolic link among them.
+/// File type bits of a symbolic link.
 pub(crate) const LINK: u64 = 0o120_000;
-/// A regular file.
+/// File type bits of a regular file.
 pub(crate) const REGULAR: u64 = 0o100_000;
-/// A folder.
+/// File type bits of a folder.
 pub(crate) const FOLDER: u64 = 0o040_000;
-/// The id of the extra field with 64-bit sizes and offsets.
+/// Id of the zip64 extra field, with 64-bit sizes and offsets.
 pub(crate) const ZIP64: u16 = 1;
-/// The id of Info-ZIP's extra field with another name: a version, a CRC-32 of the name in the header, the name in UTF-8.
+/// Id of Info-ZIP's Unicode path extra field: a version, a CRC-32 of the name in the header, the name in UTF-8.
 const UNICODE_PATH: u16 = 0x7075;
 /// Flags of encrypted entries: encryption, strong encryption, and masked values in the local header.
 const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
-/// The flag of an entry that is a patch of another file.
+/// Flag of an entry that is a patch of another file.
 const PATCH: u16 = 1 << 5;
 
-/// How an entry's data are compressed.
+/// Compression method of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Not compressed: the bytes in the file are the data.
@@ -32,7 +32,7 @@ pub enum Method {
     Deflated,
     /// Zstandard, zip's method 93.
     Zstd,
-    /// Another method, by its number.
+    /// Another method, identified by its number.
     Other(u16),
 }
 
@@ -47,7 +47,7 @@ impl From<u16> for Method {
     }
 }
 
-/// Little-endian fields, read in order.
+/// Reader of consecutive little-endian fields.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -78,11 +78,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The last bytes of a file, or all of them, by their offsets in the file.
+/// Last bytes of a file, or all bytes, addressed by their offsets in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail<'b> {
     pub(crate) bytes: &'b [u8],
-    /// Bytes of the file before them.
+    /// Offset of the first of these bytes in the file.
     pub(crate) start: u64,
 }
 
@@ -93,47 +93,47 @@ impl<'b> From<&'b [u8]> for Tail<'b> {
 }
 
 impl<'b> Tail<'b> {
-    /// The bytes from `offset` on.
+    /// Returns the bytes from the file offset `offset` on.
     fn starting_at(self, offset: u64) -> Option<&'b [u8]> {
         self.bytes.get(usize::try_from(offset.checked_sub(self.start)?).ok()?..)
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     fn file_len(self) -> u64 {
         self.start.saturating_add(self.bytes.len() as u64)
     }
 }
 
-/// The contents of the end records.
+/// Contents of the end-of-central-directory record and of the zip64 end record.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) entries: u64,
     pub(crate) directory_offset: u64,
     pub(crate) directory_len: u64,
-    /// Where the first end record starts, which is where the directory ends.
+    /// Offset of the first end record: the end of the directory.
     pub(crate) offset: u64,
-    /// Where the last end record starts.
+    /// Offset of the last end record.
     pub(crate) record: u64,
-    /// Whether all disk numbers and counts are those of an archive on one disk.
+    /// True if all disk numbers and counts are consistent with an archive on one disk.
     pub(crate) one_disk: bool,
 }
 
 impl End {
-    /// Bytes of the last end record without its comment.
+    /// Length of the last end record without its comment, in bytes.
     pub(crate) const LEN: u64 = Self::RECORD as u64;
     const RECORD: usize = 22;
 
-    /// The error for a number that the end records have and the directory contradicts.
+    /// Returns the error for a number in the end records that the directory contradicts.
     pub(crate) fn disagreement(&self, what: &'static str, expected: u64, found: u64) -> Error {
         Error::Disagreement { what, expected, found, offset: self.offset }
     }
 
-    /// The most bytes of all end records, with the longest comment.
+    /// Maximum total length of the end records with the longest comment, in bytes.
     pub(crate) const MAX: u64 = 56 + 20 + Self::LEN + u16::MAX as u64;
 
     pub(crate) fn read(tail: Tail<'_>) -> Result<Self> {
         let Tail { bytes, start } = tail;
-        // The record ends with a comment of at most 65,535 bytes, which ends the file.
+        // The record and its comment of at most 65,535 bytes are at the end of the file.
         let first = bytes.len().saturating_sub(Self::RECORD.saturating_add(usize::from(u16::MAX)));
         let at = (first..=bytes.len().saturating_sub(Self::RECORD)).rev().find(|at| {
             let record = bytes.get(*at..).unwrap_or_default();
@@ -146,18 +146,19 @@ impl End {
         Self::at(tail, start.saturating_add(at as u64))
     }
 
-    /// The contents of the last record with the signature, whatever follows it.
+    /// Reads the last record with the signature, whatever bytes follow it.
     pub(crate) fn last(bytes: &[u8]) -> Option<Self> {
         let at = bytes.windows(4).rposition(|window| window == b"PK\x05\x06")?;
         Self::at(bytes.into(), at as u64).ok()
     }
 
-    /// Where the archive that ends `bytes` starts, if its end records agree on that: offsets count from there.
+    /// Returns the start of the archive that ends at the end of `bytes`, to which its offsets are relative. Returns
+    /// `None` if the end records disagree.
     pub(crate) fn start(bytes: &[u8]) -> Option<u64> {
         let at = bytes.len().checked_sub(Self::RECORD)? as u64;
         let tail = Tail::from(bytes);
         let (disks, narrow) = Self::parse(tail, at).filter(|_| bytes.ends_with(&[0, 0]))?;
-        // The wide record is right before its locator, which is right before the narrow one.
+        // The zip64 end record is directly before its locator, which is directly before the end record.
         let wide = at.checked_sub(20).and_then(|at| locator(tail, at)).and_then(|(offset, _, _)| {
             let record = at.checked_sub(20 + 56)?;
             Some((record.checked_sub(offset)?, Self::parse_wide(tail, record)?))
@@ -223,7 +224,7 @@ impl End {
     }
 }
 
-/// The zip64 end record's offset, its disk and the number of disks, if there is a locator at `offset`.
+/// Returns the zip64 end record's offset, its disk and the number of disks, if there is a locator at `offset`.
 fn locator(tail: Tail<'_>, offset: u64) -> Option<(u64, u64, u64)> {
     let mut fields = Fields(tail.starting_at(offset)?);
     fields.signature(*b"PK\x06\x07")?;
@@ -231,7 +232,7 @@ fn locator(tail: Tail<'_>, offset: u64) -> Option<(u64, u64, u64)> {
     Some((fields.u64()?, disk, fields.u32()?))
 }
 
-/// A local header, or a line of the central directory.
+/// A local header, or a header of the central directory.
 #[derive(Debug)]
 pub(crate) struct Header<'a> {
     pub(crate) flags: u16,
@@ -240,23 +241,21 @@ pub(crate) struct Header<'a> {
     pub(crate) compressed_len: u64,
     pub(crate) len: u64,
     pub(crate) name: &'a [u8],
-    /// Where the local header starts; 0 in a local header.
+    /// Offset of the local header; 0 in a local header.
     pub(crate) local_offset: u64,
-    /// Bytes of the header itself.
+    /// Length of this header in bytes.
     pub(crate) span: u64,
-    /// The program that made it, in a line of the directory: the system in the upper byte.
+    /// System (upper byte) and version of the writing program; 0 in a local header.
     pub(crate) made_by: u16,
-    /// The version of the format that is needed to read it.
+    /// Version of the zip format that a reader needs.
     pub(crate) version: u16,
-    /// Time and date.
+    /// MS-DOS time (lower half) and date (upper half).
     pub(crate) time: u64,
-    /// The disk it is on; 0 in a local header, as are the two below.
+    /// Number of the disk with the local header. This field and the attributes are 0 in a local header.
     pub(crate) disk: u16,
-    /// The internal attributes.
     pub(crate) internal: u16,
-    /// The external attributes: on Unix the file's mode in the upper half.
+    /// External attributes: on Unix the file mode in the upper half.
     pub(crate) external: u64,
-    /// The extra field.
     pub(crate) extra: &'a [u8],
 }
 
@@ -266,7 +265,7 @@ impl<'a> Header<'a> {
         parsed.ok_or(Error::NoRecord { record: "directory entry", offset })
     }
 
-    /// Bytes of the line of the central directory at `offset`: 46, and its name, extra field and comment.
+    /// Returns the length of the central header at `offset`: 46 bytes, and its name, extra field and comment.
     pub(crate) fn central_span(tail: Tail<'_>, offset: u64) -> Result<u64> {
         let span = || {
             let mut fields = Fields(tail.starting_at(offset)?);
@@ -278,15 +277,15 @@ impl<'a> Header<'a> {
         span().ok_or(Error::NoRecord { record: "directory entry", offset })
     }
 
-    /// Bytes of a local header without its name and extra field, whose lengths are its last two numbers.
+    /// Length of a local header without its name and extra field, whose lengths are its last two numbers.
     pub(crate) const LOCAL_MIN: usize = 30;
 
-    /// The local header that `bytes` start with.
+    /// Parses the local header at the start of `bytes`.
     pub(crate) fn local(bytes: &'a [u8]) -> Option<Self> {
         Self::parse(bytes, false)
     }
 
-    /// Bytes of the local header that `bytes` start with.
+    /// Returns the length of the local header at the start of `bytes`.
     pub(crate) fn local_span(bytes: &[u8]) -> Option<usize> {
         let mut lengths = Fields(bytes.get(Self::LOCAL_MIN.checked_sub(4)?..)?);
         let name_and_extra = usize::from(lengths.u16()?).checked_add(lengths.u16()?.into())?;
@@ -339,11 +338,11 @@ impl<'a> Header<'a> {
         Some(header)
     }
 
-    /// Replaces full 32-bit fields with those of the zip64 extra field, in APPNOTE 4.5.3's order.
+    /// Replaces full 32-bit fields with the values of the zip64 extra field, in the order of APPNOTE 4.5.3.
     fn widen(&mut self) -> Option<()> {
         let mut wide = Fields(zip64(self.extra).unwrap_or_default());
         for field in [&mut self.len, &mut self.compressed_len, &mut self.local_offset] {
-            // A field that is full without a zip64 value is a length of 2^32 - 1 bytes.
+            // A full field without a zip64 value is a length of 2^32 - 1 bytes.
             if *field == FULL_32 && !wide.0.is_empty() {
                 *field = wide.u64()?;
             }
@@ -351,17 +350,17 @@ impl<'a> Header<'a> {
         Some(())
     }
 
-    /// Whether CRC and sizes follow the data instead of being in the local header.
+    /// Returns true if CRC and sizes are in a data descriptor after the data instead of the local header.
     pub(crate) fn has_descriptor(&self) -> bool {
         self.flags & 8 != 0
     }
 
-    /// The file type bits of the Unix mode; only in a line of the directory.
+    /// Returns the file type bits of the Unix mode, which only a central header has.
     pub(crate) fn file_type(&self) -> u64 {
         (self.external >> 16) & FILE_TYPE
     }
 
-    /// Whether the entry is a symbolic link.
+    /// Returns true if the entry is a symbolic link.
     pub(crate) fn is_link(&self) -> bool {
         self.file_type() == LINK
     }
@@ -374,12 +373,13 @@ impl<'a> Header<'a> {
         self.flags & PATCH != 0
     }
 
-    /// Whether there are several zip64 fields: some readers use the first, others the last.
+    /// Returns true if there are several zip64 fields: some readers use the first field, other readers the last.
     pub(crate) fn has_zip64_twice(&self) -> bool {
         Extra(self.extra).flatten().filter(|(id, _)| *id == ZIP64).count() > 1
     }
 
-    /// A name in the extra field that is not the name in the header. Some readers use it instead, such as Info-ZIP's unzip.
+    /// Returns a name in the extra field that differs from the name in the header. Some readers, such as Info-ZIP's
+    /// unzip, use the name in the extra field.
     pub(crate) fn other_name(&self) -> Option<&'a [u8]> {
         let names = Extra(self.extra).flatten().filter(|(id, _)| *id == UNICODE_PATH);
         names.filter_map(|(_, data)| data.get(5..)).find(|name| *name != self.name)
@@ -390,13 +390,13 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The zip64 field of an extra field. What follows a field that is too long is ignored:
-/// the only other field in PyTorch's files is their padding.
+/// Returns the zip64 field of an extra field. Bytes after a field that is too long are ignored: the only other field in
+/// PyTorch's files is their padding.
 fn zip64(extra: &[u8]) -> Option<&[u8]> {
     Extra(extra).map_while(|field| field).find(|(id, _)| *id == ZIP64).map(|(_, data)| data)
 }
 
-/// The fields of an extra field, each with its number; the last is `None` where it is cut short.
+/// Iterator over the fields of an extra field, each with its id; the last item is `None` if the field is truncated.
 pub(crate) struct Extra<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Extra<'a> {
@@ -423,7 +423,7 @@ impl<'a> Iterator for Extra<'a> {
 mod tests {
     use super::*;
 
-    /// A line of the directory for the entry `a`, and an end record.
+    /// Returns a central header for the entry `a`, and an end record.
     fn narrow(offset: u32, len: u32, entries: u16) -> Vec<u8> {
         let (offset, len, entries) = (offset.to_le_bytes(), len.to_le_bytes(), entries.to_le_bytes());
         [&b"PK\x05\x06"[..], &[0; 4], &entries, &entries, &len, &offset, &[0; 2]].concat()
@@ -439,7 +439,7 @@ mod tests {
         [&b"PK\x06\x07"[..], &[0; 4], &offset.to_le_bytes(), &[1, 0, 0, 0]].concat()
     }
 
-    /// 10 bytes of data, and a line of the directory of 47 bytes.
+    /// Returns 10 bytes of data, and a central header of 47 bytes.
     fn body() -> Vec<u8> {
         let line = [&b"PK\x01\x02"[..], &[0; 24], &[1, 0], &[0; 16], b"a"].concat();
         assert_eq!(line.len(), 47);
@@ -451,25 +451,25 @@ mod tests {
         let whole = [body(), narrow(10, 47, 1)].concat();
         assert_eq!(End::start(&whole), Some(0));
         assert_eq!(End::start(&[b"12345", &whole[..]].concat()), Some(5));
-        // Where nothing is listed, nothing but the numbers says where it starts.
+        // Without entries, only the numbers in the end record determine the start of the archive.
         assert_eq!(End::start(&narrow(0, 0, 0)), Some(0));
         assert_eq!(End::start(&[b"12345", &narrow(0, 0, 0)[..]].concat()), Some(5));
         for wrong in [
             Vec::new(),
             whole[..whole.len() - 1].to_vec(),
-            // A byte after it, and a comment.
+            // A byte after the archive, and a comment.
             [&whole[..], b"\0"].concat(),
             [&whole[..whole.len() - 2], b"\x01\0x"].concat(),
-            // The directory is longer than the file, or starts after its own start.
+            // The directory is longer than the file, or its offset is after its actual start.
             [body(), narrow(10, 58, 1)].concat(),
             [body(), narrow(11, 47, 1)].concat(),
-            // No line of a directory is there.
+            // No central header is at the directory's offset.
             [body(), narrow(10, 46, 1)].concat(),
             narrow(0, 0, 1),
         ] {
             assert_eq!(End::start(&wrong), None, "{}", wrong.escape_ascii());
         }
-        // Another disk.
+        // A disk number that is not zero.
         let mut disks = whole;
         let at = disks.len() - 22 + 4;
         disks[at] = 1;
@@ -483,11 +483,11 @@ mod tests {
         let whole = zip64(57, &full);
         assert_eq!(End::start(&whole), Some(0));
         assert_eq!(End::start(&[b"12345", &whole[..]].concat()), Some(5));
-        // The locator names another place than the record before it.
+        // The locator's offset is not the offset of the record before it.
         assert_eq!(End::start(&zip64(56, &full)), None);
         assert_eq!(End::start(&zip64(58, &full)), None);
         assert_eq!(End::start(&zip64(u64::MAX, &full)), None);
-        // What precedes the locator is not such a record: the narrow one decides, and its numbers lead nowhere.
+        // No zip64 end record precedes the locator: the end record decides, and its numbers are invalid.
         let broken = [&body()[..], &[0; 56], &locator(57), &full].concat();
         assert_eq!(End::start(&broken), None);
     }

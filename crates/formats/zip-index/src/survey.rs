@@ -1,7 +1,7 @@
-//! Inspects a zip file without stopping at the first fault.
+//! Survey of a zip file that does not stop at the first fault.
 //!
-//! [`Index`](crate::Index) rejects files that two readers may see differently. A scanner wants to see all of it: every
-//! entry that any reader may find, and everything that is odd about them.
+//! [`Index`](crate::Index) rejects files that two readers may interpret differently. A scanner needs all of the file:
+//! every entry that any reader may find, and every oddity of the entries.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
@@ -19,41 +19,40 @@ use crate::entry::{Entry, compared, leads_out};
 use crate::record::{End, Header, Method};
 use crate::{Error, Result};
 
-/// The most entries and oddities that are collected.
+/// Maximum number of collected entries and oddities.
 const ENTRIES_MAX: usize = 1 << 20;
 const ODDITIES_MAX: usize = 1 << 10;
 const LOCAL: &[u8] = b"PK\x03\x04";
 const CENTRAL: &[u8] = b"PK\x01\x02";
 const DESCRIPTOR: &[u8] = b"PK\x07\x08";
 const END: &[u8] = b"PK\x05\x06";
-/// Bytes of a data descriptor: with or without signature, with 32-bit or 64-bit sizes.
+/// Lengths of a data descriptor in bytes: with or without signature, with 32-bit or 64-bit sizes.
 const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
 
-/// The contents of a zip file that may be damaged or ambiguous.
+/// Entries and oddities of a zip file that may be damaged or ambiguous.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// The entries of the directory, and those that have only a local header.
+    /// Entries of the directory, and entries that have only a local header.
     pub entries: Vec<Entry>,
-    /// What is odd.
     pub oddities: Vec<Oddity>,
-    /// Whether there were more of either than are collected.
+    /// True if there were more entries or oddities than the maximum.
     pub cut: bool,
-    /// Whether the file ends before its directory, as a download that was interrupted does. The entries are those of
-    /// which something is there.
+    /// True if the file ends before its directory, like an interrupted download. The entries are then those whose local
+    /// headers are in the file.
     pub is_cut: bool,
 }
 
-/// Something odd about a zip file.
+/// An oddity of a zip file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oddity {
-    /// The kind of oddity, in one word for programs.
+    /// Kind of oddity, as one word for programs.
     pub kind: &'static str,
-    /// What is odd, as a clause without full stop.
+    /// Description for people, as a clause without full stop.
     pub text: String,
 }
 
 impl Survey {
-    /// Surveys `bytes`, a whole zip file.
+    /// Surveys `bytes`, all bytes of a zip file.
     pub fn read(bytes: &[u8]) -> Self {
         let mut survey = Self::default();
         if bytes.starts_with(LOCAL) && find(bytes, END).is_none() {
@@ -62,7 +61,7 @@ impl Survey {
         }
         match survey.directory(bytes) {
             Some(start) => survey.hidden(bytes, start),
-            // Without a directory there are only local headers.
+            // A file without a directory has only local headers.
             None => survey.unlisted(bytes, 0..bytes.len(), false),
         }
         survey.overlaps_and_duplicates();
@@ -70,8 +69,8 @@ impl Survey {
         survey
     }
 
-    /// The archives in `bytes`, if they are whole and follow one another from the first byte to the last.
-    /// `torch.distributed.checkpoint` writes one for each tensor into a `.distcp` file.
+    /// Returns the byte ranges of the archives in `bytes` if `bytes` are a sequence of complete archives, else an empty
+    /// list. `torch.distributed.checkpoint` writes one archive for each tensor into a `.distcp` file.
     pub fn sequence(bytes: &[u8]) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut end = bytes.len();
@@ -87,17 +86,17 @@ impl Survey {
         parts
     }
 
-    /// Whether a directory is where the last end record in the last 64 KiB says, whatever follows that record. Python's
-    /// `zipfile` and miniz, which PyTorch uses, accept that.
+    /// Returns true if a central header is at the directory offset of the last end record in the last 64 KiB, whatever
+    /// follows that record. Python's `zipfile` and miniz, which PyTorch uses, accept such files.
     pub fn has_directory(bytes: &[u8]) -> bool {
         let from = bytes.len().saturating_sub(usize::from(u16::MAX).saturating_add(22));
         let tail = bytes.get(from..).unwrap_or_default();
-        // Most bytes have no such record; then nothing else is looked at.
+        // Most files have no such record, and are rejected without further search.
         find(tail, END).is_some()
             && End::last(bytes).is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
     }
 
-    /// Whether `bytes` end like a zip file.
+    /// Returns true if `bytes` end with valid end records of a zip file.
     pub fn ends_as_zip(bytes: &[u8]) -> bool {
         End::read(bytes.into()).is_ok()
     }
@@ -110,7 +109,7 @@ impl Survey {
         }
     }
 
-    /// Reads the entries of the directory and returns where the directory starts.
+    /// Reads the entries of the directory and returns the directory's offset.
     fn directory(&mut self, bytes: &[u8]) -> Option<usize> {
         let end = match End::read(bytes.into()) {
             Ok(end) => end,
@@ -124,11 +123,11 @@ impl Survey {
         };
         let comment = usize::try_from(end.record.saturating_add(End::LEN)).ok();
         let comment = comment.and_then(|start| bytes.get(start..)).unwrap_or_default();
-        // Archives that this program wrote have its name as their comment.
+        // Archives that this program wrote have the program's name as their comment.
         if !comment.is_empty() && comment != PRODUCER.as_bytes() && self.oddities.is_empty() {
             self.odd("comment", format!("a comment of {} bytes ends the archive", comment.len()));
         }
-        // Bytes before an archive shift all of its offsets; some readers compensate for that.
+        // Bytes before an archive shift all of its offsets; some readers compensate for the shift.
         let start = end.offset.saturating_sub(end.directory_len);
         let moved = start.saturating_sub(end.directory_offset);
         let start = if Header::central(bytes.into(), end.directory_offset).is_ok() {
@@ -170,7 +169,8 @@ impl Survey {
         usize::try_from(start).ok()
     }
 
-    /// An entry of the directory: as the strict reader sees it, or with the fault that it finds.
+    /// Adds an entry of the directory, or the fault that [`Index`](crate::Index) finds with the entries that other
+    /// readers see.
     fn listed(&mut self, bytes: &[u8], central: &Header<'_>, limit: u64) {
         let offset = central.local_offset;
         let past = || Error::PastEnd { name: central.display_name(), end: offset, limit };
@@ -182,7 +182,7 @@ impl Survey {
         self.odd(kind(&error), error.to_string());
         let Ok(local) = local_header(bytes, central.local_offset) else { return };
         let start = central.local_offset.saturating_add(local.span);
-        // Some readers use the sizes of the directory, others those of the local header.
+        // Some readers use the sizes in the directory, other readers the sizes in the local header.
         for (header, name) in [(central, central.display_name()), (&local, local.display_name())] {
             let Some(found) = Entry::lenient(header, name, central.local_offset, start, bytes.len()) else {
                 continue;
@@ -194,7 +194,7 @@ impl Survey {
         }
     }
 
-    /// Looks between the entries for local headers that the directory does not list, and for other bytes.
+    /// Searches the gaps between entries for local headers that the directory does not list, and for other bytes.
     fn hidden(&mut self, bytes: &[u8], end: usize) {
         let mut known: Vec<Range<usize>> = self.entries.iter().map(Entry::span).collect();
         known.sort_by_key(|range| (range.start, range.end));
@@ -222,7 +222,7 @@ impl Survey {
         self.unlisted(bytes, range, true);
     }
 
-    /// Looks for local headers in a part of the file.
+    /// Searches a range of the file for local headers.
     fn unlisted(&mut self, bytes: &[u8], range: Range<usize>, report: bool) {
         let (gap, at) = (bytes.get(range.clone()).unwrap_or_default(), range.start);
         let mut start = 0_usize;
@@ -248,7 +248,7 @@ impl Survey {
     }
 
     fn overlaps_and_duplicates(&mut self) {
-        // Two views of one entry overlap, but they are not two entries.
+        // Two interpretations of one entry overlap, but they are not two entries.
         let mut offsets = HashSet::new();
         let entries = self.entries.iter().filter(|entry| offsets.insert(entry.header_offset));
         let entries: Vec<Entry> = entries.cloned().collect();
@@ -271,17 +271,17 @@ impl Survey {
 }
 
 impl Entry {
-    /// The range from its header to the end of its data.
+    /// Returns the byte range from the local header to the end of the data.
     fn span(&self) -> Range<usize> {
         let at = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
         at(self.header_offset)..at(self.data.end)
     }
 
-    /// The entry that a header describes, whose data start at `start` and are cut at `limit`.
+    /// Returns the entry that a header describes, with the data from `start` on truncated at `limit`.
     fn lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
         let limit = Some(limit as u64).filter(|limit| start <= *limit)?;
         let (method, len) = (Method::from(header.method), header.compressed_len);
-        // Without sizes the data may extend to the next record.
+        // Data of unknown length may extend to the next record.
         let len = if header.has_descriptor() && len == 0 { u64::MAX } else { len };
         Some(Self {
             name,
@@ -295,7 +295,7 @@ impl Entry {
     }
 }
 
-/// The entries that share bytes with the one before them.
+/// Returns an error for each entry that overlaps the previous entry.
 fn overlaps(entries: &[Entry]) -> Vec<Error> {
     let mut by_offset: Vec<&Entry> = entries.iter().collect();
     by_offset.sort_by_key(|entry| entry.header_offset);
@@ -310,7 +310,7 @@ fn overlaps(entries: &[Entry]) -> Vec<Error> {
     by_offset.windows(2).filter_map(overlap).collect()
 }
 
-/// The entries that have the same name as another one.
+/// Returns an error for each entry whose name repeats the name of an earlier entry.
 fn duplicates(entries: &[Entry]) -> Vec<Error> {
     let mut by_name: Vec<&Entry> = entries.iter().collect();
     by_name.sort_by(|a, b| a.name.cmp(&b.name).then(a.header_offset.cmp(&b.header_offset)));
@@ -331,7 +331,7 @@ fn local_header(bytes: &[u8], offset: u64) -> Result<Header<'_>> {
     local.ok_or(Error::NoRecord { record: "local header", offset })
 }
 
-/// The kind of oddity that an error is.
+/// Returns the oddity kind of an error.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::NoEnd { .. } => "cut",

@@ -1,47 +1,47 @@
-//! The records of a zip file as bytes.
+//! Serialization of the records of a zip file.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
-/// A 32-bit field with this value refers to the zip64 extra field.
+/// Value of a 32-bit field that refers to the zip64 extra field.
 const LIMIT_32: u64 = 0xffff_ffff;
-/// The same for 16-bit fields.
+/// Value of a 16-bit field that refers to the zip64 end record.
 const LIMIT_16: u64 = 0xffff;
-/// The CRC and the sizes are in a data descriptor after the data.
+/// Flag of an entry whose CRC and sizes are in a data descriptor after the data.
 const FLAG_DESCRIPTOR: u16 = 1 << 3;
-/// The name is UTF-8.
+/// Flag of an entry whose name is UTF-8.
 const FLAG_UTF8: u16 = 1 << 11;
-/// 1980-01-01, the earliest possible date: two runs give the same bytes.
+/// MS-DOS date 1980-01-01, the earliest date: a constant, so that two runs give the same bytes.
 const DATE: u16 = (1 << 5) | 1;
-/// Zstandard's method number.
+/// Compression method number of Zstandard.
 pub(crate) const ZSTD: u16 = 93;
-/// Made by Unix, version 4.5 (zip64).
+/// Value of the "version made by" field: Unix, version 4.5 (zip64).
 const MADE_BY: u16 = (3 << 8) | 0x2d;
-/// `-rw-r--r--`, in the half that Unix uses.
+/// External attributes of a regular file, `-rw-r--r--`, in the upper half.
 pub(crate) const FILE: u32 = 0o100_644 << 16;
-/// `lrwxrwxrwx`: the data are the path that the link leads to.
+/// External attributes of a symbolic link, `lrwxrwxrwx`; the data are the path of the target.
 pub(crate) const LINK: u32 = 0o120_777 << 16;
 
-/// The contents of one entry's local header, descriptor and line of the directory.
+/// Fields of an entry's local header, data descriptor and central header.
 #[derive(Clone, Debug)]
 pub(crate) struct Record<'n> {
     pub(crate) name: &'n str,
-    /// Where the local header starts, in bytes from the start of the zip file.
+    /// Byte offset of the local header from the start of the zip file.
     pub(crate) offset: u64,
-    /// Bytes of data.
+    /// Length of the decompressed data in bytes.
     pub(crate) len: u64,
-    /// Bytes of data as stored in the file.
+    /// Length of the stored data in bytes.
     pub(crate) packed_len: u64,
-    /// The compression method's number.
+    /// Number of the compression method.
     pub(crate) method: u16,
-    /// [`FILE`] or [`LINK`].
+    /// External attributes: [`FILE`] or [`LINK`].
     pub(crate) attributes: u32,
-    /// Whether the CRC follows the data.
+    /// True if a data descriptor with the CRC follows the data.
     pub(crate) descriptor: bool,
-    /// The CRC-32 of the data; not yet known before the data of an entry with a descriptor.
+    /// CRC-32 of the decompressed data; not known before the data of an entry with a descriptor are written.
     pub(crate) crc: u32,
 }
 
-/// Appends little-endian fields, one after the other. A zip file can have millions of records, so none has memory of its own.
+/// Appends consecutive little-endian fields to a shared buffer: a zip file can have millions of records.
 struct Fields<'o>(&'o mut Vec<u8>);
 
 impl Fields<'_> {
@@ -60,12 +60,12 @@ impl Fields<'_> {
         self
     }
 
-    /// A 32-bit field that is full if the zip64 extra field holds the value.
+    /// Appends a 32-bit field, with all bits set if the zip64 extra field contains the value.
     fn u32_or_full(self, value: u64) -> Self {
         self.u32(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// A 16-bit field that is full if the zip64 end record holds the value.
+    /// Appends a 16-bit field, with all bits set if the zip64 end record contains the value.
     fn u16_or_full(self, value: u64) -> Self {
         self.u16(u16::try_from(value).unwrap_or(u16::MAX))
     }
@@ -81,7 +81,7 @@ impl Fields<'_> {
     }
 }
 
-/// Bytes of a zip64 extra field with both sizes in a local header.
+/// Length of a local header's zip64 extra field, with both sizes, in bytes.
 const WIDE_SIZES: u16 = 4 + 16;
 
 impl Record<'_> {
@@ -104,14 +104,14 @@ impl Record<'_> {
         utf8 | if self.descriptor { FLAG_DESCRIPTOR } else { 0 }
     }
 
-    /// The length of the name, which is checked when an entry is added.
+    /// Returns the length of the name in bytes, which is checked when an entry is added.
     fn name_len(&self) -> u16 {
         u16::try_from(self.name.len()).unwrap_or(u16::MAX)
     }
 
-    /// Appends the local header, padded so that the data starts at a multiple of `alignment` bytes.
+    /// Appends the local header, padded so that the data start at a multiple of `alignment` bytes.
     pub(crate) fn local_header(&self, alignment: u64, out: &mut Vec<u8>) {
-        // With a descriptor the fields here are zero, as APPNOTE 4.4.4 requires.
+        // With a data descriptor these fields are zero, as APPNOTE 4.4.4 requires.
         let (crc, len, packed) =
             if self.descriptor { (0, 0, 0) } else { (self.crc, self.len, self.packed_len) };
         let wide = if self.large() { WIDE_SIZES } else { 0 };
@@ -142,7 +142,7 @@ impl Record<'_> {
         }
     }
 
-    /// Appends the data descriptor, for entries that have one.
+    /// Appends the data descriptor of an entry.
     pub(crate) fn descriptor(&self, out: &mut Vec<u8>) {
         let fields = Fields(out).bytes(b"PK\x07\x08").u32(self.crc);
         if self.large() {
@@ -152,7 +152,7 @@ impl Record<'_> {
         }
     }
 
-    /// Appends the entry's line in the central directory.
+    /// Appends the entry's header in the central directory.
     pub(crate) fn central_header(&self, out: &mut Vec<u8>) {
         // Both sizes are in the extra field if one of them is too large.
         let narrow = |len: u64| if self.large() { LIMIT_32 } else { len };
@@ -195,7 +195,7 @@ impl Record<'_> {
     }
 }
 
-/// What an archive says at its end.
+/// Comment at the end of an archive, of at most 65,535 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Comment<'c> {
     text: &'c [u8],
@@ -203,14 +203,14 @@ pub(crate) struct Comment<'c> {
 }
 
 impl<'c> Comment<'c> {
-    /// `None` when the text is longer than a zip file can hold.
+    /// Creates a comment. Returns `None` if the text is longer than 65,535 bytes.
     pub(crate) fn new(text: &'c [u8]) -> Option<Self> {
         Some(Self { text, len: u16::try_from(text.len()).ok()? })
     }
 }
 
-/// How many bytes of `Z` an `FB` field needs so that the data after it starts at a multiple of
-/// `alignment`; `None` if it already starts there.
+/// Returns the number of `Z` bytes in an `FB` field after which the data start at a multiple of `alignment`; `None` if
+/// they already start at a multiple.
 fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
     const HEADER: u64 = 4;
     if alignment == 0 || offset.is_multiple_of(alignment) {
@@ -220,8 +220,8 @@ fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
     u16::try_from(least.next_multiple_of(alignment).saturating_sub(least)).ok()
 }
 
-/// Appends the records after the central directory: zip64's two where a number needs them, then the end with the
-/// archive's comment.
+/// Appends the records after the central directory: the zip64 end record and locator if a number needs them, then the
+/// end record with the archive's comment.
 pub(crate) fn end(
     entries: u64,
     directory_offset: u64,

@@ -1,4 +1,4 @@
-//! Writes entries into a sink in one pass, and computes their layout beforehand.
+//! Writer of entries to a sink in one pass, and computation of their layout beforehand.
 
 use std::io;
 use std::ops::Range;
@@ -7,33 +7,31 @@ use byte_source::{Blob, Crc32, ReadError, Sink, WINDOW, Window};
 
 use crate::record::{Comment, FILE, LINK, Record, ZSTD, end};
 
-/// The content of an entry.
+/// Content of a zip entry.
 #[derive(Clone, Copy)]
 pub enum Content<'b> {
-    /// Bytes that are known in advance: the CRC is in the local header.
+    /// Bytes in memory: the CRC is in the local header.
     Bytes(&'b [u8]),
-    /// Bytes that are streamed: the CRC is in a descriptor after them.
+    /// Streamed bytes: the CRC is in a data descriptor after them.
     Blob(&'b dyn Blob),
-    /// Bytes that were compressed earlier: their CRC and sizes are in the local header.
+    /// Compressed bytes: the CRC and both sizes are in the local header.
     Packed(Packed<'b>),
-    /// A symbolic link; the bytes are the path that it leads to.
+    /// A symbolic link; the bytes are the path of the target.
     Link(&'b [u8]),
 }
 
-/// Compressed bytes, with the length and CRC of the original.
+/// Compressed bytes of an entry, with the length and CRC of the original bytes.
 #[derive(Clone, Copy)]
 pub struct Packed<'b> {
-    /// The compressed bytes.
     pub blob: &'b dyn Blob,
-    /// How they are compressed.
     pub method: Method,
-    /// Bytes before compression.
+    /// Length before compression, in bytes.
     pub len: u64,
-    /// The CRC-32 of the bytes before compression.
+    /// CRC-32 of the bytes before compression.
     pub crc: u32,
 }
 
-/// How an entry's data are compressed.
+/// Compression method of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Deflate, zip's method 8.
@@ -52,13 +50,12 @@ impl Content<'_> {
     }
 }
 
-/// One file of the zip.
+/// One file to write into a zip file.
 pub struct Entry<'b> {
-    /// The path inside the zip, with `/` between its parts.
+    /// Path inside the zip file, with `/` between its parts.
     pub name: &'b str,
-    /// Its data start at a multiple of this many bytes; 0 and 1 mean anywhere.
+    /// Alignment of the data's offset in bytes; 0 and 1 mean no alignment.
     pub alignment: u64,
-    /// Its data.
     pub content: Content<'b>,
 }
 
@@ -101,16 +98,16 @@ impl<'b> Entry<'b> {
     }
 }
 
-/// Where a [`ZipWriter`] puts the data of its entries. All numbers are bytes from the start of the zip file.
+/// Byte ranges of the entries' data in the zip file that a [`ZipWriter`] writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The data of each entry as they are in the file, without header and descriptor.
+    /// Byte range of each entry's stored data, without header and descriptor, from the start of the zip file.
     pub data: Vec<Range<u64>>,
-    /// The length of the zip file.
+    /// Length of the zip file in bytes.
     pub len: u64,
 }
 
-/// The layout of the zip file that a [`ZipWriter`] makes of these entries.
+/// Computes the layout of the zip file that a [`ZipWriter`] writes for these entries.
 ///
 /// ```
 /// use zip_layout::{Content, Entry, layout};
@@ -122,30 +119,30 @@ pub struct Layout {
 /// ```
 ///
 /// # Errors
-/// When a name is longer than a zip file can hold, or the sum is larger than 64 bits.
+/// Returns an error if a name is longer than 65,535 bytes, or the length of the zip file does not fit 64 bits.
 pub fn layout<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<Layout> {
     let mut plan = Plan::default();
     let data = entries.into_iter().map(|entry| plan.add(&entry)).collect::<io::Result<_>>()?;
     Ok(Layout { data, len: plan.finish()? })
 }
 
-/// The same for entries that are made one after the other, because all of them together would take much memory.
+/// Incremental form of [`layout`], for entries that would take too much memory all together.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Bytes of the entries so far.
+    /// Length of the entries so far, in bytes.
     offset: u64,
-    /// Bytes of their lines in the directory.
+    /// Length of their central headers, in bytes.
     directory: u64,
     entries: u64,
-    /// The record whose bytes are being counted.
+    /// Reused buffer for the record whose length is being computed.
     record: Vec<u8>,
 }
 
 impl Plan {
-    /// Adds an entry, and returns where its data are.
+    /// Adds an entry, and returns the byte range of its data.
     ///
     /// # Errors
-    /// When the name is longer than a zip file can hold, or the sum is larger than 64 bits.
+    /// Returns an error if the name is longer than 65,535 bytes, or the length of the zip file does not fit 64 bits.
     pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<Range<u64>> {
         let record = entry.record(self.offset)?;
         let header = self.len_of(|out| record.local_header(entry.alignment, out));
@@ -159,18 +156,18 @@ impl Plan {
         Ok(start..end)
     }
 
-    /// The length of the zip file with the entries so far.
+    /// Returns the length of the zip file with the entries so far, in bytes.
     ///
     /// # Errors
-    /// When it is larger than 64 bits.
+    /// Returns an error if the length does not fit 64 bits.
     pub fn finish(self) -> io::Result<u64> {
         self.finish_with_comment("")
     }
 
-    /// The same, with a comment on the archive at its end.
+    /// Returns the length of the zip file with a comment at the end of the archive, in bytes.
     ///
     /// # Errors
-    /// When it is larger than 64 bits, or the comment is longer than a zip file can hold.
+    /// Returns an error if the length does not fit 64 bits, or the comment is longer than 65,535 bytes.
     pub fn finish_with_comment(mut self, comment: &str) -> io::Result<u64> {
         let comment = checked(comment)?;
         let (entries, offset, directory) = (self.entries, self.offset, self.directory);
@@ -197,12 +194,12 @@ fn too_large() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "the zip file is larger than 2^64 bytes")
 }
 
-/// Smaller windows are collected: passing on a header of 100 bytes would cost more than copying it.
+/// Windows smaller than this are collected: sending a header of 100 bytes on its own costs more than copying it.
 const SMALL: usize = WINDOW / 16;
 
-/// Writes a zip file, entry by entry, into a [`Sink`].
+/// Writer of a zip file, entry by entry, to a [`Sink`].
 ///
-/// Headers and small contents are collected into windows of at least 64 KiB.
+/// Headers and small contents are collected in windows of at least 64 KiB.
 pub struct ZipWriter<'s> {
     out: Collected<'s>,
     directory: Vec<u8>,
@@ -210,16 +207,16 @@ pub struct ZipWriter<'s> {
 }
 
 impl<'s> ZipWriter<'s> {
-    /// A zip file that starts with the sink's next byte.
+    /// Starts a zip file at the sink's next byte.
     pub fn new(sink: &'s mut dyn Sink) -> Self {
         let out = Collected { sink, small: Vec::new(), sent: 0 };
         Self { out, directory: Vec::new(), entries: 0 }
     }
 
-    /// Writes one entry.
+    /// Writes one entry: local header, data, and data descriptor if there is one.
     ///
     /// # Errors
-    /// When the name is too long, a blob sends another number of bytes than it announced, or the sink
+    /// Returns an error if the name is too long, a blob sends a different number of bytes than announced, or the sink
     /// fails.
     pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), ReadError> {
         let mut record = entry.record(self.out.len())?;
@@ -242,15 +239,15 @@ impl<'s> ZipWriter<'s> {
     /// Writes the central directory and the end records.
     ///
     /// # Errors
-    /// When the sink fails.
+    /// Returns an error if the sink fails.
     pub fn finish(self) -> Result<(), ReadError> {
         self.finish_with_comment("")
     }
 
-    /// The same, with a comment on the archive at its end.
+    /// Writes the central directory and the end records, with a comment at the end of the archive.
     ///
     /// # Errors
-    /// When the sink fails, or the comment is longer than a zip file can hold.
+    /// Returns an error if the sink fails, or the comment is longer than 65,535 bytes.
     pub fn finish_with_comment(mut self, comment: &str) -> Result<(), ReadError> {
         let comment = checked(comment)?;
         let directory = std::mem::take(&mut self.directory);
@@ -260,7 +257,7 @@ impl<'s> ZipWriter<'s> {
         self.out.flush()
     }
 
-    /// Sends the data of an entry and returns their CRC-32.
+    /// Sends the data of an entry to the sink and returns their CRC-32.
     fn pass(&mut self, blob: &dyn Blob, record: &Record<'_>) -> Result<u32, ReadError> {
         let mut sums = Checksum { sink: &mut self.out, crc: Crc32::default(), len: 0 };
         blob.write_to(&mut sums)?;
@@ -273,16 +270,16 @@ impl<'s> ZipWriter<'s> {
     }
 }
 
-/// Passes bytes on, small ones together.
+/// Sink that collects small windows before it passes them on.
 struct Collected<'s> {
     sink: &'s mut dyn Sink,
     small: Vec<u8>,
-    /// Bytes that the sink has taken.
+    /// Number of bytes passed on to the sink.
     sent: u64,
 }
 
 impl Collected<'_> {
-    /// Bytes so far.
+    /// Returns the number of bytes written so far, including collected bytes.
     fn len(&self) -> u64 {
         self.sent.saturating_add(self.small.len() as u64)
     }
@@ -319,7 +316,7 @@ impl Sink for Collected<'_> {
     }
 }
 
-/// Counts the bytes that pass through, and computes their CRC-32.
+/// Sink that counts the bytes passing through, and computes their CRC-32.
 struct Checksum<'s, 'o> {
     sink: &'s mut Collected<'o>,
     crc: Crc32,

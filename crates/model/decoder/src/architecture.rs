@@ -1,4 +1,4 @@
-//! An architecture: its names, and what its `config.json` means.
+//! A model architecture: its names, its layouts, and the reader of its `config.json`.
 
 use std::fmt;
 
@@ -8,42 +8,42 @@ use crate::documents::config::Config;
 use crate::facts::Facts;
 use crate::layout::Layout;
 
-/// A model architecture that has a forward.
+/// A model architecture with a forward implementation.
 pub struct Architecture {
     pub(crate) name: &'static str,
     pub(crate) class: &'static str,
-    /// Whether names and shapes say enough about it when there is no config.json.
+    /// True if tensor names and shapes suffice to build the decoder without a config.json.
     pub(crate) works_without_config: bool,
-    /// The layouts that its checkpoints can have.
+    /// Layouts that checkpoints of this architecture can have.
     pub(crate) layouts: &'static [&'static Layout],
-    /// What its configuration class has for keys that config.json omits.
+    /// Defaults of the configuration class for keys that config.json omits.
     pub(crate) config: &'static Class,
-    /// What its config.json says, from the facts that all architectures state alike.
+    /// Completes the facts common to all architectures with those of this architecture's config.json.
     pub(crate) facts: fn(&Config, Facts) -> Result<Facts>,
 }
 
 impl Architecture {
-    /// Its name, which is also `model_type` in its config.json, such as `llama`.
+    /// Returns the name, which is also `model_type` in config.json, such as `llama`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The class of its module, such as `Llama`.
+    /// Returns the class of the module, such as `Llama`.
     pub fn class(&self) -> &'static str {
         self.class
     }
 }
 
 impl Architecture {
-    /// Whether its checkpoints can have the names of this maker.
+    /// Returns true if checkpoints of this architecture can have a layout of the same owner as `wanted`.
     pub(crate) fn has_layout(&self, wanted: &Layout) -> bool {
         self.layouts.iter().any(|layout| layout.is(wanted))
     }
 
-    /// What a config.json of this architecture says.
+    /// Reads the facts that a config.json of this architecture states.
     ///
     /// # Errors
-    /// When a value in it is not one that models of this architecture have.
+    /// Returns an error if a value is not one that models of this architecture have.
     pub(crate) fn facts(&self, config: &Config) -> Result<Facts> {
         (self.facts)(config, config.facts(self.config)?)
     }

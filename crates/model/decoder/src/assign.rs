@@ -1,4 +1,4 @@
-//! Which weights a decoder has, their shapes, and which tensor is which weight.
+//! Assignment of tensors to the weights of a decoder, with a check of their shapes and dtypes.
 //!
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0 and the modeling files of Hugging Face's `transformers` 5.23, for
 //! shapes.
@@ -12,40 +12,39 @@ use crate::sizes::Decoder;
 use crate::weight::{Part, Weight};
 use crate::{Error, Note, Result};
 
-/// Which tensor is which weight.
+/// Assignment of tensors to the weights of a decoder.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The embeddings, the last norm, the output and the bias of the last norm first, then the layers in order.
+    /// Assigned weights: the embeddings, the last norm, the output matrix and the bias of the last norm first, then the
+    /// layers in order.
     pub weights: Vec<Assigned>,
-    /// What a user should know about the documents and the tensors.
+    /// Notes about the documents and the tensors.
     pub notes: Vec<Note>,
 }
 
-/// A weight and where it is.
+/// A weight and the tensor that holds it.
 #[derive(Clone, Debug)]
 pub struct Assigned {
-    /// The weight.
     pub weight: Weight,
-    /// The index of its tensor. Tied weights, and those that are parts of one tensor, have the same.
+    /// Index of the tensor. Tied weights, and weights that are views of one tensor, share an index.
     pub index: usize,
-    /// The part of the tensor that is the weight, as a view; `None` means all of it.
+    /// View of the weight inside a fused or stacked tensor; `None` if the weight is the whole tensor.
     pub view: Option<Tensor>,
 }
 
 impl Assigned {
-    /// The weight's numbers. `tensors` are those that it was assigned from.
+    /// Returns the weight as a tensor. `tensors` must be the collection that was assigned.
     pub fn tensor<'t>(&'t self, tensors: &'t Tensors) -> Option<&'t Tensor> {
         self.view.as_ref().or_else(|| tensors.at(self.index).map(|(_, tensor)| tensor))
     }
 }
 
 impl Decoder {
-    /// Finds and checks the tensor of each weight. With `keep_extra`, tensors that the model does not use are
-    /// reported in a note.
+    /// Finds and checks the tensor of each weight. With `keep_extra`, unused tensors are reported in a note.
     ///
     /// # Errors
-    /// When two tensors have one name, a tensor is missing, has the wrong shape or a dtype that is not a
-    /// floating-point number, or is not used and `keep_extra` is false.
+    /// Returns an error if two tensors have the same name, or if a tensor is missing, has the wrong shape or a dtype that is
+    /// not floating-point, or is unused and `keep_extra` is false.
     pub fn assign(&self, tensors: &Tensors, keep_extra: bool) -> Result<Assignment> {
         let mut notes = self.notes.clone();
         if let Some(name) = tensors.duplicate() {
@@ -59,7 +58,7 @@ impl Decoder {
         for weight in self.weights() {
             let mut places = self.layout().places(weight);
             let at = places.iter().position(|place| tensors.contains(&place.name)).unwrap_or(0);
-            // Every weight that a layout has no name for is missing.
+            // A weight without a name in the layout counts as missing.
             let place = if at < places.len() { places.swap_remove(at) } else { Place::nowhere(weight) };
             let (index, view) =
                 match tensors.position(&place.name).and_then(|index| Some((index, tensors.at(index)?.1))) {
@@ -99,15 +98,15 @@ impl Decoder {
         Ok(Assignment { weights, notes })
     }
 
-    /// All weights, the embeddings first. Their number is the document's claim, so a caller looks at each one before it
-    /// asks for the next.
+    /// Returns all weights, the embeddings first. Their number comes from an untrusted document, so a caller checks each
+    /// weight before it requests the next.
     pub fn weights(&self) -> impl Iterator<Item = Weight> {
         let bias = (self.block().norm == NormKind::Layer).then_some(Weight::NormBias);
         let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter().chain(bias);
         outer.chain((0..self.n_layers()).flat_map(|layer| self.layer(layer)))
     }
 
-    /// The weights of a layer.
+    /// Returns the weights of a layer.
     fn layer(&self, layer: u64) -> impl Iterator<Item = Weight> {
         let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
         let parts = Part::IN_ORDER.into_iter().filter(move |part| self.has(*part, experts.is_some()));
@@ -135,7 +134,7 @@ impl Decoder {
         parts.chain(experts)
     }
 
-    /// Whether a layer has this part, with experts or without.
+    /// Returns true if a layer has this part; `experts` tells if it is a layer with experts.
     fn has(&self, part: Part, experts: bool) -> bool {
         let block = self.block();
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
@@ -155,7 +154,7 @@ impl Decoder {
         }
     }
 
-    /// Whether a part of a layer has a bias.
+    /// Returns true if a part of a layer has a bias.
     pub fn has_bias(&self, part: Part) -> bool {
         match part {
             Part::Wq | Part::Wk | Part::Wv => self.biases().qkv,
@@ -169,12 +168,12 @@ impl Decoder {
         }
     }
 
-    /// The shape of a weight.
+    /// Returns the expected shape of a weight.
     pub fn shape(&self, weight: Weight) -> Vec<u64> {
         self.dimensions(weight).iter().map(|sizes| self.sum(sizes)).collect()
     }
 
-    /// What each dimension of a weight follows from: the sum of some sizes.
+    /// Returns the sizes that add up to each dimension of a weight.
     fn dimensions(&self, weight: Weight) -> Vec<Vec<Size>> {
         let matrix = |part| match weight {
             Weight::Expert { .. } | Weight::ExpertBias { .. } => expert_shape(part),
@@ -192,7 +191,7 @@ impl Decoder {
         }
     }
 
-    /// What each dimension of the tensor at a weight's place follows from.
+    /// Returns the sizes that add up to each dimension of the tensor at `place`, which may be fused or stacked.
     fn stored(&self, weight: Weight, place: &Place) -> Vec<Vec<Size>> {
         let mut dimensions = self.dimensions(weight);
         if let Some(rows) = dimensions.first_mut().filter(|_| !place.packed.is_empty()) {
@@ -207,12 +206,12 @@ impl Decoder {
         dimensions
     }
 
-    /// What the number of rows of a part next to this weight follows from.
+    /// Returns the sizes that add up to the number of rows of `part` in the same layer as `weight`.
     fn rows(&self, weight: Weight, part: Part) -> Vec<Size> {
         self.dimensions(weight.with(part)).into_iter().next().unwrap_or_default()
     }
 
-    /// The part of a tensor that is the weight; `None` means all of it.
+    /// Returns the view of the weight inside a fused or stacked tensor; `None` if the weight is the whole tensor.
     fn view(&self, weight: Weight, place: &Place, tensor: &Tensor) -> Result<Option<Tensor>> {
         if place.packed.is_empty() && place.stacked.is_none() {
             return Ok(None);
@@ -232,7 +231,7 @@ impl Decoder {
             }
         }
         skip(first, stride.first().copied().unwrap_or(0));
-        // What does not fit in a number is not in the storage either.
+        // An offset that overflows is outside the storage too, so `Tensor::new` reports it.
         let offset = offset.unwrap_or(u64::MAX);
         let storage = tensor.storage().clone();
         Tensor::new(tensor.dtype(), self.shape(weight), stride, offset, storage).map(Some).map_err(failed)
@@ -280,7 +279,7 @@ impl Decoder {
         }
     }
 
-    /// What a size follows from.
+    /// Describes the source of a size, for the error about a shape.
     fn why(&self, size: Size) -> String {
         let (keys, each, number) = (&self.layout().keys, self.head_dim(), self.size(size));
         match size {
@@ -300,30 +299,30 @@ impl Decoder {
     }
 }
 
-/// A size that dimensions of weights follow from.
+/// A size from which dimensions of weights are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     One,
     Dim,
-    /// One head.
+    /// Size of one head.
     Head,
-    /// The number of query heads.
+    /// Number of query heads.
     Heads,
-    /// All heads of queries.
+    /// Total size of all query heads.
     Queries,
-    /// All heads of keys, or of values.
+    /// Total size of all key heads, which is also that of the values.
     Keys,
     Hidden,
     Vocab,
-    /// Half of the numbers of a head that are rotated.
+    /// Number of rotated pairs of dimensions in a head.
     Pairs,
-    /// The number of experts.
+    /// Number of experts in a layer.
     Experts,
     ExpertHidden,
     SharedHidden,
 }
 
-/// What the shape of a layer's weight follows from.
+/// Returns the sizes that add up to each dimension of a layer's weight.
 fn shape(part: Part, head_norm: Option<HeadNorm>) -> &'static [&'static [Size]] {
     let projection = head_norm == Some(HeadNorm::Projection);
     match part {
@@ -345,7 +344,7 @@ fn shape(part: Part, head_norm: Option<HeadNorm>) -> &'static [&'static [Size]] 
     }
 }
 
-/// What the shape of an expert's matrix follows from.
+/// Returns the sizes that add up to each dimension of an expert's matrix.
 fn expert_shape(part: Part) -> &'static [&'static [Size]] {
     match part {
         Part::W2 => &[&[Size::Dim], &[Size::ExpertHidden]],

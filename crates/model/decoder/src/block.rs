@@ -1,32 +1,32 @@
-//! What the layers of a decoder compute, besides their sizes: one set of flags for all architectures.
+//! The computation of a decoder's layers as one set of flags for all architectures.
 //!
-//! The default is LLaMA's. An architecture sets what it does differently, and everything that computes reads the flags, so
-//! that no architecture is named outside of its file.
+//! The defaults are LLaMA's. Each architecture sets the flags in which it differs, and all code that computes reads the
+//! flags, so that only an architecture's own file names it.
 //!
 //! Facts: the modeling files of Hugging Face's `transformers` 5.23.
 
 use serde::{Deserialize, Serialize};
 
-/// What all layers compute.
+/// Computation that all layers of a decoder share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Block {
-    /// The kind of all norms.
+    /// Kind of all norms.
     pub norm: NormKind,
-    /// Where the norms of a layer are.
+    /// Position of the norms in a layer.
     pub norms: NormPlace,
-    /// The norm of queries and keys, before positions.
+    /// Norm of queries and keys, before rotary embeddings.
     pub head_norm: Option<HeadNorm>,
-    /// What happens to the scores of attention.
+    /// Scaling and capping of the attention scores.
     pub scores: Scores,
-    /// What the gate goes through in the feed-forward layer.
+    /// Activation of the gate in the feed-forward layer.
     pub activation: Activation,
-    /// Whether the feed-forward layer reads what attention reads, the first norm's result, and both are added at once.
-    /// Such a layer has one norm.
+    /// True if attention and the feed-forward layer both read the result of the first norm, and their results are added at
+    /// once. Such a layer has one norm.
     pub parallel: bool,
-    /// The constants that rows are multiplied with.
+    /// Scale factors of embeddings, residuals and logits.
     pub scales: Scales,
-    /// The experts of the layers that have some.
+    /// Mixture of experts, in the layers that have one.
     pub experts: Option<Experts>,
 }
 
@@ -42,45 +42,45 @@ pub enum NormKind {
     Layer,
 }
 
-/// Where the norms of a layer are.
+/// Position of the norms in a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NormPlace {
     /// Before attention and before the feed-forward layer.
     #[default]
     Before,
-    /// After them, before their results are added to the rows.
+    /// After attention and after the feed-forward layer, before the residual addition.
     After,
-    /// Before and after.
+    /// Before and after attention and the feed-forward layer.
     Both,
 }
 
-/// Which numbers of queries and keys one norm covers.
+/// Scope of the norm of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeadNorm {
-    /// Each head; all heads have the same weight: `[head_dim]`.
+    /// One norm per head, with a weight that all heads share: `[head_dim]`.
     Head,
-    /// Each head has its own weight: `[head_dim]`.
+    /// One norm per head, each with a weight of its own: `[head_dim]`.
     EachHead,
-    /// All heads together: `[heads × head_dim]`.
+    /// One norm over all heads: `[heads × head_dim]`.
     Projection,
 }
 
-/// What happens to the scores of attention: products of queries and keys.
+/// Processing of attention scores, the products of queries and keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scores {
-    /// What they are multiplied with; `None` is `1 / sqrt(head_dim)`.
+    /// Factor for the scores; `None` is `1 / sqrt(head_dim)`.
     pub scale: Option<f64>,
-    /// A cap `c`: scores become `c × tanh(score / c)`, before those of hidden tokens are removed.
+    /// Soft cap `c`: scores become `c × tanh(score / c)`, before masking.
     pub soft_cap: Option<f64>,
-    /// Whether each query head has a score of its own that takes part in the softmax and then is dropped.
+    /// True if each query head has an attention sink: an extra score that takes part in the softmax and is then dropped.
     pub sinks: bool,
 }
 
-/// What the gate goes through in a feed-forward layer. `down(act(gate(x)) × up(x))`.
+/// Activation `act` of a feed-forward layer: `down(act(gate(x)) × up(x))`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Activation {
-    /// `x × sigmoid(x)`.
+    /// SiLU: `x × sigmoid(x)`.
     #[default]
     Silu,
     /// GELU with the error function.
@@ -89,24 +89,24 @@ pub enum Activation {
     GeluTanh,
     /// `gate × sigmoid(alpha × gate) × (up + 1)`, with `gate` at most `limit`, and `up` from `-limit` to `limit`.
     ClampedSwiglu {
-        /// The slope of the sigmoid.
+        /// Slope of the sigmoid.
         alpha: f64,
-        /// The limit of both.
+        /// Limit of both gate and up.
         limit: f64,
     },
 }
 
-/// Constants that rows are multiplied with.
+/// Scale factors of embeddings, residuals and logits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scales {
-    /// For embeddings.
+    /// Factor for the token embeddings.
     pub embedding: f64,
-    /// For what a layer adds to the rows.
+    /// Factor for the results of attention and the feed-forward layer before the residual addition.
     pub residual: f64,
-    /// For logits.
+    /// Factor for the output logits.
     pub logits: f64,
-    /// A cap `c`: logits become `c × tanh(logit / c)`.
+    /// Soft cap `c`: logits become `c × tanh(logit / c)`.
     pub logits_soft_cap: Option<f64>,
 }
 
@@ -116,51 +116,50 @@ impl Default for Scales {
     }
 }
 
-/// A mixture of experts: feed-forward layers, a few of which each token goes through.
+/// A mixture of experts: feed-forward layers of which each token passes through a few.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
-    /// How many there are.
+    /// Number of experts in a layer.
     pub count: u64,
-    /// How many each token goes through.
+    /// Number of experts that the router chooses for each token.
     pub per_token: u64,
-    /// The width of one.
+    /// Width of an expert's feed-forward layer.
     pub hidden: u64,
-    /// When the router's softmax is computed.
     pub softmax: Softmax,
-    /// Whether the chosen experts' probabilities are divided by their sum.
+    /// True if the probabilities of the chosen experts are divided by their sum.
     pub renormalised: bool,
-    /// Whether the router and the experts have biases.
+    /// True if the router and the experts have biases.
     pub biases: bool,
-    /// Whether gate and up are one matrix whose rows alternate: [`Part::W13`](crate::Part::W13).
+    /// True if gate and up are one matrix with alternating rows: [`Part::W13`](crate::Part::W13).
     pub interleaved: bool,
-    /// The shared expert, which all tokens go through.
+    /// Shared expert, which processes all tokens.
     pub shared: Option<Shared>,
-    /// For each layer, whether it has experts; otherwise it has a feed-forward layer.
+    /// One flag per layer: true for experts, false for a dense feed-forward layer.
     pub layers: Vec<bool>,
 }
 
-/// When the router's softmax is computed.
+/// Scope of the router's softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Softmax {
-    /// Over all experts, before some are chosen.
+    /// Over all experts, before the choice.
     BeforeChoice,
-    /// Over the chosen ones.
+    /// Over the chosen experts only.
     AfterChoice,
 }
 
-/// An expert that all tokens go through.
+/// An expert that processes all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
-    /// Its width.
+    /// Width of its feed-forward layer.
     pub hidden: u64,
-    /// Whether its result is multiplied with the sigmoid of a product of the token: [`Part::SharedGate`](crate::Part::SharedGate).
+    /// True if the result is multiplied by the sigmoid of a gate: [`Part::SharedGate`](crate::Part::SharedGate).
     pub gated: bool,
 }
 
 impl Block {
-    /// Whether the layer has experts instead of a feed-forward layer.
+    /// Returns true if the layer has experts instead of a dense feed-forward layer.
     pub fn has_experts(&self, layer: u64) -> bool {
         let layer = usize::try_from(layer).unwrap_or(usize::MAX);
         self.experts.as_ref().is_some_and(|experts| experts.layers.get(layer) == Some(&true))

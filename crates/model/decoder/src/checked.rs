@@ -1,4 +1,4 @@
-//! Whether facts are those of a model that can run, wherever they come from: a document, or the text of a module.
+//! Validation of a decoder's facts, whether a document or the record of a module states them.
 //!
 //! Facts: the validation of configurations in Hugging Face's `transformers` 5.23, where it exists.
 
@@ -10,7 +10,7 @@ use crate::layout::Keys;
 use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 use crate::{Error, Result};
 
-/// Facts that belong together.
+/// The facts of a decoder that are validated together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked<'f> {
     pub(crate) keys: &'f Keys,
@@ -24,19 +24,21 @@ pub(crate) struct Checked<'f> {
     pub(crate) block: &'f Block,
 }
 
-/// Makes the error that a key's value is this, and what was expected.
+/// Builds the error for a key, its value, and the expected value.
 pub(crate) type Wrong<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
 
-/// The most experts of a layer: several times those of any model. All are listed, and one tensor of a few bytes can be
-/// repeated as often as its shape says.
+/// Maximum number of experts in a layer: several times that of any model. Every expert is listed, and a tensor with stride 0
+/// can claim any number of them with a few bytes.
 const MOST_EXPERTS: u64 = 4096;
 
-/// The most numbers of a head: a hundred times those of any model. Each pair has a frequency.
+/// Maximum number of rotary dimensions in a head: a hundred times that of any model. Each pair has a frequency.
 const MOST_ROTATED: u64 = 1 << 16;
 
 impl Checked<'_> {
+    /// Checks that the forward can compute with all numbers, and that lists have an entry for each layer.
+    ///
     /// # Errors
-    /// When a number is not one that the forward can compute with, or a list does not have an entry for each layer.
+    /// Returns an error that names the key of the first value that is out of range.
     pub(crate) fn check(&self, wrong: Wrong<'_>) -> Result<()> {
         above_zero(wrong, &[("norm_eps", self.norm_eps)])?;
         if self.rotated < 2 || !self.rotated.is_multiple_of(2) || self.rotated > self.head_dim {
@@ -98,7 +100,7 @@ impl Checked<'_> {
                     let expected = "more than 2, because the base grows with rotated / (rotated - 2)";
                     return Err(wrong(self.keys.head_dim, &2, expected.to_owned()));
                 }
-                // A smaller factor would make the base of a long text negative.
+                // A factor below 1 would make the base negative for a long sequence.
                 if *by < 1.0 {
                     return Err(wrong("factor", by, "at least 1".to_owned()));
                 }
@@ -176,7 +178,7 @@ impl Checked<'_> {
     }
 }
 
-/// Refuses numbers that are not above 0, and those that are not numbers.
+/// Returns an error for the first number that is not finite and above 0.
 fn above_zero(wrong: Wrong<'_>, numbers: &[(&str, f64)]) -> Result<()> {
     match numbers.iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
         Some((key, number)) => Err(wrong(key, number, "a number above 0".to_owned())),

@@ -1,4 +1,4 @@
-//! Which architecture a checkpoint has, and the decoder that its documents and tensors describe.
+//! Detection of a checkpoint's architecture, and the decoder that its documents and tensors describe.
 
 use tensor::Tensors;
 
@@ -12,57 +12,55 @@ use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::Part;
 use crate::{Error, Given, Note, Result, WhyWeights};
 
-/// The texts of the documents next to a checkpoint.
+/// Texts of the documents next to a checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Documents {
-    /// Meta's `params.json`.
+    /// Text of Meta's `params.json`.
     pub params: Option<String>,
-    /// Hugging Face's `config.json`.
+    /// Text of Hugging Face's `config.json`.
     pub config: Option<String>,
-    /// `adapter_config.json`, which comes with tensors that only change another model.
+    /// Text of `adapter_config.json`, which marks the tensors as an adapter for another model.
     pub adapter: Option<String>,
 }
 
-/// What is known about a checkpoint besides its tensors, and what to do with unused tensors.
+/// Options for building a decoder: the documents next to a checkpoint, overrides, and the handling of unused tensors.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The documents next to the checkpoint.
     pub documents: Documents,
     /// Numbers that the documents omit.
     pub given: Given,
-    /// Whether tensors that the model does not use are kept; otherwise they are an error.
+    /// True to keep tensors that the model does not use; otherwise they are an error.
     pub keep_extra: bool,
 }
 
-/// What a checkpoint turned out to be.
+/// Result of detecting a model in a checkpoint.
 #[derive(Debug)]
 pub enum Detected {
-    /// A decoder that can run.
+    /// A decoder with a forward implementation.
     Model(Box<Decoder>),
-    /// Only weights.
+    /// Tensors without a forward implementation.
     Weights {
-        /// Why it is not a model.
+        /// Reason why the tensors are not a model.
         why: WhyWeights,
-        /// What a user should know.
         notes: Vec<Note>,
     },
 }
 
-/// The names of the architectures that have a forward.
+/// Returns the names of the architectures with a forward implementation.
 pub fn architectures() -> impl Iterator<Item = &'static str> {
     ARCHITECTURES.iter().map(|architecture| architecture.name)
 }
 
-/// The architecture that `is_it` recognises.
+/// Returns the first architecture for which `is_it` is true.
 pub(crate) fn architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().copied().find(|architecture| is_it(architecture))
 }
 
-/// The decoder of the architecture `name` that has these tensors.
+/// Builds the decoder of the architecture `name` over these tensors.
 ///
 /// # Errors
-/// When there is no such architecture, the tensors' names are not the architecture's, or the documents omit
-/// what the shapes do not reveal or disagree with the shapes. [`Decoder::assign`] looks at the other tensors.
+/// Returns an error if there is no such architecture, if the names of the tensors do not belong to it, or if the documents
+/// contradict the shapes or omit a fact that the shapes do not reveal. [`Decoder::assign`] checks the other tensors.
 pub fn named(name: &str, tensors: &Tensors, options: &Options) -> Result<Decoder> {
     let Some(architecture) = architecture(|known| known.name == name) else {
         return Err(Error::UnknownArchitecture { name: name.to_owned() });
@@ -73,10 +71,10 @@ pub fn named(name: &str, tensors: &Tensors, options: &Options) -> Result<Decoder
     from_hugging_face(architecture, tensors, options)
 }
 
-/// The decoder that the names and documents describe, or why these are only weights.
+/// Builds the decoder that the names and documents describe, or returns the reason why the tensors are plain weights.
 ///
 /// # Errors
-/// As [`named`], and when numbers are given for tensors that are only weights.
+/// Returns an error as [`named`] does, and if numbers are given for tensors that are plain weights.
 pub fn detect(tensors: &Tensors, options: &Options) -> Result<Detected> {
     let model = |decoder| Detected::Model(Box::new(decoder));
     match choice(tensors, options)? {
@@ -91,7 +89,7 @@ pub fn detect(tensors: &Tensors, options: &Options) -> Result<Detected> {
     }
 }
 
-/// What to make of a checkpoint.
+/// Kind of model that a checkpoint holds, by its names and documents.
 enum Choice {
     /// A LLaMA with Meta's names.
     Meta,
@@ -112,7 +110,7 @@ fn choice(tensors: &Tensors, options: &Options) -> Result<Choice> {
     if missing_of_meta.is_none() && (documents.params.is_some() || !options.given.is_empty()) {
         return Ok(Choice::Meta);
     }
-    // The names of any of Hugging Face's transformers, complete or not, plain or quantized.
+    // Matches the names of any Hugging Face transformer, complete or partial, plain or quantized.
     let is_transformer = tensors.iter().any(|(name, _)| name.contains("layers.0.self_attn."));
     let config = match &documents.config {
         Some(text) => match Config::from_json(text) {
@@ -136,7 +134,7 @@ fn choice(tensors: &Tensors, options: &Options) -> Result<Choice> {
     from_config(&config, tensors, is_transformer)
 }
 
-/// What to make of a checkpoint with a `config.json`.
+/// Chooses an architecture for a checkpoint with a `config.json`.
 fn from_config(config: &Config, tensors: &Tensors, is_transformer: bool) -> Result<Choice> {
     let has = |wanted: &str| tensors.iter().any(|(name, _)| name == wanted);
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
@@ -170,7 +168,8 @@ fn from_config(config: &Config, tensors: &Tensors, is_transformer: bool) -> Resu
     Ok(Choice::HuggingFace(architecture))
 }
 
-/// Whether these are the tensors of the architecture's module without its output matrix, whose names are shorter.
+/// Returns true if the tensors belong to the bare module of the architecture, whose names lack the prefix `model.` and which
+/// has no output matrix.
 fn is_bare(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
     let has = |name: String| name.strip_prefix("model.").is_some_and(&has);
     architecture
@@ -179,19 +178,19 @@ fn is_bare(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
         .any(|layout| has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.sign)))
 }
 
-/// The class that a config.json names first.
+/// Returns the first class in `architectures` of a config.json.
 fn class(config: &Config) -> Option<&str> {
     config.get("architectures")?.as_array()?.first()?.as_str()
 }
 
-/// Text from a document, cut so that it fits on a line.
+/// Returns text from a document, truncated to fit on a line.
 fn shortened(text: &str) -> String {
     const SHOWN: usize = 80;
     let short: String = text.chars().take(SHOWN).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-/// A LLaMA with Meta's names.
+/// Builds the decoder of a LLaMA with Meta's names.
 fn from_meta(tensors: &Tensors, options: &Options) -> Result<Decoder> {
     let (given, document) = (&options.given, &options.documents.params);
     let mut params = match document {
@@ -206,7 +205,7 @@ fn from_meta(tensors: &Tensors, options: &Options) -> Result<Decoder> {
     Decoder::new(&llama::ARCHITECTURE, &META, facts, tensors)
 }
 
-/// An architecture with Hugging Face's names.
+/// Builds the decoder of an architecture with Hugging Face's names.
 fn from_hugging_face(
     architecture: &'static Architecture,
     tensors: &Tensors,
@@ -233,7 +232,7 @@ fn from_hugging_face(
     Decoder::new(architecture, layout, facts, tensors)
 }
 
-/// The layout with a config.json that these tensors have; otherwise, a tensor that is missing.
+/// Returns the Hugging Face layout of these tensors; otherwise, the name of a missing tensor.
 fn layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static Layout, String> {
     let mut missing = String::new();
     for layout in architecture.layouts.iter().filter(|layout| layout.is(&HUGGING_FACE)) {
@@ -246,7 +245,8 @@ fn layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static Lay
     Err(missing)
 }
 
-/// The number of layers that the checkpoint has. Lists are made of this length, so each layer needs a tensor.
+/// Returns the number of layers in the checkpoint. Lists of this length are allocated, so the number must not exceed the
+/// number of tensors.
 fn layers(layout: &Layout, tensors: &Tensors) -> Result<u64> {
     let n_layers = layout.count_layers(tensors.names());
     if n_layers <= tensors.len() as u64 {

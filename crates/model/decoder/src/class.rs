@@ -1,36 +1,37 @@
-//! What the configuration class of an architecture has for keys that `config.json` omits, and which other keys it reads.
+//! Defaults of an architecture's configuration class for keys that `config.json` omits, and the keys that it reads.
 //!
 //! Facts: the configuration files of Hugging Face's `transformers` 5.23.
 
 use crate::block::Activation;
 use crate::rope::THETA;
 
-/// What a configuration class has for keys that `config.json` omits, and which other keys it reads.
+/// Defaults of a configuration class for keys that `config.json` omits, and the keys that it reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Class {
-    /// The keys that it has besides those of all classes, whether or not they change the result.
+    /// Keys of this class besides those of all classes; some of them do not change the result.
     pub(crate) own: &'static [&'static str],
-    /// The key of the epsilon of the norms, and its value.
+    /// Key of the norm epsilon, and its default.
     pub(crate) norm_eps: (&'static str, f64),
-    /// The RoPE base.
+    /// Default RoPE base (theta).
     pub(crate) theta: f64,
-    /// `max_position_embeddings`.
+    /// Default of `max_position_embeddings`, in tokens.
     pub(crate) context: f64,
-    /// `original_max_position_embeddings`.
+    /// Default of `original_max_position_embeddings`, in tokens.
     pub(crate) old_context: Option<f64>,
     pub(crate) head_dim: Option<u64>,
-    /// The part of each head that is rotated; `None` means all, whatever `config.json` says.
+    /// Default fraction of each head that is rotated; `None` means that the class rotates whole heads and `config.json` must
+    /// not state less.
     pub(crate) partial: Option<f64>,
     pub(crate) tied: bool,
-    /// The key of the activation, and its value.
+    /// Key of the activation, and its default.
     pub(crate) activation: (&'static str, Activation),
-    /// The kinds of scaled positions.
+    /// Names of the supported kinds of RoPE scaling.
     pub(crate) scalings: &'static [(&'static str, Kind)],
-    /// Whether positions may differ between kinds of layers, so that the architecture reads them itself.
+    /// True if RoPE may differ between kinds of layers, so that the architecture reads it itself.
     pub(crate) has_layer_ropes: bool,
 }
 
-/// How positions are scaled.
+/// A kind of RoPE scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Unscaled,
@@ -41,7 +42,7 @@ pub(crate) enum Kind {
     Llama3,
 }
 
-/// What most classes have.
+/// Defaults that most configuration classes share.
 pub(crate) const CLASS: Class = Class {
     own: &[],
     norm_eps: ("rms_norm_eps", 1e-6),
@@ -63,7 +64,7 @@ pub(crate) const CLASS: Class = Class {
     has_layer_ropes: false,
 };
 
-/// The activations by their names in `transformers`.
+/// Activations by their names in `transformers`.
 pub(crate) const ACTIVATIONS: &[(&str, Activation)] = &[
     ("silu", Activation::Silu),
     ("swish", Activation::Silu),

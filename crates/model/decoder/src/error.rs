@@ -1,248 +1,217 @@
-//! Why a decoder cannot be read from documents and tensors.
+//! Errors of reading a decoder from documents and tensors.
 
 use byte_source::ErrorKind;
 use tensor::Dtype;
 
 use crate::WhyWeights;
 
-/// A result of this crate.
+/// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a decoder cannot be read from documents and tensors.
+/// An error of reading a decoder from documents and tensors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Two tensors have the same name.
     #[error("two tensors are called `{}`", name.escape_debug())]
     Duplicate {
-        /// The name.
         name: String,
     },
     /// `params.json` or `config.json` is not JSON, or a value in it has the wrong type.
     #[error("{file}: {error}")]
     Document {
-        /// The document.
         file: &'static str,
-        /// What is wrong with it.
         error: serde_json::Error,
     },
     /// The model needs facts that neither the document nor the shapes state.
     #[error("{}", missing_facts(file, *has_document, facts))]
     MissingFacts {
-        /// The document that should state them.
+        /// Document that should state the facts.
         file: &'static str,
-        /// Whether the document is there.
+        /// True if the document is present.
         has_document: bool,
-        /// The missing facts.
         facts: Vec<Fact>,
     },
     /// The caller gives another number than the document.
     #[error("{} is given as {given}, but {file} says {found}", fact.name())]
     Contradiction {
-        /// Which number.
         fact: Fact,
-        /// The number that is given.
+        /// Number of the caller.
         given: String,
-        /// The document.
         file: &'static str,
-        /// What the document says.
+        /// Number in the document.
         found: String,
     },
     /// The caller gives a number of heads that these tensors cannot have.
     #[error("{} is given as {found}, expected {expected}", Fact::Heads.name())]
     Heads {
-        /// The number that is given.
+        /// Number of heads of the caller.
         found: u64,
-        /// What it should be.
+        /// Description of a valid number.
         expected: String,
     },
     /// A document does not have a key that another of its keys requires.
     #[error("{file}: `{key}` is missing")]
     MissingKey {
-        /// The document.
         file: &'static str,
-        /// The key.
         key: String,
     },
-    /// A value that no model of this architecture has, or none with these tensors.
+    /// A value is impossible for models of this architecture, or for these tensors.
     #[error("{}: `{key}` is {found}, expected {expected}", file.unwrap_or("the shapes"))]
     Param {
-        /// The document; `None` if the value comes from the shapes.
+        /// Document with the value; `None` if the value comes from the shapes.
         file: Option<&'static str>,
-        /// The key.
         key: String,
-        /// The value, as JSON prints it.
+        /// Value as JSON.
         found: String,
-        /// What it should be.
+        /// Description of a valid value.
         expected: String,
     },
-    /// A key in a document makes it a model that has no forward here.
+    /// A key of a document selects a model without a forward implementation.
     #[error("{file}: `{}` changes the result and is not supported", key.escape_debug())]
     UnknownParam {
-        /// The document.
         file: &'static str,
-        /// The key.
         key: String,
     },
-    /// A model whose weights are quantized.
+    /// The weights of the model are quantized.
     #[error(
         "{file}: the weights are quantized with `{}`{}, expected float32, float16, bfloat16 or float64 in a model that runs",
         method.escape_debug(),
         bits.map(|bits| format!(" ({bits} bits)")).unwrap_or_default()
     )]
     Quantized {
-        /// The document.
         file: &'static str,
-        /// The method, as the document calls it, such as `gptq`.
+        /// Quantization method by its name in the document, such as `gptq`.
         method: String,
-        /// The number of bits of a weight, if the document has it.
+        /// Number of bits per weight, if the document states it.
         bits: Option<u64>,
     },
-    /// Numbers of a model are given, but the tensors are only weights.
+    /// Numbers of a model are given, but the tensors are plain weights.
     #[error("these tensors are not a model that can run: {why}")]
     NotAModel {
-        /// Why they are only weights.
         why: WhyWeights,
     },
-    /// An unknown architecture.
+    /// No architecture with a forward implementation has this name.
     #[error("unknown architecture `{}`", name.escape_debug())]
     UnknownArchitecture {
-        /// Its name.
         name: String,
     },
-    /// The tensors' names are not those of the architecture.
+    /// The names of the tensors are not those of the architecture.
     #[error("this is not a {architecture} model: there is no tensor `{name}`")]
     NotThisArchitecture {
-        /// The architecture.
         architecture: &'static str,
-        /// A tensor that the architecture has.
+        /// Name of a tensor of the architecture that is missing.
         name: String,
     },
-    /// An architecture whose tensors do not state all that its `config.json` states.
+    /// Models of this architecture need their `config.json`, because their tensors do not reveal all of its facts.
     #[error("there is no config.json, which {architecture} models need")]
     NoConfig {
-        /// The architecture.
         architecture: &'static str,
     },
     /// The tensors are one of several model-parallel shards.
     #[error("the tensors are one of {count} shards")]
     Shard {
-        /// The number of shards.
         count: u64,
     },
     /// A tensor that the model needs is missing.
     #[error("there is no tensor `{name}`, which a model of {n_layers} layers needs")]
     MissingTensor {
-        /// The tensor.
         name: String,
-        /// The number of layers, from the document or else from the tensors' names.
+        /// Number of layers, from the document or else from the names of the tensors.
         n_layers: u64,
     },
-    /// Tensors that this model does not use.
+    /// Some tensors are not used by the model.
     #[error("the model does not use {}", few(names))]
     UnexpectedTensors {
-        /// Their names.
         names: Vec<String>,
     },
     /// A tensor does not have the shape that the model's sizes require.
     #[error("tensor `{tensor}`: shape {found:?}, expected {expected:?} from {why}")]
     Shape {
-        /// The tensor.
         tensor: String,
-        /// The shape that it has.
         found: Vec<u64>,
-        /// The shape that it should have.
+        /// Shape that follows from the model's sizes.
         expected: Vec<u64>,
-        /// The sizes that it follows from.
+        /// Sizes from which the expected shape is computed.
         why: String,
     },
-    /// The tensors are only weights, so they have no other layout.
+    /// The tensors are plain weights, for which no other layout is known.
     #[error("no other names are known for these tensors: {why}")]
     NoLayout {
-        /// Why they are only weights.
         why: WhyWeights,
     },
-    /// A layout that models of this architecture do not have.
+    /// Models of this architecture do not have the requested layout.
     #[error("{owner}'s layout is for llama models, and this is a {architecture} model")]
     OtherLayout {
-        /// The architecture.
         architecture: &'static str,
-        /// Who made the layout.
+        /// Organisation that defines the layout, such as Meta.
         owner: &'static str,
     },
-    /// Tensors that a layout has no names for.
+    /// A layout has no names for some tensors.
     #[error("{owner}'s layout has no name for {}", few(names))]
     NoName {
-        /// Who made the layout.
+        /// Organisation that defines the layout, such as Meta.
         owner: &'static str,
-        /// Their names, at least one.
+        /// Names of the tensors, at least one.
         names: Vec<String>,
     },
-    /// A bias, which a layout has none of.
+    /// A layout does not support biases, and the checkpoint has one.
     #[error("{owner}'s layout has no biases, and there is `{}`", tensor.escape_debug())]
     NoBias {
-        /// Who made the layout.
+        /// Organisation that defines the layout, such as Meta.
         owner: &'static str,
-        /// The bias.
+        /// Name of the bias.
         tensor: String,
     },
-    /// The document of a layout has no keys for what the model is.
+    /// The document of a layout cannot express a property of the model.
     #[error("{file} cannot express {what}: {why}")]
     Inexpressible {
-        /// The document.
         file: &'static str,
-        /// What the model has.
+        /// Property of the model.
         what: String,
-        /// What the document can express.
+        /// Range of values that the document can express.
         why: String,
     },
-    /// A tensor with the frequencies of positions has a number that the model does not compute.
+    /// A rotary frequency tensor differs from the frequencies that the model computes.
     #[error(
         "tensor `{}`: element {pair} is {found}, expected {expected} from a RoPE base (theta) of {theta}",
         tensor.escape_debug()
     )]
     Frequency {
-        /// The tensor.
         tensor: String,
-        /// The number of the element.
+        /// Index of the element, which is that of a rotated pair.
         pair: u64,
-        /// What it is.
+        /// Value in the tensor.
         found: f32,
-        /// What the model computes.
+        /// Value that the model computes.
         expected: f32,
-        /// The base of the wavelengths.
+        /// RoPE base of the model.
         theta: f64,
     },
     /// The elements of a tensor cannot be read.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
     Read {
-        /// The tensor.
         tensor: String,
-        /// What the system reported.
         reason: byte_source::ReadError,
     },
-    /// A weight cannot be seen as rows of heads.
+    /// The rows of a weight cannot be split into heads, or a fused tensor into its weights.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
     Rows {
-        /// The tensor.
         tensor: String,
-        /// Why not.
         reason: tensor::Error,
     },
-    /// A weight whose dtype is not a floating-point number.
+    /// The dtype of a weight is not a floating-point type.
     #[error(
         "tensor `{tensor}`: {dtype}, expected float32, float16, bfloat16 or float64 in a model that runs"
     )]
     NotFloat {
-        /// The tensor.
         tensor: String,
-        /// Its dtype.
         dtype: Dtype,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Duplicate { .. }
@@ -276,12 +245,12 @@ impl Error {
 }
 
 impl Error {
-    /// Whether the tensors can be converted without a forward all the same.
+    /// Returns true if the tensors can still be converted as plain weights.
     pub fn leaves_weights_usable(&self) -> bool {
         !matches!(self, Self::Duplicate { .. })
     }
 
-    /// The document that is at fault; the text begins with its name.
+    /// Returns the document that caused the error; the text of the error then begins with its name.
     pub fn document(&self) -> Option<&'static str> {
         match self {
             Self::Document { file, .. }
@@ -295,21 +264,21 @@ impl Error {
     }
 }
 
-/// A number that shapes do not reveal.
+/// A hyperparameter that shapes do not reveal and the caller can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// The number of query heads.
+    /// Number of query heads.
     Heads,
-    /// The RoPE base (theta).
+    /// RoPE base (theta).
     RopeTheta,
-    /// The factor by which long wavelengths are stretched.
+    /// Factor by which Llama 3.1 and 3.2 stretch long wavelengths.
     RopeFactor,
-    /// The epsilon of the norms.
+    /// Epsilon of the norms.
     NormEps,
 }
 
 impl Fact {
-    /// Its name, as the fields of [`Given`](crate::Given) are called.
+    /// Returns the name of the field of [`Given`](crate::Given) with this number.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heads => "n_heads",
@@ -319,7 +288,7 @@ impl Fact {
         }
     }
 
-    /// Its key in `file`.
+    /// Returns the key of the number in `file`.
     fn key(self, file: &str) -> &'static str {
         let metas = file == "params.json";
         match self {
@@ -347,7 +316,7 @@ fn missing_facts(file: &str, has_document: bool, facts: &[Fact]) -> String {
     }
 }
 
-/// The first few of many names, quoted.
+/// Lists the first five names, quoted, and the number of the rest.
 pub(crate) fn few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut out: Vec<String> =

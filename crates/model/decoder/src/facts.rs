@@ -1,4 +1,4 @@
-//! The facts about a decoder that a document or the caller states; every architecture translates into these.
+//! Hyperparameters of a decoder that a document or the caller states, in a form common to all architectures.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,8 @@ use crate::block::Block;
 use crate::rope::Rope;
 use crate::weight::Part;
 
-/// The facts about a decoder that a document or the caller states. The shapes of the tensors tell what is `None`.
+/// Hyperparameters of a decoder that a document or the caller states. A size that is `None` is inferred from the shapes of
+/// the tensors.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) dim: Option<u64>,
@@ -15,34 +16,35 @@ pub(crate) struct Facts {
     pub(crate) n_heads: Option<u64>,
     pub(crate) n_kv_heads: Option<u64>,
     pub(crate) head_dim: Option<u64>,
-    /// The width of the feed-forward layers.
+    /// Width of the feed-forward layers.
     pub(crate) hidden: Option<u64>,
     pub(crate) vocab: Option<u64>,
     pub(crate) norm_eps: f64,
     pub(crate) rope: Rope,
-    /// Whether the embeddings are used as the output matrix if that has no tensor.
+    /// True if the embeddings serve as the output matrix when it has no tensor.
     pub(crate) tied: bool,
-    /// Whether there is a document.
+    /// True if a document states the hyperparameters.
     pub(crate) has_document: bool,
-    /// Whether the number of heads comes from the caller alone.
+    /// True if only the caller gives the number of heads.
     pub(crate) heads_given: bool,
     pub(crate) windows: Windows,
     pub(crate) biases: Biases,
     pub(crate) block: Block,
     pub(crate) rotated: Rotated,
-    /// The rotations of layers that have another than `rope`.
+    /// Further rotary embeddings, for layers that do not use `rope`.
     pub(crate) more_ropes: Vec<Rope>,
-    /// For each layer, which rotation it has: 0 is `rope`, those after it are `more_ropes`. `None` means that all have `rope`.
+    /// Rotary embedding of each layer: 0 is `rope`, higher indices are `more_ropes`, and `None` is no rotary embedding.
+    /// Without a list, all layers use `rope`.
     pub(crate) rope_of_layer: Option<Vec<Option<usize>>>,
     pub(crate) notes: Vec<Note>,
 }
 
-/// How many of each head's numbers are rotated.
+/// Number of rotary dimensions per head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Rotated {
     #[default]
     All,
-    /// This part of them.
+    /// Fraction of the head's size, rounded down.
     Part(f64),
     Count(u64),
 }
@@ -63,32 +65,32 @@ impl Rotated {
     }
 }
 
-/// How far attention looks back.
+/// Sliding-window attention: the size of the window, and the layers that have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Windows {
-    /// The number of tokens that a token sees, itself among them; `None` means all.
+    /// Number of tokens that a token attends to, including itself; `None` is full attention.
     pub size: Option<u64>,
-    /// The layers that have this window.
+    /// Layers with the window.
     pub layers: Windowed,
 }
 
 impl Windows {
-    /// The window of a layer, in tokens; `None` means all tokens.
+    /// Returns the window of a layer in tokens; `None` is full attention.
     pub fn at(&self, layer: u64) -> Option<u64> {
         self.size.filter(|_| self.layers.contains(layer))
     }
 }
 
-/// Which layers have a window.
+/// Selection of the layers with a sliding window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Windowed {
-    /// All of them.
+    /// Every layer of the decoder.
     #[default]
     All,
-    /// This layer and all later ones.
+    /// The layer with this index and all later ones.
     From(u64),
-    /// One flag for each layer.
+    /// One flag per layer.
     Listed(Vec<bool>),
 }
 
@@ -102,20 +104,20 @@ impl Windowed {
     }
 }
 
-/// Which matrices have biases.
+/// Flags for the biases of a layer's matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Biases {
-    /// Those of queries, keys and values.
+    /// Biases of the query, key and value matrices.
     pub qkv: bool,
-    /// The output of attention.
+    /// Bias of attention's output matrix.
     pub output: bool,
-    /// The three of the feed-forward layer.
+    /// Biases of the three matrices of the feed-forward layer.
     pub feed_forward: bool,
 }
 
 impl Biases {
-    /// Whether this part of a layer has one.
+    /// Returns true if this matrix of a layer has a bias. False for other parts.
     pub fn contains(self, part: Part) -> bool {
         match part {
             Part::Wq | Part::Wk | Part::Wv => self.qkv,

@@ -1,8 +1,8 @@
-//! The tensors with the frequencies of positions, which checkpoints may have although every forward computes them.
+//! Rotary frequency tensors, which checkpoints may hold although every forward computes them.
 //!
-//! Facts: `precompute_freqs_cis` in Meta's `llama-models` 0.3.0, which computes in float32:
-//! `1.0 / (theta ** (torch.arange(0, dim, 2)[: (dim // 2)].float() / dim))`. PyTorch's power of float32 may differ from
-//! the exact one in the last place.
+//! Facts: `precompute_freqs_cis` in Meta's `llama-models` 0.3.0, which computes in float32: `1.0 / (theta **
+//! (torch.arange(0, dim, 2)[: (dim // 2)].float() / dim))`. PyTorch's float32 power may differ from the exact one in the
+//! last place.
 
 use std::io;
 
@@ -11,21 +11,21 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::{Error, Result};
 
-/// The frequencies of positions in heads of this size, unscaled.
+/// Unscaled rotary frequencies for a RoPE base and a head size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frequencies {
     pub(crate) theta: f64,
-    /// Even.
+    /// Size of a head, an even number.
     pub(crate) head_dim: u64,
 }
 
 impl Frequencies {
-    /// How many there are.
+    /// Returns the number of frequencies: one for each pair of dimensions.
     pub(crate) fn count(self) -> u64 {
         self.head_dim.checked_div(2).unwrap_or(0)
     }
 
-    /// One of them, as float32.
+    /// Returns the frequency of a pair, as float32.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -36,7 +36,7 @@ impl Frequencies {
         1.0 / f64::from(self.theta as f32).powf(exponent.into()) as f32
     }
 
-    /// All of them in memory as a tensor of a floating-point dtype.
+    /// Returns all frequencies as a tensor in memory, of a floating-point dtype: `[head_dim / 2]`.
     pub(crate) fn tensor(self, dtype: Dtype) -> Option<Tensor> {
         let bytes = (0..self.count()).flat_map(|pair| self.at(pair).to_le_bytes()).collect();
         let tensor =
@@ -44,10 +44,11 @@ impl Frequencies {
         tensor.cast(dtype)
     }
 
-    /// Compares a tensor with them. Returns whether they are equal bit for bit; they may differ in the last place.
+    /// Compares a tensor with the frequencies, up to the last place. Returns true if they are equal bit for bit.
     ///
     /// # Errors
-    /// When one of them is another number, or the tensor cannot be read.
+    /// Returns an error if an element differs from its frequency by more than the last place, or if the tensor cannot be
+    /// read.
     pub(crate) fn compare(self, name: &str, tensor: &Tensor) -> Result<bool> {
         let cannot_read = |reason| Error::Read { tensor: name.to_owned(), reason };
         let Some(numbers) = tensor.cast(Dtype::Float64) else {
@@ -66,14 +67,14 @@ impl Frequencies {
     }
 }
 
-/// Receives numbers of float64 and compares them with frequencies.
+/// Sink that compares float64 values with the frequencies.
 struct Comparison {
     frequencies: Frequencies,
-    /// The dtype that the numbers had.
+    /// Dtype of the values before they were cast to float64.
     dtype: Dtype,
-    /// The number of the next frequency.
+    /// Index of the next frequency.
     next: u64,
-    /// The first one that differs, and what it is.
+    /// Index and value of the first element that differs.
     wrong: Option<(u64, f32)>,
 }
 
@@ -94,13 +95,13 @@ impl Sink for Comparison {
     }
 }
 
-/// Whether `found` is `expected`, rounded to `dtype`, up to the last place. False for what is not a number.
+/// Returns true if `found` is `expected`, rounded to `dtype`, up to the last place. False if `found` is not finite.
 fn is_close(found: f64, expected: f64, dtype: Dtype) -> bool {
-    // The distance of neighbouring numbers: relative to large ones, the same for all that are small.
+    // The tolerance is the spacing of the dtype: relative for normal values, constant for subnormal ones.
     let (relative, least) = match dtype {
         Dtype::BFloat16 => (2_f64.powi(-7), 2_f64.powi(-133)),
         Dtype::Float16 => (2_f64.powi(-10), 2_f64.powi(-24)),
-        // The power and its inverse are both rounded to float32, and so are those that they are compared with.
+        // Both the power and its inverse are rounded to float32, here and in the code that wrote the tensor.
         _ => (2_f64.powi(-21), 2_f64.powi(-126)),
     };
     (found - expected).abs() <= f64::max(relative * expected, least)

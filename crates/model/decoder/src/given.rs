@@ -1,25 +1,25 @@
-//! Numbers that the caller gives because no document has them.
+//! Hyperparameters that the caller gives because no document states them.
 
 use std::fmt::Debug;
 
 use crate::{Error, Fact, Result};
 
-/// Numbers that the caller gives. They fill in what the document omits; a number that differs from the
+/// Hyperparameters that the caller gives. They fill in values that the document omits; a value that differs from the
 /// document's is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Given {
-    /// The number of query heads.
+    /// Number of query heads.
     pub n_heads: Option<u64>,
-    /// The RoPE base (theta).
+    /// RoPE base (theta).
     pub rope_theta: Option<f64>,
-    /// The factor by which Llama 3.1 and 3.2 stretch long wavelengths.
+    /// Factor by which Llama 3.1 and 3.2 stretch long wavelengths.
     pub rope_factor: Option<f64>,
-    /// The epsilon of the norms.
+    /// Epsilon of the norms.
     pub norm_eps: Option<f64>,
 }
 
 impl Given {
-    /// Each fact that can be given, with its number as text if it is given.
+    /// Returns each hyperparameter with its value as text, or `None` if the caller does not give it.
     pub fn numbers(&self) -> [(Fact, Option<String>); 4] {
         [
             (Fact::Heads, self.n_heads.map(number_text)),
@@ -29,16 +29,16 @@ impl Given {
         ]
     }
 
-    /// Whether nothing is given.
+    /// Returns true if the caller gives no hyperparameter.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The number in the document, or else the one that is given.
+/// Returns the number of the document, or else that of the caller.
 ///
 /// # Errors
-/// When there are both and they differ.
+/// Returns an error if both are present and differ.
 pub(crate) fn reconcile<T: Copy + PartialEq + Debug>(
     fact: Fact,
     file: &'static str,
@@ -53,7 +53,7 @@ pub(crate) fn reconcile<T: Copy + PartialEq + Debug>(
     }
 }
 
-/// A number as a person types it.
+/// Formats a number as a person types it, without a trailing `.0`.
 pub(crate) fn number_text(number: impl Debug) -> String {
     let text = format!("{number:?}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)

@@ -1,4 +1,4 @@
-//! The inputs and outputs of a decoder. Its TorchScript module, the CPU forward and the server all have these.
+//! Inputs and outputs of a decoder, common to its TorchScript module, the CPU forward and the server.
 //!
 //! Facts: `forward` of the TorchScript text that `torchscript` writes.
 
@@ -9,54 +9,54 @@ use crate::Decoder;
 /// An input or an output of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecoderPort {
-    /// The ids of the tokens.
+    /// Token ids, as an input.
     Tokens,
-    /// A switch: logits are returned for the last token only.
+    /// Switch that limits the logits to the last token.
     LastOnly,
-    /// A switch: keys and values are returned.
+    /// Switch that adds the KV cache to the outputs.
     UseCache,
-    /// The keys of the preceding tokens.
+    /// Keys of the preceding tokens.
     PastKey,
-    /// The values of the preceding tokens.
+    /// Values of the preceding tokens.
     PastValue,
-    /// The scores of the tokens that may follow.
+    /// Logits of the tokens that may follow.
     Logits,
-    /// The keys of all tokens so far.
+    /// Keys of all tokens so far.
     PresentKey,
-    /// The values of all tokens so far.
+    /// Values of all tokens so far.
     PresentValue,
 }
 
 /// A dimension of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortDim {
-    /// A size that a call chooses: the same wherever this symbol is used.
+    /// A size that depends on the call; equal symbols have equal sizes.
     Symbol(&'static str),
-    /// This many elements.
+    /// A fixed number of elements.
     Size(u64),
 }
 
 impl PortDim {
-    /// The sequences of a call.
+    /// Number of sequences in a call.
     pub const BATCH: Self = Self::Symbol("batch");
-    /// The new tokens of each sequence.
+    /// Number of new tokens in each sequence.
     pub const SEQ: Self = Self::Symbol("seq");
-    /// The tokens of each sequence before the new ones.
+    /// Number of tokens in each sequence before the new ones.
     pub const PAST: Self = Self::Symbol("past");
-    /// The tokens of each sequence after the call.
+    /// Number of tokens in each sequence after the call.
     pub const TOTAL: Self = Self::Symbol("total");
 }
 
-/// The sizes in elements that all calls of a decoder have in common.
+/// Sizes, in elements, that are the same for all calls of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSizes {
-    /// The number of layers.
+    /// Number of layers.
     pub layers: u64,
-    /// The number of heads of keys and values.
+    /// Number of heads of keys and values.
     pub kv_heads: u64,
-    /// The size of a head.
+    /// Size of a head.
     pub head_dim: u64,
-    /// The number of tokens that the model knows.
+    /// Size of the vocabulary.
     pub vocab: u64,
 }
 
@@ -72,13 +72,13 @@ impl From<&Decoder> for PortSizes {
 }
 
 impl DecoderPort {
-    /// The inputs, in the order of carton.toml.
+    /// Input ports, in the order of carton.toml.
     pub const INPUTS: [Self; 5] =
         [Self::Tokens, Self::LastOnly, Self::UseCache, Self::PastKey, Self::PastValue];
-    /// The outputs, in the order of carton.toml.
+    /// Output ports, in the order of carton.toml.
     pub const OUTPUTS: [Self; 3] = [Self::Logits, Self::PresentKey, Self::PresentValue];
 
-    /// The key in the dict of inputs or outputs.
+    /// Returns the key of the port in the dict of inputs or outputs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tokens => "tokens",
@@ -92,12 +92,12 @@ impl DecoderPort {
         }
     }
 
-    /// The port with this key.
+    /// Returns the port with this key.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::INPUTS.into_iter().chain(Self::OUTPUTS).find(|port| port.name() == name)
     }
 
-    /// The type of the elements.
+    /// Returns the dtype of the elements.
     pub fn dtype(self) -> Dtype {
         match self {
             Self::Tokens | Self::LastOnly | Self::UseCache => Dtype::Int64,
@@ -105,7 +105,7 @@ impl DecoderPort {
         }
     }
 
-    /// The dimensions in the model of these sizes.
+    /// Returns the dimensions for a model of these sizes.
     pub fn shape(self, sizes: &PortSizes) -> Vec<PortDim> {
         use PortDim::Size;
         let cache = |tokens| {
@@ -121,27 +121,27 @@ impl DecoderPort {
         }
     }
 
-    /// Returns whether calls may omit the port.
+    /// Returns true if calls may omit the port.
     pub fn is_optional(self) -> bool {
         !matches!(self, Self::Tokens | Self::Logits)
     }
 
-    /// Returns whether the port is an input that turns something on: present and not 0.
+    /// Returns true if the port is an input that enables a behaviour: present and not 0.
     pub fn is_switch(self) -> bool {
         matches!(self, Self::LastOnly | Self::UseCache)
     }
 
-    /// Returns whether the port is a cache of keys or values that a call reads.
+    /// Returns true if the port is a cache of keys or values that a call reads.
     pub fn is_past(self) -> bool {
         matches!(self, Self::PastKey | Self::PastValue)
     }
 
-    /// Returns whether the port is a cache of keys or values that a call returns.
+    /// Returns true if the port is a cache of keys or values that a call returns.
     pub fn is_present(self) -> bool {
         matches!(self, Self::PresentKey | Self::PresentValue)
     }
 
-    /// A description for callers.
+    /// Returns a description of the port for users of the model.
     pub fn description(self, sizes: &PortSizes) -> String {
         let past = |of: &str| format!("{of}s of the preceding tokens, as returned in present_{of}");
         let present = |of: &str| {
@@ -163,29 +163,29 @@ impl DecoderPort {
     }
 }
 
-/// The outputs that a valid combination of inputs asks for.
+/// Outputs that a valid combination of inputs requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Set if logits are returned for the last token only.
+    /// True if logits are returned for the last token only.
     pub last_only: bool,
-    /// Set if keys and values of all tokens are returned.
+    /// True if keys and values of all tokens are returned.
     pub returns_cache: bool,
 }
 
-/// Why a combination of inputs is not valid.
+/// An error in a combination of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidCall {
-    /// There are no tokens.
+    /// The input `tokens` is missing.
     NoTokens,
-    /// There are keys without values, or values without keys.
+    /// Keys are present without values, or values without keys.
     HalfPast,
 }
 
 impl Call {
-    /// The call with these inputs, of which switches are on.
+    /// Returns the call with these inputs. A switch counts as an input only if it is on.
     ///
     /// # Errors
-    /// When the inputs do not go together.
+    /// Returns an error if there are no tokens, or only one of past keys and past values.
     pub fn new(inputs: &[DecoderPort]) -> Result<Self, InvalidCall> {
         let has = |port| inputs.contains(&port);
         if !has(DecoderPort::Tokens) {

@@ -1,4 +1,5 @@
-//! How Meta and Hugging Face name a decoder's tensors and sizes, and which weights one tensor holds.
+//! Tensor names and document keys of Meta's and Hugging Face's checkpoints, and the fused and stacked tensors that hold
+//! several weights.
 //!
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0; the modeling files and `conversion_mapping.py` of Hugging Face's
 //! `transformers` 5.23.
@@ -7,55 +8,55 @@ use tensor::Tensors;
 
 use crate::weight::{Part, Weight};
 
-/// How a family of checkpoints names tensors and sizes.
+/// Names of tensors and of hyperparameters in a family of checkpoints.
 #[derive(Debug)]
 pub struct Layout {
-    /// Who made it.
+    /// Organisation that defines the layout, such as Meta.
     pub owner: &'static str,
-    /// The document that states the sizes.
+    /// Name of the document that states the sizes.
     pub file: &'static str,
-    /// The keys of the sizes in that document.
+    /// Keys of the sizes in that document.
     pub keys: Keys,
-    /// The path of the token embeddings.
+    /// Path of the token embeddings.
     pub embedding: &'static str,
-    /// The path of the last norm.
+    /// Path of the last norm.
     pub norm: &'static str,
-    /// The path of the output matrix.
+    /// Path of the output matrix.
     pub output: &'static str,
-    /// Whether rotation pairs the two halves of a head, instead of neighbouring numbers.
+    /// True if rotary embeddings pair the two halves of a head; false if they pair adjacent dimensions.
     pub rotates_halves: bool,
-    /// Whether its matrices may have biases.
+    /// True if matrices may have biases.
     pub(crate) has_biases: bool,
-    /// Whether a checkpoint has an output matrix even if it is the embeddings.
+    /// True if tied embeddings are also stored as the output matrix.
     pub(crate) repeats_ties: bool,
-    /// The name of the frequencies of positions, and what a layer's name for them ends in.
+    /// Name of the model's rotary frequency tensor, and the suffix of a layer's.
     pub(crate) frequencies: [&'static str; 2],
-    /// What comes before the number of a layer.
+    /// Prefix of a layer's index in tensor names.
     pub(crate) layers: &'static str,
-    /// The path of a part in a layer.
+    /// Path of a part inside a layer.
     pub(crate) part_path: fn(Part) -> &'static str,
-    /// The matrices that are one tensor, one below the other, and its path.
+    /// Fused tensors: the path, and the matrices whose rows are concatenated.
     pub(crate) packed: &'static [(&'static str, &'static [Part])],
-    /// The paths of an expert's matrices, each before and after the number of the expert; `None` for those that are
-    /// only in stacks.
+    /// Path of an expert's matrix, split around the index of the expert; `None` for a matrix that only stacks hold.
     pub(crate) expert_path: fn(Part) -> Option<[&'static str; 2]>,
-    /// The tensors that hold the matrices of all experts.
+    /// Tensors that stack the matrices of all experts.
     pub(crate) stacks: &'static [Stack],
-    /// The part of the first layer whose name tells that a checkpoint has this layout.
+    /// Part whose tensor in the first layer identifies a checkpoint of this layout.
     pub(crate) sign: Part,
 }
 
-/// A tensor with matrices of all experts: `[experts, rows, columns]`. The biases' name has `_bias` after it.
+/// A tensor that stacks matrices of all experts: `[experts, rows, columns]`. The tensor of the biases has the suffix
+/// `_bias`.
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) name: &'static str,
-    /// The matrices, one below the other.
+    /// Matrices whose rows are concatenated.
     pub(crate) parts: &'static [Part],
-    /// Whether columns come before rows.
+    /// True if the shape is `[experts, columns, rows]`.
     pub(crate) transposed: bool,
 }
 
-/// The keys of sizes in a document.
+/// Keys of sizes in a document.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "each field is called as Meta calls the size")]
 pub struct Keys {
@@ -67,25 +68,25 @@ pub struct Keys {
     pub vocab: &'static str,
 }
 
-/// Where a weight is.
+/// Location of a weight: a tensor, or a part of a fused or stacked tensor.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The tensor.
+    /// Name of the tensor.
     pub(crate) name: String,
-    /// The parts whose rows the tensor has, one below the other. Empty if it is the weight alone.
+    /// Parts whose rows the tensor concatenates; empty if the tensor is not fused.
     pub(crate) packed: &'static [Part],
-    /// If it has matrices of all experts, the expert's number, and whether columns come before rows.
+    /// For a tensor that stacks all experts: the index of the expert, and true if columns come before rows.
     pub(crate) stacked: Option<(u64, bool)>,
 }
 
 impl Place {
-    /// The place of a weight that a layout has no name for.
+    /// Returns a substitute for the location of a weight that the layout does not support.
     pub(crate) fn nowhere(weight: Weight) -> Self {
         Self { name: format!("{weight:?}"), packed: &[], stacked: None }
     }
 }
 
-/// Meta's names.
+/// Layout of Meta's LLaMA checkpoints.
 pub static META: Layout = Layout {
     owner: "Meta",
     file: "params.json",
@@ -123,7 +124,7 @@ pub static META: Layout = Layout {
     repeats_ties: true,
 };
 
-/// The names of Hugging Face's `…ForCausalLM`, as most architectures have them.
+/// Layout of Hugging Face's `…ForCausalLM`, which most architectures share.
 pub static HUGGING_FACE: Layout = Layout {
     owner: "Hugging Face",
     file: "config.json",
@@ -179,25 +180,25 @@ pub static HUGGING_FACE: Layout = Layout {
 };
 
 impl Layout {
-    /// The name of the tensor that holds a layer's weight.
+    /// Returns the name of the tensor that holds a layer's weight.
     pub fn weight(&self, layer: u64, part: Part) -> String {
         let (path, _) = self.path(part);
-        // Sinks are a parameter of the module, all others are in a module of their own.
+        // Sinks are a parameter of the attention module; the other parts are modules of their own.
         let weight = if part == Part::Sinks { "" } else { ".weight" };
         format!("{}{layer}.{path}{weight}", self.layers)
     }
 
-    /// The name of the tensor that holds a layer's bias.
+    /// Returns the name of the tensor that holds a layer's bias.
     pub fn bias(&self, layer: u64, part: Part) -> String {
         format!("{}{layer}.{}.bias", self.layers, self.path(part).0)
     }
 
-    /// The name of a weight's tensor; `None` for a bias if there are none.
+    /// Returns the name of a weight's tensor; `None` for a bias if the layout has no biases.
     pub fn name(&self, weight: Weight) -> Option<String> {
         self.places(weight).into_iter().next().map(|place| place.name)
     }
 
-    /// Where a weight can be, the usual place first.
+    /// Returns the possible locations of a weight, the preferred one first.
     pub(crate) fn places(&self, weight: Weight) -> Vec<Place> {
         let alone = |name: String| vec![Place { name, packed: &[], stacked: None }];
         match weight {
@@ -220,7 +221,7 @@ impl Layout {
         }
     }
 
-    /// Where an expert's matrix, or its bias, can be.
+    /// Returns the possible locations of an expert's matrix, or of its bias.
     fn expert(&self, layer: u64, part: Part, expert: u64, bias: bool) -> Vec<Place> {
         let path = format!("{}{layer}.", self.layers);
         let alone = (self.expert_path)(part).map(|[before, after]| {
@@ -234,44 +235,44 @@ impl Layout {
         alone.into_iter().chain(stack).collect()
     }
 
-    /// The path of the tensor that holds a part, and all parts that it holds if there are several.
+    /// Returns the path of the tensor that holds a part, and all parts of that tensor if it is fused.
     fn path(&self, part: Part) -> (&'static str, &'static [Part]) {
         let packed = self.packed.iter().find(|(_, parts)| parts.contains(&part));
         packed.copied().unwrap_or_else(|| ((self.part_path)(part), &[]))
     }
 
-    /// Whether a part is in one tensor with others, so that the tensor's shape does not tell the part's.
+    /// Returns true if a part is in a fused tensor, whose shape does not reveal the part's.
     pub(crate) fn packs(&self, part: Part) -> bool {
         !self.path(part).1.is_empty()
     }
 
-    /// Whether both are by the same maker.
+    /// Returns true if both layouts have the same owner.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.owner == other.owner
     }
 
-    /// The first name that identifies this layout and that `tensors` do not have.
+    /// Returns the first tensor name that identifies this layout and that `tensors` lack.
     pub(crate) fn missing_from(&self, tensors: &Tensors) -> Option<String> {
         let signs = [self.weight(0, self.sign), format!("{}.weight", self.embedding)];
         signs.into_iter().find(|sign| !tensors.contains(sign))
     }
 
-    /// The number of the layer that a tensor belongs to.
+    /// Returns the index of the layer that a tensor belongs to.
     pub(crate) fn layer_number(&self, name: &str) -> Option<u64> {
         name.strip_prefix(self.layers)?.split('.').next()?.parse().ok()
     }
 
-    /// The number of layers that these tensors belong to: the highest number and one more.
+    /// Returns the number of layers that these tensors belong to: the highest index plus one.
     pub(crate) fn count_layers<'n>(&self, names: impl Iterator<Item = &'n str>) -> u64 {
         names.filter_map(|name| self.layer_number(name)).max().map_or(0, |last| last.saturating_add(1))
     }
 
-    /// Whether a tensor holds the frequencies of positions, which the forward computes itself.
+    /// Returns true if the name is that of a rotary frequency tensor in any layout.
     pub(crate) fn is_frequencies(name: &str) -> bool {
         [&META, &HUGGING_FACE].iter().any(|layout| layout.has_frequencies(name))
     }
 
-    /// Whether checkpoints of this layout have frequencies under this name: for all layers, or for each.
+    /// Returns true if the name is that of a rotary frequency tensor in this layout, of the model or of a layer.
     pub(crate) fn has_frequencies(&self, name: &str) -> bool {
         let [whole, of_layer] = self.frequencies;
         name == whole || (self.layer_number(name).is_some() && name.ends_with(of_layer))

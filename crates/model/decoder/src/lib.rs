@@ -1,9 +1,8 @@
-//! What documents, tensor names and shapes say about a decoder-only language model.
+//! Describes a decoder-only language model from its documents, tensor names and shapes.
 //!
-//! [`detect`] and [`named`] read Meta's `params.json` or Hugging Face's `config.json`, compare them with the
-//! shapes of the tensors, and return a [`Decoder`]: its sizes, rotary positions, windows and biases, and which
-//! tensor is which weight. Both the TorchScript text and any other implementation of the forward pass can be
-//! built from it.
+//! [`detect`] and [`named`] read Meta's `params.json` or Hugging Face's `config.json`, compare them with the shapes of the
+//! tensors, and return a [`Decoder`]: its sizes, rotary embeddings, sliding windows and biases. [`Decoder::assign`] maps its
+//! weights to tensors. The TorchScript text and any other implementation of the forward pass can be built from a [`Decoder`].
 //!
 //! ```
 //! use tensor::{Dtype, Storage, Tensor};

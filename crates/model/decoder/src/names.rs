@@ -1,8 +1,7 @@
-//! A model in the layout of Meta or Hugging Face becomes the same model in the other one: names, rows and documents.
+//! Translates a model between the layouts of Meta and Hugging Face: tensor names, row order and documents.
 //!
-//! What the layouts call each weight is in the tables of [`Layout`]. Both directions read the same tables, so one undoes
-//! the other. The rows of queries and keys differ too: Meta's code rotates neighbouring numbers of a head, Hugging
-//! Face's rotates its two halves.
+//! Both directions read the tables of [`Layout`], so that one undoes the other. The rows of query and key matrices are
+//! permuted too: Meta's code rotates adjacent dimensions of a head, Hugging Face's rotates its two halves.
 //!
 //! Facts: `permute` in `convert_llama_weights_to_hf.py` of Hugging Face's `transformers` 4, `apply_rotary_emb` in Meta's
 //! `llama-models` 0.3.0 and in `modeling_llama.py` of `transformers` 5.23.
@@ -21,24 +20,23 @@ use crate::sizes::Decoder;
 use crate::weight::{Part, Weight};
 use crate::{Error, Note, Result};
 
-/// A model in the layout that was asked for.
+/// A model in the requested layout.
 #[derive(Clone, Debug)]
 pub struct Translated {
-    /// The tensors with their new names, in the order of the old ones.
+    /// Tensors with their new names, in the order of the old ones.
     pub tensors: Tensors,
-    /// What a user should know.
     pub notes: Vec<Note>,
-    /// The document of the new layout; `None` if the model had that layout before, so that its document is still right.
+    /// Document of the new layout; `None` if the model already had that layout, so that its document is still valid.
     pub document: Option<Document>,
 }
 
-/// The model that the names and documents describe, in the layout `to`. Tensors that are the same view of a storage
-/// stay so.
+/// Translates the model that the names and documents describe into the layout `to`. Tensors that are the same view of a
+/// storage stay the same view.
 ///
 /// # Errors
-/// When these are only weights, the architecture does not have that layout, the documents and the tensors disagree, a
-/// tensor has no name in the layout, frequencies are not those that the model computes, or the layout's document cannot
-/// express the model.
+/// Returns an error if the tensors are plain weights, if the architecture does not support the layout, if the documents
+/// contradict the tensors, if a tensor has no name in the layout, if rotary frequencies differ from those that the model
+/// computes, or if the layout's document cannot express the model.
 pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Result<Translated> {
     let decoder = match detect(&tensors, options)? {
         Detected::Model(decoder) => *decoder,
@@ -68,7 +66,7 @@ pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Re
     let (mut frequencies, mut exact) = (Vec::new(), true);
     for (index, (name, tensor)) in tensors.iter().enumerate() {
         let Some(weights) = weights.get(&index) else {
-            // `assign` refused all other tensors that are not weights.
+            // `assign` accepts no other tensor that is not a weight.
             exact &= decoder.frequencies().compare(name, tensor)?;
             frequencies.push((name.clone(), tensor.dtype()));
             continue;
@@ -102,7 +100,7 @@ pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Re
     Ok(Translated { tensors: renamed, notes, document: Some(document) })
 }
 
-/// Whether the output matrix is the embeddings: their tensor, or another view of the same elements.
+/// Returns true if the output matrix is the embeddings: the same tensor, or another view of the same elements.
 fn is_tied(weights: &[Assigned], tensors: &Tensors) -> bool {
     let tensor = |wanted| {
         let assigned = weights.iter().find(|assigned| assigned.weight == wanted)?;
@@ -111,10 +109,10 @@ fn is_tied(weights: &[Assigned], tensors: &Tensors) -> bool {
     tensor(Weight::Embedding) == tensor(Weight::Output)
 }
 
-/// The most frequencies that are made: a hundred times those of any model.
+/// Maximum number of restored rotary frequencies: a hundred times that of any model.
 const MOST_FREQUENCIES: u64 = 1 << 20;
 
-/// Frequencies that were left out when the checkpoint got Hugging Face's names.
+/// Restores rotary frequency tensors that were dropped when the checkpoint got Hugging Face's names.
 fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
     let (count, frequencies) = (recorded.len() as u64, decoder.frequencies());
     if frequencies.count().checked_mul(count).is_none_or(|all| all > MOST_FREQUENCIES) {
@@ -125,15 +123,15 @@ fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
             expected: format!("at most {MOST_FREQUENCIES} numbers"),
         });
     }
-    // A dtype in the record is a floating-point number.
+    // `Config::frequencies` accepts only floating-point dtypes.
     let made = recorded.into_iter().filter_map(|(name, dtype)| Some((name, frequencies.tensor(dtype)?)));
     Ok(made.collect())
 }
 
-/// Orders the rows of queries and keys as another layout has them.
+/// Permutes the rows of query and key matrices for the other layout.
 struct Rows<'d> {
     decoder: &'d Decoder,
-    /// Tensors that were ordered, by view and number of heads, so that ties stay ties.
+    /// Permuted tensors by view and number of heads, so that tied tensors stay tied.
     made: HashMap<(ViewId, u64), Tensor>,
 }
 
@@ -148,7 +146,7 @@ impl Rows<'_> {
         if let Some(made) = self.made.get(&key) {
             return Ok(made.clone());
         }
-        // A head is pairs of neighbours, each a row of two, or two halves, each a row.
+        // A head is pairs of adjacent rows, a grid with two columns, or two halves, a grid with two rows.
         let halves = self.decoder.layout().rotates_halves;
         let rows = if halves { Some(2) } else { self.decoder.head_dim().checked_div(2) };
         let rows = rows.and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);

@@ -1,69 +1,63 @@
-//! What a user should know about a decoder that was read without an error.
+//! Notes about a decoder that was read without an error.
 
 use std::fmt;
 
 use crate::error::few;
 
-/// What a user should know about a decoder that was read without an error; its text is one sentence.
+/// A note about a decoder that was read without an error; its text is one sentence.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Note {
-    /// Keys of a document that the model does not depend on, or that are unknown.
+    /// Keys of a document that are unknown or do not affect the model.
     UnusedKeys {
-        /// The document.
         file: &'static str,
-        /// The keys, at least one.
+        /// Names of the keys, at least one.
         keys: Vec<String>,
     },
-    /// The output matrix has no tensor: the embeddings are used for it.
+    /// The output matrix has no tensor, so the embeddings take its place.
     TiedOutput {
-        /// The tensor that is missing.
+        /// Name of the missing tensor.
         name: String,
     },
     /// Tensors that the model does not use are kept.
     ExtraTensors {
-        /// Their names, at least one.
+        /// Names of the tensors, at least one.
         names: Vec<String>,
     },
-    /// Positions are scaled.
+    /// Rotary embeddings are scaled as in Llama 3.1 and 3.2.
     ScaledPositions {
-        /// By this factor.
+        /// Factor of the longest wavelengths.
         factor: f64,
     },
-    /// The model has the layout that it should get.
+    /// The model already has the requested layout.
     SameLayout {
-        /// Who made the layout.
+        /// Organisation that defines the layout, such as Meta.
         owner: &'static str,
     },
-    /// Tensors with the frequencies of positions are left out, because every forward computes them.
+    /// Rotary frequency tensors are left out, because every forward computes them.
     Frequencies {
-        /// Their names, at least one.
+        /// Names of the tensors, at least one.
         names: Vec<String>,
-        /// Whether they are equal bit for bit to what is computed; otherwise some differ in the last place.
+        /// True if the tensors equal the computed frequencies bit for bit; false if some differ in the last place.
         exact: bool,
     },
-    /// Tensors with the frequencies of positions are made again.
+    /// Rotary frequency tensors are restored, as config.json records.
     FrequenciesMade {
-        /// Their names, at least one.
+        /// Names of the tensors, at least one.
         names: Vec<String>,
     },
-    /// A value that a document needs and that nothing states.
+    /// A generated document needs a value that no document states, so Meta's value is assumed.
     Assumed {
-        /// The document.
         file: &'static str,
-        /// The key.
         key: &'static str,
-        /// The value.
         value: u64,
     },
-    /// The size of a head in a document whose own programs compute it instead.
+    /// A generated document states the size of a head, which Meta's code ignores and computes.
     HeadSize {
-        /// The document.
         file: &'static str,
-        /// The size.
         head_dim: u64,
     },
-    /// The checkpoint has a LLaMA's tensor names, but nothing says what a LLaMA needs to run.
+    /// The checkpoint has the tensor names of a LLaMA, but the facts that a LLaMA needs are missing.
     NamesOfLlama,
 }
 

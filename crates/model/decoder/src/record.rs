@@ -1,6 +1,7 @@
-//! A decoder as text, which a module carries so that its decoder can be rebuilt without the documents of the checkpoint.
+//! Serialised form of a decoder, which a module carries so that its decoder can be rebuilt without the documents of the
+//! checkpoint.
 //!
-//! Records of earlier versions are read too. So a member that is added has a default: what modules without it compute.
+//! Records of earlier versions are read too, so an added member needs a default: the behaviour of modules without it.
 
 use serde::{Deserialize, Serialize};
 use tensor::Tensors;
@@ -14,11 +15,11 @@ use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};
 
-/// Everything that the forward needs besides the tensors, and the version of the code that a module computes it with.
+/// A decoder as data: everything that the forward needs besides the tensors, and the code version of its module.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecoderSpec {
-    /// The number that [`Decoder::record`] was given. Modules did not always record it.
+    /// Version passed to [`Decoder::record`]. Early modules do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     code_version: Option<u32>,
     architecture: String,
@@ -32,7 +33,7 @@ pub struct DecoderSpec {
     vocab: u64,
     norm_eps: f64,
     ropes: Vec<Rope>,
-    /// `None` means that all layers have the first.
+    /// Index into `ropes` for each layer; `None` means that all layers use the first.
     rope_of_layer: Option<Vec<Option<usize>>>,
     windows: Windows,
     biases: Biases,
@@ -40,10 +41,10 @@ pub struct DecoderSpec {
 }
 
 impl DecoderSpec {
-    /// Reads what [`Decoder::record`] wrote.
+    /// Parses the text that [`Decoder::record`] wrote.
     ///
     /// # Errors
-    /// When the text is not a record.
+    /// Returns an error if the text is not a record.
     pub fn parse(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| Error::Document { file: "the record", error })
     }
@@ -53,11 +54,11 @@ impl DecoderSpec {
         self.code_version
     }
 
-    /// Returns the decoder over these tensors.
+    /// Builds the decoder over these tensors.
     ///
     /// # Errors
-    /// When no architecture has the recorded name, the tensors have other names, or the facts contradict each other or the
-    /// tensors.
+    /// Returns an error if no architecture has the recorded name, if the tensors have other names, or if the facts
+    /// contradict each other or the tensors.
     pub fn into_decoder(self, tensors: &Tensors) -> Result<Decoder> {
         let Some(architecture) = architecture(|known| known.name == self.architecture) else {
             return Err(Error::UnknownArchitecture { name: self.architecture });
@@ -93,7 +94,8 @@ impl DecoderSpec {
 }
 
 impl Decoder {
-    /// All that the forward needs besides the tensors, and the version of the code that computes it, as JSON on one line.
+    /// Serialises everything that the forward needs besides the tensors, and the version of the module's code, as JSON on
+    /// one line.
     pub fn record(&self, code_version: u32) -> String {
         let spec = DecoderSpec {
             code_version: Some(code_version),
@@ -116,20 +118,20 @@ impl Decoder {
         serde_json::to_string(&spec).unwrap_or_default()
     }
 
-    /// The decoder that [`record`](Self::record) wrote, over these tensors.
+    /// Rebuilds the decoder that [`record`](Self::record) wrote, over these tensors.
     ///
     /// # Errors
-    /// As [`DecoderSpec::parse`] and [`DecoderSpec::into_decoder`].
+    /// Returns the errors of [`DecoderSpec::parse`] and [`DecoderSpec::into_decoder`].
     pub fn from_record(text: &str, tensors: &Tensors) -> Result<Self> {
         DecoderSpec::parse(text)?.into_decoder(tensors)
     }
 }
 
 impl Architecture {
-    /// The layout that these tensors have.
+    /// Returns the layout of these tensors.
     ///
     /// # Errors
-    /// When they have none of the architecture's.
+    /// Returns an error if the tensors have none of the architecture's layouts.
     pub(crate) fn layout(&self, tensors: &Tensors) -> Result<&'static Layout> {
         let mut missing = None;
         for layout in self.layouts {

@@ -1,7 +1,7 @@
-//! A decoder from what the module that was made of it records, without the documents of the checkpoint.
+//! Rebuilds a decoder from the attributes of its module, without the documents of the checkpoint.
 //!
-//! Facts: `torchscript` writes these facts into the module's attributes and text. The shapes of the tensors tell the
-//! rest, as they do when a checkpoint is converted.
+//! Facts: `torchscript` writes these values into the module's attributes and text. The other sizes are inferred from the
+//! shapes of the tensors, as in a conversion.
 
 use tensor::Tensors;
 
@@ -12,35 +12,32 @@ use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};
 
-/// What a module records about its decoder.
+/// Attributes of a module that describe its decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// The class of the module, such as `Llama`.
+    /// Class of the module, such as `Llama`.
     pub class: String,
-    /// The number of layers.
+    /// Number of layers.
     pub n_layers: u64,
-    /// The number of heads of keys and values.
+    /// Number of heads of keys and values.
     pub n_kv_heads: u64,
-    /// The size of a head.
+    /// Size of a head.
     pub head_dim: u64,
-    /// The number of tokens that the model knows.
+    /// Size of the vocabulary.
     pub vocab: u64,
-    /// The epsilon of the norms.
+    /// Epsilon of the norms.
     pub norm_eps: f64,
-    /// The rotary positions.
     pub rope: Rope,
-    /// How far attention looks back.
     pub windows: Windows,
-    /// Which matrices have biases.
     pub biases: Biases,
 }
 
 impl Decoder {
-    /// The decoder that a module of these tensors records.
+    /// Rebuilds the decoder of a module over these tensors.
     ///
     /// # Errors
-    /// When no architecture has this class, its layouts have other names of tensors, or the facts contradict each
-    /// other or the shapes.
+    /// Returns an error if no architecture has this class, if the names of the tensors fit none of its layouts, or if the
+    /// facts contradict each other or the shapes.
     pub fn from_recorded(recorded: Recorded, tensors: &Tensors) -> Result<Self> {
         let Recorded { class, n_layers, n_kv_heads, head_dim, vocab, norm_eps, rope, windows, biases } =
             recorded;

@@ -1,99 +1,96 @@
-//! Rotary positions: their base, and how their wavelengths are stretched.
+//! Rotary embeddings (RoPE): their base, and the scaling of their wavelengths.
 //!
-//! Facts: `modeling_rope_utils.py` in Hugging Face's `transformers` 5.23, `apply_scaling` in Meta's
-//! `llama-models` 0.3.0.
+//! Facts: `modeling_rope_utils.py` in Hugging Face's `transformers` 5.23, `apply_scaling` in Meta's `llama-models` 0.3.0.
 
 use std::f64::consts::TAU;
 
 use serde::{Deserialize, Serialize};
 
-/// Rotary positions.
+/// Parameters of a rotary embedding (RoPE).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rope {
-    /// The base (theta) of the wavelengths.
+    /// Base (theta) of the wavelengths.
     pub theta: f64,
-    /// How wavelengths are stretched, if they are.
+    /// Scaling of the wavelengths; `None` keeps them.
     pub scaling: Option<Scaling>,
 }
 
-/// How wavelengths are stretched.
+/// A method of scaling RoPE wavelengths for longer contexts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Scaling {
-    /// As in Llama 3.1: long ones.
+    /// Llama 3.1: stretches long wavelengths.
     Llama3(Llama3),
-    /// All by one factor.
+    /// Stretches all wavelengths by one factor.
     Linear {
-        /// The factor.
         factor: f64,
     },
-    /// All, by a base that grows with the number of tokens once they are more than `old`.
+    /// Dynamic NTK: stretches all wavelengths by a base that grows with the number of tokens beyond `old`.
     Dynamic {
-        /// The factor.
         factor: f64,
-        /// The number of tokens that the model was first trained on.
+        /// Original context length, in tokens.
         old: f64,
     },
-    /// As in `YaRN`: long ones, and cosines and sines become larger.
+    /// `YaRN`: stretches long wavelengths, and scales cosines and sines up.
     Yarn(Yarn),
-    /// As in `LongRoPE`: each by its own factor.
+    /// `LongRoPE`: stretches each wavelength by its own factor.
     LongRope(LongRope),
 }
 
-/// Wavelengths longer than `old / low` tokens are multiplied by `factor`, those shorter than `old / high` are
-/// unchanged, and those in between are interpolated.
+/// Scaling of Llama 3.1: wavelengths longer than `old / low` tokens are multiplied by `factor`, those shorter than `old /
+/// high` are unchanged, and those in between are interpolated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llama3 {
-    /// How much longer the longest wavelengths become.
+    /// Factor of the longest wavelengths.
     pub factor: f64,
     /// `low_freq_factor` in config.json.
     pub low: f64,
     /// `high_freq_factor` in config.json; larger than `low`.
     pub high: f64,
-    /// The number of tokens that the model was first trained on.
+    /// Original context length, in tokens.
     pub old: f64,
 }
 
-/// Pairs that turn fewer than `slow` times within `old` tokens are stretched by `factor`, those that turn more than `fast`
-/// times are unchanged, and those in between are interpolated by their number.
+/// Scaling of `YaRN`: pairs that turn fewer than `slow` times within `old` tokens are stretched by `factor`, those that turn
+/// more than `fast` times are unchanged, and those in between are interpolated by their index.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Yarn {
-    /// How much longer the longest wavelengths become.
+    /// Factor of the longest wavelengths.
     pub factor: f64,
     /// `beta_fast` in config.json.
     pub fast: f64,
     /// `beta_slow` in config.json.
     pub slow: f64,
-    /// The number of tokens that the model was first trained on.
+    /// Original context length, in tokens.
     pub old: f64,
-    /// What cosines and sines are multiplied with.
+    /// Factor for cosines and sines.
     pub magnitude: f64,
-    /// Whether the numbers of the first and last pair that are interpolated are rounded.
+    /// True if the bounds of the interpolated range of pairs are rounded to whole indices.
     pub truncate: bool,
 }
 
-/// Wavelengths are multiplied by one list of factors, or by another once there are more than `old` tokens.
+/// Scaling of `LongRoPE`: wavelengths are multiplied by one list of factors, or by another for more than `old` tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongRope {
-    /// The factors for at most `old` tokens, one for each pair of numbers that is rotated.
+    /// Factors for at most `old` tokens: `[rotated / 2]`.
     pub short: Vec<f64>,
-    /// The factors for more tokens.
+    /// Factors for more than `old` tokens: `[rotated / 2]`.
     pub long: Vec<f64>,
-    /// The number of tokens that the model was first trained on.
+    /// Original context length, in tokens.
     pub old: f64,
-    /// What cosines and sines are multiplied with.
+    /// Factor for cosines and sines.
     pub magnitude: f64,
 }
 
-/// The base of models that do not name one.
+/// Default RoPE base (theta).
 pub(crate) const THETA: f64 = 10_000.0;
 
 impl Llama3 {
-    /// Scaling by `factor` with the constants of Meta's code.
+    /// Returns scaling by `factor` with the other constants of Meta's code.
     pub fn by(factor: f64) -> Self {
         Self { factor, low: 1.0, high: 4.0, old: 8192.0 }
     }
@@ -101,8 +98,8 @@ impl Llama3 {
 
 #[expect(clippy::cast_precision_loss, reason = "numbers that f64 lacks are larger than any head or text")]
 impl Rope {
-    /// How far each pair of numbers turns from one token to the next, in radians, in a sequence of `tokens` tokens of which
-    /// `rotated` numbers of each head are rotated: `[rotated / 2]`.
+    /// Returns the rotation of each pair from one token to the next, in radians: `[rotated / 2]`. `rotated` is the number of
+    /// rotary dimensions per head, and `tokens` the length of the sequence.
     pub fn frequencies(&self, rotated: u64, tokens: u64) -> Vec<f64> {
         let mut theta = self.theta;
         let dim = rotated as f64;
@@ -134,7 +131,7 @@ impl Rope {
         }
     }
 
-    /// What cosines and sines are multiplied with.
+    /// Returns the factor for cosines and sines.
     pub fn magnitude(&self) -> f64 {
         match &self.scaling {
             Some(Scaling::Yarn(yarn)) => yarn.magnitude,
@@ -143,16 +140,17 @@ impl Rope {
         }
     }
 
-    /// Whether frequencies depend on the number of tokens, so that those of earlier tokens change as a text grows.
+    /// Returns true if frequencies depend on the number of tokens, so that those of earlier tokens change as the sequence
+    /// grows.
     pub fn depends_on_length(&self) -> bool {
         matches!(self.scaling, Some(Scaling::Dynamic { .. } | Scaling::LongRope(_)))
     }
 }
 
 impl Yarn {
-    /// How much the wavelength of a pair is stretched: 0 is not at all, 1 is by the whole factor.
+    /// Returns the fraction of stretching for a pair: 0 keeps its wavelength, 1 applies the whole factor.
     fn stretched(&self, pair: f64, dim: f64, theta: f64) -> f64 {
-        // The number of the pair that turns so often within the tokens of the training.
+        // Index of the pair that makes `turns` full turns within the original context length.
         let number = |turns: f64| dim * (self.old / (turns * TAU)).ln() / (2.0 * theta.ln());
         let (mut first, mut last) = (number(self.fast), number(self.slow));
         if self.truncate {

@@ -1,10 +1,10 @@
-//! The sizes of a decoder.
+//! The sizes and hyperparameters of a decoder.
 //!
-//! An architecture translates its document into [`Facts`]. [`Decoder::new`] infers from the shapes what the
-//! facts leave open and checks the rest against them; [`Decoder::assign`] checks every tensor.
+//! An architecture translates its document into [`Facts`]. [`Decoder::new`] infers missing sizes from the shapes and checks
+//! the others against them; [`Decoder::assign`] checks every tensor.
 //!
-//! Facts: `model.py` in Meta's `llama-models` 0.3.0 and `modeling_llama.py` in Hugging Face's `transformers`
-//! 5.23, for names and shapes.
+//! Facts: `model.py` in Meta's `llama-models` 0.3.0 and `modeling_llama.py` in Hugging Face's `transformers` 5.23, for names
+//! and shapes.
 
 use std::fmt::Display;
 
@@ -20,7 +20,7 @@ use crate::rope::{Rope, THETA};
 use crate::weight::Part;
 use crate::{Error, Fact, Given, Note, Result};
 
-/// A decoder whose documents and shapes agree.
+/// A decoder-only language model whose documents and tensor shapes agree.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     architecture: &'static Architecture,
@@ -35,7 +35,7 @@ pub struct Decoder {
     norm_eps: f64,
     rotated: u64,
     ropes: Vec<Rope>,
-    /// `None` means that all layers have the first.
+    /// Index into `ropes` for each layer; `None` means that all layers use the first.
     pub(crate) rope_of_layer: Option<Vec<Option<usize>>>,
     windows: Windows,
     biases: Biases,
@@ -45,10 +45,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of these facts; the shapes tell those that are missing.
+    /// Builds a decoder from facts, and infers missing sizes from the shapes.
     ///
     /// # Errors
-    /// When the facts contradict each other or the shapes, or neither states the number of heads.
+    /// Returns an error if the facts contradict each other or the shapes, or if the number of heads is neither stated nor
+    /// inferable.
     pub(crate) fn new(
         architecture: &'static Architecture,
         layout: &'static Layout,
@@ -157,7 +158,7 @@ impl Decoder {
         .with_sizes(&wrong)
     }
 
-    /// The decoder, unless one of its sizes is 0.
+    /// Returns the decoder, or an error if one of its sizes is 0.
     fn with_sizes(self, wrong: Wrong<'_>) -> Result<Self> {
         let keys = &self.layout.keys;
         let sizes = [
@@ -172,104 +173,103 @@ impl Decoder {
         }
     }
 
-    /// The architecture.
+    /// Returns the architecture of the model.
     pub fn architecture(&self) -> &'static Architecture {
         self.architecture
     }
 
-    /// How its tensors are named.
+    /// Returns the layout of the tensor names.
     pub fn layout(&self) -> &'static Layout {
         self.layout
     }
 
-    /// The width of the model.
+    /// Returns the width of the model.
     pub fn dim(&self) -> u64 {
         self.dim
     }
 
-    /// The number of layers.
+    /// Returns the number of layers.
     pub fn n_layers(&self) -> u64 {
         self.n_layers
     }
 
-    /// The number of query heads.
+    /// Returns the number of query heads.
     pub fn n_heads(&self) -> u64 {
         self.n_heads
     }
 
-    /// The number of heads of keys and values; a divisor of [`n_heads`](Self::n_heads).
+    /// Returns the number of heads of keys and values; a divisor of [`n_heads`](Self::n_heads).
     pub fn n_kv_heads(&self) -> u64 {
         self.n_kv_heads
     }
 
-    /// The size of a head; even.
+    /// Returns the size of a head, an even number.
     pub fn head_dim(&self) -> u64 {
         self.head_dim
     }
 
-    /// The width of the feed-forward layers.
+    /// Returns the width of the feed-forward layers.
     pub fn hidden(&self) -> u64 {
         self.hidden
     }
 
-    /// The number of tokens that the model knows.
+    /// Returns the size of the vocabulary.
     pub fn vocab(&self) -> u64 {
         self.vocab
     }
 
-    /// The epsilon of the norms.
+    /// Returns the epsilon of the norms.
     pub fn norm_eps(&self) -> f64 {
         self.norm_eps
     }
 
-    /// What its layers compute.
+    /// Returns the computation that all layers share.
     pub fn block(&self) -> &Block {
         &self.block
     }
 
-    /// The rotary positions that layers have, at least one.
+    /// Returns the rotary embeddings of the layers, at least one.
     pub fn ropes(&self) -> &[Rope] {
         &self.ropes
     }
 
-    /// Which of [`ropes`](Self::ropes) a layer has; `None` means no positions.
+    /// Returns the index into [`ropes`](Self::ropes) for a layer; `None` is no rotary embedding.
     pub fn rope_of(&self, layer: u64) -> Option<usize> {
         let Some(ropes) = &self.rope_of_layer else { return Some(0) };
         ropes.get(usize::try_from(layer).ok()?).copied().flatten()
     }
 
-    /// The rotary positions of layers that have no other.
+    /// Returns the first rotary embedding, which layers use by default.
     pub fn rope(&self) -> &Rope {
         static NONE: Rope = Rope { theta: THETA, scaling: None };
         self.ropes.first().unwrap_or(&NONE)
     }
 
-    /// How many numbers of each head are rotated, the first ones; even.
+    /// Returns the number of rotary dimensions per head, an even number; they are the first ones.
     pub fn rotated(&self) -> u64 {
         self.rotated
     }
 
-    /// The frequencies of positions, as tensors of checkpoints have them.
+    /// Returns the rotary frequencies as tensors of checkpoints hold them: unscaled.
     pub(crate) fn frequencies(&self) -> Frequencies {
         Frequencies { theta: self.rope().theta, head_dim: self.head_dim }
     }
 
-    /// How far attention looks back.
+    /// Returns the sliding windows of attention.
     pub fn windows(&self) -> &Windows {
         &self.windows
     }
 
-    /// Which matrices have biases.
+    /// Returns the flags for biases.
     pub fn biases(&self) -> Biases {
         self.biases
     }
 }
 
-/// The size of a head if tensors with the frequencies of positions show it, for checkpoints without the
-/// layout's document.
+/// Returns the size of a head if a rotary frequency tensor reveals it, for a checkpoint without the layout's document.
 ///
 /// # Errors
-/// When a number that the model needs is neither given nor shown by the shapes.
+/// Returns an error if a number that the model needs is neither given nor revealed by the shapes.
 pub(crate) fn head_dim_without_document(
     layout: &'static Layout,
     tensors: &Tensors,

@@ -1,108 +1,98 @@
-//! The weights of a decoder, by their roles.
+//! Weights of a decoder by their roles, and their shapes.
 //!
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0, for names and shapes.
 
-/// A weight of a decoder.
+/// A weight of a decoder, by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weight {
-    /// The token embeddings: `[vocab, dim]`.
+    /// Token embeddings: `[vocab, dim]`.
     Embedding,
-    /// The last norm: `[dim]`.
+    /// Weight of the last norm: `[dim]`.
     Norm,
-    /// The bias of the last norm: `[dim]`.
+    /// Bias of the last norm: `[dim]`.
     NormBias,
-    /// The output matrix: `[vocab, dim]`.
+    /// Output matrix: `[vocab, dim]`.
     Output,
-    /// A matrix or norm of a layer.
+    /// Matrix or norm of a layer.
     Layer {
-        /// The number of the layer.
         layer: u64,
-        /// Which of its parts.
         part: Part,
     },
-    /// The bias of a layer's matrix, as long as the matrix has rows, or of its norm.
+    /// Bias of a layer's matrix, with one element per row, or of a layer's norm.
     Bias {
-        /// The number of the layer.
         layer: u64,
-        /// Which of its parts.
         part: Part,
     },
-    /// The norm of one head, where each has its own: `[head_dim]`.
+    /// Norm of one head, in models with a norm for each head: `[head_dim]`.
     Head {
-        /// The number of the layer.
         layer: u64,
-        /// [`Part::QNorm`] or [`Part::KNorm`].
+        /// Either [`Part::QNorm`] or [`Part::KNorm`].
         part: Part,
-        /// The number of the head.
         head: u64,
     },
-    /// A matrix of an expert: its shape is the feed-forward layer's, with the width of an expert.
+    /// Matrix of an expert, with the shape of a feed-forward matrix and the width of an expert.
     Expert {
-        /// The number of the layer.
         layer: u64,
-        /// [`Part::W1`], [`Part::W2`], [`Part::W3`] or [`Part::W13`].
+        /// One of [`Part::W1`], [`Part::W2`], [`Part::W3`] and [`Part::W13`].
         part: Part,
-        /// The number of the expert.
         expert: u64,
     },
-    /// The bias of an expert's matrix.
+    /// Bias of an expert's matrix.
     ExpertBias {
-        /// The number of the layer.
         layer: u64,
-        /// As in [`Weight::Expert`].
+        /// One of the parts of [`Weight::Expert`].
         part: Part,
-        /// The number of the expert.
         expert: u64,
     },
 }
 
-/// The parts of a layer that have weights, in the order and with the names of Meta's code.
+/// Parts of a layer that have weights, in the order and with the names of Meta's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Queries: `[n_heads × head_dim, dim]`.
+    /// Query matrix: `[n_heads × head_dim, dim]`.
     Wq,
-    /// Keys: `[n_kv_heads × head_dim, dim]`.
+    /// Key matrix: `[n_kv_heads × head_dim, dim]`.
     Wk,
-    /// Values: `[n_kv_heads × head_dim, dim]`.
+    /// Value matrix: `[n_kv_heads × head_dim, dim]`.
     Wv,
-    /// The output of attention: `[dim, n_heads × head_dim]`.
+    /// Output matrix of attention: `[dim, n_heads × head_dim]`.
     Wo,
-    /// The gate of the feed-forward layer: `[hidden, dim]`.
+    /// Gate matrix of the feed-forward layer: `[hidden, dim]`.
     W1,
-    /// The last matrix of the feed-forward layer: `[dim, hidden]`.
+    /// Down matrix of the feed-forward layer: `[dim, hidden]`.
     W2,
-    /// The matrix next to the gate: `[hidden, dim]`.
+    /// Up matrix of the feed-forward layer: `[hidden, dim]`.
     W3,
-    /// The norm before attention: `[dim]`.
+    /// Norm before attention: `[dim]`.
     AttentionNorm,
-    /// The norm before the feed-forward layer: `[dim]`.
+    /// Norm before the feed-forward layer: `[dim]`.
     FfnNorm,
-    /// The norm of queries: `[head_dim]` or `[n_heads × head_dim]`.
+    /// Norm of queries: `[head_dim]` or `[n_heads × head_dim]`.
     QNorm,
-    /// The norm of keys: `[head_dim]` or `[n_kv_heads × head_dim]`.
+    /// Norm of keys: `[head_dim]` or `[n_kv_heads × head_dim]`.
     KNorm,
-    /// The norm after attention: `[dim]`.
+    /// Norm after attention: `[dim]`.
     AttentionPostNorm,
-    /// The norm after the feed-forward layer: `[dim]`.
+    /// Norm after the feed-forward layer: `[dim]`.
     FfnPostNorm,
-    /// The score of each query head that belongs to no token: `[n_heads]`.
+    /// Attention sinks, the extra score of each query head: `[n_heads]`.
     Sinks,
-    /// The router of experts: `[experts, dim]`.
+    /// Router of the experts: `[experts, dim]`.
     Router,
-    /// Gate and up of an expert in alternate rows, first a row of the gate: `[2 × hidden, dim]`.
+    /// Gate and up matrices of an expert in alternating rows, starting with the gate: `[2 × hidden, dim]`.
     W13,
-    /// The gate of the shared expert: `[hidden, dim]`.
+    /// Gate matrix of the shared expert: `[hidden, dim]`.
     SharedW1,
-    /// The last matrix of the shared expert: `[dim, hidden]`.
+    /// Down matrix of the shared expert: `[dim, hidden]`.
     SharedW2,
-    /// The matrix next to the gate of the shared expert: `[hidden, dim]`.
+    /// Up matrix of the shared expert: `[hidden, dim]`.
     SharedW3,
-    /// How much of the shared expert's result is used: `[1, dim]`.
+    /// Gate of the shared expert's result: `[1, dim]`.
     SharedGate,
 }
 
 impl Part {
-    /// The parts that every LLaMA has, in their order.
+    /// Parts of every LLaMA layer, in order.
     pub const ALL: [Self; 9] = [
         Self::Wq,
         Self::Wk,
@@ -115,7 +105,8 @@ impl Part {
         Self::FfnNorm,
     ];
 
-    /// The parts that a layer can have, those of its experts aside, in the order of [`Decoder::weights`](crate::Decoder::weights).
+    /// Parts that a layer can have, except those of its experts, in the order of
+    /// [`Decoder::weights`](crate::Decoder::weights).
     pub(crate) const IN_ORDER: [Self; 19] = [
         Self::Wq,
         Self::Wk,
@@ -140,7 +131,7 @@ impl Part {
 }
 
 impl Weight {
-    /// Which part of a layer it is of.
+    /// Returns the part of a layer that the weight belongs to.
     pub(crate) fn part(self) -> Option<Part> {
         match self {
             Self::Embedding | Self::Norm | Self::NormBias | Self::Output => None,
@@ -152,7 +143,7 @@ impl Weight {
         }
     }
 
-    /// The same of another part.
+    /// Returns the same kind of weight for another part.
     pub(crate) fn with(mut self, other: Part) -> Self {
         if let Self::Layer { part, .. }
         | Self::Bias { part, .. }

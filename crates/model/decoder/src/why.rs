@@ -1,51 +1,48 @@
-//! Why a checkpoint is treated as weights and not as a model that runs.
+//! Reasons to convert a checkpoint as plain weights instead of a model that runs.
 
 use std::fmt;
 
-/// Why a checkpoint is treated as weights and not as a model that runs.
+/// Reason to convert a checkpoint as plain weights instead of a model that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhyWeights {
-    /// It is an adapter, which only changes another model.
+    /// The checkpoint is an adapter, which only modifies another model.
     Adapter {
-        /// The model that it changes, if `adapter_config.json` names it.
+        /// Name of the base model, if `adapter_config.json` states it.
         base: Option<String>,
     },
-    /// It is one of several shards.
+    /// The checkpoint is one of several shards.
     OneShard,
-    /// There is a `params.json`, but a tensor that Meta's models have is missing.
+    /// A `params.json` is present, but a tensor of Meta's models is missing.
     MissingTensor {
-        /// The tensor.
         name: String,
     },
-    /// The names are Hugging Face's, and only a `params.json` was found.
+    /// The names are Hugging Face's, but only a `params.json` was found.
     NoConfig,
-    /// The names are a transformer's, and neither `params.json` nor `config.json` was found.
+    /// The names are a transformer's, but neither `params.json` nor `config.json` was found.
     NoDocuments,
-    /// Neither names nor documents belong to a known architecture.
+    /// Neither names nor documents match a known architecture.
     NoArchitecture,
-    /// `config.json` names an architecture without a forward here.
+    /// `config.json` names an architecture without a forward implementation.
     ModelType {
-        /// Its `model_type`, cut if it is long.
+        /// Value of `model_type`, truncated if it is long.
         model_type: String,
     },
-    /// `config.json` names no architecture.
+    /// `config.json` has no `model_type`.
     NoModelType,
-    /// The body of a language model without its output matrix.
+    /// The body of a language model, without its output matrix.
     BareModel {
-        /// The beginning of its class, such as `Llama`.
+        /// Prefix of its class, such as `Llama`.
         class: &'static str,
     },
-    /// `config.json` names an architecture, but a tensor that it has is missing.
+    /// `config.json` names an architecture, but one of its tensors is missing.
     NotThisArchitecture {
-        /// The architecture.
         architecture: &'static str,
-        /// The tensor.
         tensor: String,
     },
-    /// A class with another head than a language model's.
+    /// A class whose head does not compute logits.
     OtherHead {
-        /// The class, cut if it is long.
+        /// Name of the class, truncated if it is long.
         class: String,
     },
 }

@@ -1,30 +1,28 @@
-//! Why text cannot be read, or a token cannot be chosen.
+//! Errors of reading a tokenizer, of tokenization, and of choosing a token.
 
 use byte_source::ErrorKind;
 
-/// A result of this crate.
+/// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why text cannot be read, or a token cannot be chosen.
+/// An error of reading a tokenizer, of tokenization, or of choosing a token.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A temperature that logits cannot be divided by.
+    /// A temperature that is not finite or not above 0.
     #[error("the temperature is {found}, expected a number above 0")]
     Temperature {
-        /// The temperature.
         found: f64,
     },
-    /// A sum of probabilities out of range.
+    /// A top-p that is not above 0 and at most 1.
     #[error("top-p is {found}, expected a number above 0 and at most 1")]
     TopP {
-        /// The sum.
         found: f64,
     },
-    /// A model whose result is not a number.
+    /// A model that returned NaN as a logit.
     #[error("the logit of token {token} is not a number (NaN)")]
     NotANumber {
-        /// The first such token.
+        /// First token with such a logit.
         token: u32,
     },
     /// A model that returned no logits.
@@ -33,66 +31,58 @@ pub enum Error {
     /// No file next to the model is a tokenizer.
     #[error("misc/ does not contain a tokenizer")]
     NoTokenizer,
-    /// A tokenizer that this crate cannot read.
+    /// A tokenizer format that is not supported.
     #[error("`{file}` is not a tokenizer that can be read here: {reason}")]
     Unsupported {
-        /// The file.
         file: String,
-        /// What it is instead.
+        /// Description of the format.
         reason: &'static str,
     },
-    /// A file that is larger than tokenizers are.
+    /// A file that is larger than any real tokenizer.
     #[error("`{file}` has {found} bytes, at most {limit} are read")]
     Large {
-        /// The file.
         file: String,
-        /// Its bytes.
+        /// Size of the file, in bytes.
         found: u64,
-        /// The most that are read.
+        /// Maximum size, in bytes.
         limit: u64,
     },
-    /// A file that does not have the format that its name promises.
+    /// A file that does not have the format of its name.
     #[error("`{file}` cannot be read: {reason}")]
     Invalid {
-        /// The file.
         file: String,
-        /// What is wrong.
         reason: String,
     },
     /// A token that is longer than any real one.
     #[error("`{file}` has a token of {found} bytes, at most {limit} are read")]
     LongToken {
-        /// The file.
         file: String,
-        /// Its bytes.
+        /// Length of the token, in bytes.
         found: usize,
-        /// The most that are read.
+        /// Maximum length, in bytes.
         limit: usize,
     },
-    /// A tokenizer that can make a text too long.
+    /// A tokenizer that can expand a text beyond the maximum size.
     #[error("`{file}` can make a text {growth} times as long, which allows {limit} bytes, found {found}")]
     Growth {
-        /// The file.
         file: String,
-        /// How many times as long the text can become.
+        /// Maximum factor by which the tokenizer expands a text.
         growth: u64,
-        /// Bytes of the text.
+        /// Size of the text, in bytes.
         found: u64,
-        /// The most bytes.
+        /// Maximum size of a text with this factor, in bytes.
         limit: u64,
     },
     /// A tokenizer that failed on a text or on tokens.
     #[error("the tokenizer `{file}` failed: {reason}")]
     Tokenizer {
-        /// The file.
         file: String,
-        /// What went wrong.
         reason: String,
     },
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Temperature { .. } | Self::TopP { .. } => ErrorKind::Option,

@@ -1,9 +1,8 @@
-//! Text in, text out: tokens of a text, the choice of the next token, and the text of tokens as they come.
+//! Text generation: tokenization, the choice of the next token, and streaming decoding of tokens to text.
 //!
-//! [`generate`] asks a model for logits, one token after the other, and [`Sampler`] chooses. [`Tokenizer`] reads the
-//! tokenizer files that models come with (with the feature `tokenizer`), and [`Stream`] turns tokens into text without
-//! ever cutting a character. [`Stops`] says which tokens end a text. Nothing here knows what a carton is, prints, or
-//! opens a file.
+//! [`generate`] requests logits from a model, one token after another, and [`Sampler`] chooses tokens. With the feature
+//! `tokenizer`, [`Tokenizer`] reads the tokenizer files of models, and [`Stream`] decodes tokens to text without ever splitting
+//! a character. [`Stops`] lists the tokens that end a text. The crate depends on no carton, prints nothing, and opens no file.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -42,7 +41,7 @@ pub use produce::{Ended, Generated, NextLogits, Options, generate};
 pub use sample::{Candidate, Choice, Sampler, top};
 pub use stops::Stops;
 
-/// Returns a file next to the model by its name, or `None` if there is none.
+/// Function that returns a file next to the model by its name, or `None` if there is no such file.
 pub type Files<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 
 #[cfg(feature = "tokenizer")]

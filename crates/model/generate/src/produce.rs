@@ -1,55 +1,54 @@
-//! The loop that asks for logits and chooses tokens.
+//! Generation loop that requests logits and chooses tokens.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::{Choice, Error, Sampler};
 
-/// How tokens are generated, and when that ends.
+/// Options of generation: its length, the choice of tokens, and stop tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The most tokens.
+    /// Maximum number of tokens.
     pub max_tokens: usize,
-    /// How each is chosen.
+    /// Method of choosing each token.
     pub choice: Choice,
-    /// The tokens that end the text. They are not part of it.
+    /// Stop tokens, which end the text and are not part of it.
     pub stops: Vec<u32>,
 }
 
-/// Why generating ended.
+/// Reason why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// This token was chosen, which ends the text.
+    /// A stop token was chosen.
     Stop(u32),
-    /// As many tokens were generated as were asked for.
+    /// The maximum number of tokens was reached.
     Enough,
-    /// The caller ended it.
+    /// The callback ended the generation.
     Caller,
 }
 
-/// What was generated.
+/// Generated tokens, with the reason of the end and timings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
-    /// The tokens after the prompt, without the one that ended the text.
+    /// Tokens after the prompt, without the stop token.
     pub tokens: Vec<u32>,
-    /// Why generating ended.
     pub ended: Ended,
-    /// How long the model took for the prompt.
+    /// Duration of the prefill: the model call for the prompt.
     pub prompt_time: Duration,
-    /// How long everything after it took.
+    /// Duration of the generation after the prefill.
     pub time: Duration,
-    /// How often the model was called after the prompt.
+    /// Number of model calls after the prefill.
     pub steps: usize,
 }
 
-/// Takes the tokens that a model has not seen yet, and returns the logits of the one that follows.
+/// Model as a function from the tokens that it has not yet processed to the logits of the next token.
 pub type NextLogits<'m, E> = dyn FnMut(&[u32]) -> Result<Vec<f32>, E> + 'm;
 
-/// Generates tokens after `prompt`. `each` receives each token as soon as it is chosen, and can end the work. The model is not
-/// called if [`max_tokens`](Options::max_tokens) is 0.
+/// Generates tokens after `prompt`. `each` receives each token as soon as it is chosen, and can end the generation. The
+/// model is not called if [`max_tokens`](Options::max_tokens) is 0.
 ///
 /// # Errors
-/// Those of `model` and `each`, and when the options are out of range or a logit is not a number.
+/// Returns the errors of `model` and `each`, and an error if the options are out of range or a logit is NaN.
 pub fn generate<E: From<Error>>(
     prompt: &[u32],
     options: &Options,
@@ -79,7 +78,7 @@ pub fn generate<E: From<Error>>(
         if each(token)?.is_break() {
             break Ended::Caller;
         }
-        // The logits after the last token are not needed.
+        // No token follows the last one, so its logits are not computed.
         if tokens.len() < options.max_tokens {
             logits = model(&[token])?;
             steps += 1;
@@ -92,7 +91,7 @@ pub fn generate<E: From<Error>>(
 mod tests {
     use super::*;
 
-    /// A model whose next token is the sum of all that it has seen, modulo 10.
+    /// Returns a model whose next token is the sum of all tokens that it has processed, modulo 10.
     fn sums() -> impl FnMut(&[u32]) -> Result<Vec<f32>, Error> {
         let mut sum = 0;
         move |tokens| {

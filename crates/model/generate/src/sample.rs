@@ -1,4 +1,4 @@
-//! The choice of the next token from its logits.
+//! Choice of the next token from its logits.
 //!
 //! Facts: temperature and top-p are those of Hugging Face's `TemperatureLogitsWarper` and `TopPLogitsWarper`
 //! (`transformers/generation/logits_process.py`). Probabilities are computed in f64. Random numbers come from `ChaCha8` as
@@ -11,23 +11,23 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::{Error, Result};
 
-/// How the next token is chosen.
+/// Method of choosing the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
-    /// The most probable one; of equal ones the first.
+    /// The most probable token; the lowest id among equals.
     Greedy,
-    /// One at random, according to the probabilities.
+    /// A random token, drawn by its probability.
     Random {
-        /// What logits are divided by; more than 0. Below 1, probable tokens become more probable.
+        /// Divisor of the logits, above 0. Values below 1 favour probable tokens.
         temperature: f64,
-        /// Only the most probable tokens whose probabilities add up to this are chosen from: more than 0, at most 1.
+        /// Sum of probabilities, above 0 and at most 1: only the fewest most probable tokens that reach it are candidates.
         top_p: f64,
-        /// Where the random numbers start.
+        /// Seed of the random number generator.
         seed: u64,
     },
 }
 
-/// Chooses tokens, one after the other.
+/// Chooses tokens one after another, with the state of a random number generator.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     choice: Choice,
@@ -35,10 +35,10 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler at its start.
+    /// Creates a sampler from its seed.
     ///
     /// # Errors
-    /// When the temperature or top-p is not in its range.
+    /// Returns an error if the temperature or top-p is out of range.
     pub fn new(choice: Choice) -> Result<Self> {
         let seed = match choice {
             Choice::Greedy => 0,
@@ -55,10 +55,10 @@ impl Sampler {
         Ok(Self { choice, random: ChaCha8Rng::seed_from_u64(seed) })
     }
 
-    /// The next token: an index of `logits`.
+    /// Chooses the next token: an index of `logits`.
     ///
     /// # Errors
-    /// When a logit is NaN, or there are none.
+    /// Returns an error if a logit is NaN, or if there are no logits.
     pub fn next(&mut self, logits: &[f32]) -> Result<u32> {
         let largest = largest(logits)?;
         let Choice::Random { temperature, top_p, .. } = self.choice else { return Ok(largest.id) };
@@ -86,12 +86,12 @@ impl Sampler {
             sum += weight(id);
             at < sum
         });
-        // Rounding may leave the end a little below the sum.
+        // Rounding may leave the final sum slightly below `at`.
         let last = || order.iter().rfind(|id| weight(id) > 0.0);
         Ok(chosen.or_else(last).copied().unwrap_or(largest.id))
     }
 
-    /// A number from 0 to 1, without 1: the upper 53 bits of one random number.
+    /// Returns a random number in `[0, 1)`: the upper 53 bits of a 64-bit random number.
     fn uniform(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
         let numerator = (self.random.next_u64() >> 11) as f64;
@@ -99,21 +99,19 @@ impl Sampler {
     }
 }
 
-/// A token that may come next.
+/// A candidate for the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its id.
     pub id: u32,
-    /// Its logit.
     pub logit: f32,
-    /// Its probability: the softmax over all logits.
+    /// Probability of the token: the softmax over all logits.
     pub probability: f64,
 }
 
-/// The `count` most probable tokens, the most probable first; of equal ones the first.
+/// Returns the `count` most probable tokens, the most probable first; among equals, the lowest id first.
 ///
 /// # Errors
-/// When a logit is NaN, or there are none.
+/// Returns an error if a logit is NaN, or if there are no logits.
 pub fn top(logits: &[f32], count: usize) -> Result<Vec<Candidate>> {
     let largest = largest(logits)?;
     let weights = weights(logits, largest.logit, 1.0);
@@ -135,7 +133,7 @@ struct Largest {
     logit: f32,
 }
 
-/// The largest logit; of equal ones the first.
+/// Returns the largest logit; among equals, the one with the lowest id.
 fn largest(logits: &[f32]) -> Result<Largest> {
     let mut largest: Option<Largest> = None;
     for (id, logit) in ids(logits).zip(logits) {
@@ -153,12 +151,13 @@ fn ids(logits: &[f32]) -> impl Iterator<Item = u32> {
     (0_u32..).take(logits.len())
 }
 
-/// Numbers in proportion to the probabilities; the largest logit has 1, so nothing overflows.
+/// Returns the exponentials of scaled logits relative to the largest, proportional to the probabilities. The largest logit
+/// has weight 1, so nothing overflows.
 fn weights(logits: &[f32], largest: f32, temperature: f64) -> Vec<f64> {
     let largest = f64::from(largest);
     let weight = |logit: &f32| {
         let below = f64::from(*logit) - largest;
-        // Infinity minus infinity is not a number.
+        // Infinity minus infinity is NaN.
         if below.is_nan() { 1.0 } else { (below / temperature).exp() }
     };
     logits.iter().map(weight).collect()
@@ -186,7 +185,7 @@ mod tests {
         assert_eq!(greedy.next(&[0.0, f32::NAN]), Err(Error::NotANumber { token: 1 }));
     }
 
-    /// The numbers of `torch.softmax(torch.tensor([1., 2., 3., -100.], dtype=torch.float64), 0)`.
+    /// Expected values are those of `torch.softmax(torch.tensor([1., 2., 3., -100.], dtype=torch.float64), 0)`.
     #[test]
     fn probabilities_are_a_softmax() {
         let top = top(&[1.0, 2.0, 3.0, -100.0], 3).expect("numbers");
@@ -241,7 +240,7 @@ mod tests {
             let mut sampler = sampler(1.0, 1.0, seed);
             [(); 6].map(|()| sampler.next(&logits).expect("numbers"))
         };
-        // ChaCha8 as `rand_chacha` 0.9 seeds it; another generator would change what a seed means.
+        // ChaCha8 as `rand_chacha` 0.9 seeds it; another generator would change the tokens of a seed.
         assert_eq!(drawn(42), SEED_42);
         assert_ne!(drawn(43), drawn(42));
     }

@@ -1,4 +1,4 @@
-//! The tokens that end a text.
+//! Stop tokens, which end a text.
 //!
 //! Facts: `eos_token_id` of `generation_config.json` is a number or a list, and that of `config.json` counts where the
 //! former is missing (`GenerationConfig.from_model_config` of Hugging Face's `transformers` 5.23).
@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use crate::{Error, Files, Result};
 
-/// The tokens that end a text.
+/// Ids of the stop tokens, which end a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stops(pub Vec<u32>);
 
-/// The documents that may name the tokens, the one that counts first.
+/// Documents that may state the stop tokens, in order of precedence.
 const DOCUMENTS: &[&str] = &["generation_config.json", "config.json"];
 
 #[derive(Deserialize)]
@@ -28,11 +28,12 @@ enum Ids {
 }
 
 impl Stops {
-    /// The tokens that the documents next to a model name. `read` returns a document by its name, or `None` if there is
-    /// none. Empty if no document names any.
+    /// Reads the stop tokens from the documents next to a model; empty if no document states any. `read` returns a document
+    /// by its name, or `None` if there is no such document.
     ///
     /// # Errors
-    /// Those of `read`, and when a document is not JSON or has something else where the tokens should be.
+    /// Returns the errors of `read`, and an error if a document is not JSON or `eos_token_id` is neither a number nor a list
+    /// of numbers.
     pub fn from_documents<E: From<Error>>(read: &mut Files<'_, E>) -> Result<Self, E> {
         for name in DOCUMENTS {
             let Some(bytes) = read(name)? else { continue };

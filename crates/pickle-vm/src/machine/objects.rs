@@ -1,4 +1,4 @@
-//! The part of the machine that makes objects and changes them.
+//! Creation and changes of objects by the machine's opcodes.
 //!
 //! Source: `_instantiate`, `load_build`, `do_append` and `do_setitems` in CPython's `Modules/_pickle.c`.
 
@@ -102,7 +102,7 @@ impl<'p> State<'p> {
         self.push_instance(callable, args, how, offset)
     }
 
-    /// Whether it may be of any class, such as a subclass of tuple or dict.
+    /// Returns true if the object's class is unknown: it may be a subclass of tuple or dict.
     pub(super) fn is_opaque(&self, id: ObjectId) -> bool {
         matches!(self.heap.get(id), Object::Instance(_) | Object::Persistent(_) | Object::Extension(_))
     }
@@ -138,14 +138,14 @@ impl<'p> State<'p> {
         Ok(())
     }
 
-    /// Adds the topmost `count` objects to the list, set or instance under them.
+    /// Adds the topmost `count` objects to the list, set or instance below them.
     pub(super) fn append(&mut self, opcode: Opcode, count: usize, offset: u64) -> Result<(), ErrorKind> {
         let (start, target) = self.target(count)?;
         let items = self.stack.get(start..).unwrap_or_default();
         let to_list = opcode != Opcode::AddItems;
         let wrong = |state: &Self| state.wrong_type(if to_list { "list" } else { "set" }, target);
         match self.heap.get_mut(target) {
-            // CPython checks the target only if there is something to add.
+            // CPython checks the type of the target only if there are items to add.
             _ if items.is_empty() => {}
             Object::List(list) if to_list => list.extend(items, offset),
             Object::Set(set) if !to_list => set.extend(items, offset),
@@ -160,7 +160,7 @@ impl<'p> State<'p> {
         Ok(())
     }
 
-    /// Sets the topmost `count` objects, keys and values, on the dict or instance under them.
+    /// Sets the topmost `count` objects, alternating keys and values, on the dict or instance below them.
     pub(super) fn set_items(&mut self, count: usize, offset: u64) -> Result<(), ErrorKind> {
         let (start, target) = self.target(count)?;
         let items = even(self.stack.get(start..).unwrap_or_default())?;
@@ -176,7 +176,7 @@ impl<'p> State<'p> {
         Ok(())
     }
 
-    /// The object under the topmost `count`, and where they start.
+    /// Returns the stack index of the first of the topmost `count` objects, and the object below them.
     pub(super) fn target(&self, count: usize) -> Result<(usize, ObjectId), ErrorKind> {
         let start = self.under(count)?;
         let target = start.checked_sub(1).filter(|&target| target >= self.base);
@@ -193,7 +193,7 @@ impl<'p> State<'p> {
         if !is_bytes && let Some(recorded) = self.heap.change(target) {
             recorded.build(state, offset);
         } else if !self.heap.is_none(state) {
-            // CPython ignores None too.
+            // CPython also ignores a state of None.
             return Err(self.wrong_type("instance", target));
         }
         Ok(())

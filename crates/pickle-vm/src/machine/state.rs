@@ -1,4 +1,4 @@
-//! The machine's state between two instructions: heap, stack, metastack and memo, within their limits.
+//! State of the machine between two instructions: heap, stack, metastack and memo, within their limits.
 //!
 //! Source: the attributes of `_Unpickler` in CPython's `Lib/pickle.py`.
 
@@ -8,26 +8,26 @@ use crate::limits::{Limit, Limits};
 use crate::memo::Memo;
 use crate::object::ObjectId;
 
-/// Everything that an instruction may change.
+/// Heap, stack, metastack, memo and counters that an instruction may change.
 #[derive(Clone, Debug)]
 pub(super) struct State<'p> {
     pub(super) heap: Heap<'p>,
-    /// All frames, one after the other.
+    /// Objects of all frames, one frame after the other.
     pub(super) stack: Vec<ObjectId>,
-    /// Where the frame above the topmost mark starts.
+    /// Stack index of the first object above the topmost mark.
     pub(super) base: usize,
-    /// Where the frames below it start.
+    /// Stack index of the first object of each frame below `base`.
     pub(super) marks: Vec<usize>,
     pub(super) memo: Memo,
     pub(super) limits: Limits,
-    /// Bytes of text, byte strings and long integers so far.
+    /// Total bytes of the text, byte strings and long integers so far.
     text: u64,
-    /// How many out-of-band buffers were pushed.
+    /// Number of out-of-band buffers pushed so far.
     pub(super) buffers: u32,
     pub(super) singletons: Singletons,
 }
 
-/// Objects that exist only once, as in CPython.
+/// Ids of the objects that exist only once, as in CPython.
 #[derive(Clone, Debug)]
 pub(super) struct Singletons {
     pub(super) none: Option<ObjectId>,
@@ -43,14 +43,14 @@ impl Default for Singletons {
 }
 
 impl Singletons {
-    /// The slot of a small int. Most of a checkpoint's sizes, strides and offsets are small.
+    /// Returns the slot of an int from 0 to 255; most sizes, strides and offsets in a checkpoint are small.
     pub(super) fn int(&mut self, value: i64) -> Option<&mut Option<ObjectId>> {
         self.ints.get_mut(usize::try_from(value).ok()?)
     }
 }
 
 impl State<'_> {
-    /// An empty stack, an empty memo, no objects.
+    /// Creates a state with an empty stack, an empty memo and no objects.
     pub(super) fn new(limits: Limits) -> Self {
         State {
             heap: Heap::default(),
@@ -65,7 +65,7 @@ impl State<'_> {
         }
     }
 
-    /// The current frame: the objects above the topmost mark, topmost last.
+    /// Returns the current frame: the objects above the topmost mark, topmost last.
     pub(super) fn frame(&self) -> &[ObjectId] {
         self.stack.get(self.base..).unwrap_or_default()
     }
@@ -84,27 +84,27 @@ impl State<'_> {
         self.stack.pop().ok_or(ErrorKind::StackUnderflow)
     }
 
-    /// Where the topmost `count` objects of the frame start.
+    /// Returns the stack index of the first of the topmost `count` objects. Fails if the current frame has fewer.
     #[inline]
     pub(super) fn under(&self, count: usize) -> Result<usize, ErrorKind> {
         let start = self.stack.len().checked_sub(count).ok_or(ErrorKind::StackUnderflow)?;
         if start < self.base { Err(ErrorKind::StackUnderflow) } else { Ok(start) }
     }
 
-    /// Removes the topmost mark and returns how many objects were above it.
+    /// Removes the topmost mark and returns the number of objects above it.
     pub(super) fn pop_mark(&mut self) -> Result<usize, ErrorKind> {
         let above = self.stack.len().saturating_sub(self.base);
         self.base = self.marks.pop().ok_or(ErrorKind::NoMark)?;
         Ok(above)
     }
 
-    /// Removes the topmost mark and returns where the objects above it start.
+    /// Removes the topmost mark and returns the stack index of the first object above it.
     pub(super) fn take_mark(&mut self) -> Result<usize, ErrorKind> {
         let count = self.pop_mark()?;
         self.under(count)
     }
 
-    /// Drops the objects of the stack from number `start` on.
+    /// Drops the stack's objects from index `start` on, and records them as dropped.
     pub(super) fn drop_from(&mut self, start: usize) {
         for id in self.stack.drain(start.min(self.stack.len())..) {
             self.heap.drop(id);
@@ -132,7 +132,7 @@ impl State<'_> {
     }
 }
 
-/// These objects, where each key has its value.
+/// Returns `items` if they are pairs of keys and values; fails if their number is odd.
 pub(super) fn even(items: &[ObjectId]) -> Result<&[ObjectId], ErrorKind> {
     if items.len().is_multiple_of(2) { Ok(items) } else { Err(ErrorKind::OddItems) }
 }

@@ -1,6 +1,6 @@
-//! A listing of the instructions, line for line and byte for byte what `python3 -m pickletools` prints.
+//! Listing of the instructions, byte for byte as `python3 -m pickletools` prints it.
 //!
-//! Source: `dis` in CPython's `Lib/pickletools.py` (3.11), its checks of stack, marks and memo included.
+//! Source: `dis` in CPython's `Lib/pickletools.py` (3.11), including its checks of stack, marks and memo.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -16,9 +16,10 @@ use crate::opcode::{Opcode, StackItem};
 use crate::reader::{Arg, Instruction, Reader};
 use crate::value::MAX_DIGITS;
 
-/// Lists the pickle that these bytes start with, as `python3 -m pickletools` does.
+/// Lists the pickle at the start of `bytes`, as `python3 -m pickletools` does.
 ///
-/// Non-ASCII text may differ in which characters are escaped, and lines are indented for at most 64 open marks. Memory is the offsets of open marks and the memo's keys.
+/// The set of escaped non-ASCII characters may differ, and lines are indented for at most 64 open marks. Memory is
+/// proportional to the number of open marks and memo keys.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -31,8 +32,8 @@ use crate::value::MAX_DIGITS;
 ///
 /// # Errors
 ///
-/// Where pickletools raises: on instructions that cannot be decoded, and, after their line, on those that do not fit the
-/// stack or the memo. Also if a line cannot be written.
+/// Returns an error where pickletools raises: for instructions that cannot be decoded, and, after their line, for
+/// instructions that do not fit the stack or the memo. Also returns an error if a line cannot be written.
 pub fn dis(bytes: &[u8], out: &mut dyn std::io::Write) -> Result<(), TraceError> {
     let mut out = Out::new(out);
     let result = list(bytes, &mut out);
@@ -57,14 +58,15 @@ fn list(bytes: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
     }
 }
 
-/// The part of the machine that pickletools tracks: which stack items are marks, and which memo keys are taken.
+/// Stack and memo state that pickletools tracks: the height of the stack, the positions of marks, and the used memo
+/// keys.
 #[derive(Default)]
 struct State {
-    /// How many items the stack has, marks included.
+    /// Number of stack items, including marks.
     height: u64,
-    /// Which of them are marks, as heights below them.
+    /// Height of the stack below each mark.
     marks: Vec<u64>,
-    /// Where the marks were pushed. It can be longer than `marks`, where an opcode popped a mark as an object.
+    /// Byte offset of each MARK. Longer than `marks` if an opcode popped a mark as an object.
     mark_offsets: Vec<u64>,
     keys: Keys,
 }
@@ -74,7 +76,7 @@ impl State {
         let Instruction { offset, opcode, ref arg } = *instruction;
         let info = opcode.info();
         let fail = |kind: ErrorKind| TraceError::Pickle(kind.at(offset, opcode));
-        // An argument that cannot be shown is an error before its line, as in pickletools.
+        // An argument that cannot be printed is an error before its line, as in pickletools.
         let arg = shown(opcode, arg).map_err(fail)?;
         let depth = self.mark_offsets.len();
         let mut problem = None;
@@ -87,7 +89,7 @@ impl State {
             let start = self.mark_offsets.pop();
             mark = Some(start);
             if start.is_some() {
-                // Nothing is printed where pickletools itself fails.
+                // pickletools itself fails here and prints nothing.
                 self.height = self.marks.pop().ok_or_else(|| fail(ErrorKind::NoMark))?;
             } else {
                 problem = Some(ErrorKind::NoMark);
@@ -157,10 +159,10 @@ impl State {
     }
 }
 
-/// The deepest indentation, in marks: without a limit, a megabyte of MARKs would be indented by terabytes of spaces.
+/// Maximum indentation, in marks: without a limit, a megabyte of MARKs would be indented by terabytes of spaces.
 const DEPTH: usize = 64;
 
-/// The byte of an opcode as `repr` writes it.
+/// Byte of an opcode, formatted like Python's `repr`.
 struct Code(Opcode);
 
 impl fmt::Display for Code {
@@ -182,7 +184,7 @@ enum Shown<'a> {
     Nothing,
     Arg(&'a Arg<'a>),
     Decimal(String),
-    /// Text that pickletools unescapes, although the machine does not.
+    /// Text that pickletools unescapes and the machine does not.
     Latin1(std::borrow::Cow<'a, [u8]>),
     ByteArray(&'a [u8]),
 }
@@ -233,7 +235,7 @@ impl Shown<'_> {
     }
 }
 
-/// A memo key; PUT can have any integer.
+/// A memo key, which is any integer in PUT.
 enum Key {
     Small(u64),
     Other(Vec<u8>),
@@ -252,7 +254,7 @@ impl Key {
         }
     }
 
-    /// The key for an error; keys outside of `i64` are clamped to its ends.
+    /// Returns the key for an error message, clamped to the range of `i64`.
     fn number(&self) -> i64 {
         match self {
             Key::Small(key) => i64::try_from(*key).unwrap_or(i64::MAX),
@@ -285,7 +287,7 @@ impl Keys {
 
     fn insert(&mut self, key: Key) {
         match key {
-            // Only the keys matter here, so every entry is the same object.
+            // Only the keys are used, so all entries have the same object.
             Key::Small(key) => self.small.put(key, ObjectId(0)),
             Key::Other(key) => {
                 self.others.insert(key);

@@ -1,6 +1,6 @@
-//! What one instruction did to stack, metastack and memo, as values that a printer can render.
+//! Effects of one instruction on stack, metastack and memo, as values that a printer can render.
 //!
-//! Source: the `doc` texts in CPython's `Lib/pickletools.py`, which describe what each opcode takes and leaves.
+//! Source: the `doc` texts in CPython's `Lib/pickletools.py` describe the operands and results of each opcode.
 
 use crate::error::{ErrorKind, Result};
 use crate::machine::Machine;
@@ -8,7 +8,7 @@ use crate::object::ObjectId;
 use crate::opcode::Opcode;
 use crate::reader::{Arg, Instruction};
 
-/// An instruction that was executed, and what it did.
+/// An executed instruction and its effect.
 ///
 /// ```
 /// use pickle_vm::trace::{Effect, Event};
@@ -27,152 +27,134 @@ use crate::reader::{Arg, Instruction};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event<'p> {
-    /// The instruction.
     pub instruction: Instruction<'p>,
-    /// What it did.
     pub effect: Effect,
-    /// How many objects the current frame of the stack has after it.
+    /// Number of objects in the current frame after the instruction.
     pub stack: usize,
-    /// How many frames the metastack has after it.
+    /// Number of frames on the metastack after the instruction.
     pub metastack: usize,
-    /// How many entries the memo has after it.
+    /// Number of memo entries after the instruction.
     pub memo: usize,
 }
 
-/// What an instruction did. Its ids belong to the machine's [heap](Machine::heap).
+/// Effect of an instruction. Its ids belong to the machine's [heap](Machine::heap).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// PROTO named the protocol.
+    /// PROTO named this protocol.
     Protocol(u64),
     /// FRAME announced a frame of this many bytes.
     Frame(u64),
-    /// STOP popped the result.
+    /// STOP popped the root object.
     Stop(ObjectId),
     /// An object was pushed.
     Push(ObjectId),
     /// The topmost buffer was made read-only.
     MakeReadOnly(ObjectId),
-    /// Everything above the mark was popped, and an object made of it was pushed.
+    /// The objects above the mark were popped, and an object made of them was pushed.
     Collect {
-        /// How many objects were above the mark.
+        /// Number of objects above the mark.
         popped: usize,
-        /// What was made of them.
+        /// The pushed tuple, list, dict, frozenset or instance.
         object: ObjectId,
     },
     /// A fixed number of objects was popped, and their tuple was pushed.
     Tuple {
-        /// How many objects: 1, 2 or 3.
+        /// Number of objects: 1, 2 or 3.
         popped: usize,
-        /// The tuple.
         object: ObjectId,
     },
-    /// An object was appended to the one under it.
+    /// An object was appended to the object below it.
     Append {
-        /// What was appended.
         item: ObjectId,
-        /// What it was appended to.
         target: ObjectId,
     },
-    /// Everything above the mark was appended to the object under it.
+    /// The objects above the mark were appended to the object below the mark.
     Appends {
-        /// How many objects were above the mark.
+        /// Number of objects above the mark.
         popped: usize,
-        /// What they were appended to.
         target: ObjectId,
     },
-    /// Everything above the mark was added to the set under it.
+    /// The objects above the mark were added to the set below the mark.
     AddItems {
-        /// How many objects were above the mark.
+        /// Number of objects above the mark.
         popped: usize,
-        /// What they were added to.
         target: ObjectId,
     },
-    /// A key and its value were set on the object under them.
+    /// A key and its value were set on the object below them.
     SetItem {
-        /// The key.
         key: ObjectId,
-        /// The value.
         value: ObjectId,
-        /// What they were set on.
         target: ObjectId,
     },
-    /// The keys and values above the mark were set on the object under it.
+    /// The keys and values above the mark were set on the object below the mark.
     SetItems {
-        /// How many objects were above the mark: twice the number of items.
+        /// Number of objects above the mark: twice the number of entries.
         popped: usize,
-        /// What they were set on.
         target: ObjectId,
     },
     /// The topmost object was popped.
     Pop(ObjectId),
     /// POP found an empty frame and popped its mark.
     PopMark,
-    /// Everything down to the mark was popped.
+    /// The mark and the objects above it were popped.
     PopToMark {
-        /// How many objects were above the mark.
+        /// Number of objects above the mark.
         popped: usize,
     },
     /// The topmost object was pushed a second time.
     Duplicate(ObjectId),
     /// A mark was pushed: the current frame went to the metastack.
     Mark {
-        /// How many objects the frame had.
+        /// Number of objects in that frame.
         frame: usize,
     },
-    /// An object of the memo was pushed.
+    /// An object from the memo was pushed.
     Get {
-        /// Its key.
+        /// Key of the memo entry.
         key: u64,
-        /// The object.
         object: ObjectId,
     },
     /// The topmost object was stored into the memo.
     Put {
-        /// Its key.
+        /// Key of the memo entry.
         key: u64,
-        /// The object.
         object: ObjectId,
     },
     /// A name and a module were popped, and the global of that name was pushed.
     Global(ObjectId),
     /// A call was recorded: arguments and callable were popped, and the instance was pushed.
     Call {
-        /// The dict of keyword arguments, which only `NEWOBJ_EX` has.
+        /// Dict of keyword arguments, which only `NEWOBJ_EX` has.
         kwargs: Option<ObjectId>,
-        /// The tuple of arguments.
         args: ObjectId,
-        /// What would have been called.
+        /// The object that would have been called.
         callable: ObjectId,
-        /// The instance that represents the result.
+        /// Instance that represents the result of the call.
         object: ObjectId,
     },
-    /// BUILD recorded a state on the object under it.
+    /// BUILD recorded a state on the object below it.
     SetState {
-        /// The state.
         state: ObjectId,
-        /// The object that received it.
         target: ObjectId,
     },
     /// A persistent id was popped, and the object that it identifies was pushed.
     Persistent {
-        /// The persistent id.
         pid: ObjectId,
-        /// The object.
         object: ObjectId,
     },
 }
 
 impl<'p> Event<'p> {
-    /// Executes one instruction, and reports what it did.
+    /// Executes one instruction, and returns its effect.
     ///
     /// # Errors
     ///
-    /// Those of [`Machine::step`].
+    /// Returns the errors of [`Machine::step`].
     pub fn execute(machine: &mut Machine<'p>, instruction: Instruction<'p>) -> Result<Event<'p>> {
         let before = Before::new(machine);
         let result = machine.step(instruction.clone())?;
-        // The machine has executed the instruction, so its operands were there.
+        // The machine has executed the instruction, so its operands existed.
         let effect = before
             .effect(&instruction, machine, result)
             .ok_or_else(|| ErrorKind::StackUnderflow.at(instruction.offset, instruction.opcode))?;
@@ -180,7 +162,7 @@ impl<'p> Event<'p> {
         Ok(Event { instruction, effect, stack, metastack, memo: machine.memo_len() })
     }
 
-    /// The object that the pickle built, if this was its STOP.
+    /// Returns the root object if the instruction was STOP.
     pub fn result(&self) -> Option<ObjectId> {
         match self.effect {
             Effect::Stop(root) => Some(root),
@@ -189,11 +171,11 @@ impl<'p> Event<'p> {
     }
 }
 
-/// What the stack looked like before the instruction.
+/// Size and topmost objects of the current frame before an instruction.
 struct Before {
-    /// How many objects the current frame had.
+    /// Number of objects in the current frame.
     frame: usize,
-    /// The topmost object, and the one under it.
+    /// Topmost object, and the object below it.
     first: Option<ObjectId>,
     second: Option<ObjectId>,
 }
@@ -205,7 +187,7 @@ impl Before {
         Before { frame: stack.len(), first: topmost.next(), second: topmost.next() }
     }
 
-    /// What the instruction did between then and now; `result` is what STOP returned.
+    /// Returns the effect of an instruction that `machine` has executed; `result` is the object that STOP returned.
     fn effect(
         &self,
         instruction: &Instruction<'_>,
@@ -277,7 +259,7 @@ impl Before {
                 Effect::Put { key: number(&instruction.arg), object: top()? }
             }
             Opcode::Memoize => {
-                // The key is the size of the memo before, and nothing can have been there.
+                // The key is the previous number of memo entries.
                 let key = machine.memo_len().saturating_sub(1) as u64;
                 Effect::Put { key, object: top()? }
             }
@@ -295,7 +277,7 @@ impl Before {
     }
 }
 
-/// A memo key, a protocol or a length, none of which the machine accepts below zero.
+/// Returns a memo key, a protocol or a length, which the machine rejects if it is negative.
 fn number(arg: &Arg<'_>) -> u64 {
     match *arg {
         Arg::Int(value) => u64::try_from(value).unwrap_or_default(),

@@ -1,14 +1,14 @@
-//! JSON strings and values, written as a stream.
+//! Streaming writer of JSON strings and values.
 //!
-//! Source: RFC 8259. Characters that a terminal would interpret are escaped too, although JSON does not require it; lone
-//! surrogates are written as the escapes that RFC 8259 (8.2) allows.
+//! Source: RFC 8259. Characters that a terminal would interpret are escaped too, although JSON does not require it;
+//! lone surrogates are written as the escapes that RFC 8259 (8.2) allows.
 
 use std::fmt::{self, Write};
 
 use super::repr;
 use crate::reader::Arg;
 
-/// Passes text on as the inside of a JSON string.
+/// Writer that escapes text for the inside of a JSON string.
 pub(crate) struct Inside<'a>(pub(crate) &'a mut dyn Write);
 
 impl Write for Inside<'_> {
@@ -27,7 +27,7 @@ impl Write for Inside<'_> {
     }
 }
 
-/// Writes an argument.
+/// Writes an instruction's argument as a JSON value.
 pub(crate) fn arg(out: &mut dyn Write, arg: &Arg<'_>) -> fmt::Result {
     match arg {
         Arg::None => out.write_str("null"),
@@ -54,7 +54,7 @@ pub(crate) fn arg(out: &mut dyn Write, arg: &Arg<'_>) -> fmt::Result {
     }
 }
 
-/// Writes a text.
+/// Writes text as a JSON string.
 pub(crate) fn text(out: &mut dyn Write, text: &str) -> fmt::Result {
     string(out, |out| out.write_str(text))
 }

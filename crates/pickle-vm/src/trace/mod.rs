@@ -1,13 +1,13 @@
-//! Shows what a pickle does: each instruction, its effect, and stack, metastack and memo after it.
+//! Traces of a pickle's execution: each instruction, its effect, and stack, metastack and memo after it.
 //!
-//! An [`Event`] is one executed instruction as a value. Over it there are printers: [`write()`] runs the machine and shows
-//! every step, for people or as JSON lines; [`dis()`] lists the instructions as `python3 -m pickletools` does; [`Summary`]
-//! counts. All of them stream: they keep the machine, or less, but never the listing. Everything that comes from the pickle
-//! is escaped, so that its control characters never reach a terminal.
+//! An [`Event`] is one executed instruction as a value. Three printers use it: [`write()`] runs the machine and prints
+//! every step, as text or as JSON lines; [`dis()`] lists the instructions as `python3 -m pickletools` does; [`Summary`]
+//! counts opcodes and globals. All of them stream: they keep at most the machine, never the listing. All text from the
+//! pickle is escaped, so that its control characters never reach a terminal.
 //!
-//! This crate does not know torch: the caller can supply an [annotator](Annotate) that names storages and tensors.
+//! This crate does not know PyTorch: the caller can supply an [annotator](Annotate) that names storages and tensors.
 //!
-//! Sources: the wording follows the comments in CPython's `Lib/pickletools.py`.
+//! Source: the wording follows the comments in CPython's `Lib/pickletools.py`.
 
 mod dis;
 mod event;

@@ -1,6 +1,6 @@
-//! How a trace is written, and why it can end early.
+//! Options of a trace, and its errors.
 //!
-//! The members of [`View::Json`] are described in `docs/json.md`.
+//! `docs/json.md` describes the members of [`View::Json`].
 
 use std::fmt;
 use std::io;
@@ -10,12 +10,12 @@ use crate::heap::Heap;
 use crate::limits::Limits;
 use crate::object::ObjectId;
 
-/// Describes an object in one line, if the caller knows more about the object than this crate does.
+/// Callback that describes an object in one line, if the caller knows more about the object than this crate does.
 ///
-/// It is called for globals, instances, persistent objects and extensions. Its text is escaped when it is printed.
+/// Called for globals, instances, persistent objects and extensions. The returned text is escaped when it is printed.
 pub type Annotate<'a> = dyn Fn(&Heap<'_>, ObjectId) -> Option<String> + 'a;
 
-/// What a trace prints for each instruction.
+/// Output format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum View {
     /// The instruction and its effect, then stack, metastack and memo after it.
@@ -23,29 +23,31 @@ pub enum View {
     Steps,
     /// The instruction and its effect on one line.
     Lines,
-    /// One JSON object per line, with `schema_version`, `file` if it is given, `offset`, `opcode`, `arg`, `stack`, `metastack`, `memo` and `effect`.
+    /// One JSON object per line, with the members `schema_version`, `file` (if given), `offset`, `opcode`, `arg`,
+    /// `stack`, `metastack`, `memo` and `effect`.
     ///
-    /// `stack` counts the objects of the current frame, `metastack` the frames below it, `memo` the entries. Arguments
-    /// are those of `pickletools.genops`: a GLOBAL has `"module name"`, a byte string has one character per byte, and
-    /// numbers that JSON cannot express (infinities, NaN, integers above 4,300 digits) are strings.
+    /// `stack` is the number of objects in the current frame, `metastack` the number of frames below it, `memo` the
+    /// number of memo entries. Arguments are those of `pickletools.genops`: a GLOBAL has `"module name"`, a byte string
+    /// has one character per byte, and numbers that JSON cannot express (infinities, NaN, integers above 4,300 digits)
+    /// are strings.
     Json,
 }
 
-/// How [`write()`](super::write()) traces.
+/// Options for writing a trace with [`write()`](super::write()).
 #[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
-    /// What to print for each instruction.
+    /// Output format of each instruction.
     pub view: View,
-    /// Whether to print stack, metastack, memo and values in full instead of cutting them short. They are cut short all the
-    /// same once the listing is longer than [`Limits::repeated_of`] allows for the bytes of the pickle.
+    /// True to print stack, metastack, memo and values in full instead of truncated. They are truncated nevertheless
+    /// once the listing is longer than [`Limits::repeated_of`] allows for the length of the pickle.
     pub full: bool,
-    /// The number of instructions after which to stop.
+    /// Maximum number of instructions to trace.
     pub limit: Option<u64>,
-    /// Bounds on the cost of reading the pickle.
+    /// Limits for reading the pickle.
     pub limits: Limits,
-    /// The file that [`View::Json`] names in each object.
+    /// File name for the member `file` of [`View::Json`].
     pub file: Option<&'a str>,
-    /// Describes the objects that this crate does not know.
+    /// Annotator for objects that this crate does not know.
     pub annotate: Option<&'a Annotate<'a>>,
 }
 
@@ -62,11 +64,11 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// Why a listing ended early.
+/// Error that ends a listing early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The pickle is malformed; everything before the fault was written.
+    /// The pickle is malformed; all instructions before the fault were written.
     #[error(transparent)]
     Pickle(#[from] Error),
     /// The listing could not be written.

@@ -1,20 +1,20 @@
-//! Text to a writer in large pieces.
+//! Buffered text output to a writer.
 //!
-//! A listing is many short texts; a system call for each of them would take most of the time.
+//! A listing consists of many short texts; a system call for each text would take most of the time.
 
 use std::fmt;
 use std::io;
 
-/// Collects text and writes it in pieces of [`PIECE`] bytes.
+/// Text buffer that writes about [`PIECE`] bytes at a time.
 pub(crate) struct Out<'w> {
     writer: &'w mut dyn io::Write,
     buffer: String,
     error: Option<io::Error>,
-    /// Bytes so far.
+    /// Number of bytes of text so far.
     len: u64,
 }
 
-/// How many bytes of text are collected before they are written.
+/// Capacity of the text buffer in bytes.
 const PIECE: usize = 1 << 15;
 
 impl<'w> Out<'w> {
@@ -22,12 +22,12 @@ impl<'w> Out<'w> {
         Out { writer, buffer: String::with_capacity(PIECE), error: None, len: 0 }
     }
 
-    /// How many bytes of text there were.
+    /// Returns the number of bytes of text so far.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Runs `f`, and turns a formatting error into the I/O error that caused it.
+    /// Runs `f`, and converts a formatting error to the I/O error that caused it.
     pub(crate) fn write(&mut self, f: impl FnOnce(&mut dyn fmt::Write) -> fmt::Result) -> io::Result<()> {
         f(self)
             .map_err(|fmt::Error| self.error.take().unwrap_or_else(|| io::Error::other("formatting failed")))
@@ -63,11 +63,11 @@ impl fmt::Write for Out<'_> {
     }
 }
 
-/// Passes text on until a number of bytes is reached.
+/// Writer that passes on a limited number of bytes.
 pub(crate) struct Capped<'o> {
     out: &'o mut dyn fmt::Write,
     left: u64,
-    /// Whether a text did not fit, which is then the reason of an error.
+    /// True if a text exceeded the limit, which is then the reason for the formatting error.
     pub(crate) is_full: bool,
 }
 

@@ -1,7 +1,7 @@
-//! One object in Python's notation, cut short where it is large, without recursion.
+//! Printing of an object in Python's notation, truncated if it is large, without recursion.
 //!
-//! Memory and time are bounded whatever the object contains: a value prints a limited number of parts, and cycles are shown
-//! as `[...]`, as in Python.
+//! Memory and time are bounded whatever the object contains: a value prints a limited number of objects, and cycles are
+//! shown as `[...]`, as in Python.
 
 use std::fmt::{self, Write};
 use std::rc::Rc;
@@ -12,22 +12,22 @@ use crate::heap::Heap;
 use crate::limits::Limits;
 use crate::object::{Instance, Object, ObjectId, Recorded};
 
-/// Longer than any name that a person would choose. A name is printed at each step at which it is on the stack, so the
-/// listing would otherwise grow with the square of the pickle.
+/// Maximum characters of a printed name, longer than a person would choose. A name is printed at each step at which it
+/// is on the stack, so without a limit the listing would grow with the square of the pickle.
 pub(crate) const NAME: usize = 200;
 
-/// How much of a value is printed.
+/// Limits for printing one value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// Characters of a string.
+    /// Maximum characters of a string.
     pub(crate) text: usize,
-    /// Characters of a module, of the name of a global, and of an annotator's text.
+    /// Maximum characters of a module, of a global's name, and of an annotator's text.
     pub(crate) name: usize,
-    /// Items of a container.
+    /// Maximum items of a container.
     pub(crate) items: usize,
-    /// Containers in containers.
+    /// Maximum nesting depth of containers.
     pub(crate) depth: usize,
-    /// Objects in total.
+    /// Maximum number of objects in total.
     pub(crate) parts: usize,
 }
 
@@ -35,17 +35,18 @@ impl Extent {
     pub(crate) const SHORT: Extent = Extent { text: 60, name: NAME, items: 6, depth: 3, parts: 24 };
     const LONG: Extent = Extent { text: 1000, name: 1000, items: 100, depth: 16, parts: 100 };
 
-    /// Every value in full. Without a bound on the parts, thirty tuples that each contain the previous one twice would take
-    /// hours to print; in a real pickle only a few other objects contain the same object.
+    /// Returns the limits for printing values in full. Without a limit on the number of objects, thirty tuples that
+    /// each contain the previous tuple twice would take hours to print; in a real pickle only a few containers share an
+    /// object.
     pub(crate) fn full(limits: &Limits, heap: &Heap<'_>) -> Extent {
         let parts = heap.len().saturating_mul(16).saturating_add(10_000);
         Extent { text: usize::MAX, name: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
     }
 }
 
-/// Prints an object in Python's notation, a line at most: `{'epoch': 7, 'model': collections.OrderedDict()}`.
+/// Prints an object in Python's notation on one line: `{'epoch': 7, 'model': collections.OrderedDict()}`.
 ///
-/// Large values are cut short with `…`; control characters are escaped.
+/// Large values are truncated with `…`; control characters are escaped.
 #[derive(Clone, Copy)]
 pub struct Display<'h, 'p> {
     heap: &'h Heap<'p>,
@@ -55,13 +56,13 @@ pub struct Display<'h, 'p> {
 }
 
 impl<'h> Display<'h, '_> {
-    /// Prints up to 1000 characters of each string, and up to 100 objects.
+    /// Raises the limits to 1000 characters of each string, and 100 objects.
     #[must_use]
     pub fn long(self) -> Self {
         Display { extent: Extent::LONG, ..self }
     }
 
-    /// Uses the annotator's descriptions of objects, where it has one.
+    /// Prints the annotator's description of an object, if there is one.
     #[must_use]
     pub fn annotated(self, annotate: &'h Annotate<'h>) -> Self {
         Display { annotate: Some(annotate), ..self }
@@ -69,7 +70,7 @@ impl<'h> Display<'h, '_> {
 }
 
 impl<'p> Heap<'p> {
-    /// Prints an object in Python's notation, cut short where it is large.
+    /// Returns a printer of an object in Python's notation, truncated if the object is large.
     pub fn display(&self, id: ObjectId) -> Display<'_, 'p> {
         Display { heap: self, id, annotate: None, extent: Extent::SHORT }
     }
@@ -88,13 +89,13 @@ impl fmt::Debug for Display<'_, '_> {
     }
 }
 
-/// The work that is left while a value is printed. It is reused between values, so that it allocates only once.
+/// Work stack for printing a value without recursion. Reused between values to save allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Renderer {
     work: Vec<Work>,
-    /// The containers around the current object.
+    /// Containers around the current object, outermost first.
     path: Vec<ObjectId>,
-    /// How many more objects may be printed.
+    /// Number of objects that may still be printed.
     parts: usize,
 }
 
@@ -102,18 +103,18 @@ pub(crate) struct Renderer {
 enum Work {
     Object(ObjectId),
     Text(&'static str),
-    /// The rest of a container: its parts from this one on, and how it closes.
+    /// The remaining items of a sequence, from index `next` on, and the closing text.
     Parts {
         of: ObjectId,
         part: Part,
         next: usize,
         close: &'static str,
     },
-    /// The container at the end of the path is closed.
+    /// End of the container at the end of the path.
     Leave,
 }
 
-/// Which sequence of an object.
+/// One of an object's sequences of contained objects.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Items,
@@ -123,11 +124,11 @@ enum Part {
     States,
 }
 
-/// The description of an object, if there is one.
+/// Callback that returns the description of an object, if there is one.
 pub(crate) type Name<'n> = dyn FnMut(ObjectId) -> Option<Rc<str>> + 'n;
 
 impl Renderer {
-    /// How many more objects the last value could have had.
+    /// Returns the number of objects that the last value left unused of its limit.
     pub(crate) fn parts_left(&self) -> usize {
         self.parts
     }
@@ -182,7 +183,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// The length of a sequence, and its item at `next`, with its key.
+    /// Returns the length of a sequence, and its item at index `next`, with the key if the sequence has keys.
     fn part(
         heap: &Heap<'_>,
         of: ObjectId,
@@ -203,7 +204,7 @@ impl Renderer {
         }
     }
 
-    /// Prints a scalar, or opens a container and leaves its items as work.
+    /// Prints a scalar, or opens a container and pushes its items on the work stack.
     fn object(
         &mut self,
         out: &mut dyn Write,
@@ -296,7 +297,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Enters a container, unless it contains itself or is too deep.
+    /// Enters a container. Returns false if the container contains itself or is too deep.
     fn enter(&mut self, id: ObjectId, extent: Extent) -> bool {
         let enter = self.path.len() < extent.depth && !self.path.contains(&id);
         if enter {
@@ -331,7 +332,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Schedules the recorded changes of an entered object, and then leaving it.
+    /// Pushes the recorded changes of an entered object, and its end, on the work stack.
     fn changes(&mut self, heap: &Heap<'_>, id: ObjectId) {
         self.work.push(Work::Leave);
         let Some(recorded) = heap.recorded(id) else { return };

@@ -1,13 +1,13 @@
-//! Strings, bytes and floats as Python's `repr` writes them, without characters that a terminal would interpret.
+//! Strings, bytes and floats as Python's `repr` writes them; characters that a terminal would interpret are escaped.
 //!
-//! Sources: `unicode_repr`, `bytes_repr` and `float_repr` of CPython; which characters are printable is decided by
-//! Rust's own table, which follows the same Unicode categories.
+//! Sources: `unicode_repr`, `bytes_repr` and `float_repr` of CPython. Rust's own table, which follows the same Unicode
+//! categories, decides which characters are printable.
 
 use std::fmt::{self, Write};
 
 use crate::value::Text;
 
-/// Writes text between quotes; of more than `most` characters only the first, and `…` after the quote.
+/// Writes text between quotes. Text of more than `most` characters is truncated, with `…` after the closing quote.
 pub(crate) fn text(out: &mut dyn Write, text: &Text<'_>, most: usize) -> fmt::Result {
     match text.as_str() {
         Some(text) => str(out, text, most),
@@ -15,7 +15,7 @@ pub(crate) fn text(out: &mut dyn Write, text: &Text<'_>, most: usize) -> fmt::Re
     }
 }
 
-/// Writes a `str` between quotes.
+/// Writes a `str` between quotes, truncated as in [`text`].
 pub(crate) fn str(out: &mut dyn Write, text: &str, most: usize) -> fmt::Result {
     // Nearly every string is short and plain.
     if text.len() <= most
@@ -33,12 +33,12 @@ pub(crate) fn latin1(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Res
     quoted(out, || bytes.iter().map(|&byte| u32::from(byte)), most)
 }
 
-/// Writes bytes as `b'…'`.
+/// Writes bytes as `b'…'`, truncated after `most` bytes.
 pub(crate) fn bytes(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Result {
     byte_string(out, bytes, most, false)
 }
 
-/// Writes a bytearray as `bytearray(b'…')`, in which CPython escapes single quotes even between double ones.
+/// Writes a bytearray as `bytearray(b'…')`. CPython escapes single quotes in it even between double quotes.
 pub(crate) fn bytearray(out: &mut dyn Write, bytes: &[u8], most: usize) -> fmt::Result {
     out.write_str("bytearray(")?;
     byte_string(out, bytes, most, true)?;
@@ -65,7 +65,7 @@ fn byte_string(out: &mut dyn Write, bytes: &[u8], most: usize, escape_single: bo
     if bytes.len() > most { out.write_char('…') } else { Ok(()) }
 }
 
-/// Writes text without quotes, with unprintable characters escaped: names, and an annotator's text.
+/// Writes a name or an annotator's text without quotes, with unprintable characters escaped.
 pub(crate) fn plain(out: &mut dyn Write, text: &str) -> fmt::Result {
     let mut rest = text;
     while let Some(at) = rest.find(|c| !prints(c)) {
@@ -80,7 +80,7 @@ pub(crate) fn plain(out: &mut dyn Write, text: &str) -> fmt::Result {
     out.write_str(rest)
 }
 
-/// Writes text without quotes as [`plain`] does; of more than `most` characters only the first, and `…`.
+/// Writes text without quotes, as [`plain`] does. Text of more than `most` characters is truncated with `…`.
 pub(crate) fn name(out: &mut dyn Write, text: &str, most: usize) -> fmt::Result {
     match text.char_indices().nth(most) {
         Some((end, _)) => {
@@ -100,7 +100,7 @@ pub(crate) fn float(out: &mut dyn Write, value: f64) -> fmt::Result {
         return out.write_str(if value > 0.0 { "inf" } else { "-inf" });
     }
     let shortest = format!("{value:e}");
-    // Between two shortest strings that are equally near, Python takes the even one, as exact rounding does.
+    // If two shortest strings are equally near, Python takes the one with an even last digit, as exact rounding does.
     let places = shortest.bytes().take_while(|&byte| byte != b'e').filter(u8::is_ascii_digit).count();
     let rounded = format!("{value:.*e}", places.saturating_sub(1));
     let scientific = if rounded.parse() == Ok(value) { rounded } else { shortest };
@@ -115,7 +115,7 @@ pub(crate) fn float(out: &mut dyn Write, value: f64) -> fmt::Result {
     }
 }
 
-/// Writes `d.ddd` times ten to the power of an exponent from -4 to 15 without the exponent.
+/// Writes the digits `d.ddd` with a decimal exponent from -4 to 15 in positional notation.
 fn fixed(out: &mut dyn Write, digits: &str, exponent: i32) -> fmt::Result {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
     out.write_str(sign)?;
@@ -133,7 +133,7 @@ fn fixed(out: &mut dyn Write, digits: &str, exponent: i32) -> fmt::Result {
     digits.try_for_each(|digit| out.write_char(digit))
 }
 
-/// Python uses double quotes only if the text has single ones and no double ones.
+/// Returns the quote that Python uses: double quotes only if the text has single quotes and no double quotes.
 fn quote<I: Iterator<Item = u32>>(code_points: impl Fn() -> I, most: usize) -> char {
     let has = |quote: char| code_points().take(most).any(|c| c == u32::from(quote));
     if has('\'') && !has('"') { '"' } else { '\'' }
@@ -174,7 +174,7 @@ pub(crate) fn prints(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // Tested after another character, because Rust escapes a combining character only if it has nothing to combine with.
+    // The character is tested after an `a`, because Rust escapes a combining character only at the start of a string.
     let mut text = [b'a'; 5];
     let length = text.split_first_mut().map_or(0, |(_, rest)| c.encode_utf8(rest).len());
     let text = text.get(..length.saturating_add(1)).map(std::str::from_utf8);

@@ -1,7 +1,8 @@
-//! Runs the machine and shows each step: the instruction, its effect, and stack, metastack and memo after it.
+//! Trace of a pickle, step by step: the instruction, its effect, and stack, metastack and memo after it.
 //!
-//! The cost of a step is proportional to what it prints, not to the size of the machine's state, unless it is printed in full.
-//! A full listing grows with the square of the pickle, so it is cut short from [`Limits::repeated_of`](crate::Limits) on.
+//! The cost of a step is proportional to the printed text, not to the size of the machine's state, unless the state is
+//! printed in full. A full listing grows with the square of the pickle, so it is truncated beyond
+//! [`Limits::repeated_of`](crate::Limits).
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -18,24 +19,25 @@ use crate::machine::Machine;
 use crate::object::ObjectId;
 use crate::reader::{Arg, Instruction, Reader};
 
-/// How much of the machine is printed by default: objects of the frame, frames of the metastack and objects of each, and
-/// memo entries.
+/// Default limits for printing the machine's state: objects of the current frame, frames of the metastack, objects of
+/// each metastack frame, and memo entries.
 const STACK: usize = 6;
 const FRAMES: usize = 3;
 const FRAME: usize = 3;
 const MEMO: usize = 4;
 
-/// Version of the members of [`View::Json`].
+/// Version of the JSON members of [`View::Json`].
 const SCHEMA_VERSION: u32 = 1;
 
-/// How much of one object is printed as part of the machine's state.
+/// Limits for printing one object of the machine's state.
 const IN_STATE: Extent = Extent { text: 40, name: NAME, items: 5, depth: 2, parts: 12 };
 
-/// Traces the pickle that these bytes start with. Returns the pickle, or None if the limit ended the trace early.
+/// Traces the pickle at the start of `bytes`. Returns the pickle, or `None` if the limit ended the trace early.
 ///
 /// # Errors
 ///
-/// Those of [`load`](crate::load), after everything before the fault was written; and if the listing cannot be written.
+/// Returns the errors of [`load`](crate::load), after all steps before the fault are written, or an error if the
+/// listing cannot be written.
 pub fn write<'p>(
     bytes: &'p [u8],
     options: &Options<'_>,
@@ -66,7 +68,7 @@ fn run<'p>(
         let event = match Event::execute(&mut machine, instruction.clone()) {
             Ok(event) => event,
             Err(error) => {
-                // The instruction at fault is shown, as pickletools does.
+                // The instruction at fault is printed, as pickletools does.
                 if options.view != View::Json {
                     out.write(|out| {
                         printer.instruction(out, &instruction)?;
@@ -90,20 +92,20 @@ fn run<'p>(
 struct Printer<'a> {
     options: &'a Options<'a>,
     values: Values<'a>,
-    /// The memo entries that were stored last, newest last.
+    /// Most recently stored memo entries, newest last.
     recent: VecDeque<(u64, ObjectId)>,
-    /// How many more bytes may be printed in full; `None` where everything is cut short.
+    /// Number of bytes that may still be printed in full; `None` if values are truncated.
     left: Option<u64>,
 }
 
 impl<'a> Printer<'a> {
-    /// `len` are the bytes of the pickle.
+    /// Creates a printer for a pickle of `len` bytes.
     fn new(options: &'a Options<'a>, len: u64) -> Self {
         let left = options.full.then(|| options.limits.repeated_of(len));
         Printer { options, values: Values::new(options.annotate), recent: VecDeque::new(), left }
     }
 
-    /// Remembers what an instruction changed.
+    /// Updates the recent memo entries and the cached names after an instruction.
     fn note(&mut self, effect: Effect) {
         match effect {
             Effect::Put { key, object } => {
@@ -170,7 +172,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// The instruction, its effect, and the state after it.
+    /// Prints the instruction, its effect, and the state after it.
     fn step(
         &mut self,
         out: &mut dyn Write,
@@ -187,7 +189,7 @@ impl<'a> Printer<'a> {
         if is_line { Ok(()) } else { self.state(out, machine) }
     }
 
-    /// Offset, byte, opcode and argument.
+    /// Prints the offset, byte, opcode and argument of an instruction.
     fn instruction(&self, out: &mut dyn Write, instruction: &Instruction<'_>) -> fmt::Result {
         let Instruction { offset, opcode, ref arg } = *instruction;
         let code = opcode.code();
@@ -200,7 +202,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    /// Stack, metastack and memo.
+    /// Prints stack, metastack and memo.
     fn state(&mut self, out: &mut dyn Write, machine: &Machine<'_>) -> fmt::Result {
         let full = self.left.is_some();
         let heap = machine.heap();
@@ -239,7 +241,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Puts commas between items, after the number of hidden ones.
+/// Printer of comma-separated items, after the number of hidden items.
 struct List<'o> {
     out: &'o mut dyn Write,
     started: bool,
@@ -280,13 +282,13 @@ fn argument(out: &mut dyn Write, arg: &Arg<'_>, most: usize) -> fmt::Result {
     }
 }
 
-/// Prints values, and remembers the annotator's answers for recent ones.
+/// Printer of values that caches the annotator's texts for recent objects.
 struct Values<'a> {
     renderer: Renderer,
     annotate: Option<&'a Annotate<'a>>,
-    /// By the low bits of the id.
+    /// Cached annotator's texts, indexed by the id modulo [`NAMES`].
     names: Vec<Option<(ObjectId, Option<Rc<str>>)>>,
-    /// How many more objects this step may print, if the bound is shared by all of its values.
+    /// Number of objects that this step may still print, if all of its values share the limit.
     left: Option<usize>,
 }
 
@@ -316,14 +318,14 @@ impl<'a> Values<'a> {
         result
     }
 
-    /// Forgets the name of an object that has changed.
+    /// Drops the cached text of an object that has changed.
     fn forget(&mut self, id: ObjectId) {
         if let Some(slot) = self.names.get_mut(id.index() % NAMES) {
             *slot = None;
         }
     }
 
-    /// A frame of the stack, undermost first.
+    /// Prints a frame of the stack, bottom first.
     fn frame(
         &mut self,
         out: &mut dyn Write,

@@ -1,4 +1,4 @@
-//! Counts over one pickle: its opcodes, its globals, its memo entries.
+//! Counts of the opcodes, globals and memo entries of one pickle.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -13,21 +13,20 @@ use crate::machine::Machine;
 use crate::opcode::Opcode;
 use crate::reader::Reader;
 
-/// Counts over one pickle.
+/// A pickle and the counts of its opcodes and globals.
 #[derive(Clone, Debug)]
 pub struct Summary<'p> {
-    /// The pickle that was counted.
     pub pickle: Pickle<'p>,
-    /// By the opcode's byte.
+    /// Number of instructions by the opcode's byte.
     counts: Vec<u64>,
 }
 
 impl<'p> Summary<'p> {
-    /// Reads the pickle that these bytes start with, and counts.
+    /// Reads the pickle at the start of `bytes`, and counts its opcodes.
     ///
     /// # Errors
     ///
-    /// Those of [`load_with`](crate::load_with).
+    /// Returns the errors of [`load_with`](crate::load_with).
     pub fn read(bytes: &'p [u8], limits: &Limits) -> Result<Summary<'p>> {
         let mut reader = Reader::new(bytes);
         let mut machine = Machine::new(*limits);
@@ -44,13 +43,13 @@ impl<'p> Summary<'p> {
         Err(Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None })
     }
 
-    /// The opcodes that occur, in the order of the table, each with its count.
+    /// Returns the opcodes that occur, in the order of the table, each with its count.
     pub fn opcodes(&self) -> impl Iterator<Item = (Opcode, u64)> + '_ {
         let count = |opcode: Opcode| self.counts.get(usize::from(opcode.code())).copied().unwrap_or(0);
         Opcode::ALL.iter().map(move |&opcode| (opcode, count(opcode))).filter(|&(_, count)| count > 0)
     }
 
-    /// The globals that occur, by module and name, each with the number of calls that were recorded.
+    /// Returns the globals that occur, by module and name, each with the number of its recorded calls.
     pub fn globals(&self) -> BTreeMap<(&str, &str), u64> {
         let heap = &self.pickle.heap;
         let mut globals = BTreeMap::new();
@@ -66,12 +65,12 @@ impl<'p> Summary<'p> {
         globals
     }
 
-    /// Writes the counts; the last line is `N opcodes, N tensors, N memo entries`, with the tensors that the caller
-    /// counted.
+    /// Writes the counts. The last line is `N opcodes, N tensors, N memo entries`, where the caller supplies the number
+    /// of tensors.
     ///
     /// # Errors
     ///
-    /// If the summary cannot be written.
+    /// Returns an error if the summary cannot be written.
     pub fn write(&self, tensors: u64, out: &mut dyn io::Write) -> io::Result<()> {
         let mut out = Out::new(out);
         out.write(|out| self.text(tensors, out))?;

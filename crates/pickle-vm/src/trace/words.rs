@@ -1,16 +1,16 @@
-//! An [`Effect`] in words, for the listings and for the member `effect` of the JSON lines.
+//! Text of an [`Effect`], for the listings and for the member `effect` of the JSON lines.
 //!
-//! Source of the words: the `doc` texts in CPython's `Lib/pickletools.py`.
+//! Source of the wording: the `doc` texts in CPython's `Lib/pickletools.py`.
 
 use std::fmt::{self, Write};
 
 use super::event::Effect;
 use crate::object::ObjectId;
 
-/// Writes one object in the style of the current listing.
+/// Callback that writes one object in the style of the current listing.
 pub(crate) type Show<'s> = dyn FnMut(&mut dyn Write, ObjectId) -> fmt::Result + 's;
 
-/// Writes what an instruction did.
+/// Writes the effect of an instruction as text.
 pub(crate) fn effect(out: &mut dyn Write, effect: Effect, show: &mut Show<'_>) -> fmt::Result {
     let mut say = |parts: &[(&str, ObjectId)]| {
         parts.iter().try_for_each(|&(words, object)| {

@@ -1,4 +1,5 @@
-//! Support for the tests of several crates: a byte source that is neither in memory nor mapped, and records the ranges read.
+//! Helpers that the tests of several crates share: archives and tensors in memory, a source that counts its reads, and cases
+//! that run in a process of their own.
 //!
 //! ```
 //! use byte_source::Source;
@@ -10,90 +11,12 @@
 //! # Ok::<(), byte_source::ReadError>(())
 //! ```
 
-use std::collections::BTreeMap;
-use std::io;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+mod archive;
+mod process;
+mod remote;
+mod tensors;
 
-use byte_source::{ReadError, Source};
-
-/// A source like an object in a remote store: its bytes are not in memory for the reader. It consists of parts with zeros
-/// between them, so that it can be larger than the memory, and records the ranges that are read.
-#[derive(Debug, Default)]
-pub struct RemoteSource {
-    path: PathBuf,
-    /// Parts that are not zeros, by their offsets. Parts do not overlap.
-    pub parts: BTreeMap<u64, Vec<u8>>,
-    len: u64,
-    read: Mutex<Vec<Range<u64>>>,
-}
-
-impl RemoteSource {
-    /// Returns a source of these bytes, called `path` in messages.
-    pub fn new(path: impl Into<PathBuf>, bytes: impl Into<Vec<u8>>) -> Self {
-        let mut source = Self { path: path.into(), ..Self::default() };
-        source.push(bytes);
-        source
-    }
-
-    /// Appends bytes to the source.
-    pub fn push(&mut self, bytes: impl Into<Vec<u8>>) {
-        let bytes = bytes.into();
-        let start = self.len;
-        self.push_zeros(bytes.len() as u64);
-        self.parts.insert(start, bytes);
-    }
-
-    /// Appends zeros to the source, which take no memory.
-    pub fn push_zeros(&mut self, count: u64) {
-        self.len = self.len.saturating_add(count);
-    }
-
-    /// Returns the ranges that were read since the last call, in order.
-    pub fn take_ranges(&self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Source for RemoteSource {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        let range = offset..offset.saturating_add(buffer.len() as u64);
-        if range.end > self.len {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        buffer.fill(0);
-        for (start, bytes) in &self.parts {
-            let end = start.saturating_add(bytes.len() as u64);
-            let (from, to) = (range.start.max(*start), range.end.min(end));
-            let within = |start: u64| {
-                let at = |n: u64| usize::try_from(n.saturating_sub(start)).unwrap_or(usize::MAX);
-                at(from)..at(to)
-            };
-            if from < to
-                && let (Some(part), Some(buffer)) =
-                    (bytes.get(within(*start)), buffer.get_mut(within(offset)))
-            {
-                buffer.copy_from_slice(part);
-            }
-        }
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).push(range);
-        Ok(())
-    }
-
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn check_unchanged(&self) -> Result<(), ReadError> {
-        Ok(())
-    }
-}
+pub use archive::stored_zip;
+pub use process::{each_in_own_process, peak_memory};
+pub use remote::RemoteSource;
+pub use tensors::{tensor, zeros};

@@ -1,4 +1,4 @@
-//! A source that is neither in memory nor mapped.
+//! Source that is neither in memory nor mapped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 use byte_source::{ReadError, Source};
 
-/// A source as an object in a store is one: its bytes are not in memory for the reader. It consists of parts and of zeros
+/// A source like an object in a remote store: its bytes are not in memory for the reader. It consists of parts with zeros
 /// between them, so that it can be larger than the memory, and records the ranges that are read.
 #[derive(Debug, Default)]
 pub struct RemoteSource {
     path: PathBuf,
-    /// The parts that are not zeros, by their offsets. They do not overlap.
+    /// Parts that are not zeros, by their offsets. Parts do not overlap.
     pub parts: BTreeMap<u64, Vec<u8>>,
     len: u64,
     read: Mutex<Vec<Range<u64>>>,
@@ -27,7 +27,7 @@ impl RemoteSource {
         source
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes to the source.
     pub fn push(&mut self, bytes: impl Into<Vec<u8>>) {
         let bytes = bytes.into();
         let start = self.len;
@@ -35,7 +35,7 @@ impl RemoteSource {
         self.parts.insert(start, bytes);
     }
 
-    /// Adds zeros at the end, which take no memory.
+    /// Appends zeros to the source, which take no memory.
     pub fn push_zeros(&mut self, count: u64) {
         self.len = self.len.saturating_add(count);
     }

@@ -1,4 +1,4 @@
-//! Pickles and numbers that follow one another, as the files of PyTorch before 1.6 have them.
+//! Reads consecutive pickles and integers, the layout of files before PyTorch 1.6.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use pickle_vm::{ErrorKind, Heap, ObjectId, Pickle};
 use crate::persistent::key_text;
 use crate::{Error, Result};
 
-/// A position in bytes that are read from start to end.
+/// A cursor over bytes that are read from start to end.
 #[derive(Debug)]
 pub(super) struct Chain<'b> {
     bytes: &'b [u8],
-    /// Where `bytes` start in the file, for messages.
+    /// File offset of `bytes`, for messages.
     start: usize,
     at: usize,
-    /// Whether they end at the end of the file.
+    /// True if `bytes` extend to the end of the file.
     to_the_end: bool,
-    /// What the bytes are, for messages.
+    /// Name of the byte range, for messages.
     record: &'b str,
-    /// The ranges of the pickles read so far, in bytes from the start of the file.
+    /// Byte ranges of the pickles read so far, from the start of the file.
     pickles: Vec<Range<usize>>,
 }
 
@@ -31,7 +31,7 @@ impl<'b> Chain<'b> {
         Self { bytes, start, at: 0, to_the_end, record, pickles: Vec::new() }
     }
 
-    /// Bytes from the start of the file to the position.
+    /// Returns the cursor's offset in the file, in bytes.
     pub(super) fn offset(&self) -> usize {
         self.start.saturating_add(self.at)
     }
@@ -40,12 +40,12 @@ impl<'b> Chain<'b> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub(super) fn left(&self) -> u64 {
         self.rest().len() as u64
     }
 
-    /// Reads the pickle at this position, called `what`.
+    /// Reads the pickle at the cursor; `what` names it in errors.
     pub(super) fn pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
         let pickle = pickle_vm::load(self.rest()).map_err(|reason| {
             if matches!(reason.kind, ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline) {
@@ -61,19 +61,19 @@ impl<'b> Chain<'b> {
         Ok(pickle)
     }
 
-    /// The ranges of the pickles that were read.
+    /// Returns the byte ranges of the pickles that were read.
     pub(super) fn pickles(self) -> Vec<Range<usize>> {
         self.pickles
     }
 
-    /// Reads a signed number of eight bytes, little-endian, called `what`.
+    /// Reads a signed little-endian integer of eight bytes; `what` names it in errors.
     pub(super) fn number(&mut self, what: &str) -> Result<i64> {
         let bytes = self.take(8, what)?;
         let bytes = self.bytes_of(bytes).try_into().unwrap_or_default();
         Ok(i64::from_le_bytes(bytes))
     }
 
-    /// Reads a count; a negative one is an error.
+    /// Reads a count as an eight-byte integer, and refuses a negative one.
     pub(super) fn count(&mut self, what: &str) -> Result<u64> {
         let offset = self.offset();
         let number = self.number(what)?;
@@ -83,25 +83,25 @@ impl<'b> Chain<'b> {
         })
     }
 
-    /// The next `len` bytes, called `what`, as a range of the file.
+    /// Consumes the next `len` bytes and returns their range in the file; `what` names them in errors.
     pub(super) fn take(&mut self, len: u64, what: &str) -> Result<Range<usize>> {
         let left = self.left();
         if len > left {
             return Err(self.cut_short(what, Some(len.saturating_sub(left))));
         }
         let start = self.offset();
-        // Not more than what is left, which is a `usize`.
+        // `len` is at most the number of bytes left, which is a `usize`.
         self.at = self.at.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
         Ok(start..self.offset())
     }
 
-    /// The bytes of a range that [`take`](Self::take) gave.
+    /// Returns the bytes of a range that [`take`](Self::take) returned.
     fn bytes_of(&self, range: Range<usize>) -> &'b [u8] {
         let within = |at: usize| at.saturating_sub(self.start);
         self.bytes.get(within(range.start)..within(range.end)).unwrap_or_default()
     }
 
-    /// The error for bytes that end before the end of `what`.
+    /// Builds the error for bytes that end before the end of `what`.
     pub(super) fn cut_short(&self, what: &str, missing: Option<u64>) -> Error {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
         let end = self.start.saturating_add(self.bytes.len());
@@ -112,12 +112,12 @@ impl<'b> Chain<'b> {
         }
     }
 
-    /// The error for something that PyTorch does not write.
+    /// Builds the error for a structure that PyTorch does not write.
     pub(super) fn unexpected(&self, reason: String) -> Error {
         Error::Layout { record: self.record.to_owned(), reason }
     }
 
-    /// Reads a storage's key.
+    /// Reads the key of a storage.
     pub(super) fn key(&self, heap: &Heap<'_>, id: ObjectId) -> Result<String> {
         let key = key_text(heap, id);
         let key = key.ok_or_else(|| self.unexpected(format!("a key is a {}", heap.get(id).type_name())))?;

@@ -1,5 +1,5 @@
-//! What the reader of a format finds in a file; each format makes one of these, and a [`Container`](super::Container)
-//! answers from it.
+//! Contents of a container file, in a form common to all formats: the reader of each format builds a [`Contents`], and
+//! a [`Container`](super::Container) answers from it.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,26 +17,26 @@ use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
 use crate::{Error, Note, Result};
 
-/// The container formats that are read.
+/// Container formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// A zip archive with `data.pkl` and one record a storage: `torch.save` since PyTorch 1.6.
+    /// Zip archive with `data.pkl` and one record per storage: `torch.save` since PyTorch 1.6.
     Zip,
-    /// The same with code: `torch.jit.save`.
+    /// Zip archive with TorchScript code: `torch.jit.save`.
     TorchScript,
-    /// A sequence of pickles followed by the storages: `torch.save` before PyTorch 1.6.
+    /// Sequence of pickles followed by the storages: `torch.save` before PyTorch 1.6.
     Legacy,
-    /// A tar archive: `torch.save` in PyTorch 0.1.
+    /// Tar archive: `torch.save` in PyTorch 0.1.
     Tar,
-    /// A bare pickle.
+    /// Bare pickle without storages.
     Pickle,
-    /// A JSON header followed by the tensors.
+    /// Length of a JSON header, the header, and the tensors' bytes.
     Safetensors,
 }
 
 impl Format {
-    /// The name in listings.
+    /// Returns the format's name in listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zip => "zip",
@@ -49,48 +49,48 @@ impl Format {
     }
 }
 
-/// What the reader of a format found in a file.
+/// The storages, records and tensor names that the reader of a format found in a file.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(super) file: Arc<dyn Source>,
     pub(super) format: Format,
-    /// By their keys; none if a header names the tensors.
+    /// Storages by key; empty if a header names the tensors.
     pub(super) storages: Arc<Records>,
-    /// The records that are not read.
+    /// Records of the archive that are not read.
     pub(super) unread: Vec<Omission>,
     pub(super) notes: Vec<Note>,
     pub(super) names: Names,
 }
 
-/// What names the tensors of a file.
+/// The part of a file that names its tensors.
 #[derive(Debug)]
 pub(super) enum Names {
-    /// A pickle, whose tensors are views of storages.
+    /// Pickle whose tensors are views of storages.
     Pickled(Box<Pickled>),
-    /// A header.
+    /// Header of a safetensors file.
     Named(Named),
 }
 
-/// A pickle, and what is needed to find the storages that it refers to.
+/// A pickle, and the data needed to find the storages that it refers to.
 #[derive(Debug)]
 pub(super) struct Pickled {
     pub(super) pickle: Bytes,
     pub(super) pickle_record: String,
-    /// The directory of a zip archive that is not in memory.
+    /// Central directory of a zip archive that is not in memory.
     pub(super) index: Option<Index>,
-    /// The part of a record's name before the storage's key.
+    /// Prefix of a storage's record name, before the key.
     pub(super) prefix: String,
-    /// Deflated storages, inflated once.
+    /// Temporary file with the inflated content of Deflate-compressed storages.
     pub(super) inflated: Option<Arc<dyn Source>>,
     pub(super) byte_order: ByteOrder,
-    /// The tensors of a 0.1 checkpoint, by their persistent ids.
+    /// Tensors of a 0.1 checkpoint by persistent id.
     pub(super) described: HashMap<String, PersistentTensor>,
-    /// All pickles but the one that holds the root object, and the record of each.
+    /// Record and file range of each pickle other than the root object's.
     pub(super) more_pickles: Vec<(&'static str, Range<usize>)>,
 }
 
 impl Pickled {
-    /// A pickle without storages, for the formats to complete.
+    /// Starts from a pickle without storages; the reader of each format fills in the rest.
     pub(super) fn new(pickle: Bytes) -> Self {
         Self {
             pickle,
@@ -105,28 +105,28 @@ impl Pickled {
     }
 }
 
-/// Tensors that a header names, and its metadata.
+/// Tensors that a header names, and the header's metadata.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    /// The tensors, in the header's order.
+    /// Tensors in the header's order.
     pub(super) tensors: Vec<(String, View)>,
-    /// More names of them, each with the position of its tensor.
+    /// Further names of tied tensors, each with the index of its tensor in `tensors`.
     pub(super) ties: Vec<(String, usize)>,
-    /// The metadata besides those names, in the header's order.
+    /// Metadata without the entries that became `ties`, in the header's order.
     pub(crate) metadata: Vec<(String, String)>,
 }
 
-/// All bytes of a source that is in memory or mapped; none of another one.
+/// Returns all bytes of a source that is in memory or mapped; empty for any other source.
 pub(crate) fn in_memory(source: &dyn Source) -> &[u8] {
     source.in_memory().unwrap_or_default()
 }
 
-/// A range in memory as a range of a source.
+/// Converts a range in memory to a range of a source.
 pub(crate) fn wide(range: &Range<usize>) -> Range<u64> {
     range.start as u64..range.end as u64
 }
 
-/// Bytes of the file, or bytes that were made from it.
+/// Bytes of a pickle: a range of the mapped file, or the inflated content of a record.
 #[derive(Debug)]
 pub(super) enum Bytes {
     Mapped(Range<usize>),
@@ -134,7 +134,7 @@ pub(super) enum Bytes {
 }
 
 impl Contents {
-    /// A container whose tensors a pickle names.
+    /// Creates the contents of a container whose tensors a pickle names.
     pub(super) fn pickled(
         file: Arc<dyn Source>,
         format: Format,
@@ -146,7 +146,7 @@ impl Contents {
         Self { file, format, storages, unread: Vec::new(), notes: Vec::new(), names }
     }
 
-    /// The pickle that names the tensors; `None` if a header does.
+    /// Returns the pickle that names the tensors; `None` if a header does.
     pub(super) fn as_pickled(&self) -> Option<&Pickled> {
         match &self.names {
             Names::Pickled(pickled) => Some(pickled),
@@ -154,7 +154,7 @@ impl Contents {
         }
     }
 
-    /// The header that names the tensors; `None` if a pickle does.
+    /// Returns the header that names the tensors; `None` if a pickle does.
     pub(crate) fn as_named(&self) -> Option<&Named> {
         match &self.names {
             Names::Named(named) => Some(named),
@@ -162,10 +162,11 @@ impl Contents {
         }
     }
 
-    /// The directory of a zip archive. One that is in memory is read again, because it may have a million entries.
+    /// Returns the central directory of a zip archive. It is not kept for an archive in memory but parsed again,
+    /// because it may have a million entries.
     ///
     /// # Errors
-    /// When the file is not such an archive.
+    /// When the file is not a zip archive.
     pub(crate) fn index(&self) -> Result<Cow<'_, Index>> {
         match self.as_pickled().and_then(|pickled| pickled.index.as_ref()) {
             Some(index) => Ok(Cow::Borrowed(index)),
@@ -173,7 +174,7 @@ impl Contents {
         }
     }
 
-    /// Bytes of the file; they are copied if the file is not in memory.
+    /// Returns bytes of the file, copied if the file is not in memory.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -184,11 +185,11 @@ impl Contents {
         })
     }
 
-    /// The pickle that holds the root object; empty if a header names the tensors.
+    /// Returns the pickle that holds the root object; empty if a header names the tensors.
     pub(crate) fn pickle(&self) -> &[u8] {
         match self.as_pickled().map(|pickled| &pickled.pickle) {
             None => &[],
-            // The format that made the range proved that it is inside the file.
+            // The reader that created the range checked that it is inside the file.
             Some(Bytes::Mapped(range)) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
             Some(Bytes::Inflated(bytes)) => bytes,
         }
@@ -207,7 +208,7 @@ impl Contents {
         })
     }
 
-    /// The storage over a range of the pickle, without a copy; `None` if the pickle is not mapped.
+    /// Returns a storage over a range of the pickle without copying; `None` if the pickle is not mapped.
     pub(crate) fn pickle_storage(&self, range: &Range<usize>) -> Option<Storage> {
         let Bytes::Mapped(pickle) = &self.as_pickled()?.pickle else { return None };
         let at = |n: usize| pickle.start.checked_add(n).filter(|at| *at <= pickle.end);
@@ -215,7 +216,7 @@ impl Contents {
         Some(Storage::stored(Region::new(&self.file, wide(&range))?, None))
     }
 
-    /// Gives the memory of the mapped pickle back to the system, which reads what is needed again.
+    /// Releases the pages of the mapped pickle, which the system loads again on access.
     pub(crate) fn release_pickle(&self) {
         if let Some(Pickled { pickle: Bytes::Mapped(range), .. }) = self.as_pickled() {
             self.file.release(wide(range));

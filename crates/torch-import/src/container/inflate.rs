@@ -1,5 +1,5 @@
-//! Deflated records. Storages are inflated once, into an unlinked temporary file that is mapped, so that
-//! every storage has an address and memory stays small.
+//! Inflates Deflate-compressed records. Storages are inflated once, into an unlinked temporary file that is mapped, so
+//! that every storage has an address and memory stays small.
 
 use std::io::{self, Read, Write};
 use std::ops::{Deref, Range};
@@ -10,13 +10,14 @@ use zip_index::{Entry, Method};
 
 use crate::{Error, Result};
 
-/// Deflate's best ratio: 258 bytes from two bits, and a header. A directory that records more is wrong.
+/// Highest compression ratio of Deflate: 258 bytes from two bits, plus a header. A directory that records a higher
+/// ratio is wrong.
 const RATIO: u64 = 1032;
 
-/// A pickle that has more bytes, inflated or read from a source that is not in memory, is kept in a temporary file.
+/// Largest record, in bytes, that is inflated or read into memory; longer ones go to a temporary file.
 pub(super) const IN_MEMORY: u64 = 16 << 20;
 
-/// A record's bytes once they are inflated.
+/// Inflated bytes of a record.
 #[derive(Debug)]
 pub(crate) enum Inflated {
     Memory(Vec<u8>),
@@ -57,14 +58,15 @@ pub(super) fn compare(entry: &Entry, found: u32) -> Result<()> {
     Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found })
 }
 
-/// Inflates a small record into memory. The allocation grows with the bytes that are decoded.
+/// Inflates a small record into memory. The allocation grows with the decoded bytes.
 pub(crate) fn to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     copy(stored, entry, &mut bytes)?;
     Ok(bytes)
 }
 
-/// Inflates all of `entries` that are not stored, one after the other; `None` when all are stored.
+/// Inflates all compressed `entries`, one after the other, into a temporary file; returns `None` if all entries are
+/// stored.
 pub(super) fn spill<'e>(
     file: &dyn Source,
     entries: impl Iterator<Item = &'e Entry>,
@@ -86,12 +88,12 @@ pub(super) fn spill<'e>(
     Ok(Some(MappedFile::from_file(&out, file.path())?))
 }
 
-/// Copies a source into an unlinked temporary file, which is mapped.
+/// Copies a source into an unlinked temporary file and maps it.
 pub(crate) fn local_copy(source: &dyn Source) -> Result<MappedFile> {
     local_copy_of(source, 0..source.len())
 }
 
-/// Copies a range of a source into an unlinked temporary file, which is mapped.
+/// Copies a range of a source into an unlinked temporary file and maps it.
 pub(super) fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<MappedFile> {
     let mut out = tempfile::tempfile().map_err(Error::Spill)?;
     for window in windows(range) {
@@ -100,7 +102,7 @@ pub(super) fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<Ma
     Ok(MappedFile::from_file(&out, source.path())?)
 }
 
-/// Inflates the bytes of an entry.
+/// Inflates the bytes of an entry into `out`, and checks the length.
 fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()> {
     let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
     match entry.method {
@@ -112,7 +114,7 @@ fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()>
     if entry.len > stored.saturating_mul(RATIO).saturating_add(RATIO) {
         return Err(fail(format!("{stored} bytes cannot hold {}", entry.len)));
     }
-    // One byte more than the directory records reveals a record that is too long.
+    // Reading one byte beyond the recorded length reveals a record that is too long.
     let mut decoder = DeflateDecoder::new(compressed).take(entry.len.saturating_add(1));
     let mut window = vec![0; WINDOW];
     let mut len = 0_u64;

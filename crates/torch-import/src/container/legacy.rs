@@ -1,9 +1,9 @@
-//! The chain of pickles that `torch.save` wrote before PyTorch 1.6: magic number, protocol version, system
-//! information, root object, list of storage keys; then each storage, in the order of that list, as a
-//! number of elements and their bytes.
+//! Reads the format that `torch.save` wrote before PyTorch 1.6, a sequence of pickles: magic number, protocol version,
+//! system information, root object, list of storage keys. The storages follow in the order of that list, each as an
+//! element count and the elements' bytes.
 //!
-//! Facts: `_legacy_save` and `_legacy_load` in `torch/serialization.py`. All numbers are little-endian,
-//! whatever `sys_info` says: PyTorch ignores it. The size of an element comes from the persistent ids.
+//! Facts: `_legacy_save` and `_legacy_load` in `torch/serialization.py`. All numbers are little-endian, even if
+//! `sys_info` says otherwise: PyTorch ignores it. The element size comes from the persistent ids.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,12 +21,12 @@ use crate::{Error, Note, Result};
 
 pub(crate) const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const VERSION: i64 = 1001;
-/// Magic number, protocol version and system information come before a legacy file's root object.
+/// Index of the root object's pickle, after the magic number, the protocol version and the system information.
 pub(crate) const ROOT: usize = 3;
-/// The list of storage keys is the last one.
+/// Number of pickles in the file; the list of storage keys is the last.
 pub(crate) const PICKLES: usize = 5;
 
-/// Whether a file starts with a pickle of the magic number, in any protocol.
+/// Returns true if a file starts with a pickle of the magic number, in any protocol.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
     // The longest first pickle is PROTO, FRAME, LONG1 and STOP.
     for instruction in Reader::new(bytes).take(4) {
@@ -51,8 +51,8 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     Ok(Contents { notes, ..Contents::pickled(file, Format::Legacy, storages, pickled) })
 }
 
-/// The dtype of the one storage in `bytes`, and where its bytes are. A tensor that is pickled without `torch.save` has
-/// each of its storages in such a checkpoint.
+/// Returns the dtype of the only storage in `bytes` and the range of its elements. A tensor pickled without
+/// `torch.save` has each of its storages in a checkpoint of this format.
 pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
     let mut chain = Chain::new(bytes, 0..bytes.len(), "a storage in a byte string");
     if !recognises(bytes) {
@@ -67,14 +67,14 @@ pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
     let (needed, available) = (reference.nbytes().unwrap_or(u64::MAX), record.nbytes());
     let too_short = || Error::ShortRecord { key: key(), needed, available };
     let within = reference.byte_range().filter(|within| within.end <= available).ok_or_else(too_short)?;
-    // Not more than the range's end, which is inside the bytes.
+    // At most the end of the storage's range, which is inside `bytes`.
     let at = |n: u64| usize::try_from(record.range.start.saturating_add(n)).unwrap_or(usize::MAX);
     Ok((reference.dtype, at(within.start)..at(within.end)))
 }
 
 /// The parts of a legacy checkpoint.
 struct Parts {
-    /// Where the root object's pickle is.
+    /// Range of the root object's pickle.
     pickle: Range<usize>,
     storages: Records,
 }
@@ -91,7 +91,8 @@ fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
     }
     chain.pickle("the system information")?;
     let start = chain.offset();
-    // The root object is read twice, here only for its persistent ids: its objects borrow the file, which the container owns.
+    // This first of two reads of the root object only collects persistent ids. The objects borrow the file, which the
+    // container owns, and so cannot be kept.
     let root = chain.pickle("the root object")?;
     let pickle = start..chain.offset();
     let refs = storage_refs(&root.heap)?;
@@ -113,7 +114,7 @@ fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
     Ok(Parts { pickle, storages })
 }
 
-/// The storages that the persistent ids describe, by key.
+/// Collects the storages that the persistent ids describe, by key.
 fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageRef<'h>>> {
     let mut refs: HashMap<Cow<'h, str>, StorageRef<'h>> = HashMap::new();
     for &id in heap.persistent_objects() {
@@ -142,7 +143,7 @@ fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageR
 
 fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Records> {
     let mut storages = Records::with_capacity("", references.len());
-    // Now the size that the file must have is known.
+    // The required file size is known at this point.
     let needed = references
         .iter()
         .try_fold(0_u64, |sum, reference| sum.checked_add(reference.nbytes()?.checked_add(8)?));

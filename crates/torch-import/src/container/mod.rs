@@ -1,5 +1,4 @@
-//! Finds the pickle and the storages in a file. A container is recognised by its content, not by
-//! its name.
+//! Finds the pickle and the storages in a file. Recognises a container by its content, not by its name.
 
 mod chain;
 mod contents;
@@ -30,10 +29,10 @@ use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
 use crate::{Error, Note, Result};
 
-/// The most bytes of a record of code that are decompressed.
+/// Largest record of code, in bytes, that is decompressed.
 const CODE_MAX: u64 = 16 << 20;
 
-/// A checkpoint file: one pickle, and storages by key. Clones share its source.
+/// A checkpoint file: one pickle, and storages by key. Clones share the source.
 #[derive(Clone, Debug)]
 pub struct Container(Arc<Contents>);
 
@@ -46,9 +45,9 @@ impl Container {
         Self::from_source(Arc::new(MappedFile::open(path)?))
     }
 
-    /// Reads a checkpoint from a source: a whole file, a part of one, such as the model in a carton, or a buffer. Of a source
-    /// that is not in memory, what describes the tensors of a zip archive or a safetensors file is read now, in few ranges,
-    /// and their bytes when they are asked for. Another format is copied into an unlinked temporary file.
+    /// Reads a checkpoint from a source: a whole file, a range of a file (such as the model in a carton), or a buffer.
+    /// If the source is not in memory, the tensor descriptions of a zip archive or a safetensors file are read now, in
+    /// a few ranges, and the elements on demand; any other format is copied into an unlinked temporary file.
     ///
     /// # Errors
     /// When the source cannot be read, is of another format, or its container is damaged.
@@ -56,13 +55,13 @@ impl Container {
         Ok(Self(Arc::new(sniff::open(sniff::prepare(source)?)?)))
     }
 
-    /// The source and what was found in it, to be shared with values that outlive this container.
+    /// Returns the contents, for values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<Contents> {
         &self.0
     }
 
-    /// Whether TorchScript code in the archive runs when it is loaded, in a `__setstate__`: it may change what the pickle
-    /// holds. `None` if code cannot be read.
+    /// Returns true if loading the archive runs TorchScript code, a `__setstate__` method that may change the pickle's
+    /// objects; `None` if the code cannot be read.
     pub fn runs_code_when_loaded(&self) -> Option<bool> {
         const METHOD: &[u8] = b"__setstate__";
         if self.format() != Format::TorchScript {
@@ -83,9 +82,9 @@ impl Container {
         Some(runs)
     }
 
-    /// The records of a zip archive besides its storages: their names after the root folder, and their bytes, which are
-    /// `None` for compressed ones, and for those of more than 16 MiB in a file that is not in memory. Empty for other
-    /// formats.
+    /// Returns the records of a zip archive other than its storages: the name relative to the root folder, and the
+    /// bytes. The bytes are `None` for a compressed record, and for a record of more than 16 MiB in a file that is not
+    /// in memory. Empty for other formats.
     pub fn records_besides_storages(&self) -> Vec<(String, Option<Cow<'_, [u8]>>)> {
         let (file, pickled) = (&self.0.file, self.0.as_pickled());
         let is_zip = matches!(self.format(), Format::TorchScript | Format::Zip);
@@ -105,11 +104,11 @@ impl Container {
         named.collect()
     }
 
-    /// All records of a TorchScript archive as they are, by their names after the root folder. Compressed ones are
+    /// Returns all records of a TorchScript archive, by their names relative to the root folder, with compressed ones
     /// decompressed.
     ///
     /// # Errors
-    /// When a record cannot be decompressed or is outside the root folder, or it is another format.
+    /// When a record cannot be decompressed or is outside the root folder, or the file has another format.
     pub fn script_records(&self) -> Result<Vec<(String, Storage)>> {
         let (file, index) = (&self.0.file, self.0.index()?);
         let storages = &self.0.storages;
@@ -147,46 +146,45 @@ impl Container {
         Ok(records)
     }
 
-    /// The file itself.
+    /// Returns the whole file as a storage.
     pub fn whole(&self) -> Storage {
         Storage::stored(Region::whole(&self.0.file), None)
     }
 
-    /// What kind of container it is.
+    /// Returns the container format.
     pub fn format(&self) -> Format {
         self.0.format
     }
 
-    /// Harmless irregularities.
+    /// Returns harmless irregularities of the file.
     pub fn notes(&self) -> &[Note] {
         &self.0.notes
     }
 
-    /// The path that was opened.
+    /// Returns the path that was opened.
     pub fn path(&self) -> &Path {
         self.0.file.path()
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub fn len(&self) -> u64 {
         self.0.file.len()
     }
 
-    /// Whether the file has no bytes.
+    /// Returns true if the file is empty.
     pub fn is_empty(&self) -> bool {
         self.0.file.is_empty()
     }
 
-    /// Fails when the file has another length or modification time than when it was opened.
+    /// Checks that the file still has the length and the modification time that it had when it was opened.
     ///
     /// # Errors
-    /// When it changed, or the system does not report its metadata.
+    /// When either changed, or the system does not report the file's metadata.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
         self.0.file.check_unchanged()
     }
 
-    /// Gives the memory of the file's pages back to the system, after something has touched many of them. They come back
-    /// when they are touched again.
+    /// Releases the resident pages of the file and of its inflated storages. The system loads them again on access.
     pub fn release(&self) {
         let inflated = self.0.as_pickled().and_then(|pickled| pickled.inflated.as_ref());
         for file in std::iter::once(&self.0.file).chain(inflated) {
@@ -194,18 +192,19 @@ impl Container {
         }
     }
 
-    /// The pickle that holds the root object; empty for a safetensors file, which has none.
+    /// Returns the pickle that holds the root object; empty for a safetensors file, which has none.
     pub fn pickle(&self) -> &[u8] {
         self.0.pickle()
     }
 
-    /// The pickles between the numbers of a 0.1 checkpoint: the record that each is in, and its range in the file.
+    /// Returns the pickles inside the members `storages` and `tensors` of a 0.1 checkpoint: the member's name and the
+    /// file range of each pickle.
     pub(crate) fn more_pickles(&self) -> &[(&'static str, Range<usize>)] {
         self.0.as_pickled().map_or(&[], |pickled| &pickled.more_pickles)
     }
 
-    /// The tensors of a container that names them itself, in the file's order, then their further names;
-    /// empty if a pickle names them.
+    /// Returns the tensors that a header names, in the file's order, followed by the further names of tied tensors;
+    /// empty if a pickle names the tensors.
     ///
     /// # Errors
     /// None in practice: [`open`](Self::open) has checked every tensor.
@@ -221,47 +220,47 @@ impl Container {
         Ok(tensors)
     }
 
-    /// The tensor that a persistent object of a 0.1 checkpoint represents.
+    /// Returns the tensor that a persistent object of a 0.1 checkpoint represents.
     pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
         self.0.as_pickled()?.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
     }
 
-    /// The pickle's name in the file, such as `consolidated/data.pkl`.
+    /// Returns the pickle's name in the file, such as `consolidated/data.pkl`.
     pub fn pickle_record(&self) -> &str {
         self.0.as_pickled().map_or("", |pickled| &pickled.pickle_record)
     }
 
-    /// The order of the bytes in the storages' numbers.
+    /// Returns the byte order of the elements in the storages.
     pub(crate) fn byte_order(&self) -> ByteOrder {
         self.0.as_pickled().map_or(ByteOrder::Little, |pickled| pickled.byte_order)
     }
 
-    /// How many storages the file has.
+    /// Returns the number of storages in the file.
     pub(crate) fn storages_len(&self) -> usize {
         self.0.storages.len()
     }
 
-    /// The storages of the file.
+    /// Returns the storages of the file.
     pub(crate) fn records(&self) -> &Records {
         &self.0.storages
     }
 
-    /// The records of the archive that are not read.
+    /// Returns the records of the archive that are not read.
     pub(crate) fn unread(&self) -> &[Omission] {
         &self.0.unread
     }
 
-    /// The number of the record that holds the storage `key`.
+    /// Returns the index of the record that holds the storage `key`.
     pub(crate) fn record_number(&self, key: &str) -> Option<u32> {
         self.0.storages.find(key)
     }
 
-    /// The path in the archive of the storage `key`.
+    /// Returns the path in the archive of the storage `key`.
     pub(crate) fn storage_record(&self, key: &str) -> Option<String> {
         self.0.storages.find(key).map(|number| self.0.storages.full_name(number))
     }
 
-    /// The storage that `reference` names, or the part of it, as a tensor of `dtype` sees it.
+    /// Returns the storage, or the range of it, that `reference` names, in the byte order for elements of `dtype`.
     pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage> {
         let (key, storages) = (reference.key.as_ref(), &self.0.storages);
         let number = storages.find(key);

@@ -1,4 +1,4 @@
-//! A bare pickle, protocols 0 to 5.
+//! Opens a bare pickle, protocols 0 to 5.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tensor::Records;
 use super::contents::{Bytes, Contents, Format, Pickled, in_memory};
 use crate::Note;
 
-/// A text or a picture does not start with this many instructions that run.
+/// Number of instructions that must run before bytes count as a pickle. A text or an image fails earlier.
 const CONVINCING: usize = 8;
 
-/// Whether a file starts with a pickle. Protocols 2 and up start with PROTO. Older ones have no magic number, so
-/// their first instructions are run: in a pickle they find their operands on the stack.
+/// Returns true if a file starts with a pickle. Protocols 2 and up start with PROTO. Earlier protocols have no magic
+/// number, so the first instructions are run: in a pickle, they find their operands on the stack.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
     let mut machine = Machine::new(Limits::default());
     for (index, instruction) in Reader::new(bytes).enumerate() {

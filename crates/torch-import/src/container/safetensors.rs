@@ -1,7 +1,7 @@
-//! safetensors: the length of a JSON header in eight bytes, the header, the tensors' bytes.
+//! Opens a safetensors file: the length of a JSON header in eight bytes, the header, the tensors' bytes.
 //!
-//! Facts: those of the crate `safetensors-format`, which reads the header, and `save_model` in the Python package
-//! `safetensors` 0.8 for tensors that share memory.
+//! Facts: see the crate `safetensors-format`, which parses the header, and for tensors that share memory `save_model`
+//! in the Python package `safetensors` 0.8.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tensor::{Storage, Tensor, contiguous_strides};
 use super::contents::{Contents, Format, Named, Names};
 use crate::Result;
 
-/// The texts of `__metadata__`: keys and values.
+/// Keys and texts of `__metadata__`.
 type Metadata = Vec<(String, String)>;
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
@@ -36,17 +36,17 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     })
 }
 
-/// The bytes of the header and its length.
+/// Reads the bytes of the header and of its length field.
 fn header(file: &dyn Source) -> Result<Vec<u8>> {
     let start = file.read_range(0..file.len().min(Header::LENGTH))?;
     let end = Header::end(&start)?;
     Ok(file.read_range(0..file.len().min(end))?.into())
 }
 
-/// The names that the metadata gives to tensors of the file, each with the position of its tensor, and the rest of the
-/// metadata. Writers that keep one name of the same memory record the others as `dropped name: kept name`.
+/// Splits the metadata into further names of tensors, each with the index of its tensor, and the rest. Writers that
+/// keep one of several tensors with the same memory record the dropped ones as `dropped name: kept name`.
 fn ties(metadata: Metadata, tensors: &[(String, View)]) -> (Vec<(String, usize)>, Metadata) {
-    /// Says which framework the tensors are from, whatever tensors there are.
+    /// Metadata key that names the framework of the tensors.
     const FORMAT: &str = "format";
     if metadata.iter().all(|(key, _)| key == FORMAT) {
         return (Vec::new(), metadata);
@@ -63,9 +63,9 @@ fn ties(metadata: Metadata, tensors: &[(String, View)]) -> (Vec<(String, usize)>
     (ties, rest)
 }
 
-/// The tensor at `view` of the file.
+/// Returns the tensor at `view` of the file.
 pub(super) fn tensor(file: &Arc<dyn Source>, view: &View) -> Result<Tensor> {
-    // The header's reader compared the range with the file.
+    // The header's parser checked that the range is inside the file.
     let region = Region::new(file, view.range.clone());
     let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));
     Ok(Tensor::new(view.dtype, view.shape.clone(), contiguous_strides(&view.shape), 0, storage)?)

@@ -1,4 +1,4 @@
-//! Recognises the kind of a file by its content.
+//! Recognises the format of a file by its content.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use super::contents::{Contents, Format, in_memory};
 use super::{inflate, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
-/// How many bytes of a source that is not in memory are read to recognise it: a zip archive of PyTorch has its pickle at the
-/// start, and its directory, about 100 bytes for each tensor, at the end.
+/// Bytes read at the start and at the end of a source that is not in memory. A zip archive of PyTorch has its pickle at
+/// the start, and its central directory, about 100 bytes per tensor, at the end.
 const HEAD: u64 = 64 << 10;
 const TAIL: u64 = 128 << 10;
 
-/// A container that this crate reads.
+/// A container format that this crate reads.
 struct Readable {
     format: Format,
     recognises: fn(&[u8]) -> bool,
     open: fn(Arc<dyn Source>) -> Result<Contents>,
 }
 
-/// The formats in the order in which they are tried: those with the longest signatures first.
+/// Readable formats in the order in which they are tried; the longest signatures come first.
 const FORMATS: &[Readable] = &[
     Readable { format: Format::Zip, recognises: is_zip, open: zip::open },
     Readable { format: Format::Legacy, recognises: legacy::recognises, open: legacy::open },
@@ -29,15 +29,15 @@ const FORMATS: &[Readable] = &[
     Readable { format: Format::Safetensors, recognises: is_safetensors, open: safetensors::open },
 ];
 
-/// A file that is recognised but not read.
+/// A file format that is recognised but not read.
 struct Other {
     recognises: fn(&[u8]) -> bool,
     what: &'static str,
-    /// What to do.
+    /// Advice for the user.
     hint: &'static str,
 }
 
-/// The hint for a file that was compressed after it was saved.
+/// Hint for a file that was compressed after it was saved.
 const UNPACK: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
 
 const OTHERS: &[Other] = &[
@@ -93,8 +93,8 @@ const OTHERS: &[Other] = &[
     },
 ];
 
-/// A source that [`open`] reads: the source itself if it is in memory; one whose first and last bytes are kept, if it is a
-/// format that describes its tensors there; a copy in an unlinked temporary file of any other.
+/// Returns a source that [`open`] can read: the source itself if it is in memory; the source with its first and last
+/// bytes prefetched if it is a zip archive or a safetensors file; otherwise a copy in an unlinked temporary file.
 pub(super) fn prepare(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
     if source.in_memory().is_some() {
         return Ok(source);
@@ -107,7 +107,7 @@ pub(super) fn prepare(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
     Ok(Arc::new(inflate::local_copy(&kept)?))
 }
 
-/// The source with its first and its last bytes.
+/// Prefetches the first and last bytes of a source.
 pub(crate) fn with_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
     let len = source.len();
     let head = len.min(HEAD);
@@ -115,10 +115,10 @@ pub(crate) fn with_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
     Ok(Prefetched::new(source, &edges)?)
 }
 
-/// Opens `file` in its own format.
+/// Opens `file` with the reader of its format.
 ///
 /// # Errors
-/// Says what the file is instead, if that is known.
+/// When the file is damaged, or has another format, which the error names if it is known.
 pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     if file.in_memory().is_none() {
         let head = file.read_range(0..file.len().min(HEAD))?;
@@ -135,13 +135,13 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     Err(unknown(in_memory(&*file)))
 }
 
-/// The format of a file by its content; an archive with code is a zip archive here.
+/// Determines the format of a file by its content. An archive with TorchScript code counts as [`Format::Zip`].
 pub(crate) fn format(bytes: &[u8]) -> Option<Format> {
     let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);
     found.or_else(|| (reject_others(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle))
 }
 
-/// The error for a file of an unknown kind.
+/// Builds the error for a file of an unknown format.
 pub(crate) fn unknown(bytes: &[u8]) -> Error {
     let hint =
         if is_text(bytes) { "it is a text, such as a failed download leaves; download it again" } else { "" };
@@ -151,7 +151,7 @@ pub(crate) fn unknown(bytes: &[u8]) -> Error {
 /// Rejects files that are known not to be checkpoints.
 ///
 /// # Errors
-/// Says what the file is instead.
+/// When the file has a known other format, which the error names.
 pub(crate) fn reject_others(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Err(Error::Format { what: "an empty file", hint: "download or copy it again" });
@@ -162,20 +162,19 @@ pub(crate) fn reject_others(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether the pickles of a file follow one another from its first byte, as those of a bare pickle and of
-/// a legacy checkpoint do.
+/// Returns true if the pickles of a file follow one another from its first byte, as in a bare pickle or a legacy
+/// checkpoint.
 pub(crate) fn is_in_pieces(bytes: &[u8]) -> bool {
     let pickle_first = [is_zip, tar::recognises, is_safetensors];
     !pickle_first.iter().any(|recognises| recognises(bytes))
 }
 
-/// Whether a file is a zip archive; an archive without entries starts with its end record.
+/// Returns true if a file is a zip archive; an archive without entries starts with its end record.
 pub(crate) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 
-/// A msgpack map whose first key is a short text: a small map's byte or that of one with a 16 bit length, then a
-/// text's.
+/// Recognises a msgpack map (small, or with a 16-bit length) whose first key is a short text.
 fn is_flax(bytes: &[u8]) -> bool {
     let ([0x81..=0x8f, key @ ..] | [0xde, _, _, key @ ..]) = bytes else { return false };
     let text = match key {
@@ -186,8 +185,8 @@ fn is_flax(bytes: &[u8]) -> bool {
     text.is_some_and(|text| text.iter().all(u8::is_ascii_graphic))
 }
 
-/// A protocol buffer whose first field is the small number `ir_version`, its second the text
-/// `producer_name`, or the graph.
+/// Recognises a protocol buffer whose first field is `ir_version`, a small number, and whose second is the text
+/// `producer_name` or the graph.
 fn is_onnx(bytes: &[u8]) -> bool {
     matches!(bytes, [0x08, 0x01..=0x20, 0x12, len, name @ ..]
         if name.get(..usize::from(*len)).is_some_and(|name| name.iter().all(u8::is_ascii_graphic)))

@@ -1,4 +1,4 @@
-//! The tar archive that `torch.save` wrote in PyTorch 0.1: members `sys_info`, `pickle`, `storages` and
+//! Reads the tar archive that `torch.save` wrote in PyTorch 0.1, with members `sys_info`, `pickle`, `storages` and
 //! `tensors`.
 //!
 //! Facts: `legacy_load` in `torch/serialization.py`. `storages` holds a count, then for each storage a
@@ -26,10 +26,10 @@ use crate::{Error, Result};
 const PICKLE: &str = "pickle";
 const STORAGES: &str = "storages";
 const TENSORS: &str = "tensors";
-/// PyTorch's own limit is 64.
+/// Largest accepted number of dimensions; PyTorch's own limit is 64.
 const MAX_DIMS: i64 = 1 << 10;
 
-/// Whether a file is a tar archive: the magic in the first member's header.
+/// Returns true if a file is a tar archive, by the magic in the first member's header.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
@@ -59,7 +59,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     Ok(Contents::pickled(file, Format::Tar, records, pickled))
 }
 
-/// The members of the archive and their ranges.
+/// The members of the archive and their byte ranges.
 pub(crate) struct Members(pub(crate) Vec<(String, Range<usize>)>);
 
 impl Members {
@@ -100,7 +100,7 @@ impl Members {
         found.next().map(|(_, range)| range.clone())
     }
 
-    /// The error for an archive that is not a checkpoint.
+    /// Builds the error for an archive that is not a checkpoint.
     fn other(&self) -> Error {
         let has = |ends: &str| self.0.iter().any(|(name, _)| name.ends_with(ends));
         if has("model_config.yaml") {
@@ -194,7 +194,7 @@ fn read_tensors(
                 storage.escape_debug()
             )));
         };
-        // Four bytes, followed by four that PyTorch did not initialise.
+        // The count has four bytes, followed by four that PyTorch did not initialise.
         let dims = chain.number("a number of dimensions")? & 0xffff_ffff;
         if dims > MAX_DIMS {
             return Err(
@@ -212,7 +212,7 @@ fn read_tensors(
             return Err(chain.unexpected(format!("tensor `{shown}` appears twice")));
         }
     }
-    // A pickle may refer to a storage itself, as a tensor of all of its elements.
+    // A pickle may refer to a storage directly, as a one-dimensional tensor of all its elements.
     for (key, storage) in storages {
         let whole = PersistentTensor {
             shape: vec![storage.len()],
@@ -225,7 +225,7 @@ fn read_tensors(
     Ok(tensors)
 }
 
-/// Reads a pickled count.
+/// Reads a count that is stored as a pickled integer.
 fn count(chain: &mut Chain<'_>, what: &str) -> Result<u64> {
     let pickle = chain.pickle(what)?;
     natural(&pickle.heap, pickle.root)

@@ -1,7 +1,7 @@
-//! The zip archive that `torch.save` writes since PyTorch 1.6.
+//! Reads the zip archive that `torch.save` writes since PyTorch 1.6.
 //!
-//! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`,
-//! `consolidated` or anything else; records that are not named here are ignored.
+//! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`, `consolidated` or any
+//! other name. Records not mentioned here are ignored.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     if let Some(link) = index.entries.iter().find(|entry| entry.link) {
         return Err(Error::Link { record: link.name.clone() });
     }
-    // A file saved with checksums switched off has zeros everywhere; a single zero is a checksum.
+    // An archive saved without checksums has CRC-32 0 everywhere; a single 0 is a checksum.
     let checksums = index.entries.iter().any(|entry| entry.crc != 0);
     let mut notes = Vec::new();
     if !checksums {
@@ -69,7 +69,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
         let record = if entry.method == Method::Stored {
             Record::new(entry.data.clone(), checksums.then_some(entry.crc))
         } else {
-            // One after the other, as `spill` wrote them.
+            // `spill` wrote the inflated records one after the other, in this order.
             let start = next;
             next = next.saturating_add(entry.len);
             Record::inflated(start..next)
@@ -90,12 +90,12 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     Ok(Contents { unread, notes, ..Contents::pickled(file, format, storages, pickled) })
 }
 
-/// Records that PyTorch writes next to the pickle and that hold nothing of the model: their names after the root folder.
+/// Records, relative to the root folder, that PyTorch writes next to the pickle and that hold no part of the model.
 const BOOKKEEPING: &[&str] = &["data.pkl", "version", "byteorder", ".format_version", ".storage_alignment"];
-/// The folders of the archive's own identity and version, and of the code of a TorchScript archive with the sources that
-/// its lines come from.
+/// Folders of the archive's identity and version, and of TorchScript code with its source maps.
 const BOOKKEEPING_FOLDERS: &[&str] = &[".data/", "code/"];
-/// What is not read of an archive: the start of the name after the root folder, and what it is.
+/// Records of an archive that are not read: the prefix of the name after the root folder, and the reason of the
+/// omission.
 const UNREAD: &[(&str, OmissionReason)] = &[
     ("constants.pkl", OmissionReason::Constant),
     ("constants/", OmissionReason::Constant),
@@ -108,7 +108,7 @@ const UNREAD: &[(&str, OmissionReason)] = &[
     ("extra/", OmissionReason::ExtraFile),
 ];
 
-/// An entry that is neither read nor bookkeeping of the format.
+/// Returns the omission for an entry that is neither read nor bookkeeping of the format.
 fn unread(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
     let name = entry.name.strip_prefix(root);
     let is_known = |name: &str| {
@@ -126,7 +126,7 @@ fn unread(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
     Some(Omission { file: None, kind: OmissionKind::Record, name, nbytes, reason })
 }
 
-/// A note about the constants of a TorchScript archive, which belong to its code and are in no state dict.
+/// Returns a note about the constants of a TorchScript archive, which belong to its code and are in no state dict.
 fn constants_note(pickle: &[u8], record: String) -> Result<Option<Note>> {
     let constants = pickle_vm::load(pickle).map_err(|reason| Error::Pickle { record, reason })?;
     let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
@@ -134,8 +134,8 @@ fn constants_note(pickle: &[u8], record: String) -> Result<Option<Note>> {
     Ok((count > 0).then_some(Note::Constants { count, tensors }))
 }
 
-/// Two records that PyTorch reads and whose names differ only in capital letters. miniz ignores those: PyTorch 2.0.1 reads
-/// one of the records and 2.15 the other.
+/// Finds two records that PyTorch reads and whose names differ only in case. miniz ignores case: PyTorch 2.0.1 reads
+/// one of the two records and 2.15 the other.
 pub(crate) fn twins<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'e str)> {
     const READ: &[&str] = &[PICKLE, "constants.pkl", "byteorder", "version", ".data/version"];
     let inner =
@@ -143,7 +143,7 @@ pub(crate) fn twins<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'
     let is_read = |name: &str| {
         inner(name).is_some_and(|name| name.starts_with("data/") || READ.contains(&name.as_str()))
     };
-    // Names as PyTorch writes them are most of them, and there may be a million.
+    // Nearly all names have no capital letter after the root folder, and there may be a million.
     let is_usual = |name: &str| {
         let inner = name.strip_prefix(root);
         inner.is_some_and(|inner| !inner.bytes().any(|byte| byte.is_ascii_uppercase()))
@@ -159,12 +159,12 @@ pub(crate) fn twins<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'
     })
 }
 
-/// Whether `name` starts with `start`, in capital or small letters.
+/// Returns true if `name` starts with `start`, ignoring case.
 fn is_start(name: &str, start: &str) -> bool {
     name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
 }
 
-/// The folder of the only `data.pkl`, with its slash.
+/// Returns the folder of the only `data.pkl`, with its slash.
 fn root(index: &Index) -> Result<&str> {
     let mut roots = index.entries.iter().filter_map(|entry| {
         let root = entry.name.strip_suffix(PICKLE)?;
@@ -179,7 +179,7 @@ fn root(index: &Index) -> Result<&str> {
     }
 }
 
-/// Known archives without a `data.pkl`: the end of the name of an entry, what the archive is, and a hint.
+/// Known archives without a `data.pkl`: the suffix of an entry's name, a description of the archive, and a hint.
 const OTHERS: &[(&str, &str, &str)] = &[
     ("carton.toml", "a carton", "it is already converted; pass the checkpoint that it was made from"),
     (
@@ -215,7 +215,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     (".safetensors", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
 ];
 
-/// The error for an archive without a `data.pkl`.
+/// Builds the error for an archive without a `data.pkl`.
 fn other(index: &Index) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
     match OTHERS.iter().find(|(end, ..)| has(end)) {
@@ -224,7 +224,7 @@ fn other(index: &Index) -> Error {
     }
 }
 
-/// A source that has read small records together, if the file is not in memory.
+/// Returns a source that has prefetched the small records in one read, unless the file is in memory.
 fn together(file: &Arc<dyn Source>, index: &Index, records: &[&str]) -> Result<Arc<dyn Source>> {
     if file.in_memory().is_some() {
         return Ok(Arc::clone(file));
@@ -273,13 +273,13 @@ fn byte_order(bytes: &[u8]) -> Result<ByteOrder> {
     }
 }
 
-/// Whether a record is TorchScript code.
+/// Returns true if a record is TorchScript code.
 pub(crate) fn is_code(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     is_python(&name) && (name.starts_with("code/") || name.contains("/code/"))
 }
 
-/// Whether a record is Python code.
+/// Returns true if a record is Python code.
 pub(crate) fn is_python(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("py"))
 }

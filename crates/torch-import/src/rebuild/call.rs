@@ -1,8 +1,8 @@
-//! Recorded calls as they ran: their arguments as they were at that time, and what the pickle did to the result.
+//! Recorded calls at the time when they ran: the arguments as the call saw them, and the later changes of the result.
 //!
-//! The machine leaves every object in its final state, but a call that copies an argument saw it earlier, and a pickle may
-//! change what a call returned. So the arguments of a call are read through [`Then`], which refuses what changed
-//! afterwards, and nobody gets them without deciding what happens to the recorded changes of its result.
+//! The machine leaves every object in its final state, but a call that copies an argument saw an earlier state, and a
+//! pickle may change the result of a call. The arguments of a call are therefore read through [`Then`], which refuses
+//! objects changed after the call, and only together with the recorded changes of the result.
 //!
 //! Facts: `load_reduce`, `load_build`, `load_setitems` and `load_appends` in CPython's `Lib/pickle.py`.
 
@@ -13,9 +13,9 @@ use pickle_vm::{Heap, Instance, Object, ObjectId, Recorded};
 use super::Function;
 use crate::{Error, Result, encoded, key};
 
-/// The objects of a heap as the call `id` saw them at an offset of the pickle.
+/// A view of a heap as the call `id` saw it at an offset of the pickle.
 ///
-/// Numbers, text and globals never change. Containers are refused if they changed after that offset.
+/// Numbers, text and globals never change. Containers that changed after the offset are refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Then<'h> {
     heap: &'h Heap<'h>,
@@ -24,22 +24,22 @@ pub(crate) struct Then<'h> {
 }
 
 impl<'h> Then<'h> {
-    /// The objects as the call `id` saw them.
+    /// Creates the view of the call `id`.
     pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Self {
         Self { heap, id, offset: heap.offset(id) }
     }
 
-    /// The call.
+    /// Returns the id of the call.
     pub(super) fn id(self) -> ObjectId {
         self.id
     }
 
-    /// The module and the name of what the call calls.
+    /// Returns the module and the name of the function or class that is called.
     pub(super) fn callable(self) -> Option<(&'h str, &'h str)> {
         self.heap.global(self.heap.instance(self.id)?.callable)
     }
 
-    /// An error about the call.
+    /// Builds an error about the call.
     pub(super) fn bad(self, reason: &str) -> Error {
         super::bad(self.heap, self.id, reason)
     }
@@ -56,13 +56,13 @@ impl<'h> Then<'h> {
         }
     }
 
-    /// The items of a tuple or a list (or of a set).
+    /// Returns the items of a tuple, a list or a set.
     pub(super) fn items(self, id: ObjectId) -> Result<Option<&'h [ObjectId]>> {
         self.unchanged(id)?;
         Ok(self.heap.items(id))
     }
 
-    /// The entries of a dict or of an `OrderedDict`, duplicates kept.
+    /// Returns the entries of a dict or of an `OrderedDict`, duplicates kept.
     pub(super) fn entries(self, id: ObjectId) -> Result<Option<Vec<(ObjectId, ObjectId)>>> {
         self.unchanged(id)?;
         if let Some(entries) = self.heap.entries(id) {
@@ -82,7 +82,7 @@ impl<'h> Then<'h> {
         Ok(Some(entries))
     }
 
-    /// The keys and values of a list of pairs.
+    /// Returns the keys and values of a list of pairs.
     fn pairs(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         let not_pairs = || self.bad("it takes an OrderedDict that is not made from pairs");
         let mut entries = Vec::new();
@@ -93,7 +93,7 @@ impl<'h> Then<'h> {
         Ok(entries)
     }
 
-    /// The only argument of a call of one of these functions, whose result nothing changes.
+    /// Returns the only argument of a call of one of `functions`; refuses a result that the pickle changes.
     pub(super) fn only_argument(self, id: ObjectId, functions: &[(&str, &str)]) -> Result<Option<ObjectId>> {
         let Some(instance) = self.heap.instance(id) else { return Ok(None) };
         let is_one = self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names));
@@ -104,7 +104,8 @@ impl<'h> Then<'h> {
         Ok(Some(argument))
     }
 
-    /// The arguments of a call of one of these functions, and the items of the state that BUILD set on its result before.
+    /// Returns the arguments of a call of one of `functions`, and the items of the state that BUILD set on the result
+    /// before this call.
     pub(super) fn made(self, id: ObjectId, functions: &[(&str, &str)]) -> Result<Option<Made<'h>>> {
         let Some(instance) = self.heap.instance(id) else { return Ok(None) };
         if !self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names)) {
@@ -123,7 +124,7 @@ impl<'h> Then<'h> {
         Ok(Some(Made { args, state }))
     }
 
-    /// The dict in `torch.jit._pickle.restore_type_tag(dict, type)`, which returns that dict.
+    /// Unwraps `torch.jit._pickle.restore_type_tag(dict, type)`, which returns the dict.
     pub(super) fn tagged(self, id: ObjectId) -> Result<Option<ObjectId>> {
         let Some(instance) = self.heap.instance(id) else { return Ok(None) };
         if self.heap.global(instance.callable) != Some(("torch.jit._pickle", "restore_type_tag")) {
@@ -135,7 +136,7 @@ impl<'h> Then<'h> {
         }
     }
 
-    /// The attributes that BUILD gave an object: dicts, or tuples of a dict and one of slots.
+    /// Returns the attributes that BUILD set on an object, from dicts or pairs of a dict and a dict of slots.
     pub(super) fn attributes(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         self.unchanged(id)?;
         let mut attributes = Vec::new();
@@ -145,7 +146,7 @@ impl<'h> Then<'h> {
         Ok(attributes)
     }
 
-    /// The attributes in a state.
+    /// Returns the attributes in a state.
     pub(super) fn state(self, state: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         if let Some(entries) = self.entries(state)? {
             return Ok(entries);
@@ -159,12 +160,12 @@ impl<'h> Then<'h> {
         Ok(attributes)
     }
 
-    /// What Python would print, abbreviated.
+    /// Formats an object as Python would print it, abbreviated.
     pub(super) fn display(self, id: ObjectId) -> String {
         self.heap.display(id).to_string()
     }
 
-    /// The objects in a list, a tuple or a dict, and the part that each adds to a name.
+    /// Returns the objects in a list, a tuple or a dict, each with its name part.
     pub(super) fn children(self, id: ObjectId) -> Result<Vec<(Cow<'h, str>, ObjectId)>> {
         self.unchanged(id)?;
         Ok(match self.heap.get(id) {
@@ -180,53 +181,53 @@ impl<'h> Then<'h> {
         })
     }
 
-    /// The bytes of a byte string or of a bytearray, in any of the encodings that the protocols use.
+    /// Returns the bytes of a byte string or a bytearray, in any protocol's encoding.
     pub(super) fn bytes(self, id: ObjectId) -> Result<Option<Cow<'h, [u8]>>> {
         self.unchanged(id)?;
         Ok(encoded::bytes(self.heap, id))
     }
 
-    /// The part that a dict's key or an attribute's name adds to a name.
+    /// Returns the name part for a dict's key or an attribute's name.
     pub(super) fn key(self, id: ObjectId) -> Cow<'h, str> {
         key::part(self.heap, id)
     }
 
-    /// The module and the name of the class of an object.
+    /// Returns the module and the name of an object's class.
     pub(super) fn class(self, id: ObjectId) -> Option<(&'h str, &'h str)> {
         self.heap.global(self.heap.instance(id)?.callable)
     }
 
-    /// The module and the name of a global.
+    /// Returns the module and the name of a global.
     pub(super) fn global(self, id: ObjectId) -> Option<(&'h str, &'h str)> {
         self.heap.global(id)
     }
 
-    /// A `str`.
+    /// Returns the text of a `str`.
     pub(super) fn text(self, id: ObjectId) -> Option<Cow<'h, str>> {
         self.heap.text(id)
     }
 
-    /// An int of 64 bits.
+    /// Returns the value of a 64-bit int.
     pub(super) fn int(self, id: ObjectId) -> Option<i64> {
         self.heap.int(id)
     }
 
-    /// A float.
+    /// Returns the value of a float.
     pub(super) fn float(self, id: ObjectId) -> Option<f64> {
         self.heap.float(id)
     }
 
-    /// A bool.
+    /// Returns the value of a bool.
     pub(super) fn bool(self, id: ObjectId) -> Option<bool> {
         self.heap.bool(id)
     }
 
-    /// Whether it is `None`.
+    /// Returns true if the object is `None`.
     pub(super) fn is_none(self, id: ObjectId) -> bool {
         self.heap.is_none(id)
     }
 
-    /// A natural number.
+    /// Returns a non-negative integer of 64 bits; `what` names the argument in errors.
     pub(super) fn number(self, item: ObjectId, what: &str) -> Result<u64> {
         match self.heap.int(item) {
             Some(number) => {
@@ -240,13 +241,13 @@ impl<'h> Then<'h> {
     }
 }
 
-/// A call that makes an argument, and the state that it got.
+/// A recorded call that created an argument, with the state that BUILD set on its result.
 pub(super) struct Made<'h> {
     pub(super) args: &'h [ObjectId],
     pub(super) state: Option<&'h [ObjectId]>,
 }
 
-/// A recorded call of a function that makes tensors. Its arguments are only given out together with the changes of its
+/// A recorded call of a function that creates tensors. Access to the arguments requires handling the changes of the
 /// result.
 #[derive(Debug)]
 #[must_use]
@@ -256,14 +257,14 @@ pub(super) struct Call<'h> {
     then: Then<'h>,
 }
 
-/// The arguments of a call.
+/// The arguments of a recorded call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Args<'h> {
     pub(super) then: Then<'h>,
     items: &'h [ObjectId],
 }
 
-/// The state that BUILD gives to the result of a call. It has to be applied or refused.
+/// The state that BUILD sets on the result of a call. The caller must apply or refuse it.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct State<'h> {
@@ -272,14 +273,14 @@ pub(super) struct State<'h> {
 }
 
 impl<'h> Call<'h> {
-    /// The call `id`, if its function makes tensors.
+    /// Returns the call `id` if its function creates tensors.
     pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
         let instance = heap.instance(id)?;
         let function = Function::called_by(heap, instance)?;
         Some(Self { function, instance, then: Then::new(heap, id) })
     }
 
-    /// The arguments of a call whose result stays as it is.
+    /// Returns the arguments of a call whose result does not change.
     pub(super) fn args(self) -> Result<Args<'h>> {
         let then = self.then;
         match self.args_and_state()? {
@@ -288,7 +289,7 @@ impl<'h> Call<'h> {
         }
     }
 
-    /// The arguments, and the state that BUILD gives to the result.
+    /// Returns the arguments, and the state that BUILD sets on the result.
     pub(super) fn args_and_state(self) -> Result<(Args<'h>, Option<State<'h>>)> {
         let Self { instance, then, .. } = self;
         let changes = [
@@ -306,36 +307,36 @@ impl<'h> Call<'h> {
     }
 }
 
-/// Whether these keyword arguments are none.
+/// Returns true if there are no keyword arguments.
 fn is_empty(heap: &Heap<'_>, kwargs: ObjectId) -> bool {
     heap.entries(kwargs).is_some_and(<[_]>::is_empty)
 }
 
 impl<'h> Args<'h> {
-    /// The arguments that another call passes on: `_rebuild_from_type(function, class, args, …)`.
+    /// Returns the arguments that a call passes on, such as `args` in `_rebuild_from_type(function, class, args, …)`.
     pub(super) fn inner(self, args: ObjectId) -> Result<Self> {
         let items = self.then.items(args)?;
         Ok(Self { items: items.ok_or_else(|| self.then.bad("its arguments are not a tuple"))?, ..self })
     }
 
-    /// All of them.
+    /// Returns all arguments as a slice.
     pub(super) fn all(&self) -> &'h [ObjectId] {
         self.items
     }
 
-    /// One of them, counted from 0.
+    /// Returns the argument at `index`, counted from 0.
     pub(super) fn nth(&self, index: usize) -> Option<ObjectId> {
         self.items.get(index).copied()
     }
 
-    /// Those from number `index` on.
+    /// Returns the arguments from `index` on.
     pub(super) fn from(&self, index: usize) -> Self {
         Self { items: self.items.get(index..).unwrap_or_default(), ..*self }
     }
 }
 
 impl<'h> State<'h> {
-    /// The items of a state that is a tuple or a list, and the objects as BUILD saw them.
+    /// Returns the items of a state that is a tuple or a list, with the objects as BUILD saw them.
     pub(super) fn items(self) -> Result<Args<'h>> {
         let Self { object, then } = self;
         match then.items(object)? {
@@ -348,8 +349,8 @@ impl<'h> State<'h> {
     }
 }
 
-/// Refuses a heap in which something changes that other objects share: a storage, a tensor's numbers, or a function or a
-/// class. Which tensors such a change reaches is not known, since they may share storages.
+/// Refuses a heap with a change to a shared object: a storage, a tensor's elements, a function or a class. Tensors may
+/// share storages, so the affected tensors are unknown.
 pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
     for id in heap.with_changes() {
         let at = heap.changed(id).unwrap_or_default();
@@ -375,8 +376,9 @@ pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a heap with a call of a function of PyTorch that changes its argument in place, such as `torch.Tensor.zero_`: their
-/// names end with an underscore. Such a call changes all tensors of a storage; no version of PyTorch writes one.
+/// Refuses a heap with a call of a PyTorch function that changes its argument in place, such as `torch.Tensor.zero_`.
+/// The names of these functions end with an underscore. Such a call changes all tensors of a storage, and no version of
+/// PyTorch writes one.
 pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
     let global = |id: ObjectId| match heap.global(id) {
         Some(("builtins" | "__builtin__", "getattr")) => Some(Named::Getattr),
@@ -408,7 +410,7 @@ pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a global is to [`refuse_calls_in_place`].
+/// The role of a global in [`refuse_calls_in_place`].
 enum Named {
     InPlace(String),
     Getattr,
@@ -418,7 +420,7 @@ fn is_in_place(name: &str) -> bool {
     name.ends_with('_') && !name.ends_with("__")
 }
 
-/// The calls that copy what is in their arguments.
+/// Returns true for calls that copy the contents of their arguments.
 fn copies(heap: &Heap<'_>, instance: &Instance) -> bool {
     matches!(
         heap.global(instance.callable),
@@ -431,14 +433,15 @@ fn copies(heap: &Heap<'_>, instance: &Instance) -> bool {
     )
 }
 
-/// Whether [`refuse_later_changes`] has anything to look at: a call of most classes has no arguments and no state.
+/// Returns true if [`refuse_later_changes`] must check an instance. Most calls of classes have no arguments and no
+/// state.
 pub(super) fn may_have_changed(heap: &Heap<'_>, instance: &Instance) -> bool {
     !instance.state().is_empty()
         || heap.items(instance.args).is_some_and(|args| !args.is_empty()) && copies(heap, instance)
 }
 
-/// Refuses an object that is not a tensor if something changed after it was copied: the argument of a call that copies, or
-/// a state, of which BUILD copies the attributes.
+/// Refuses an object other than a tensor if a change follows its copying. The object is an argument of a call that
+/// copies, or a state, whose attributes BUILD copies.
 pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
     refuse_changed_arguments(heap, id)?;
     for (state, offset) in heap.recorded(id).into_iter().flat_map(Recorded::built) {

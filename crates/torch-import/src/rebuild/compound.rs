@@ -1,4 +1,4 @@
-//! The rebuild functions for tensors that consist of several.
+//! Rebuilds compound tensors, which consist of several strided ones.
 //!
 //! Facts: `_rebuild_qtensor`, `_rebuild_sparse_tensor`, `_rebuild_nested_tensor` and
 //! `_rebuild_meta_tensor_no_storage` in `torch/_utils.py`.
@@ -13,7 +13,7 @@ use super::{Rebuilder, dtype};
 use crate::Result;
 use crate::compound::Compound;
 
-/// `(storage, offset, size, stride, quantizer, …)`
+/// Rebuilds a quantized tensor from the arguments `(storage, offset, size, stride, quantizer, …)`.
 pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let then = args.then;
     let bad = |reason: &str| then.bad(reason);
@@ -71,7 +71,7 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Re
     })
 }
 
-/// Parts with the names that PyTorch has for them.
+/// Pairs the parts with the names that PyTorch uses.
 fn named(parts: impl IntoIterator<Item = (&'static str, Tensor)>) -> Vec<(Cow<'static, str>, Tensor)> {
     parts.into_iter().map(|(name, part)| (Cow::Borrowed(name), part)).collect()
 }
@@ -80,7 +80,7 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
     Ok(Tensor::new(dtype, Vec::new(), Vec::new(), 0, Storage::owned(bytes.to_vec()))?)
 }
 
-/// Scales or zero points, which are a tensor, or a list in old files.
+/// Returns a part of numbers, such as the scales or zero points of channels: a tensor, or a list in old files.
 fn channel<'h>(rebuilder: &mut Rebuilder<'h>, then: Then<'h>, values: ObjectId) -> Result<Tensor> {
     let Some(items) = then.items(values)? else { return rebuilder.part(then, values) };
     rebuilder.copies(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
@@ -96,7 +96,7 @@ fn channel<'h>(rebuilder: &mut Rebuilder<'h>, then: Then<'h>, values: ObjectId) 
     Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
 }
 
-/// The bytes of numbers, in no more memory than they need; `None` where one is of another type.
+/// Concatenates the bytes of numbers in an allocation of the exact size; `None` if an item has another type.
 fn gather(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(numbers.len().saturating_mul(size_of::<u64>()));
     for number in numbers {
@@ -105,8 +105,8 @@ fn gather(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec
     Some(bytes)
 }
 
-/// `(layout, data)`; `data` ends with the size, and for COO perhaps with whether it is coalesced. In a TorchScript
-/// archive `(layout, size, requires_grad, part, …)`.
+/// Rebuilds a sparse tensor from the arguments `(layout, data)`. `data` ends with the size, and for COO optionally with
+/// a flag for coalesced data. In a TorchScript archive the arguments are `(layout, size, requires_grad, part, …)`.
 pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let then = args.then;
     let bad = |reason: &str| then.bad(reason);
@@ -139,8 +139,8 @@ pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Resul
     Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts: named(parts) })
 }
 
-/// `torch.sparse_coo` as a global, `torch.serialization._get_layout('torch.sparse_coo')`, or in a TorchScript
-/// archive the number that `c10/core/Layout.h` gives it.
+/// Returns the name of a layout: `torch.sparse_coo` as a global, `torch.serialization._get_layout('torch.sparse_coo')`,
+/// or in a TorchScript archive its number in `c10/core/Layout.h`.
 fn layout_name(then: Then<'_>, id: ObjectId) -> Result<Option<String>> {
     if let Some(("torch", name)) = then.global(id) {
         return Ok(Some(name.to_owned()));
@@ -155,11 +155,11 @@ fn layout_name(then: Then<'_>, id: ObjectId) -> Result<Option<String>> {
     Ok(name.map(|name| name.trim_start_matches("torch.").to_owned()))
 }
 
-/// `(values, sizes, strides, offsets)`
+/// Rebuilds a nested tensor from the arguments `(values, sizes, strides, offsets)`.
 pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let mut parts = Vec::new();
     for (name, part) in ["values", "sizes", "strides", "offsets"].into_iter().zip(args.all()) {
-        // Offsets were a list before they were a tensor.
+        // Early versions of PyTorch wrote the offsets as a list.
         parts.push((name, channel(rebuilder, args.then, *part)?));
     }
     let [(_, values), _, _, _] = parts.as_slice() else {
@@ -169,7 +169,7 @@ pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Resul
     Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts: named(parts) })
 }
 
-/// `({'values': …, 'offsets': …, 'lengths': …, …},)`
+/// Rebuilds a jagged nested tensor from the arguments `({'values': …, 'offsets': …, 'lengths': …, …},)`.
 pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let then = args.then;
     let arguments = args.nth(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
@@ -187,7 +187,7 @@ pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Resul
     Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts: named(parts) })
 }
 
-/// `(dtype, size, stride, requires_grad)`
+/// Rebuilds a tensor without data from the arguments `(dtype, size, stride, requires_grad)`.
 pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let dtype = dtype(args.then, args.nth(0))?;
     let size = args.nth(1).ok_or_else(|| args.then.bad("expected a dtype and a size"))?;
@@ -196,12 +196,12 @@ pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Comp
     Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new() })
 }
 
-/// The tensor with the conj and neg bits of its metadata applied to its values.
+/// Applies the conj and neg bits in the metadata of a tensor to its values.
 pub(super) fn resolved(then: Then<'_>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
     if then.is_none(metadata) {
         return Ok(tensor);
     }
-    // TorchScript wraps the dict in a call that names its type, and that returns the dict itself.
+    // TorchScript wraps the dict in a call that names the type and returns the dict itself.
     let tagged = then.tagged(metadata)?.unwrap_or(metadata);
     let Some(entries) = then.entries(tagged)? else { return Err(then.bad("its metadata is not a dict")) };
     let (mut conj, mut neg) = (false, false);
@@ -216,8 +216,8 @@ pub(super) fn resolved(then: Then<'_>, tensor: Tensor, metadata: ObjectId) -> Re
     if conj || neg { with_signs(&tensor, conj, neg).map_err(|reason| then.bad(&reason)) } else { Ok(tensor) }
 }
 
-/// The tensor with signs flipped: those of all numbers for `neg`, of imaginary parts for `conj`. It gets
-/// a storage of its own, laid out as before.
+/// Flips the signs of all numbers for `neg`, and of imaginary parts for `conj`. The result has a storage of its own
+/// with the same layout.
 fn with_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Tensor, String> {
     let dtype = tensor.dtype();
     let complex = dtype.size() > dtype.component_size();

@@ -5,7 +5,7 @@
 use pickle_vm::{Heap, Instance, ObjectId};
 use tensor::Dtype;
 
-/// The calls that make tensors.
+/// A function or class whose recorded call creates a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     /// `_rebuild_tensor(storage, offset, size, stride)`
@@ -18,13 +18,13 @@ pub(crate) enum Function {
     Wrapper,
     /// `_rebuild_parameter_with_state(data, requires_grad, hooks, state)`, which sets attributes
     ParameterWithState,
-    /// `_rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad)` and similar
+    /// `_rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad)` and similar functions
     FromDevice,
     /// `_rebuild_from_type(func, type, args, dict)`, which replaces `__dict__`; fastai has a copy
     FromType,
     /// `_rebuild_from_type_v2(func, type, args, state)`, which sets attributes
     FromTypeV2,
-    /// `_rebuild_sparse_tensor(layout, data)`
+    /// `_rebuild_sparse_tensor(layout, data)`, with the parts in `data`
     Sparse,
     /// `_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)`
     Quantized,
@@ -44,16 +44,16 @@ pub(crate) enum Function {
     SetState,
     /// `torch.storage._load_from_bytes(bytes)`: a storage in a pickle that is not a checkpoint
     LoadedStorage,
-    /// `numpy…_reconstruct(ndarray, (0,), b'b')`, its state the array
+    /// `numpy…_reconstruct(ndarray, (0,), b'b')`, with the array's contents in its state
     NumpyArray,
     /// `numpy…_frombuffer(buffer, dtype, shape, order)`
     NumpyBuffer,
-    /// Any other rebuild function of PyTorch, which is not supported.
+    /// Any other rebuild function of PyTorch, not supported
     Unread,
 }
 
 impl Function {
-    /// The function `module.name`, if its call makes a tensor.
+    /// Returns the function `module.name` if its call creates a tensor.
     pub(crate) fn from_names(module: &str, name: &str) -> Option<Self> {
         Some(match (module, name) {
             ("torch._utils", "_rebuild_tensor") => Self::Tensor,
@@ -90,18 +90,18 @@ impl Function {
         })
     }
 
-    /// The function that an instance calls, if it makes a tensor.
+    /// Returns the function that an instance calls, if the call creates a tensor.
     pub(crate) fn called_by(heap: &Heap<'_>, instance: &Instance) -> Option<Self> {
         let (module, name) = heap.global(instance.callable)?;
         Self::from_names(module, name)
     }
 
-    /// Whether the fourth argument has the attributes of the tensor.
+    /// Returns true if the fourth argument holds the attributes of the tensor.
     pub(crate) fn has_attributes(self) -> bool {
         matches!(self, Self::ParameterWithState | Self::FromType | Self::FromTypeV2)
     }
 
-    /// Whether the call makes a tensor rather than wrapping one.
+    /// Returns true if the call creates a tensor rather than wrapping one.
     pub(crate) fn makes_one(self) -> bool {
         !matches!(
             self,
@@ -116,12 +116,12 @@ impl Function {
     }
 }
 
-/// The dtype of a tensor class such as `FloatTensor`.
+/// Returns the dtype of a tensor class such as `FloatTensor`.
 pub(super) fn tensor_class(name: &str) -> Option<Dtype> {
     Dtype::from_storage_class(&format!("{}Storage", name.strip_suffix("Tensor")?))
 }
 
-/// How many tensors a pickle makes; a parameter is the tensor that it wraps.
+/// Counts the tensors that a pickle creates; a parameter and the tensor that it wraps count once.
 pub fn count_tensors(heap: &Heap<'_>) -> u64 {
     let makes_one = |id: &ObjectId| {
         let function = heap.instance(*id).and_then(|instance| Function::called_by(heap, instance));

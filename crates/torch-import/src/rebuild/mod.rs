@@ -1,8 +1,7 @@
-//! What `torch._utils._rebuild_*` and similar functions would have returned.
+//! Rebuilds tensors: computes the results of recorded calls of `torch._utils._rebuild_*` and similar functions.
 //!
 //! Facts: `torch/_utils.py`, `torch/_tensor.py` of PyTorch 2.15; `TensorBase.__new__` and `tensor` in
-//! `fastai/torch_core.py` of fastai 2.8.12. Offsets, sizes and strides count
-//! elements.
+//! `fastai/torch_core.py` of fastai 2.8.12. Offsets, sizes and strides count elements.
 
 mod call;
 mod compound;
@@ -30,46 +29,45 @@ pub(crate) use function::Function;
 pub use function::count_tensors;
 use storages::{Stored, differs};
 
-/// Rebuilds wrap each other: a parameter wraps a tensor that a subclass wraps. PyTorch nests three.
+/// Maximum nesting of rebuild calls, such as a parameter around a subclass around a tensor. PyTorch nests three.
 const MAX_DEPTH: usize = 16;
 
-/// What PyTorch takes the elements of an untyped storage for.
+/// Dtype that PyTorch assigns to the elements of an untyped storage.
 const UNTYPED: Dtype = Dtype::UInt8;
-/// The calls around a tuple or list of sizes.
+/// Calls that may wrap a tuple or list of sizes.
 const SIZES: &[(&str, &str)] = &[("torch", "Size")];
 
-/// The result of a rebuild.
+/// The result of a rebuild call.
 #[derive(Clone, Debug)]
 pub(crate) enum Rebuilt {
     Strided(Tensor),
-    /// Shared, so that its shape is in memory once however often it is found.
+    /// Shared, so that a compound tensor with several names is in memory once.
     Compound(Arc<Compound>),
 }
 
-/// Rebuilds tensors, each once: tensors of one object share it, tensors of one storage key share its
-/// storage.
+/// Rebuilds tensors, each once: tensors of one object share it, and tensors of one storage key share its storage.
 pub(crate) struct Rebuilder<'h> {
     container: &'h Container,
     heap: &'h Heap<'h>,
-    /// Whether each object was rebuilt.
+    /// For each object, true if it was rebuilt.
     is_done: Vec<bool>,
-    /// The rebuilt ones, except for tensors over records, which are as quickly made again: there may be a million.
+    /// Rebuilt tensors, except those over records: these may number a million, and rebuilding them again is cheap.
     done: HashMap<ObjectId, Rebuilt>,
     dims: Dims,
-    /// Bytes that may still be copied, and how many could be at first.
+    /// Bytes that may still be copied, out of `limit`.
     left: Cell<usize>,
     limit: usize,
     /// For each record, the first persistent object that refers to all of it.
     records: Vec<Option<ObjectId>>,
-    /// The other storages.
+    /// Storages without an entry in `records`, by the keys under which PyTorch identifies them.
     storages: HashMap<Cow<'h, str>, Stored<'h>>,
-    /// How many references to storages were read.
+    /// Number of references to storages read so far.
     references: usize,
-    /// A bit for each object: whether it is the persistent id of a storage that was read.
+    /// A bit for each object, set if it is the persistent id of a storage that was read.
     read: Vec<u64>,
-    /// Objects that are not tensors and were found to be as their calls saw them.
+    /// Objects other than tensors that did not change after they were copied.
     checked: HashSet<ObjectId>,
-    /// By the calls that load them from bytes.
+    /// Storages loaded from byte strings, by the calls that load them.
     loaded: HashMap<ObjectId, (Option<Dtype>, Storage)>,
 }
 
@@ -93,12 +91,12 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// Refuses a pickle that changes what the rebuilt tensors may share, or that names one of their storages in two ways.
+    /// Refuses a pickle that changes data which rebuilt tensors may share, or that describes one of their storages in
+    /// two ways.
     ///
     /// # Errors
-    /// When it changes a storage, the numbers of a tensor, or a function or class; when it calls a function that changes its
-    /// argument; when two persistent ids of one storage
-    /// do not go together.
+    /// When the pickle changes a storage, the elements of a tensor, a function or a class; when it calls a function
+    /// that changes its argument; when two persistent ids of one storage contradict each other.
     pub(crate) fn finish(&self) -> Result<()> {
         call::refuse_shared_changes(self.heap)?;
         call::refuse_calls_in_place(self.heap)?;
@@ -114,17 +112,17 @@ impl<'h> Rebuilder<'h> {
         Ok(())
     }
 
-    /// Whether the storage with the persistent id `id` is that of a rebuilt tensor.
+    /// Returns true if a rebuilt tensor uses the storage with the persistent id `id`.
     fn is_read(&self, id: ObjectId) -> bool {
         self.read.get(id.index() / 64).is_some_and(|bits| bits >> (id.index() % 64) & 1 == 1)
     }
 
-    /// Whether the instance `id` was rebuilt.
+    /// Returns true if the instance `id` was rebuilt.
     pub(crate) fn is_done(&self, id: ObjectId) -> bool {
         self.is_done.get(id.index()).copied().unwrap_or(false)
     }
 
-    /// For each record of the file, whether a rebuilt tensor uses it.
+    /// Returns for each record of the file whether a rebuilt tensor uses it.
     pub(crate) fn used_records(&self) -> Vec<bool> {
         let mut used: Vec<bool> = self.records.iter().map(Option::is_some).collect();
         let parts =
@@ -137,7 +135,7 @@ impl<'h> Rebuilder<'h> {
         used
     }
 
-    /// The tensor that the object `id` represents; `None` if it is not a tensor.
+    /// Returns the tensor that the object `id` represents; `None` if it is not a tensor.
     pub(crate) fn rebuild(&mut self, id: ObjectId) -> Result<Option<Rebuilt>> {
         self.at_depth(id, 0)
     }
@@ -153,7 +151,7 @@ impl<'h> Rebuilder<'h> {
             return Ok(match heap.get(id) {
                 Object::Persistent(_) => self.persistent(id)?.map(Rebuilt::Strided),
                 Object::Instance(instance) => {
-                    // Each once: containers that many others share are found again and again.
+                    // Each object is checked once, because the walk finds shared containers repeatedly.
                     if call::may_have_changed(heap, instance) && self.checked.insert(id) {
                         call::refuse_later_changes(heap, id)?;
                     }
@@ -169,7 +167,7 @@ impl<'h> Rebuilder<'h> {
         let (args, built) = call.args_and_state()?;
         let rebuilt = match (function, built) {
             (Function::NumpyArray, Some(built)) => numpy::array(self, built)?.map(Rebuilt::Strided),
-            // A tensor without elements, to which BUILD gives the data.
+            // A tensor without elements, to which BUILD assigns the data.
             (Function::SetState, Some(built)) => Some(state::built(self, args, None, built, depth)?),
             (Function::Wrapper, Some(built)) if args.all().is_empty() => {
                 Some(state::built(self, args, None, built, depth)?)
@@ -197,7 +195,7 @@ impl<'h> Rebuilder<'h> {
         Ok(rebuilt)
     }
 
-    /// What `function(*args)` would have returned.
+    /// Computes the result of `function(*args)`.
     fn call(&mut self, function: Function, args: Args<'h>, depth: usize) -> Result<Option<Rebuilt>> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
@@ -222,7 +220,7 @@ impl<'h> Rebuilder<'h> {
             }
             Function::FromDevice => {
                 let rebuilt = self.first(args, inner)?;
-                // Its dtype is an argument, which has to be that of the data.
+                // The dtype argument must be that of the data.
                 if let (Some(wanted), Rebuilt::Strided(tensor)) = (args.nth(1), &rebuilt)
                     && let Ok(wanted) = dtype(args.then, Some(wanted))
                     && wanted != tensor.dtype()
@@ -254,13 +252,13 @@ impl<'h> Rebuilder<'h> {
                 let numel = storage.len().checked_div(dtype.size()).unwrap_or(0);
                 strided(Tensor::new(dtype, vec![numel], vec![1], 0, storage)?)
             }
-            // BUILD gives these their data.
+            // Both get their data from BUILD.
             Function::SetState | Function::NumpyArray => return Err(bad("it has no state")),
             Function::Unread => return Err(bad("this function is not supported")),
         })
     }
 
-    /// `_rebuild_from_type(func, type, args, dict)` and its second version.
+    /// Rebuilds a tensor subclass from `_rebuild_from_type(func, type, args, dict)` or its second version.
     fn of_type(&mut self, version: Function, args: Args<'h>, depth: usize) -> Result<Option<Rebuilt>> {
         let then = args.then;
         let &[function, class, inner, ref state @ ..] = args.all() else {
@@ -287,12 +285,12 @@ impl<'h> Rebuilder<'h> {
             (Function::FromTypeV2, Some(state)) => {
                 state::with_attributes(self, then, rebuilt, state, depth).map(Some)
             }
-            // The first version replaces `__dict__`, where a name such as `data` is an attribute like any other.
+            // The first version replaces `__dict__`, where a name such as `data` is an ordinary attribute.
             _ => Ok(Some(rebuilt)),
         }
     }
 
-    /// The tensor that is the first argument of a call.
+    /// Returns the tensor that is the first argument of a call.
     fn first(&mut self, args: Args<'h>, depth: usize) -> Result<Rebuilt> {
         match args.nth(0) {
             Some(data) => self.argument(args.then, data, depth),
@@ -300,13 +298,13 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// The tensor that a call takes as its argument.
+    /// Returns the tensor `id`, which is an argument of a call.
     fn argument(&mut self, then: Then<'h>, id: ObjectId, depth: usize) -> Result<Rebuilt> {
         then.unchanged(id)?;
         self.at_depth(id, depth)?.ok_or_else(|| then.bad("expected a tensor"))
     }
 
-    /// The strided tensor that a call takes as a part of another.
+    /// Returns the strided tensor `id`, which is a part of a compound tensor.
     fn part(&mut self, then: Then<'h>, id: ObjectId) -> Result<Tensor> {
         then.unchanged(id)?;
         match self.at_depth(id, 1)? {
@@ -315,7 +313,7 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// A strided view: `(storage, offset, size, stride, …)`.
+    /// Rebuilds a strided view from the arguments `(storage, offset, size, stride, …)`.
     fn view(&mut self, args: Args<'h>, dtype: Option<Dtype>, metadata: Option<ObjectId>) -> Result<Tensor> {
         let then = args.then;
         let &[storage, offset, size, stride, ..] = args.all() else {
@@ -333,8 +331,8 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// The tensor that a persistent id represents: a tensor of a 0.1 checkpoint, or all elements (or bytes) of a
-    /// storage; `None` for a class.
+    /// Returns the tensor that a persistent id represents: a tensor of a 0.1 checkpoint, or all elements (or bytes) of
+    /// a storage; `None` for a class.
     fn persistent(&mut self, id: ObjectId) -> Result<Option<Tensor>> {
         if module_class(self.heap, id).is_some() {
             return Ok(None);
@@ -351,7 +349,7 @@ impl<'h> Rebuilder<'h> {
         Ok(Some(Tensor::new(dtype.unwrap_or(UNTYPED), vec![numel], vec![1], 0, storage)?))
     }
 
-    /// Counts bytes that are copied for the call `id`.
+    /// Deducts the bytes copied for the call `id` from the budget.
     pub(crate) fn copies(&self, id: ObjectId, bytes: usize) -> Result<()> {
         let left = self.left.get().checked_sub(bytes).ok_or_else(|| Error::Limit {
             what: "bytes of sizes, strides and numbers that tensors share",
@@ -362,12 +360,12 @@ impl<'h> Rebuilder<'h> {
         Ok(())
     }
 
-    /// A tuple or list of natural numbers, or a `torch.Size` of one.
+    /// Returns the non-negative integers of a tuple, a list, or a `torch.Size` of either.
     fn numbers(&self, then: Then<'h>, list: ObjectId, what: &str) -> Result<Vec<u64>> {
         let list = then.only_argument(list, SIZES)?.unwrap_or(list);
         let items = then.items(list)?.ok_or_else(|| then.bad(&format!("{what} is not a tuple")))?;
         self.copies(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
-        // `collect` would reserve more than is copied.
+        // `collect` could reserve more than the deducted bytes.
         let mut numbers = Vec::with_capacity(items.len());
         for item in items {
             numbers.push(then.number(*item, what)?);
@@ -375,14 +373,14 @@ impl<'h> Rebuilder<'h> {
         Ok(numbers)
     }
 
-    /// An error about the call `id`.
+    /// Builds an error about the call `id`.
     pub(crate) fn bad(&self, id: ObjectId, reason: &str) -> Error {
         bad(self.heap, id, reason)
     }
 }
 
-/// The arguments of fastai's functions without the first, a class. What its constructor does to the tensor is only known
-/// for fastai's own classes and those that are derived from them.
+/// Returns the arguments of a fastai function without the first, a class. The effect of the constructor on the tensor
+/// is known only for fastai's own classes and classes derived from them.
 fn of_fastai_class(args: Args<'_>) -> Result<Args<'_>> {
     match args.nth(0).and_then(|class| args.then.global(class)) {
         Some((module, _)) if !lists::is_inside(module) => Ok(args.from(1)),
@@ -390,7 +388,7 @@ fn of_fastai_class(args: Args<'_>) -> Result<Args<'_>> {
     }
 }
 
-/// The `torch.dtype` that the pickle names as a global.
+/// Returns the `torch.dtype` that the pickle names as a global.
 fn dtype(then: Then<'_>, name: Option<ObjectId>) -> Result<Dtype> {
     match name.and_then(|name| then.global(name)) {
         Some(("torch", name)) => Dtype::from_name(name)
@@ -399,7 +397,7 @@ fn dtype(then: Then<'_>, name: Option<ObjectId>) -> Result<Dtype> {
     }
 }
 
-/// An error about the call `id`.
+/// Builds an error about the call `id`.
 pub(crate) fn bad(heap: &Heap<'_>, id: ObjectId, reason: &str) -> Error {
     let names = heap.instance(id).and_then(|instance| heap.global(instance.callable));
     let function = names.map_or_else(

@@ -1,4 +1,4 @@
-//! NumPy arrays, which checkpoints hold in addition to their tensors.
+//! Rebuilds NumPy arrays, which checkpoints hold in addition to their tensors.
 //!
 //! Facts: `numpy/core/src/multiarray/methods.c` (`array_reduce`, `array_setstate`) and `descriptor.c`
 //! (`arraydescr_reduce`) of NumPy 1.26 and 2.3.
@@ -10,8 +10,8 @@ use super::Rebuilder;
 use super::call::{Args, State, Then};
 use crate::Result;
 
-/// An array whose state is `(version, shape, dtype, is_fortran, bytes)`; `None` for arrays of
-/// anything but numbers.
+/// Rebuilds an array from the state `(version, shape, dtype, is_fortran, bytes)`; `None` unless its elements are
+/// numbers.
 pub(super) fn array<'h>(rebuilder: &Rebuilder<'h>, state: State<'h>) -> Result<Option<Tensor>> {
     let state = state.items()?;
     let &[_, shape, dtype, fortran, data] = state.all() else {
@@ -25,7 +25,7 @@ pub(super) fn array<'h>(rebuilder: &Rebuilder<'h>, state: State<'h>) -> Result<O
     tensor(rebuilder, state.then, &Parts { shape, dtype, data, fortran })
 }
 
-/// `(buffer, dtype, shape, order)`, which protocol 5 writes.
+/// Rebuilds an array from the arguments `(buffer, dtype, shape, order)`, which protocol 5 writes.
 pub(super) fn buffer<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Option<Tensor>> {
     let &[data, dtype, shape, order, ..] = args.all() else {
         return Err(args.then.bad("expected a buffer, a dtype, a shape and an order"));
@@ -55,7 +55,7 @@ fn tensor<'h>(rebuilder: &Rebuilder<'h>, then: Then<'h>, parts: &Parts) -> Resul
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }
 
-/// The strides, in elements, of an array in Fortran order: the first dimension has stride 1.
+/// Returns the strides, in elements, of an array in Fortran order: the first dimension has stride 1.
 fn fortran_strides(shape: &[u64]) -> Vec<u64> {
     let mut stride = 1_u64;
     let strides = shape.iter().map(|size| {
@@ -66,7 +66,7 @@ fn fortran_strides(shape: &[u64]) -> Vec<u64> {
     strides.collect()
 }
 
-/// `numpy.dtype('f4', False, True)` with the state `(version, byte order, subarray, names, fields, …)`.
+/// Reads `numpy.dtype('f4', False, True)` with the state `(version, byte order, subarray, names, fields, …)`.
 fn dtype(then: Then<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
     let Some(made) = then.made(id, &[("numpy", "dtype"), ("numpy.dtypes", "dtype")])? else {
         return Ok(None);
@@ -91,7 +91,7 @@ fn dtype(then: Then<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
     };
     let mut order = if code.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
     if let Some(state) = made.state {
-        // With a subarray or with fields it is another dtype.
+        // A subarray or fields make it a structured dtype.
         let rest = state.get(2..5).unwrap_or_default();
         let known = match state.get(1).and_then(|order| then.text(*order)).as_deref() {
             Some(">") => Some(ByteOrder::Big),

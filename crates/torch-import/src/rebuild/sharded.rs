@@ -1,27 +1,27 @@
-//! Tensors that are split over ranks, with one rank's shard in the file.
+//! Reads the states of tensors that are split over ranks, with one rank's shard in the file.
 //!
 //! Facts: `torch/distributed/tensor/_api.py`, `_dtensor_spec.py`, `placement_types.py` and `device_mesh.py`,
-//! `torch/distributed/_shard/sharded_tensor/api.py` of PyTorch 2.15; files that it wrote.
+//! `torch/distributed/_shard/sharded_tensor/api.py` of PyTorch 2.15; files that PyTorch 2.15 wrote.
 
 use pickle_vm::ObjectId;
 
 use super::call::Then;
 use crate::Result;
 
-/// What the state of such a tensor describes.
+/// One rank's shard of a distributed tensor, as its state describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shard {
-    /// Whether a local tensor of the whole shape is the whole tensor, and not an addend of it.
+    /// True if a local tensor of the whole shape is the whole tensor, and not an addend of a sum over ranks.
     pub(super) may_be_whole: bool,
-    /// The rank, and the number of ranks, if the state has them.
+    /// Rank and number of ranks, if the state has them.
     rank: Option<i64>,
     count: Option<usize>,
-    /// The tensors of this rank.
+    /// Local tensors of this rank.
     pub(super) local: Vec<ObjectId>,
 }
 
 impl Shard {
-    /// A description such as `a shard of [4096, 4096], rank 0 of 8`.
+    /// Formats a description such as `a shard of [4096, 4096], rank 0 of 8`.
     pub(super) fn describe(&self, shape: &[u64]) -> String {
         let place = match (self.rank, self.count) {
             (Some(rank), Some(count)) => format!(", rank {rank} of {count}"),
@@ -32,25 +32,25 @@ impl Shard {
     }
 }
 
-/// The attribute `name` of these.
+/// Returns the last value of `name` in a list of attributes.
 fn named(then: Then<'_>, attributes: &[(ObjectId, ObjectId)], name: &str) -> Option<ObjectId> {
     let found = attributes.iter().rev().find(|(key, _)| then.text(*key).as_deref() == Some(name));
     found.map(|(_, value)| *value)
 }
 
-/// The attribute `name` that BUILD gave an object.
+/// Returns the attribute `name` that BUILD set on an object.
 fn attribute(then: Then<'_>, object: Option<ObjectId>, name: &str) -> Result<Option<ObjectId>> {
     let Some(object) = object else { return Ok(None) };
     Ok(named(then, &then.attributes(object)?, name))
 }
 
-/// The items of the attribute `name` of an object.
+/// Returns the items of the attribute `name` of an object.
 fn list<'h>(then: Then<'h>, object: Option<ObjectId>, name: &str) -> Result<Option<&'h [ObjectId]>> {
     let list = attribute(then, object, name)?;
     Ok(list.map(|list| then.items(list)).transpose()?.flatten())
 }
 
-/// The state is a dict with `_local_tensor` and `_spec`.
+/// Reads the state of a `DTensor`, a dict with `_local_tensor` and `_spec`.
 pub(super) fn dtensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
     let attributes = then.state(state)?;
     let spec = named(then, &attributes, "_spec");
@@ -64,7 +64,7 @@ pub(super) fn dtensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
     let rank = attribute(then, mesh, "_rank")?.and_then(|rank| then.int(rank));
     let coordinate = list(then, mesh, "_coordinate_on_dim")?.unwrap_or_default();
     let rank = rank.or_else(|| match coordinate {
-        // Older files have the rank's coordinate in the mesh, which is enough in one dimension.
+        // Older files have the rank's coordinate in the mesh, which suffices in one dimension.
         &[place] => then.int(*ranks?.get(usize::try_from(then.int(place)?).ok()?)?),
         _ => None,
     });
@@ -77,7 +77,7 @@ pub(super) fn dtensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
     Ok(Shard { may_be_whole, rank, count, local })
 }
 
-/// The state is `(shards of this rank, metadata of all, process group, …)`.
+/// Reads the state of a `ShardedTensor`, `(shards of this rank, metadata of all, process group, …)`.
 pub(super) fn sharded_tensor(then: Then<'_>, state: ObjectId) -> Result<Shard> {
     let parts = then.items(state)?.unwrap_or_default();
     let all = list(then, parts.get(1).copied(), "shards_metadata")?;

@@ -1,8 +1,8 @@
-//! What BUILD and attributes do to a tensor: other data, or nothing.
+//! Applies BUILD and attributes to a rebuilt tensor: both may replace its data.
 //!
 //! Facts: `Tensor.__setstate__` in `torch/_tensor.py`, `_set_obj_state` in `torch/_utils.py` and BUILD in
-//! `torch/_weights_only_unpickler.py` of PyTorch 2.15; which names of `dir(torch.nn.Parameter)` can be set, and which of these
-//! change its values (PyTorch 2.0.1 and 2.15).
+//! `torch/_weights_only_unpickler.py` of PyTorch 2.15; tests with PyTorch 2.0.1 and 2.15 of the settable names of
+//! `dir(torch.nn.Parameter)` and their effect on the values.
 
 use pickle_vm::ObjectId;
 use tensor::{Dtype, Tensor};
@@ -12,11 +12,12 @@ use super::function::tensor_class;
 use super::{Rebuilder, Rebuilt};
 use crate::Result;
 
-/// The attributes of a tensor that are views of its values, and its class.
+/// Attributes of a tensor that are views of its values, and its class.
 const NOT_SET: [&str; 3] = ["real", "imag", "__class__"];
 
-/// The result of a call after BUILD. A state of four is passed to `set_`, one of five has the data first, and one of three
-/// is about gradients. `made` is what the call returned; `None` for a tensor without elements.
+/// Returns the result of a call after BUILD. A state of four items is passed to `set_`, one of five starts with the
+/// data, and one of three only concerns gradients. `made` is the result of the call; `None` for a tensor without
+/// elements.
 pub(super) fn built<'h>(
     rebuilder: &mut Rebuilder<'h>,
     args: Args<'h>,
@@ -48,12 +49,12 @@ pub(super) fn built<'h>(
     }
 }
 
-/// The dtype of a tensor that a class makes: `torch.LongTensor()`, `torch.nn.Parameter()`.
+/// Returns the dtype of a tensor that a class creates, as in `torch.LongTensor()` or `torch.nn.Parameter()`.
 fn class_dtype(then: Then<'_>) -> Dtype {
     then.callable().and_then(|(_, name)| tensor_class(name)).unwrap_or(Dtype::Float32)
 }
 
-/// A tensor after its attributes were set, of which `data` replaces its values.
+/// Sets attributes on a rebuilt tensor; the attribute `data` replaces its values.
 pub(super) fn with_attributes<'h>(
     rebuilder: &mut Rebuilder<'h>,
     then: Then<'h>,
@@ -70,7 +71,7 @@ pub(super) fn with_attributes<'h>(
     }
 }
 
-/// Refuses a state that replaces the data.
+/// Refuses a state with the attribute `data`, which replaces the data.
 pub(super) fn refuse_data(then: Then<'_>, state: ObjectId) -> Result<()> {
     match attribute_data(then, state)? {
         None => Ok(()),
@@ -78,11 +79,11 @@ pub(super) fn refuse_data(then: Then<'_>, state: ObjectId) -> Result<()> {
     }
 }
 
-/// The tensor that a state of attributes has as `data`.
+/// Returns the attribute `data` of a state.
 fn attribute_data(then: Then<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
     let dicts = match then.items(state)? {
         Some(&[attributes, slots]) => vec![attributes, slots],
-        // Only the class knows what another tuple is.
+        // Only the class can interpret a tuple of another form.
         Some(_) => Vec::new(),
         None => vec![state],
     };
@@ -107,7 +108,7 @@ fn attribute_data(then: Then<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
     Ok(data)
 }
 
-/// The tensor whose data another one gets.
+/// Returns the tensor that replaces the data of another one.
 fn other_data<'h>(
     rebuilder: &mut Rebuilder<'h>,
     then: Then<'h>,

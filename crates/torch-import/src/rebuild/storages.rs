@@ -1,4 +1,4 @@
-//! The storages that calls take: each is found once, whatever refers to it.
+//! Finds the storages of rebuild calls, each once, however many references it has.
 //!
 //! Facts: `persistent_load` and `_load_from_bytes` in `torch/serialization.py` and `torch/storage.py` of PyTorch 2.15.
 
@@ -14,10 +14,10 @@ use crate::container::legacy;
 use crate::encoded;
 use crate::persistent::StorageRef;
 
-/// After this many references to storages, which take about 6 MB of the pickle, its pages are released.
+/// Number of references to storages, about 6 MB of the pickle, after which the pickle's pages are released.
 const RELEASED: usize = 1 << 16;
 
-/// A storage, and the first reference to it.
+/// A storage and the first reference to it.
 #[derive(Clone)]
 pub(super) struct Stored<'h> {
     pub(super) reference: StorageRef<'h>,
@@ -25,7 +25,7 @@ pub(super) struct Stored<'h> {
 }
 
 impl<'h> Rebuilder<'h> {
-    /// The storage that a call takes, and its dtype if it has one.
+    /// Returns the storage that a call takes, with its dtype if it has one.
     pub(super) fn storage(
         &mut self,
         then: Then<'h>,
@@ -39,7 +39,7 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// The storage that a call loads from a byte string, each once.
+    /// Returns the storage that a call loads from a byte string, each once.
     pub(super) fn loaded(&mut self, args: Args<'h>) -> Result<(Option<Dtype>, Storage)> {
         let then = args.then;
         if let Some(known) = self.loaded.get(&then.id()) {
@@ -54,8 +54,8 @@ impl<'h> Rebuilder<'h> {
         Ok((dtype, storage))
     }
 
-    /// A storage over a range of the byte string `text`, whose bytes are `bytes`. They are copied only if they are not in the
-    /// mapped file.
+    /// Returns a storage over a range of the byte string `text`, whose bytes are `bytes`. The bytes are copied only if
+    /// they are not in the mapped file.
     pub(super) fn storage_from_bytes(
         &self,
         id: ObjectId,
@@ -77,7 +77,8 @@ impl<'h> Rebuilder<'h> {
         Ok(Storage::owned(bytes.to_vec()))
     }
 
-    /// The storage of the persistent object `id`, each once, and its dtype. `whose` is the call that takes it.
+    /// Returns the storage of the persistent object `id`, each once, with its dtype. `whose` is the call that takes the
+    /// storage.
     pub(super) fn stored(
         &mut self,
         whose: ObjectId,
@@ -85,7 +86,7 @@ impl<'h> Rebuilder<'h> {
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
         let reference = StorageRef::read(self.heap, id)?;
-        // A walk goes through the pickle from its start to its end, and needs no page of it twice.
+        // A walk reads the pickle from start to end, and needs no page twice.
         self.references = self.references.saturating_add(1);
         if self.references.is_multiple_of(RELEASED) {
             self.container.contents().release_pickle();
@@ -109,12 +110,12 @@ impl<'h> Rebuilder<'h> {
                 storage
             }
         };
-        // Only the tensor knows what an untyped storage's bytes are.
+        // Only the tensor defines the type of an untyped storage's bytes.
         let seen_as = dtype.or(own).unwrap_or(UNTYPED);
         Ok((own, storage.with_byte_order(self.container.byte_order(), seen_as.component_size())))
     }
 
-    /// The storage that a reference names, if there was a reference to it before.
+    /// Returns the storage that a reference names, if an earlier reference named it.
     pub(super) fn known(&self, reference: &StorageRef<'h>) -> Result<Option<Stored<'h>>> {
         if let Some(stored) = self.storages.get(reference.identity()) {
             return Ok(Some(stored.clone()));
@@ -128,7 +129,7 @@ impl<'h> Rebuilder<'h> {
         Ok(Some(Stored { reference, storage }))
     }
 
-    /// The storage of a tensor of a 0.1 checkpoint, each once.
+    /// Returns the storage of a tensor of a 0.1 checkpoint, each once.
     pub(super) fn described(&mut self, id: ObjectId, reference: &StorageRef<'static>) -> Result<Storage> {
         let dtype = reference.dtype.unwrap_or(UNTYPED);
         let storage = match self.storages.get(reference.identity()) {
@@ -145,7 +146,7 @@ impl<'h> Rebuilder<'h> {
     }
 }
 
-/// Two references to one key that do not go together.
+/// Formats the error for two contradictory references to one key.
 pub(super) fn differs(first: &StorageRef<'_>, other: &StorageRef<'_>) -> String {
     let name = |dtype: Option<Dtype>| dtype.map_or("bytes", Dtype::name);
     format!(

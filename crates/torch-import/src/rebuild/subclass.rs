@@ -1,8 +1,8 @@
-//! `_rebuild_wrapper_subclass`: subclasses of Tensor that keep their data in their attributes, such as torchao's quantized
-//! tensors and `DTensor`.
+//! Rebuilds tensor subclasses that keep their data in attributes, such as torchao's quantized tensors and `DTensor`,
+//! from `_rebuild_wrapper_subclass`.
 //!
-//! Facts: `_rebuild_wrapper_subclass` in `torch/_utils.py` and `_reduce_ex_internal` in `torch/_tensor.py` of PyTorch 2.15:
-//! the attributes are the state of `_rebuild_from_type_v2`. Files that torchao 0.9 and 0.18 wrote.
+//! Facts: `_rebuild_wrapper_subclass` in `torch/_utils.py` and `_reduce_ex_internal` in `torch/_tensor.py` of PyTorch
+//! 2.15: the attributes are the state of `_rebuild_from_type_v2`. Files written by torchao 0.9 and 0.18.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Rebuilder, Rebuilt, compound, sharded};
 use crate::Result;
 use crate::compound::Compound;
 
-/// The tensor of `(class, dtype, size, …)` without its attributes, where the data are.
+/// Rebuilds the tensor of `(class, dtype, size, …)` without its attributes, which hold the data.
 pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
     let mut compound = compound::meta(rebuilder, args.from(1))?;
     let what = format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth(0)));
@@ -24,8 +24,8 @@ pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) 
     Ok(compound)
 }
 
-/// The tensor of `class` with the attributes in `state`. The whole of a tensor that is split over ranks, if this rank has
-/// it, is that tensor itself.
+/// Rebuilds the tensor of `class` with the attributes in `state`. If a distributed tensor is whole on this rank, the
+/// result is the local tensor.
 pub(super) fn with_attributes<'h>(
     rebuilder: &mut Rebuilder<'h>,
     args: Args<'h>,
@@ -68,7 +68,7 @@ pub(super) fn with_attributes<'h>(
     Ok(Rebuilt::Compound(Arc::new(compound)))
 }
 
-/// Whether a tensor of this rank has all elements of the one that is split.
+/// Returns true if a local tensor has all elements of the distributed tensor.
 fn is_whole(local: &Rebuilt, whole: &Compound) -> bool {
     let (shape, dtype) = match local {
         Rebuilt::Strided(tensor) => (tensor.shape(), tensor.dtype()),
@@ -77,7 +77,7 @@ fn is_whole(local: &Rebuilt, whole: &Compound) -> bool {
     shape == whole.shape && dtype == whole.dtype
 }
 
-/// The name of a class with its module.
+/// Formats the qualified name of a class.
 fn class_name(then: Then<'_>, class: Option<ObjectId>) -> String {
     match class.and_then(|class| then.global(class)) {
         Some((module, name)) => format!("{}.{}", module.escape_debug(), name.escape_debug()),
@@ -85,7 +85,7 @@ fn class_name(then: Then<'_>, class: Option<ObjectId>) -> String {
     }
 }
 
-/// The attributes of a tensor.
+/// The attributes of a tensor subclass: the tensors in them, and descriptions of the rest.
 #[derive(Default)]
 struct Attributes {
     parts: Vec<(Cow<'static, str>, Tensor)>,
@@ -93,7 +93,7 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// Adds the attribute `name`: a tensor, its parts, the tensors in a container, or a description of anything else.
+    /// Adds the attribute `name`: a tensor, its parts, the tensors in a container, or a description of any other value.
     fn add<'h>(
         &mut self,
         rebuilder: &mut Rebuilder<'h>,
@@ -140,7 +140,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Adds the parts of an attribute that consists of several tensors.
+    /// Adds the parts of an attribute that is a compound tensor, and a description of its kind.
     fn compound<'h>(
         &mut self,
         rebuilder: &Rebuilder<'h>,

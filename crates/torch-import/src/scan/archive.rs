@@ -1,4 +1,4 @@
-//! Zip archives as `torch.save` writes them or anything else does, and sequences of them.
+//! Scans zip archives, including those that `torch.save` did not write, and sequences of archives.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::container::zip::{is_code, is_python};
 use crate::container::{inflate, tar, zip};
 use crate::scan::budget::Budget;
 
-/// The records that PyTorch itself unpickles, by the ends of their names.
+/// Records that PyTorch itself unpickles, by the suffixes of their names.
 const PICKLES: [&str; 7] = [
     "data.pkl",
     "constants.pkl",
@@ -24,27 +24,27 @@ const PICKLES: [&str; 7] = [
     "bytecode.pkl",
     "mobile_debug_handles.pkl",
 ];
-/// How many bytes of a record are read to recognise it.
+/// Bytes of a record that are read to recognise its format.
 const PEEK: u64 = 512;
-/// The most bytes of a damaged record that are scanned.
+/// Maximum number of bytes scanned in a damaged record.
 const DAMAGED_MAX: u64 = 64 << 20;
 
-/// The most bytes of one record that are decompressed into memory.
+/// Maximum number of bytes of one record that are inflated into memory.
 const INFLATED_MAX: u64 = 1 << 30;
 
-/// What the entries of an archive have in common.
+/// Properties that the entries of an archive have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Archive {
     pub(super) is_checkpoint: bool,
-    /// Whether it has checksums.
+    /// True if the archive has checksums.
     sums: bool,
-    /// Whether it ends before its directory.
+    /// True if the archive ends before its central directory.
     is_cut: bool,
     depth: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans an archive, or several that follow one another, as the `.distcp` files of `torch.distributed.checkpoint`.
+    /// Scans an archive, or a sequence of archives as in the `.distcp` files of `torch.distributed.checkpoint`.
     pub(super) fn archives(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
         let parts = Survey::sequence(bytes);
         if parts.len() < 2 {
@@ -84,7 +84,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reports what is odd about the entries of an archive together.
+    /// Reports irregularities of the entries of an archive as a whole.
     pub(super) fn overview(&mut self, place: &str, entries: &[Entry]) -> Archive {
         let roots: Vec<&Entry> = entries.iter().filter(|entry| is_named(&entry.name, "data.pkl")).collect();
         if let [first, second, ..] = roots.as_slice()
@@ -155,7 +155,7 @@ impl<'a> Scanner<'a> {
         self.work.push_back(Item { record, bytes: content, depth: depth.saturating_add(1), expected });
     }
 
-    /// Whether a record may be something that is scanned, judged by the first bytes of a compressed one.
+    /// Returns true if the first bytes of a record, inflated if necessary, may be a format that is scanned.
     fn holds_something(&mut self, record: &Place, stored: &[u8], method: Method) -> bool {
         let start = peek(stored, method);
         if recognise::is_archive(&start) || is_array_or_packed(&start) || tar::recognises(&start) {
@@ -172,7 +172,7 @@ impl<'a> Scanner<'a> {
         found.matters || (method == Method::Deflated && ends_early && start.len() as u64 >= PEEK)
     }
 
-    /// A record inflated into memory; `None` if the records of the file exceed the limit together.
+    /// Inflates a record into memory; `None` if the records of the file together exceed the limit.
     fn inflated(&mut self, record: &Place, entry: &Entry, stored: &[u8], is_cut: bool) -> Option<Vec<u8>> {
         let most = self.room.min(INFLATED_MAX);
         if is_cut {
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
         let bytes = (entry.len <= most).then(|| {
             inflate::to_memory(stored, entry).unwrap_or_else(|error| {
                 self.report("damaged", || error.to_string());
-                // The part that can be inflated is scanned anyway.
+                // The intact part of a damaged record is scanned as well.
                 start(stored, DAMAGED_MAX)
             })
         });
@@ -208,8 +208,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The CRC-32 of a record's content, or of the part of a damaged record that can be inflated; `None` when the scan is
-    /// stopped.
+    /// Computes the CRC-32 of a record's content, or of the intact part of a damaged record; `None` if the scan is
+    /// cancelled.
     fn crc(&mut self, stored: &[u8], method: Method) -> Option<u32> {
         let mut sum = crc32fast::Hasher::new();
         if method == Method::Stored {
@@ -233,19 +233,19 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether an entry is a pickle by its name.
+/// Returns true if an entry is a pickle by its name.
 fn is_pickle(name: &str) -> bool {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     PICKLES.iter().any(|end| is_named(name, end)) || matches!(extension.as_deref(), Some("pkl" | "pickle"))
 }
 
-/// The root folder of an archive, with its slash, if it is a checkpoint.
+/// Returns the root folder of an archive, with its slash, if the archive is a checkpoint.
 pub(super) fn root(entries: &[Entry]) -> Option<&str> {
     let root = entries.iter().find(|entry| is_named(&entry.name, "data.pkl"))?;
     root.name.get(..root.name.len().checked_sub("data.pkl".len())?)
 }
 
-/// Whether an entry has this name in any folder. miniz, which PyTorch uses, takes capital letters for small ones.
+/// Returns true if an entry has this name in any folder. miniz, which PyTorch uses, ignores case.
 fn is_named(entry: &str, name: &str) -> bool {
     let at = entry.len().checked_sub(name.len());
     at.and_then(|at| entry.split_at_checked(at)).is_some_and(|(root, end)| {
@@ -253,7 +253,7 @@ fn is_named(entry: &str, name: &str) -> bool {
     })
 }
 
-/// Whether an entry is Python code that is packed with `torch.package`.
+/// Returns true if an entry is Python code packed with `torch.package`.
 fn is_package_source(entry: &Entry) -> bool {
     is_python(&entry.name) && !is_code(&entry.name)
 }
@@ -262,7 +262,7 @@ fn is_array_or_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(NUMPY) || packed::recognise(bytes).is_some()
 }
 
-/// The first bytes of a record.
+/// Returns the first bytes of a record's content.
 fn peek(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
     if method != Method::Deflated {
         return Cow::Borrowed(stored);
@@ -270,7 +270,7 @@ fn peek(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
     Cow::Owned(start(stored, PEEK))
 }
 
-/// The first bytes that a record inflates to; empty if it cannot be inflated.
+/// Inflates at most `most` bytes of a record; empty if it cannot be inflated.
 fn start(stored: &[u8], most: u64) -> Vec<u8> {
     let mut start = Vec::new();
     let _ = DeflateDecoder::new(stored).take(most).read_to_end(&mut start);

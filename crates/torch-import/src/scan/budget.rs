@@ -1,40 +1,40 @@
-//! What the scan of one file may cost and how long its report may become, whatever the file holds.
+//! Bounds the work of scanning one file and the length of its report, for any content of the file.
 //!
 //! A pickle of a megabyte can name a hundred thousand globals, call each of them a hundred thousand times, and nest
-//! others. The work and the report stay in proportion to the file, and what is left out is counted.
+//! other pickles. The work and the report stay in proportion to the file, and omitted entries are counted.
 
 use pickle_vm::Limits;
 
-/// Work for each byte of a file, and for any file. Records may share bytes, and joblib's files are read twice.
+/// Work per byte of a file, plus a constant. Records may share bytes, and joblib's files are read twice.
 const TIMES: u64 = 8;
 const WORK: u64 = 16 << 20;
-/// Instructions of one pickle for each byte of the file that it is in, and for any file; and of all pickles together. A
-/// kilobyte can be decompressed to a million instructions, each of which makes an object.
+/// Instructions per byte of the file, plus a constant: for one pickle, and for all pickles of the file together. A
+/// kilobyte can be decompressed to a million instructions, each of which creates an object.
 const OPCODES_TIMES: u64 = 2;
 const OPCODES: u64 = 8 << 20;
 const ALL_OPCODES_TIMES: u64 = 8;
 const ALL_OPCODES: u64 = 16 << 20;
-/// The most bytes of calls, irregularities and reasons in one report.
+/// Maximum number of bytes of calls, irregularities and reasons in one report.
 const TEXT: usize = 1 << 20;
-/// The most bytes of one of them, and of one name.
+/// Maximum length in bytes of one such text, and of one name.
 const TEXT_EACH: usize = 1000;
 const NAME: usize = 200;
 
-/// What is left.
+/// The unused part of a file's scan budget.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Bytes that may still be read, names that may be compared, parts of calls that may be looked at.
+    /// Units of work left: bytes to read, names to compare, parts of calls to visit.
     work: u64,
-    /// Bytes that may still be reported.
+    /// Bytes of report text left.
     text: usize,
-    /// Instructions of one pickle.
+    /// Instruction limit for one pickle.
     opcodes: u64,
-    /// Instructions that may still be executed.
+    /// Instructions left for all pickles.
     all_opcodes: u64,
 }
 
 impl Budget {
-    /// The budget for a file of `len` bytes.
+    /// Creates the budget for a file of `len` bytes.
     pub(super) fn new(len: u64) -> Self {
         Self {
             work: len.saturating_mul(TIMES).saturating_add(WORK),
@@ -44,35 +44,35 @@ impl Budget {
         }
     }
 
-    /// Hands the budget on, and leaves nothing.
+    /// Moves the budget out and leaves an empty one.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self { work: 0, text: 0, opcodes: 0, all_opcodes: 0 })
     }
 
-    /// Adds the work for bytes that were decompressed.
+    /// Adds the work for `len` decompressed bytes.
     pub(super) fn add(&mut self, len: u64) {
         self.work = self.work.saturating_add(len.saturating_mul(TIMES));
     }
 
-    /// The limits of the next pickle.
+    /// Returns the machine limits for the next pickle.
     pub(super) fn limits(&self) -> Limits {
         let limits = Limits::default();
         Limits { opcodes: limits.opcodes.min(self.opcodes).min(self.all_opcodes), ..limits }
     }
 
-    /// Takes the instructions that were executed.
+    /// Deducts the instructions that were executed.
     pub(super) fn executed(&mut self, opcodes: u64) {
         self.all_opcodes = self.all_opcodes.saturating_sub(opcodes);
     }
 
-    /// Whether there was enough left for this much work.
+    /// Deducts `work`; returns false if less was left.
     pub(super) fn spend(&mut self, work: u64) -> bool {
         let left = self.work.checked_sub(work);
         self.work = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// The text, cut to a length that can be shown; `None` if the report is full.
+    /// Truncates a text for the report; `None` if the report is full.
     pub(super) fn text(&mut self, text: impl FnOnce() -> String) -> Option<String> {
         if self.text == 0 {
             return None;
@@ -83,7 +83,7 @@ impl Budget {
     }
 }
 
-/// A name that is short enough to be shown.
+/// Truncates a name for the report.
 pub(super) fn shortened(name: String) -> String {
     cut(name, NAME)
 }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_instructions_depend_on_the_size_of_the_file() {
         let mut budget = Budget::new(100);
-        // What was decompressed does not count.
+        // Decompressed bytes do not add instructions.
         budget.add(1 << 30);
         assert_eq!(budget.limits().opcodes, 200 + (8 << 20));
         budget.executed(10 << 20);

@@ -1,4 +1,4 @@
-//! The globals in the code of a TorchScript archive.
+//! Finds the globals in the code of a TorchScript archive.
 
 use byte_source::Blob;
 
@@ -8,11 +8,11 @@ use crate::container::zip::is_code;
 use crate::{Container, Error, Global, Result};
 
 impl Container {
-    /// The operators and classes in the code of a TorchScript archive that are not PyTorch's own harmless ones, each with
-    /// the record that uses it.
+    /// Returns the operators and classes in the code of a TorchScript archive that are not PyTorch's own harmless ones,
+    /// each with the record that uses it.
     ///
     /// # Errors
-    /// As [`script_records`](Self::script_records), and when code cannot be read.
+    /// As [`script_records`](Self::script_records), and when a record of code cannot be read.
     pub fn globals_in_code(&self) -> Result<Vec<(String, Global)>> {
         let mut found = Vec::new();
         for (record, storage) in self.script_records()? {
@@ -29,7 +29,7 @@ impl Container {
     }
 }
 
-/// The operators and classes in a text of TorchScript code that are not PyTorch's own harmless ones.
+/// Returns the operators and classes in a text of TorchScript code that are not PyTorch's own harmless ones.
 fn globals(code: &[u8]) -> impl Iterator<Item = Global> {
     let mut budget = Budget::new(code.len() as u64);
     script::uses_in_code(code, &mut budget).into_iter().map(|used| used.global)

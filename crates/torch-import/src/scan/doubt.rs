@@ -1,15 +1,16 @@
-//! Whether Python refuses a pickle where our machine does.
+//! Determines whether CPython also refuses a pickle that the pickle machine refuses.
 //!
-//! The machine accepts what picklers write. CPython's two unpicklers accept more: hexadecimal numbers, SETITEM on a list,
-//! BUILD with an empty state. A payload after such an instruction would run although the machine never reaches it. So bytes
-//! are only dismissed as "not a pickle" after an error at which both unpicklers stop as well.
+//! The machine accepts the pickles that picklers write. CPython's two unpicklers accept more: hexadecimal numbers,
+//! SETITEM on a list, BUILD with an empty state. A payload after such an instruction would run although the machine
+//! never reaches it. Bytes are therefore dismissed as "not a pickle" only after an error at which both unpicklers stop
+//! as well.
 //!
 //! Facts: `Modules/_pickle.c` and `Lib/pickle.py` of CPython 3.11 to 3.14. `tests/conformance/test_scan_nested.py`
 //! compares them with this file on random pickles.
 
 use pickle_vm::{Error, ErrorKind, Instruction, Opcode, Reader};
 
-/// Whether both of CPython's unpicklers stop at this error of the pickle in `bytes`, too.
+/// Returns true if both of CPython's unpicklers also stop at this error of the pickle in `bytes`.
 pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
     use Opcode as Op;
     let line = || {
@@ -18,13 +19,13 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
         rest.split(|byte| *byte == b'\n').next().unwrap_or_default()
     };
     match (&error.kind, error.opcode) {
-        // `Lib/pickle.py` takes what is left as the last name and imports it.
+        // `Lib/pickle.py` takes the rest of the bytes as the last name and imports it.
         (ErrorKind::NoNewline, Some(Op::Global | Op::Inst)) => {
             let start = usize::try_from(error.offset).unwrap_or(usize::MAX);
             !bytes.get(start..).is_some_and(|rest| rest.contains(&b'\n'))
         }
         (ErrorKind::NotAnInteger | ErrorKind::TooManyDigits { .. }, _) => !is_integer(line()),
-        // C stops at a NUL.
+        // The C unpickler stops at a NUL.
         (ErrorKind::NotAFloat, _) => {
             let number = until_nul(line());
             !std::str::from_utf8(number).is_ok_and(|number| number.trim().parse::<f64>().is_ok())
@@ -33,37 +34,37 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
             !matches!(*found, "list" | "buffer")
         }
         (ErrorKind::WrongType { .. }, Some(Op::AddItems)) => true,
-        // `memoryview` takes bytearrays and what classes make of themselves.
+        // `memoryview` takes bytearrays and instances of classes that provide a buffer.
         (ErrorKind::WrongType { found, .. }, Some(Op::ReadonlyBuffer)) => {
             !is_of_a_class(found) && *found != "bytearray"
         }
-        // Only a `str` is a name, and only these may be one.
+        // Only a `str` is a name, and only objects of these types may be a `str`.
         (ErrorKind::WrongType { found, .. }, Some(Op::StackGlobal)) => {
             !(is_of_a_class(found) || matches!(*found, "str" | "Python 2 str"))
         }
-        // `pickle.py` accepts any iterable as arguments, any mapping as keywords, and takes no notice of an empty state.
+        // `pickle.py` accepts any iterable as arguments and any mapping as keywords, and ignores an empty state.
         (ErrorKind::WrongType { .. } | ErrorKind::LimitExceeded { .. } | ErrorKind::MemoKey, _) => false,
         _ => true,
     }
 }
 
-/// Whether only a class knows what an object is.
+/// Returns true for objects whose behaviour depends on a class.
 fn is_of_a_class(type_name: &str) -> bool {
     matches!(type_name, "instance" | "persistent object" | "extension")
 }
 
-/// The instructions after an error, as Python would read them if it went on.
+/// The instructions after an error, as Python would read them if it continued.
 pub(super) struct After<'p> {
     bytes: &'p [u8],
     reader: Reader<'p>,
-    /// Where the reader's bytes start.
+    /// Offset in the pickle at which the reader's bytes start.
     base: usize,
-    /// Whether the bytes end in the name of a global.
+    /// True if the bytes end in the name of a global.
     pub(super) ends_in_a_name: bool,
 }
 
 impl<'p> After<'p> {
-    /// Goes on with `reader`, which reads `bytes` and stopped at the error, or after the instruction that the machine
+    /// Continues with `reader`, which reads `bytes` and stopped at the error, or after the instruction that the machine
     /// refused.
     pub(super) fn new(bytes: &'p [u8], reader: Reader<'p>, error: &Error) -> Self {
         let mut after = Self { bytes, reader, base: 0, ends_in_a_name: false };
@@ -73,12 +74,12 @@ impl<'p> After<'p> {
         after
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub(super) fn offset(&self) -> u64 {
         (self.base as u64).saturating_add(self.reader.offset())
     }
 
-    /// Goes on after the line of a number that Python may read. Returns whether that is possible.
+    /// Continues after the line of a number that Python may read; returns false if the error has another cause.
     fn resume(&mut self, error: &Error) -> bool {
         self.ends_in_a_name |=
             error.kind == ErrorKind::NoNewline && matches!(error.opcode, Some(Opcode::Global | Opcode::Inst));
@@ -112,7 +113,7 @@ impl<'p> Iterator for After<'p> {
     }
 }
 
-/// Whether Python may read the text as an integer, in any base and up to a NUL.
+/// Returns true if Python may read the text as an integer, in any base and up to a NUL.
 fn is_integer(line: &[u8]) -> bool {
     let text = until_nul(line).trim_ascii();
     let text = text.strip_suffix(b"L").unwrap_or(text);

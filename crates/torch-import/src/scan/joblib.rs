@@ -1,4 +1,4 @@
-//! The arrays of joblib's files: their elements follow the BUILD of their description, between two instructions.
+//! Arrays in joblib's files: the elements follow the BUILD of the array's description, between two instructions.
 //!
 //! Facts: `NumpyArrayWrapper` and `NumpyUnpickler.load_build` in `joblib/numpy_pickle.py` of joblib 1.5;
 //! `arraydescr_setstate` in `numpy/core/src/multiarray/descriptor.c`.
@@ -7,23 +7,24 @@ use pickle_vm::{Heap, ObjectId};
 
 use crate::globals::is_array_wrapper;
 
-/// What follows the BUILD of an array's description.
+/// The data that follow the BUILD of an array's description.
 pub(super) enum Elements {
-    /// Bytes; before them is one byte, the number of bytes of padding, if the flag is set.
+    /// Length of the elements in bytes, and a flag that is true if padding precedes them: one byte with the length of
+    /// the padding, then the padding.
     Bytes(u64, bool),
-    /// A pickle of the objects in the array.
+    /// Pickle of the objects in the array.
     Pickle,
-    /// Something whose length only NumPy knows.
+    /// Data whose length only NumPy knows.
     Unknown,
 }
 
-/// Whether a global is a class of joblib before 0.10, in whose place `joblib.load` loads an array from another file: with
-/// `numpy.load(…, allow_pickle=True)`.
+/// Returns true for a class of joblib before 0.10. `joblib.load` replaces its instances by arrays from other files,
+/// with `numpy.load(…, allow_pickle=True)`.
 pub(super) fn is_in_another_file((module, name): (&str, &str)) -> bool {
     matches!(name, "NDArrayWrapper" | "ZNDArrayWrapper") && module.contains("joblib.numpy_pickle")
 }
 
-/// What follows, if the object that BUILD has just changed is the description of an array.
+/// Returns the data that follow if the object changed by the last BUILD is the description of an array.
 pub(super) fn elements(heap: &Heap<'_>, id: ObjectId) -> Option<Elements> {
     let instance = heap.instance(id)?;
     let first = heap.items(instance.args).and_then(|args| args.first().copied());
@@ -31,7 +32,7 @@ pub(super) fn elements(heap: &Heap<'_>, id: ObjectId) -> Option<Elements> {
     if !classes.any(|class| heap.global(class).is_some_and(is_array_wrapper)) {
         return None;
     }
-    // A later state replaces the attributes that it has.
+    // A later state overrides attributes of an earlier one.
     let attribute = |name: &str| {
         let entries = instance.state().iter().rev().filter_map(|state| heap.entries(*state));
         let mut values = entries.flat_map(|entries| entries.iter().rev());
@@ -57,7 +58,7 @@ enum Item {
     Object,
 }
 
-/// The elements of `numpy.dtype(code, …)`; `None` if they cannot be told from the code.
+/// Returns the kind of the elements of `numpy.dtype(code, …)`; `None` if the code does not determine it.
 fn item(heap: &Heap<'_>, id: ObjectId) -> Option<Item> {
     let instance = heap.instance(id)?;
     if heap.global(instance.callable) != Some(("numpy", "dtype")) {
@@ -79,11 +80,12 @@ fn item(heap: &Heap<'_>, id: ObjectId) -> Option<Item> {
     Some(item)
 }
 
-/// The flag of a dtype that makes NumPy, and joblib, take its elements for objects.
+/// Flag of a dtype that makes NumPy and joblib treat its elements as objects.
 const HAS_OBJECT: i64 = 1;
 
-/// What the elements are by a dtype's state, `(3, order, subarray, names, fields, size, alignment, flags)`, or 4 and the
-/// metadata at the end; `None` if it contradicts the code. NumPy believes the flags, whatever the code and the fields say.
+/// Returns the kind of the elements after the dtype's state `(3, order, subarray, names, fields, size, alignment,
+/// flags)`, or version 4 with metadata at the end; `None` if the state contradicts the code. NumPy trusts the flags,
+/// even against the code and the fields.
 fn with_state(heap: &Heap<'_>, kind: char, item: Item, state: &[ObjectId]) -> Option<Item> {
     let &[version, _, subarray, _, _, size, _, flags, ..] = state else { return None };
     if !matches!(heap.int(version)?, 3 | 4) || !heap.is_none(subarray) {
@@ -94,7 +96,7 @@ fn with_state(heap: &Heap<'_>, kind: char, item: Item, state: &[ObjectId]) -> Op
         (Item::Object, true) => Some(Item::Object),
         (Item::Bytes(_), true) if kind == 'V' => Some(Item::Object),
         (Item::Bytes(bytes), false) => {
-            // The size of a number is that of its code.
+            // The code determines the size of a number.
             let is_number = size < 0 && !matches!(kind, 'S' | 'U' | 'V');
             (is_number || u64::try_from(size) == Ok(bytes)).then_some(item)
         }

@@ -1,8 +1,8 @@
-//! What a file would execute if Python's own unpickler loaded it: every pickle in the file, and what it names and
-//! calls.
+//! Scans a file for the code that Python's own unpickler would execute: finds every pickle in the file, the globals
+//! that it names, and their calls.
 //!
-//! Unlike the checkpoint readers, a scan does not stop at an error: it looks for damage and ambiguity. What it cannot
-//! read to the end is reported.
+//! Unlike the checkpoint readers, a scan continues after an error: it looks for damage and ambiguity. Parts that cannot
+//! be read to the end are reported.
 //!
 //! Facts: `torch/serialization.py` of PyTorch 2.15, `caffe2/serialize/inline_container.cc`, `Lib/pickle.py`.
 
@@ -32,22 +32,22 @@ use crate::Result;
 use crate::container::inflate;
 
 impl Scan {
-    /// Scans the file at `path`. With `checksums`, the checksums of all records of an archive are compared, which
-    /// reads the whole file; else only those of pickles.
+    /// Scans the file at `path`. With `checksums`, compares the checksums of all records of an archive, which reads the
+    /// whole file; otherwise only those of pickles.
     ///
     /// # Errors
-    /// When the file cannot be read, is of a kind that holds no pickles, or `observer` stops the work.
+    /// When the file cannot be read or has a format without pickles, or `observer` cancels the work.
     pub fn file(path: &Path, checksums: bool, observer: &dyn Observer) -> Result<Self> {
         Self::source(&(Arc::new(MappedFile::open(path)?) as Arc<dyn Source>), checksums, observer)
     }
 
-    /// Scans a source, as [`file`](Self::file) does. Of a zip archive that is not in memory and has 256 KiB or more, the
-    /// directory and all records but the storages are read, unless there are `checksums` to compare: the storages and the gaps are then
-    /// in [`missed`](Scan::missed). Of a safetensors file, the header is read. Everything else is copied into an unlinked
-    /// temporary file and scanned there.
+    /// Scans a source, as [`file`](Self::file) does. A regular source that is not in memory and has 256 KiB or more is
+    /// read in part, unless `checksums` are to be compared: the header of a safetensors file, or the directory and all
+    /// records except the storages of a zip archive, whose storages and gaps are then in [`missed`](Scan::missed). Any
+    /// other source that is not in memory is copied into an unlinked temporary file and scanned there.
     ///
     /// # Errors
-    /// The same.
+    /// The same as for [`file`](Self::file).
     pub fn source(source: &Arc<dyn Source>, checksums: bool, observer: &dyn Observer) -> Result<Self> {
         let local = match source.in_memory() {
             Some(_) => Arc::clone(source),

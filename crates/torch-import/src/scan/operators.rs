@@ -1,17 +1,17 @@
-//! Which operators and classes TorchScript code may use without a word from the scan.
+//! Classifies the operators and classes that TorchScript code uses by risk.
 //!
-//! Facts: the schemas that PyTorch 2.15 registers (`torch._C._jit_get_all_schemas()`): of its own, only those in
-//! [`DANGEROUS`] take the name of a file or call back into Python. Those of torchvision and torchaudio from their
+//! Facts: the schemas that PyTorch 2.15 registers (`torch._C._jit_get_all_schemas()`): of PyTorch's own operators, only
+//! those in [`DANGEROUS`] take the name of a file or call back into Python. For torchvision and torchaudio, their
 //! registrations in C++.
 
 use crate::Risk;
 
-/// Namespaces of operators and classes that are a part of PyTorch.
+/// Namespaces of operators and classes that are part of PyTorch.
 const OWN: &str = "_native _quantized aten cuda inductor inductor_prims metal metal_prepacked mkl mkldnn mkldnn_prepacked \
                    onednn onnx prepacked prim prims profiler quantization quantized rngprims rnn sparse static_runtime \
                    vulkan vulkan_prepacked xnnpack";
 
-/// Operators that read or write files, or call into Python; the classes that open files and connections.
+/// Operators that read or write files or call into Python, and classes that open files and connections.
 const DANGEROUS: &[(&str, &str)] = &[
     ("aten", FILES),
     ("prim", "IgnoredPythonOp PythonOp"),
@@ -25,10 +25,10 @@ const DANGEROUS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Those of `aten`, which are also methods of every value.
+/// File operators of `aten`, which are also methods of every value.
 const FILES: &str = "from_file save";
 
-/// The risk of running an operator, or of making an object of a class.
+/// Returns the risk of running an operator, or of creating an object of a class.
 pub(super) fn risk(namespace: &str, name: &str) -> Risk {
     let has = |words: &str, word: &str| words.split(' ').any(|other| other == word);
     let listed = DANGEROUS.iter().find(|(listed, _)| *listed == namespace);
@@ -41,7 +41,7 @@ pub(super) fn risk(namespace: &str, name: &str) -> Risk {
     }
 }
 
-/// Whether a method of this name reads or writes a file, whatever object it is called on.
+/// Returns true if a method of this name reads or writes a file, for any receiver.
 pub(super) fn is_file_method(name: &str) -> bool {
     FILES.split(' ').any(|other| other == name)
 }

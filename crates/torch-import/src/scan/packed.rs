@@ -1,7 +1,7 @@
-//! Files that were compressed after they were saved, as joblib, pandas and people do.
+//! Files that were compressed after they were saved, by joblib, pandas or the user.
 //!
-//! Facts: RFC 1950 and 1952, the zstd format (RFC 8878); the prefixes in `joblib/compressor.py` of joblib 1.5, which is
-//! also where `ZF` comes from (`numpy_pickle_compat.py`).
+//! Facts: RFC 1950 and 1952, the zstd format (RFC 8878); the prefixes in `joblib/compressor.py` of joblib 1.5, and `ZF`
+//! in `numpy_pickle_compat.py` of the same version.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -13,17 +13,17 @@ use crate::container::inflate::Inflated;
 
 type Unpack = fn(&[u8]) -> io::Result<Box<dyn Read + '_>>;
 
-/// How a file is compressed.
+/// A compression format, with its decoder if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed {
-    /// Its name, as in the member `format` of a scan.
+    /// Name of the format, as in the member `format` of a scan.
     pub(super) name: &'static str,
     recognises: fn(&[u8]) -> bool,
     unpack: Option<Unpack>,
 }
 
-/// The formats by their first bytes. Those that are decompressed here do not start with an opcode, so none of them is a
-/// pickle as well.
+/// Compression formats by their first bytes. Formats with a decoder here do not start with an opcode, so their files
+/// are not also pickles.
 const PACKED: &[Packed] = &[
     Packed {
         name: "gzip",
@@ -51,31 +51,31 @@ const PACKED: &[Packed] = &[
     Packed { name: "rar", recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), unpack: None },
 ];
 
-/// `ZF` and a hexadecimal length in 19 characters.
+/// Length in bytes of `ZF` and a hexadecimal length in 19 characters.
 const ZF_HEADER: usize = 21;
 
-/// How `bytes` are compressed; `None` if they are not.
+/// Returns the compression format of `bytes`; `None` if they are not compressed.
 pub(super) fn recognise(bytes: &[u8]) -> Option<&'static Packed> {
     PACKED.iter().find(|packed| (packed.recognises)(bytes))
 }
 
-/// What was decompressed.
+/// The decompressed bytes of a file.
 pub(super) struct Unpacked {
     pub(super) content: Inflated,
-    /// Why it is not all of it.
+    /// Reason why the content is incomplete.
     pub(super) cut: Option<String>,
 }
 
-/// More than this is decompressed into an unlinked temporary file.
+/// Length in bytes above which content is decompressed into an unlinked temporary file.
 const IN_MEMORY: usize = 16 << 20;
 
 impl Packed {
-    /// Whether the format is decompressed here.
+    /// Returns true if this crate has a decoder for the format.
     pub(super) fn is_unpacked(&self) -> bool {
         self.unpack.is_some()
     }
 
-    /// Decompresses at most `most` bytes. The part before damage is returned too.
+    /// Decompresses at most `most` bytes, or one more to detect the excess. Returns the part before damage too.
     pub(super) fn unpack(&self, bytes: &[u8], most: u64) -> Unpacked {
         let Some(unpack) = self.unpack else {
             let cut = "it cannot be decompressed here; decompress it and scan that".to_owned();
@@ -144,17 +144,17 @@ impl Out {
     }
 }
 
-/// A header whose two bytes are a multiple of 31 and name Deflate with a window of 32 KiB or less.
+/// Recognises a zlib header: two bytes that are a multiple of 31 and name Deflate with a window of 32 KiB or less.
 fn is_zlib(bytes: &[u8]) -> bool {
     let [cmf, flags, ..] = *bytes else { return false };
     cmf & 0x0f == 8 && cmf >> 4 <= 7 && u16::from_be_bytes([cmf, flags]).is_multiple_of(31) && flags & 0x20 == 0
-        // `\x78` is what Python writes, and not an opcode.
+        // Python writes `\x78`, which is not an opcode.
         && cmf == 0x78
 }
 
 fn zstd_decoder(bytes: &[u8]) -> io::Result<zstd::Decoder<'_, &[u8]>> {
     let mut decoder = zstd::Decoder::with_buffer(bytes)?;
-    // 128 MiB, which `zstd --long` needs; more takes memory that the file only names.
+    // 128 MiB, which `zstd --long` needs. A larger window takes memory on the word of the header alone.
     decoder.window_log_max(27)?;
     Ok(decoder)
 }

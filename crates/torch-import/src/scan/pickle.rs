@@ -1,4 +1,4 @@
-//! One pickle: what it names, what it would call, and which byte strings in it are pickles.
+//! Scans one pickle: the globals that it names, their calls, and the byte strings in it that are pickles.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -15,77 +15,77 @@ use crate::container::legacy;
 use crate::globals::{LOADS, Uses, is_array_wrapper};
 use crate::{Global, Risk, encoded};
 
-/// The most calls of one global that are kept.
+/// Maximum number of calls kept per global.
 const CALLS_MAX: usize = 8;
-/// The most findings of one pickle that are kept.
+/// Maximum number of irregularities kept per pickle.
 const ODDITIES_MAX: usize = 16;
-/// How many levels of calls of the results of calls are followed.
+/// Maximum depth to which calls of the results of calls are followed.
 const CALLS_OF_CALLS: usize = 8;
 
-/// What a pickle holds.
+/// The findings in one pickle.
 pub(super) struct Found<'p> {
     pub(super) uses: Vec<Use>,
     pub(super) nested: Vec<Nested<'p>>,
-    /// Irregularities, as clauses.
+    /// Irregularities of the pickle, as clauses.
     pub(super) oddities: Vec<String>,
-    /// What was not scanned, as clauses.
+    /// Reasons why parts were not scanned, as clauses.
     pub(super) missed: Vec<&'static str>,
     pub(super) error: Option<Error>,
-    /// The bytes that were read, up to and including STOP, or up to the error.
+    /// Bytes read, up to and including STOP, or up to the error.
     pub(super) read: u64,
-    /// Whether the object is the number that a legacy checkpoint starts with.
+    /// True if the root object is the magic number of a legacy checkpoint.
     pub(super) is_magic: bool,
-    /// Whether Python may do something with the bytes. If not, an error ends them before the first call, for Python's
-    /// unpicklers too.
+    /// True if Python may execute something in the bytes. If false, an error ends them before the first call, in
+    /// Python's unpicklers too.
     pub(super) matters: bool,
 }
 
 /// A byte string in a pickle.
 pub(super) struct Nested<'p> {
-    /// Where it is made, in bytes from the start of the pickle.
+    /// Offset at which the byte string is created, in bytes from the start of the pickle.
     pub(super) at: u64,
     pub(super) bytes: Cow<'p, [u8]>,
-    /// Whether the pickle hands it to a function that unpickles it.
+    /// True if the pickle passes the byte string to a function that unpickles it.
     pub(super) is_loaded: bool,
 }
 
-/// A BUILD instruction: its offset, the object that it builds, and the state.
+/// A BUILD instruction: its offset, its target object, and the state.
 struct Build {
     offset: u64,
     target: ObjectId,
     state: ObjectId,
 }
 
-/// How the machine went through a pickle.
+/// The machine and its records after running a pickle.
 struct Ran<'p> {
     reader: Reader<'p>,
     machine: Machine<'p>,
     builds: Vec<Build>,
     root: Option<ObjectId>,
     error: Option<Error>,
-    /// The pickles of arrays of objects in joblib's files.
+    /// Pickles of object arrays in joblib's files.
     objects: Vec<Nested<'p>>,
     missed: Vec<&'static str>,
 }
 
-/// Reads the pickle that `bytes` start with.
+/// Scans the pickle at the start of `bytes`.
 pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
     let ran = Ran::new(bytes, false, budget);
     let heap = ran.machine.heap();
     if !heap.ids().any(|id| heap.global(id).is_some_and(is_array_wrapper)) {
         return ran.found(bytes, budget);
     }
-    // joblib reads the elements of arrays between two instructions; every other unpickler reads them as instructions, and
-    // stops where the pickle of an array of objects does.
+    // joblib reads the elements of arrays between two instructions. Every other unpickler reads the elements as
+    // instructions, and stops at the end of the pickle of an object array.
     let mut plain = ran.found(bytes, budget);
     let mut found = Ran::new(bytes, true, budget).found(bytes, budget);
     if plain.error.is_none() && found.error.is_some() {
-        // No elements follow: not a file of joblib.
+        // No elements follow, so the file is not one of joblib.
         std::mem::swap(&mut plain, &mut found);
     }
     let names = |used: &Use| (used.global.module.clone(), used.global.name.clone());
     let listed: HashSet<(String, String)> = found.uses.iter().map(names).collect();
-    // What such an unpickler takes for names is mostly noise.
+    // Names read from array elements are mostly noise.
     let risky = plain.uses.into_iter().filter(|used| !used.after_error && used.risk == Risk::Dangerous);
     let others = risky.filter(|used| !listed.contains(&names(used)));
     found.uses.extend(others);
@@ -125,7 +125,7 @@ impl<'p> Ran<'p> {
         ran
     }
 
-    /// The offset of the instruction before the reader's, if it is BUILD.
+    /// Returns the offset of the last instruction, assuming that it is a BUILD of one byte.
     fn last(&self) -> u64 {
         self.reader.offset().saturating_sub(1)
     }
@@ -139,7 +139,7 @@ impl<'p> Ran<'p> {
         self.machine.step(instruction)
     }
 
-    /// Passes over the elements of an array that BUILD has just described.
+    /// Skips the elements of an array that the last BUILD described.
     fn pass_elements(&mut self, bytes: &'p [u8]) {
         let Some(id) = self.machine.stack().last() else { return };
         let Some(elements) = joblib::elements(self.machine.heap(), *id) else { return };
@@ -172,7 +172,7 @@ impl<'p> Ran<'p> {
     fn found(self, bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
         let Self { reader, machine, builds, root, error, objects, mut missed } = self;
         let read = reader.offset();
-        // A line without an end is looked for in all that is left.
+        // The search for the end of an unterminated line reads all remaining bytes.
         let without_end = error.as_ref().is_some_and(|error| error.kind == ErrorKind::NoNewline);
         let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
         let mut whole = budget.spend(cost);
@@ -194,7 +194,7 @@ impl<'p> Ran<'p> {
             None => has_names,
             Some(error) => {
                 let is_marked = bytes.first() == Some(&0x80);
-                // Nothing is called that is not has_names.
+                // No call is possible without a name.
                 let goes_on = !doubt::python_stops(error, bytes);
                 let names_later = names.uses_after_error(After::new(bytes, reader, error));
                 (has_names && (is_marked || called)) || risky || (goes_on && (has_names || names_later))
@@ -213,15 +213,15 @@ impl<'p> Ran<'p> {
     }
 }
 
-/// The globals of a pickle by their names.
+/// The globals of a pickle by name, with their uses.
 struct Names<'b> {
     uses: Vec<Use>,
     places: HashMap<(String, String), usize>,
-    /// The objects that are globals and not known to be harmless.
+    /// Objects that are globals not known to be harmless, with the indices of their uses.
     risky: HashMap<ObjectId, usize>,
     how: Uses,
     budget: &'b mut Budget,
-    /// Whether the budget sufficed.
+    /// True if the budget sufficed so far.
     whole: bool,
 }
 
@@ -230,7 +230,7 @@ impl<'b> Names<'b> {
         let how = Uses::in_heap(heap);
         let (places, risky) = (HashMap::new(), HashMap::new());
         let mut names = Self { uses: Vec::new(), places, risky, how, budget, whole: true };
-        // By address first: a pickle can name many globals of a module whose name is a megabyte.
+        // Looks up by address first: a pickle can name many globals of a module whose name is a megabyte long.
         let mut known = HashMap::new();
         for id in heap.ids() {
             let Some((module, name)) = heap.global(id) else { continue };
@@ -248,13 +248,13 @@ impl<'b> Names<'b> {
         names
     }
 
-    /// Whether this much work may still be done.
+    /// Deducts `work` from the budget; returns false once it is exceeded.
     fn spend(&mut self, work: usize) -> bool {
         self.whole = self.whole && self.budget.spend(work as u64);
         self.whole
     }
 
-    /// The place of a global among the uses; `None` if the budget is spent.
+    /// Returns the index of a global in `uses`, adding the global if it is new; `None` if the budget is spent.
     fn place(&mut self, module: &str, name: &str, offset: u64, after_error: bool) -> Option<usize> {
         if !self.spend(module.len().saturating_add(name.len())) {
             return None;
@@ -280,7 +280,7 @@ impl<'b> Names<'b> {
         text: impl FnOnce() -> String,
     ) {
         let Some(found) = self.uses.get_mut(place) else { return };
-        // A call with arguments replaces one without.
+        // A call with arguments displaces one without.
         let first = found.calls.iter().position(|call| !call.has_arguments);
         if let Some(first) = first.filter(|_| has_arguments && found.calls.len() >= CALLS_MAX) {
             found.calls.remove(first);
@@ -340,7 +340,7 @@ impl<'b> Names<'b> {
         }
     }
 
-    /// The global that an instance calls, directly or as the result of a call.
+    /// Returns the global that an instance calls, directly or as the result of a call.
     fn called(&self, heap: &Heap<'_>, instance: &Instance) -> Option<ObjectId> {
         let mut callable = instance.callable;
         for _ in 0..CALLS_OF_CALLS {
@@ -364,7 +364,7 @@ impl<'b> Names<'b> {
                 return;
             }
             let inner = heap.instance(*target).and_then(|instance| self.called(heap, instance));
-            // A dict, or a tuple of a dict and one of slots.
+            // A dict, or a tuple of a dict and a dict of slots.
             let dicts = heap.items(*state).unwrap_or_default().iter().take(2).chain([state]);
             let values = dicts.filter_map(|dict| heap.entries(*dict)).flatten().map(|(_, value)| *value);
             let parts: Vec<ObjectId> = values.chain([*target, *state]).chain(inner).collect();
@@ -380,8 +380,8 @@ impl<'b> Names<'b> {
         }
     }
 
-    /// Finds the globals after an error without running the machine. Unpicklers that do not stop there reach them. Returns
-    /// whether there is one.
+    /// Collects the globals after an error without running the machine, since unpicklers that do not stop there reach
+    /// them. Returns true if there is one.
     fn uses_after_error(&mut self, mut after: After<'_>) -> bool {
         let start = after.offset();
         let mut texts: [Option<String>; 2] = [None, None];
@@ -419,10 +419,10 @@ impl<'b> Names<'b> {
     }
 }
 
-/// Finds the byte strings that are pickles or archives, and those that the pickle loads. Returns whether the budget
-/// sufficed.
+/// Collects the byte strings that are pickles or archives, and those that the pickle loads. Returns false if the budget
+/// was exceeded.
 fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<'p>>) -> bool {
-    // What is loaded is scanned whatever it looks like, and once.
+    // Byte strings that the pickle loads are scanned whatever their content, each once.
     let mut seen = HashSet::new();
     for id in heap.ids() {
         let Some(instance) = heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOADS))
@@ -434,7 +434,7 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<
         if !seen.insert(arg) {
             continue;
         }
-        // If they cannot be read, the call itself is a finding.
+        // For bytes that cannot be read, the call itself is a finding.
         let Some(bytes) = encoded::bytes(heap, arg) else { continue };
         seen.extend(inner);
         if !budget.spend(bytes.len() as u64) {
@@ -450,7 +450,7 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<
             Object::Instance(instance) => {
                 let arg = heap.items(instance.args).and_then(|args| args.first());
                 let text = arg.and_then(|arg| heap.text(*arg));
-                // Before protocol 3 bytes are written as text.
+                // Protocols before 3 write bytes as text.
                 if !text.is_some_and(|text| text.starts_with(['\u{80}', 'P', 'L', '\u{8a}']))
                     || !texts.insert(arg)
                 {

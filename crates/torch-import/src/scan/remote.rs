@@ -1,4 +1,4 @@
-//! Sources that are not in memory: what PyTorch unpickles is read, the storages are not.
+//! Scans sources that are not in memory: reads the records that PyTorch unpickles, and skips the storages.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,13 +16,13 @@ use super::{Place, Scan, Step, archive, pickle, recognise};
 use crate::container::sniff;
 use crate::{Container, Format, Result};
 
-/// A shorter file is read as a whole.
+/// Length in bytes below which a source is read as a whole.
 const WHOLE: u64 = 256 << 10;
-/// The most bytes of records that are read at once.
+/// Maximum number of bytes of records that are read at once.
 const RECORDS_MAX: u64 = 64 << 20;
 
-/// Scans what describes the tensors of a zip archive or a safetensors file. Returns the source with what was read of it if it
-/// has to be read as a whole: because it is short, of another format, or irregular.
+/// Scans the records of a zip archive other than its storages, or the header of a safetensors file. Returns the source
+/// with its prefetched bytes if it has to be read as a whole, because it is short, of another format, or irregular.
 pub(super) fn scan(source: &Arc<dyn Source>, observer: &dyn Observer) -> Result<Result<Scan, Prefetched>> {
     let kept = sniff::with_edges(Arc::clone(source))?;
     if kept.len() < WHOLE {
@@ -53,7 +53,7 @@ fn safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
     Ok(Ok(Scan { format: Format::Safetensors.name(), ..Scan::default() }))
 }
 
-/// Scans the records that are not storages; `None` if a local header contradicts the directory.
+/// Scans the records that are not storages; returns `None` if a local header contradicts the directory.
 fn zip(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<Option<Scan>> {
     let mut scanner = Scanner::new(Format::Zip.name(), file.len(), observer);
     let archive = scanner.overview("", entries);

@@ -1,43 +1,41 @@
-//! What a scan reports.
+//! The types of a scan's report.
 
 use std::fmt;
 
 use crate::{Global, Risk};
 
-/// The findings in a file.
+/// The report on one file.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
-    /// What the file is, such as `zip`.
+    /// Format of the file, such as `zip`.
     pub format: &'static str,
-    /// How many pickles were read.
+    /// Number of pickles read.
     pub count: usize,
-    /// The pickles that name globals or could not be read to their end.
+    /// Pickles that name globals or could not be read to their end.
     pub pickles: Vec<ScannedPickle>,
-    /// What is irregular about the file.
+    /// Irregularities of the file.
     pub findings: Vec<Finding>,
-    /// What was not scanned, and why; each a clause.
+    /// Parts that were not scanned, each a clause with the reason.
     pub missed: Vec<String>,
-    /// Harmless remarks; each a sentence.
+    /// Harmless remarks, each a sentence.
     pub notes: Vec<String>,
-    /// What was found and is not listed, because the lists would become too long.
+    /// Counts of the entries beyond the limits of the lists.
     pub omitted: Omitted,
 }
 
-/// How many entries of the lists of a [`Scan`] are left out. At least one of each kind is listed.
+/// The numbers of entries omitted from the lists of a [`Scan`]. At least one entry of each kind is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Omitted {
-    /// Globals.
     pub globals: usize,
     /// Pickles that could not be read to their end.
     pub pickles: usize,
-    /// Irregularities.
     pub findings: usize,
     /// Parts that were not scanned.
     pub missed: usize,
 }
 
 impl Omitted {
-    /// Everything that is left out.
+    /// Returns the number of all omitted entries.
     pub fn total(&self) -> usize {
         [self.globals, self.pickles, self.findings, self.missed].into_iter().fold(0, usize::saturating_add)
     }
@@ -46,30 +44,29 @@ impl Omitted {
 /// One pickle of a file, or one record of TorchScript code.
 #[derive(Clone, Debug)]
 pub struct ScannedPickle {
-    /// Where it is.
     pub place: Place,
-    /// Where it starts, in bytes from the start of its place.
+    /// Offset of the pickle from the start of its place, in bytes.
     pub offset: u64,
-    /// The globals that it names.
+    /// Globals that the pickle names.
     pub uses: Vec<Use>,
-    /// Why it could not be read to its end.
+    /// Error that ended the pickle early.
     pub error: Option<pickle_vm::Error>,
 }
 
-/// Where a pickle is: the path to it from the file. Its `Display` form is for people.
+/// The location of a pickle, as the path to it from the file. The `Display` form is for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place(pub Vec<Step>);
 
 /// A step of a [`Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A part of the file that this crate has named, such as `pickle`.
+    /// Part of the file with a name given by this crate, such as `pickle`.
     Part(&'static str),
-    /// A record of an archive, by its name there.
+    /// Record of an archive, by its name in the archive.
     Record(String),
-    /// A byte string in a pickle, by its offset from the start of the enclosing place.
+    /// Byte string in a pickle, by its offset from the start of the enclosing place.
     Bytes(u64),
-    /// One of several archives that follow one another, by its offset from the start of the enclosing place.
+    /// One archive of a sequence, by its offset from the start of the enclosing place.
     Archive(u64),
 }
 
@@ -88,50 +85,49 @@ impl fmt::Display for Place {
     }
 }
 
-/// A global, and how it is used.
+/// A global and its uses in one pickle.
 #[derive(Clone, Debug)]
 pub struct Use {
-    /// The global, with the offset in the pickle that names it first.
+    /// Global, with the offset in the pickle at which it is first named.
     pub global: Global,
-    /// Its risk.
     pub risk: Risk,
-    /// The first few instructions that call it or pass it on; empty for known globals.
+    /// First instructions that call the global or pass it on; empty for known globals.
     pub calls: Vec<Call>,
-    /// How many more there are.
+    /// Number of further instructions, not listed in `calls`.
     pub more: usize,
-    /// Whether it comes after the error that ends the pickle, which Python would not reach.
+    /// True if the global is named after the error that ends the pickle, which Python would not reach.
     pub after_error: bool,
 }
 
-/// An instruction that calls a global, or passes it to something else.
+/// An instruction that calls a global, or passes it to another object.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The name of the opcode, such as `REDUCE`.
+    /// Name of the opcode, such as `REDUCE`.
     pub opcode: &'static str,
-    /// Its offset in the pickle.
+    /// Offset of the instruction in the pickle, in bytes.
     pub offset: u64,
-    /// The call in Python's notation, truncated.
+    /// Call in Python's notation, truncated.
     pub text: String,
-    /// Whether the global, or what it returned, is itself called here, with arguments.
+    /// True if the instruction calls the global, or the result of calling it, with arguments.
     pub has_arguments: bool,
 }
 
-/// An irregularity.
+/// An irregularity of a scanned file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The kind, one word for programs.
+    /// Kind of irregularity, one word for programs.
     pub kind: &'static str,
-    /// A description, as a clause.
+    /// Description as a clause.
     pub text: String,
 }
 
 impl Scan {
-    /// All globals of all pickles.
+    /// Iterates over the globals of all pickles.
     pub fn uses(&self) -> impl Iterator<Item = (&ScannedPickle, &Use)> {
         self.pickles.iter().flat_map(|pickle| pickle.uses.iter().map(move |found| (pickle, found)))
     }
 
-    /// Whether every pickle was read to its end.
+    /// Returns true if every pickle was read to its end.
     pub fn is_whole(&self) -> bool {
         self.missed.is_empty()
             && self.omitted.missed == 0

@@ -1,7 +1,7 @@
-//! Goes through a file: what may be in it, and everything that is in that.
+//! Scans a file: offers its content to every reader, and then the contents that each reader finds in it.
 //!
-//! Each part of a file is offered to every reader that Python has for it. A file that is an archive for one reader and
-//! a pickle for another is scanned as both.
+//! A reader here stands for one that Python has. A file that is an archive for one reader and a pickle for another is
+//! scanned as both.
 //!
 //! Facts: `torch/serialization.py` of PyTorch 2.15, `numpy/lib/format.py` of NumPy 2.4.
 
@@ -19,25 +19,25 @@ use crate::container::inflate::Inflated;
 use crate::container::{in_memory, legacy, sniff, tar};
 use crate::{Container, Error, Format, Note, Result, Risk};
 
-/// The deepest level of pickles within pickles, and archives within archives, that is scanned.
+/// Maximum nesting depth of pickles and archives that is scanned.
 const MAX_DEPTH: usize = 8;
-/// The most pickles in one record.
+/// Maximum number of pickles in one record.
 const PICKLES_MAX: usize = 1 << 16;
-/// The most globals of each risk, pickles, findings and missed parts that are listed for a file.
+/// Maximum number of listed globals of each risk, pickles, findings and missed parts of a file.
 const LISTED_MAX: usize = 1 << 10;
-/// How many bytes the parts of one file may be decompressed to together: a multiple of its length, plus a constant.
+/// Bytes to which the parts of one file may be decompressed together: a multiple of its length, plus a constant.
 const UNPACKED_TIMES: u64 = 32;
 const UNPACKED: u64 = 64 << 20;
 
-/// What a `.npy` file starts with.
+/// Magic bytes of a `.npy` file.
 pub(super) const NUMPY: &[u8] = b"\x93NUMPY";
 
-/// Bytes to scan, and where they are.
+/// A byte range to scan, and its location.
 pub(super) struct Item<'a> {
     pub(super) record: Place,
     pub(super) bytes: Cow<'a, [u8]>,
     pub(super) depth: usize,
-    /// Whether a pickle is expected there.
+    /// True if the bytes should be a pickle.
     pub(super) expected: bool,
 }
 
@@ -50,17 +50,17 @@ pub(super) struct Scanner<'a> {
     pub(super) work: VecDeque<Item<'a>>,
     observer: &'a dyn Observer,
     pub(super) stopped: bool,
-    /// How many globals of each risk are listed.
+    /// Number of listed globals of each risk.
     listed: [usize; 3],
 }
 
-/// How a file is read.
+/// The way in which a file is read.
 enum Kind {
     Container(Format),
     Archive,
     Numpy,
     Packed(&'static Packed),
-    /// No format is recognised, but Python may read it as a pickle.
+    /// No recognised format, but Python may read the file as a pickle.
     Doubtful,
 }
 
@@ -97,7 +97,7 @@ impl Kind {
 }
 
 impl<'a> Scanner<'a> {
-    /// A scanner for a file of a known kind.
+    /// Creates a scanner for a file whose format is recognised.
     pub(super) fn of_source(
         file: &'a dyn Source,
         checksums: bool,
@@ -110,7 +110,7 @@ impl<'a> Scanner<'a> {
         Ok(scanner)
     }
 
-    /// A scanner for parts of a file of `len` bytes.
+    /// Creates a scanner for parts of a file of `len` bytes.
     pub(super) fn new(format: &'static str, len: u64, observer: &'a dyn Observer) -> Self {
         Self {
             scan: Scan { format, ..Scan::default() },
@@ -124,7 +124,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scans everything that is to be scanned, and what is found in it.
+    /// Scans all queued items and the contents found in them.
     pub(super) fn run(mut self, file: &Arc<dyn Source>) -> Result<Scan> {
         self.drain();
         if self.stopped {
@@ -151,7 +151,7 @@ impl<'a> Scanner<'a> {
         self.stopped
     }
 
-    /// The file itself, which may be two formats at once.
+    /// Queues the file itself, which may have two formats at once.
     fn root(&mut self, bytes: &'a [u8], kind: &Kind) {
         let is_zip = recognise::starts_as_archive(bytes);
         if recognise::ends_as_archive(bytes) && !is_zip {
@@ -167,7 +167,7 @@ impl<'a> Scanner<'a> {
         };
         match kind {
             _ if is_zip => return self.archives(&Place::default(), bytes, 0),
-            // An archive after a pickle is scanned with the pickle.
+            // The scan of the pickle includes an archive after it.
             Kind::Container(Format::Pickle | Format::Legacy) | Kind::Doubtful => {
                 return self.work.push_back(item("pickle", bytes, true));
             }
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
         if recognise::is_archive(bytes) {
             self.archive(&Place::default(), bytes, 0);
         }
-        // A file of another format may be a pickle, too.
+        // A file of another format may be a pickle as well.
         self.work.push_back(item("pickle", bytes, false));
     }
 
@@ -198,8 +198,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scans bytes that are not kept: everything in them is scanned before this returns. It calls itself at most
-    /// [`MAX_DEPTH`] times, because what is in the bytes is deeper than they are.
+    /// Scans bytes that are dropped afterwards, including everything nested in them. Recurses at most [`MAX_DEPTH`]
+    /// times, because nested contents have a greater depth.
     fn owned(&mut self, record: &Place, bytes: &[u8], depth: usize, expected: bool) {
         let mut inner = Scanner {
             scan: std::mem::take(&mut self.scan),
@@ -218,9 +218,9 @@ impl<'a> Scanner<'a> {
         (self.room, self.stopped, self.listed) = (inner.room, inner.stopped, inner.listed);
     }
 
-    /// Scans bytes in a file as whatever they may be.
+    /// Scans the bytes of an item as every format that they may have.
     fn content(&mut self, record: &Place, bytes: &'a [u8], depth: usize, expected: bool) {
-        // A file itself was looked at by `root`.
+        // `root` has already scanned the file itself as an archive.
         let inside = depth > 0;
         if recognise::is_archive(bytes) && (inside || expected) {
             self.archives(record, bytes, depth);
@@ -242,7 +242,7 @@ impl<'a> Scanner<'a> {
         self.nested(record, nested, depth);
     }
 
-    /// Scans what compressed bytes are decompressed to.
+    /// Scans the decompressed content of compressed bytes.
     fn packed(&mut self, record: &Place, packed: &Packed, bytes: &[u8], depth: usize, expected: bool) {
         let unpacked = packed.unpack(bytes, self.room);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
@@ -253,7 +253,7 @@ impl<'a> Scanner<'a> {
             Inflated::Memory(bytes) => bytes,
             Inflated::File(file) => file.bytes(),
         };
-        // A format without a decoder here may begin like a pickle.
+        // Bytes of a format without a decoder here may begin like a pickle.
         if !packed.is_unpacked() {
             let nested = self.stream(record, bytes, false);
             for Nested { at, bytes, is_loaded } in nested {
@@ -280,7 +280,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads the sequence of pickles in `bytes`, and returns the byte strings in them that may be loaded.
+    /// Scans the sequence of pickles in `bytes`, and returns the byte strings in them that may be loaded.
     fn stream<'b>(&mut self, record: &Place, bytes: &'b [u8], expected: bool) -> Vec<Nested<'b>> {
         let mut nested = Vec::new();
         let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
@@ -295,7 +295,8 @@ impl<'a> Scanner<'a> {
             }
             let found = pickle::run(rest, &mut self.budget);
             let expected_here = expected && (index == 0 || legacy);
-            // Bytes after a pickle, or where none is expected, are a pickle if Python may do something with them.
+            // Bytes after a pickle, or in an unexpected place, count as a pickle if Python may execute something in
+            // them.
             let is_one = found.matters || (found.error.is_none() && (expected || index > 0));
             if !(is_one || expected_here) {
                 if index > 0 {
@@ -304,7 +305,7 @@ impl<'a> Scanner<'a> {
                         format!("{left} bytes that are not a pickle follow the pickles of {record}")
                     });
                 } else if found.error.is_none() {
-                    // It calls nothing itself, but may hold what does.
+                    // A pickle that calls nothing may contain byte strings that do.
                     nested.extend(found.nested);
                 }
                 break;
@@ -329,7 +330,7 @@ impl<'a> Scanner<'a> {
             }
             at = at.saturating_add(usize::try_from(found.read).unwrap_or(usize::MAX));
             legacy |= index == 0 && found.is_magic;
-            // The storages follow.
+            // The storages follow the pickles of a legacy checkpoint.
             if legacy && index > legacy::ROOT {
                 break;
             }
@@ -338,7 +339,7 @@ impl<'a> Scanner<'a> {
         nested
     }
 
-    /// Adds what the checkpoint reader finds in the rest of the file.
+    /// Adds the findings of the checkpoint reader in the rest of the file.
     fn container(&mut self, file: &Arc<dyn Source>) {
         match Container::from_source(Arc::clone(file)) {
             Ok(container) => {
@@ -361,7 +362,7 @@ impl<'a> Scanner<'a> {
                     }
                 }
             }
-            // Its members were scanned one by one.
+            // The members of the archive were scanned one by one.
             Err(Error::Format { .. }) => {}
             Err(error) => {
                 let text = error.to_string();
@@ -372,7 +373,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    // What is reported.
+    // Methods that add to the report.
 
     pub(super) fn report(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
         let has_room = self.scan.findings.len() < LISTED_MAX;
@@ -399,7 +400,7 @@ impl<'a> Scanner<'a> {
         self.scan.notes.extend(has_room.then(|| self.budget.text(text)).flatten());
     }
 
-    /// Adds a pickle to the report, with as many of its globals as are listed for a file.
+    /// Adds a pickle to the report, with as many of its globals as the limit allows.
     pub(super) fn keep(
         &mut self,
         place: &Place,
@@ -444,7 +445,7 @@ impl Place {
     }
 }
 
-/// The data after the header of a `.npy` file, and whether they may be a pickle of objects.
+/// Returns the data after the header of a `.npy` file, and true if the data may be a pickle of objects.
 pub(super) fn numpy_data(bytes: &[u8]) -> Option<(&[u8], bool)> {
     let (version, rest) = bytes.strip_prefix(NUMPY)?.split_first()?;
     let rest = rest.get(1..)?;
@@ -456,8 +457,8 @@ pub(super) fn numpy_data(bytes: &[u8]) -> Option<(&[u8], bool)> {
         (usize::try_from(u32::from_le_bytes(*len)).ok()?, rest)
     };
     let (header, data) = rest.split_at_checked(len)?;
-    // The dtype of objects is `|O`, also where it is one of several fields. NumPy knows it by other names, too: for
-    // those, the data are looked at like bytes that may be anything.
+    // `|O` is the dtype of objects, also as one of several fields. NumPy has other names for the dtype, too; data with
+    // one of those are scanned like bytes of an unknown format.
     let has_objects = header.windows(2).any(|pair| pair == b"O'" || pair == b"O\"");
     Some((data, has_objects))
 }

@@ -1,8 +1,8 @@
-//! What TorchScript code calls: operators that read or write files, and operators and classes of other libraries.
+//! Finds the operators and classes in TorchScript code that read or write files or belong to other libraries.
 //!
-//! The code of a `torch.jit.save` archive is text. `torch.jit.load` compiles it and runs each `__setstate__`; calling the
-//! model runs the rest. The text is split into words, strings and comments, and not parsed: a name that may lead to an
-//! operator is reported wherever it is.
+//! The code of a `torch.jit.save` archive is text. `torch.jit.load` compiles it and runs each `__setstate__`; calling
+//! the model runs the rest. The text is split into words, strings and comments, and not parsed: a name that may lead to
+//! an operator is reported wherever it occurs.
 //!
 //! Facts: `torch/csrc/jit/frontend/lexer.h` and `schema_matching.cpp`, `SourceImporterImpl` in
 //! `torch/csrc/jit/serialization/import_source.cpp`: `torch.NAME` and methods of values are operators of `aten`,
@@ -17,10 +17,10 @@ use super::operators::{is_file_method, risk};
 use super::{Call, Use};
 use crate::{Global, Risk};
 
-/// The most uses of one operator that are shown.
+/// Maximum number of uses shown per operator.
 const CALLS_MAX: usize = 8;
 
-/// The operators and classes in the text of a record of code that are not PyTorch's own harmless ones.
+/// Returns the operators and classes in the text of a code record that are not PyTorch's own harmless ones.
 pub(super) fn uses_in_code(code: &[u8], budget: &mut Budget) -> Vec<Use> {
     let mut spotted = Spotted { uses: Vec::new(), places: HashMap::new(), budget };
     let tokens = Tokens { text: code, at: 0 };
@@ -60,7 +60,8 @@ pub(super) fn uses_in_code(code: &[u8], budget: &mut Budget) -> Vec<Use> {
     spotted.uses
 }
 
-/// The operators and classes that a mobile model's `bytecode.pkl` names: `aten::add`, `__torch__.torch.classes.a.B`.
+/// Returns the operators and classes named in a mobile model's `bytecode.pkl`: `aten::add`,
+/// `__torch__.torch.classes.a.B`.
 pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut Budget) -> Vec<Use> {
     let mut machine = Machine::new(Limits::default());
     for instruction in Reader::new(bytes) {
@@ -92,22 +93,22 @@ fn names_file_method(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(is_file_method)
 }
 
-/// Names with dots between them.
+/// A chain of names joined by dots.
 #[derive(Default)]
 struct Chain<'t> {
     offset: u64,
-    /// Whether a dot is before it, as in `f(x).save`.
+    /// True if a dot precedes the first name, as in `f(x).save`.
     after_dot: bool,
     names: Vec<&'t str>,
-    /// Whether it ends in a dot.
+    /// True if the chain ends in a dot.
     open: bool,
 }
 
-/// Where a name is used.
+/// The location of a name in code.
 #[derive(Clone, Copy)]
 struct Spot<'c> {
     offset: u64,
-    /// The text that has the name at this offset; empty if there is none.
+    /// Text with the name at `offset`; empty if there is none.
     code: &'c [u8],
 }
 
@@ -126,7 +127,7 @@ impl Spotted<'_> {
             }
             ["__torch__", ..] if !chain.after_dot => {}
             ["ops", namespace, name, ..] if !chain.after_dot => self.add_operator(namespace, name, at),
-            // Another name for a namespace of operators, or for all of them.
+            // An alias of a namespace of operators, or of all namespaces.
             ["ops", namespace] if !chain.after_dot => self.add("torch.ops", namespace, Risk::Unknown, at),
             ["ops"] if !chain.after_dot => self.add("torch", "ops", Risk::Unknown, at),
             names => {
@@ -174,7 +175,7 @@ impl Spotted<'_> {
     }
 }
 
-/// The line of the text that has this offset, without the space around it.
+/// Returns the trimmed line of code at an offset.
 fn line(code: &[u8], offset: u64) -> String {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let (before, after) = code.split_at_checked(at).unwrap_or_default();
@@ -190,7 +191,7 @@ fn line(code: &[u8], offset: u64) -> String {
 enum Token<'t> {
     Name(&'t str),
     Dot,
-    /// The text between quotes, with its escapes.
+    /// Text between quotes, with its escapes.
     Text(&'t [u8]),
     Other(u8),
 }
@@ -205,7 +206,7 @@ impl Token<'_> {
     }
 }
 
-/// Splits code into words, dots and strings; comments and space are left out, except for the ends of lines.
+/// Splits code into words, dots and strings; skips comments and spaces, and keeps line ends.
 struct Tokens<'t> {
     text: &'t [u8],
     at: usize,
@@ -222,7 +223,7 @@ impl<'t> Iterator for Tokens<'t> {
             let offset = start as u64;
             let (len, token) = match first {
                 b' ' | b'\t' | b'\r' => (1, None),
-                // The end of a line that goes on.
+                // A backslash at the end of a line continues the statement.
                 b'\\' => (if after.first() == Some(&b'\n') { 2 } else { 1 }, None),
                 b'#' => (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), None),
                 b'\'' | b'"' => {
@@ -252,14 +253,14 @@ impl<'t> Iterator for Tokens<'t> {
     }
 }
 
-/// The length of a string with its quotes, and what is between them.
+/// Returns the length of a string with its quotes, and the text between them.
 fn quoted(text: &[u8], quote: u8) -> (usize, &[u8]) {
     let triple = text.starts_with(&[quote; 3]);
     let width = if triple { 3 } else { 1 };
     let end: &[u8] = if triple { &[quote; 3] } else { &[quote] };
     let mut at = width;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        // A string of one line that has no end is not TorchScript; what follows is looked at.
+        // An unterminated single-line string is not TorchScript; scanning continues after the line.
         if rest.starts_with(end) || (!triple && rest.starts_with(b"\n")) {
             return (at.saturating_add(width), text.get(width..at).unwrap_or_default());
         }

@@ -1,12 +1,12 @@
-//! Tar archives: those of PyTorch 0.1, and those that people make of checkpoints.
+//! Scans tar archives: checkpoints of PyTorch 0.1, and archives of other files.
 
 use super::scanner::{Item, Scanner};
 use super::{Place, Step};
 use crate::container::tar;
 
 impl<'a> Scanner<'a> {
-    /// Scans the members of a tar archive. The pickles between the numbers of a 0.1 checkpoint are found with its
-    /// container, if the archive is the file.
+    /// Scans the members of a tar archive. If the archive is the whole file, the checkpoint reader finds the pickles
+    /// between the numbers of a 0.1 checkpoint.
     pub(super) fn tar(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
         let members = match tar::Members::read(bytes) {
             Ok(members) => members.0,

@@ -1,22 +1,24 @@
 //! Finds shards that are copies of another shard of the same set.
 //!
-//! A file that was copied in place of another one, or downloaded under two names, has parts of the right shapes. Merged,
-//! it is another model. The parts of a trained tensor differ in their first bytes, so this costs a window of each file.
+//! A file that was copied over another shard, or downloaded under two names, has parts of the right shapes, but merging
+//! it yields another model. The parts of a trained tensor differ in their first bytes, so the check reads about one
+//! window of each file.
 
 use byte_source::{Observer, ReadError, Sha256Sink, Sink, WINDOW};
 use foldhash::{HashMap, HashMapExt};
 use tensor::Tensor;
 
-/// Which shards had the same elements in all tensors so far.
+/// Groups of shards that had the same elements in all tensors so far.
 pub(super) struct Equal {
-    /// For each shard the first one that it is equal to, which may be itself.
+    /// For each shard, the first shard of its group, which may be itself.
     group: Vec<usize>,
-    /// For each shard a tensor whose elements are not all the same, and equal in its group: the reason to call it a copy.
+    /// For each shard, a tensor that is equal within its group and whose elements are not all the same, as evidence of
+    /// a copy.
     shown_by: Vec<Option<String>>,
 }
 
 impl Equal {
-    /// Nothing is known about `count` shards.
+    /// Starts with `count` shards in one group.
     pub(super) fn new(count: usize) -> Self {
         Self { group: vec![0; count], shown_by: vec![None; count] }
     }
@@ -32,7 +34,7 @@ impl Equal {
         let (len, element) = parts.first().map_or((0, 1), |part| (part.nbytes(), part.dtype().size()));
         let element = usize::try_from(element).unwrap_or(1).max(1);
         let gathered: Vec<_> = parts.iter().map(Tensor::gathered).collect();
-        // The first element of each part, and whether all elements so far are the same.
+        // The first element of each part, and a flag that is true if all elements so far are equal to it.
         let mut constant: Vec<(Vec<u8>, bool)> = vec![(Vec::new(), true); parts.len()];
         let mut start = 0;
         while start < len && self.has_groups() {
@@ -67,13 +69,13 @@ impl Equal {
         Ok(())
     }
 
-    /// Two shards that are equal in all tensors, and a tensor that shows it.
+    /// Returns two shards that are equal in all tensors, and a tensor that is evidence of a copy.
     pub(super) fn found(&self) -> Option<(usize, usize, &str)> {
         let mut shards = self.group.iter().enumerate().filter(|(shard, first)| shard != *first);
         shards.find_map(|(shard, first)| Some((*first, shard, self.shown_by.get(shard)?.as_deref()?)))
     }
 
-    /// The group of a shard that has others in it.
+    /// Returns the group of a shard if the group has several shards.
     fn in_group(&self, shard: usize) -> Option<usize> {
         let group = *self.group.get(shard)?;
         (self.group.iter().filter(|other| **other == group).count() > 1).then_some(group)
@@ -84,7 +86,7 @@ impl Equal {
     }
 }
 
-/// The parts without the elements that they repeat, if they repeat along the same dimensions.
+/// Removes the repeated elements of expanded parts, if all parts repeat along the same dimensions.
 pub(super) fn without_repeats(parts: &[Tensor]) -> Vec<Tensor> {
     let reduced: Vec<Tensor> = parts.iter().map(Tensor::without_repeats).collect();
     let alike = reduced.windows(2).all(|pair| matches!(pair, [a, b] if a.shape() == b.shape()));
@@ -104,7 +106,7 @@ mod tests {
         Tensor::new(Dtype::UInt8, vec![len], vec![1], 0, Storage::owned(bytes)).expect("inside")
     }
 
-    /// Counts windows.
+    /// An observer that counts the windows read.
     #[derive(Default)]
     struct Windows(AtomicUsize);
 
@@ -115,7 +117,7 @@ mod tests {
         }
     }
 
-    /// What is found, and how many windows were read.
+    /// Returns the two equal shards, and the number of windows read.
     fn found(tensors: &[Vec<Tensor>]) -> (Option<(usize, usize, String)>, usize) {
         let mut equal = Equal::new(tensors.first().map_or(0, Vec::len));
         let windows = Windows::default();
@@ -146,7 +148,7 @@ mod tests {
         let long = |first: u8| part([vec![first], vec![0; 5 << 20]].concat());
         let (result, windows) = found(&[vec![long(1), long(2)], vec![long(3), long(3)]]);
         assert_eq!((result, windows), (None, 2));
-        // A difference in the last byte is one.
+        // A difference in the last byte suffices.
         let last = |last: u8| part([vec![1], vec![0; 5 << 20], vec![last]].concat());
         assert_eq!(found(&[vec![last(1), last(2)]]).0, None);
         assert!(found(&[vec![last(1), last(1)]]).0.is_some());

@@ -1,5 +1,5 @@
-//! Checkpoints that are split over several files: Meta's model-parallel shards, and sets in which each tensor is whole
-//! in one of the files.
+//! Merges checkpoints that are split over several files: Meta's model-parallel shards, and sets in which each tensor is
+//! whole in one file.
 //!
 //! Facts: the index files of Hugging Face's `transformers`.
 
@@ -16,21 +16,20 @@ use tensor::StorageId;
 
 use crate::{Checkpoint, Content, Error, Item, Note, Result};
 
-/// One file of several that hold a checkpoint together.
+/// One file of a checkpoint that is split over several.
 #[derive(Debug)]
 pub struct Shard {
-    /// The file's name, for messages.
+    /// Name of the file, for messages.
     pub file: String,
-    /// What it holds.
     pub checkpoint: Checkpoint,
 }
 
-/// An index of a set of files: which file holds which tensor.
+/// The index of a set of files, which maps tensor names to file names.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// The index file's name, for messages.
+    /// Name of the index file, for messages.
     name: String,
-    /// Tensor names and file names.
+    /// File names by tensor name.
     files: HashMap<String, String>,
 }
 
@@ -38,7 +37,7 @@ impl Index {
     /// Reads the text of a `*.index.json`; `name` is its file name.
     ///
     /// # Errors
-    /// When it is not JSON, has no `weight_map`, or names a file in another folder.
+    /// When the text is not JSON, has no `weight_map`, or names a file in another folder.
     pub fn from_json(name: &str, text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Document {
@@ -65,7 +64,7 @@ impl Index {
         Ok(Self { name: name.to_owned(), files })
     }
 
-    /// The names of the files, sorted.
+    /// Returns the names of the files, sorted.
     pub fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = self.files.values().map(String::as_str).collect();
         files.sort_unstable();
@@ -77,14 +76,14 @@ impl Index {
 /// A checkpoint that was merged from several files.
 #[derive(Debug)]
 pub struct Merged {
-    /// The tensors of all files, and the values of the first.
+    /// Tensors of all files, and values of the first.
     pub checkpoint: Checkpoint,
-    /// What was left out.
+    /// Notes about the values that were left out.
     pub notes: Vec<Note>,
 }
 
 impl Merged {
-    /// Starts from the first of the files.
+    /// Starts from the checkpoint of the first file.
     fn new(checkpoint: Checkpoint) -> Self {
         Self { checkpoint, notes: Vec::new() }
     }
@@ -113,13 +112,13 @@ impl Merged {
     }
 }
 
-/// The checkpoint whose tensors are each whole in one of the files.
+/// Merges a set of files in which each tensor is whole in one file.
 ///
 /// # Errors
 /// When two files hold a tensor of the same name, or the index disagrees with the files.
 pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
     if index.is_none() && shards.len() == 1 {
-        // The names in one file are known to differ.
+        // The names within one file are known to differ.
         return shards.pop().map(|shard| Merged::new(shard.checkpoint)).ok_or_else(empty);
     }
     let mut holder: HashMap<String, String> = HashMap::new();
@@ -155,15 +154,15 @@ pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
     merged.ok_or_else(empty)
 }
 
-/// The names of the tensors; a compound tensor counts as one.
+/// Returns the names of the tensors; a compound tensor counts as one.
 fn names(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
     let tensors = checkpoint.items.iter().filter(|item| !matches!(item.content, Content::Value(_)));
     tensors.map(|item| item.name.as_str())
 }
 
 impl Index {
-    /// Compares the tensors of a file with those that the index lists there. Of tensors that share memory, it may list
-    /// one.
+    /// Compares the tensors of a file with those that the index lists for it. Of tensors that share a storage, the
+    /// index may list only one.
     fn compare(&self, checkpoint: &Checkpoint, file: &str) -> Result<()> {
         let is_listed = |item: &&Item| self.files.contains_key(&item.name);
         let mut listed: Option<HashSet<StorageId>> = None;
@@ -202,7 +201,7 @@ fn storage(content: &Content) -> Option<StorageId> {
     }
 }
 
-/// The error for a set without files.
+/// Builds the error for a set without files.
 fn empty() -> Error {
     Error::Document { file: "the set".to_owned(), reason: "it has no files".to_owned() }
 }

@@ -1,7 +1,7 @@
 //! Merges Meta's model-parallel shards.
 //!
 //! Facts: `ColumnParallelLinear`, `RowParallelLinear` and `VocabParallelEmbedding` in fairscale, as Meta's
-//! `llama-models` uses them. Nothing is copied: a tensor that was split is a view of its parts.
+//! `llama-models` uses them. No data is copied: a split tensor becomes a view of its parts.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::equal::{Equal, without_repeats};
 use super::{Merged, Shard, empty};
 use crate::{Checkpoint, Content, Error, Item, Result};
 
-/// The sizes of a model in `params.json`, in elements. Missing ones are inferred from the shapes.
+/// The sizes of a model in `params.json`, in elements. Missing sizes are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ModelSizes {
     dim: Option<u64>,
@@ -28,7 +28,7 @@ impl ModelSizes {
     /// Reads the text of a `params.json`.
     ///
     /// # Errors
-    /// When it is not JSON, or a size is not a natural number.
+    /// When the text is not JSON, or a size is not a non-negative integer.
     pub fn from_json(text: &str) -> Result<Self> {
         let wrong = |error: serde_json::Error| Error::Document {
             file: "params.json".to_owned(),
@@ -41,7 +41,7 @@ impl ModelSizes {
         self.head_dim.or_else(|| dim.checked_div(self.n_heads?))
     }
 
-    /// Elements of all query heads together.
+    /// Returns the total width of the query heads, in elements.
     fn attention(&self, dim: u64) -> Option<u64> {
         match self.head_dim {
             None => Some(dim),
@@ -49,24 +49,24 @@ impl ModelSizes {
         }
     }
 
-    /// Elements of all key heads together.
+    /// Returns the total width of the key heads, in elements.
     fn key_value(&self, dim: u64) -> Option<u64> {
         self.n_kv_heads.or(self.n_heads)?.checked_mul(self.head_dim(dim)?)
     }
 }
 
-/// How a tensor was split over the shards.
+/// The way in which a tensor was split over the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Split {
-    /// Along dimension 0: the layer's outputs.
+    /// Split along dimension 0, the layer's outputs.
     Rows,
-    /// Along dimension 1: the layer's inputs.
+    /// Split along dimension 1, the layer's inputs.
     Columns,
-    /// Along dimension 0; where there are fewer heads than shards, a head has several copies.
+    /// Split along dimension 0; if there are fewer heads than shards, each head has several copies.
     KeyValue,
-    /// Along dimension 1 in Llama 1 and 2, along dimension 0 in Llama 3.
+    /// Split along dimension 1 in Llama 1 and 2, and along dimension 0 in Llama 3.
     Embeddings,
-    /// Not at all.
+    /// Copied to each shard.
     Copies,
 }
 
@@ -82,7 +82,7 @@ impl Split {
             ("wk" | "wv", "weight" | "bias") => Some(Self::KeyValue),
             ("wo" | "w2", "weight") => Some(Self::Columns),
             ("tok_embeddings", "weight") => Some(Self::Embeddings),
-            // The frequencies of positions; the first LLaMA has them in each layer, too.
+            // Rotary frequencies; the first LLaMA has them in each layer, too.
             ("rope", "freqs")
             | ("wo" | "w2", "bias")
             | ("norm" | "attention_norm" | "ffn_norm" | "q_norm" | "k_norm", "weight") => Some(Self::Copies),
@@ -91,10 +91,10 @@ impl Split {
     }
 }
 
-/// The checkpoint that Meta's code split over `shards`, which are in the order of their numbers.
+/// Merges the checkpoint that Meta's code split over `shards`, given in the order of their numbers.
 ///
 /// # Errors
-/// When there are too few or too many shards, they disagree with each other or with `sizes`, one is a copy of another, or
+/// When there are too few or too many shards, the shards contradict each other or `sizes`, one is a copy of another, or
 /// a tensor is not one of LLaMA's.
 pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Observer) -> Result<Merged> {
     let mut merge = Merge::new(&shards, sizes, observer)?;
@@ -111,13 +111,13 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Obs
         let tensor = match parts.as_slice() {
             [one] => one.clone(),
             parts => {
-                // Tensors that share their parts in each shard share the result.
+                // Tensors with the same parts in each shard share the result.
                 let key = (dim, parts.iter().map(Tensor::view_id).collect());
                 if let Some(known) = joined.get(&key) {
                     known.clone()
                 } else {
                     merge.spend(name, parts)?;
-                    // Where there are fewer heads than shards, shards have equal parts.
+                    // If there are fewer heads than shards, equal parts are not evidence of a copied file.
                     if parts.len() == shards.len() {
                         equal.compare(name, parts, observer).map_err(|reason| unread(name, reason))?;
                     }
@@ -139,14 +139,14 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Obs
     let mut merged = Merged::new(shards.next().ok_or_else(empty)?.checkpoint);
     merged.checkpoint.items = tensors;
     shards.for_each(|mut shard| {
-        // They were joined with those of the first.
+        // The tensors were joined with those of the first shard.
         shard.checkpoint.items.retain(|item| matches!(item.content, Content::Value(_)));
         merged.add(&shard.file, shard.checkpoint);
     });
     Ok(merged)
 }
 
-/// The error for the elements of a part, or the caller's wish to stop.
+/// Converts an error of reading a part; a cancellation becomes [`Error::Cancelled`].
 fn unread(tensor: &str, reason: ReadError) -> Error {
     match reason {
         ReadError::Cancelled(cancelled) => Error::Cancelled(cancelled),
@@ -154,22 +154,22 @@ fn unread(tensor: &str, reason: ReadError) -> Error {
     }
 }
 
-/// The shards, and what is needed to merge them.
+/// The shards of a merge and the data derived from them.
 struct Merge<'s> {
     observer: &'s dyn Observer,
-    /// What may be read of parts that repeat bytes of their storages.
+    /// Bytes that may be read of parts that repeat their storages.
     budget: Budget,
     sizes: &'s ModelSizes,
     shards: &'s [Shard],
     first: &'s Shard,
     names: Vec<HashMap<&'s str, &'s Tensor>>,
     count: u64,
-    /// The width of the model, in elements.
+    /// Width of the model, in elements.
     dim: Option<u64>,
 }
 
 impl<'s> Merge<'s> {
-    /// Compares the names in the shards, and the number of shards with the shapes.
+    /// Compares the tensor names across shards, and the number of shards with the shapes.
     fn new(shards: &'s [Shard], sizes: &'s ModelSizes, observer: &'s dyn Observer) -> Result<Self> {
         let first = shards.first().ok_or_else(empty)?;
         let names: Vec<HashMap<&str, &Tensor>> = shards
@@ -210,7 +210,7 @@ impl<'s> Merge<'s> {
         Ok(merge)
     }
 
-    /// Compares the number of shards with the shape of the first layer's queries.
+    /// Compares the number of shards with the shape of the first layer's query projection.
     fn compare_count(&self) -> Result<()> {
         const TENSOR: &str = "layers.0.attention.wq.weight";
         let first = self.names.first().and_then(|names| names.get(TENSOR));
@@ -232,7 +232,7 @@ impl<'s> Merge<'s> {
         }
     }
 
-    /// The parts of a tensor, which all have the same shape and dtype.
+    /// Returns the parts of a tensor, after checking that shapes and dtypes agree.
     fn parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
         let part = |(shard, names): (&Shard, &HashMap<&str, &Tensor>)| {
             let Some(part) = names.get(name) else {
@@ -257,8 +257,8 @@ impl<'s> Merge<'s> {
         self.shards.iter().zip(&self.names).map(part).collect()
     }
 
-    /// Accounts for reading all elements of `parts`: a merged tensor is written as a whole, and a part of a few bytes
-    /// can be expanded to any size.
+    /// Deducts the elements of `parts` from the budget. A merged tensor is written as a whole, and a part of a few
+    /// bytes can be expanded to any size.
     fn spend(&mut self, name: &str, parts: &[Tensor]) -> Result<()> {
         match parts.iter().find(|part| !self.budget.spend(part)) {
             None => Ok(()),
@@ -270,7 +270,8 @@ impl<'s> Merge<'s> {
         }
     }
 
-    /// The dimension along which to join the parts, and the parts without copies. A single part is the tensor itself.
+    /// Returns the dimension along which to join the parts, and the parts without redundant copies. A single part is
+    /// the tensor itself.
     fn split(&mut self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
         if self.count == 1 {
             return Ok((0, parts));
@@ -338,7 +339,7 @@ impl<'s> Merge<'s> {
     }
 }
 
-/// Bytes of the storages of a checkpoint's tensors.
+/// Returns the total length in bytes of the storages of a checkpoint's tensors.
 fn stored(checkpoint: &Checkpoint) -> u64 {
     let mut seen = HashSet::new();
     let storages = checkpoint.tensors().map(|(_, tensor)| tensor.storage().clone());
@@ -346,7 +347,7 @@ fn stored(checkpoint: &Checkpoint) -> u64 {
     storages.fold(0, |sum, storage| sum.saturating_add(storage.len()))
 }
 
-/// `consolidated.00.pth` with another number.
+/// Replaces the shard number in a name such as `consolidated.00.pth`.
 fn numbered(file: &str, number: u64) -> String {
     let mut parts: Vec<String> = file.split('.').map(str::to_owned).collect();
     let digits = |part: &&mut String| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

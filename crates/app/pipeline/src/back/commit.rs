@@ -1,7 +1,7 @@
-//! Writes the files of an output: all of them, or none.
+//! Writes all files of an output, or none.
 //!
-//! Each file is a temporary one until all are complete and no input has changed. Documents take their places last, because
-//! programs look for them first.
+//! Each file is a temporary file until all files are complete and no input has changed. Documents are moved into place last,
+//! because other programs look for them first.
 
 use std::path::{Path, PathBuf};
 
@@ -12,50 +12,50 @@ use super::documents::Documents;
 use super::stream;
 use crate::{Error, Observer, Result};
 
-/// The files of an output, laid out and not written.
+/// Files of an output, laid out but not written.
 #[derive(Default)]
 pub(crate) struct Files<'p> {
-    /// The files with the weights, in the order in which they are written and take their places.
+    /// Files with weights, in the order in which they are written and moved into place.
     pub(crate) weights: Vec<Planned<'p>>,
-    /// The small files, which take their places after them.
+    /// Small files, moved into place after the weights.
     pub(crate) documents: Documents,
-    /// The folders that are created if they do not exist, outermost first.
+    /// Folders to create if they do not exist, outermost first.
     pub(crate) folders: Vec<PathBuf>,
-    /// The files of an earlier output that are removed once the new files have their places.
+    /// Files of an earlier output, removed once the new files are in place.
     pub(crate) earlier: Vec<PathBuf>,
 }
 
-/// A file with weights, laid out and not written.
+/// File with weights, laid out but not written.
 pub(crate) struct Planned<'p> {
     pub(crate) path: PathBuf,
-    /// What progress calls it.
+    /// File name for progress messages.
     pub(crate) name: String,
-    /// Its bytes.
+    /// File length in bytes.
     pub(crate) len: u64,
     pub(crate) content: Box<dyn Content + 'p>,
 }
 
-/// The content of a file with weights.
+/// Content of a file with weights.
 pub(crate) trait Content {
-    /// Computes the parts that have to be known before the first byte is written.
+    /// Computes parts that must be known before the first byte is written.
     ///
     /// # Errors
-    /// When they cannot be computed, or the observer stops the work.
+    /// When a part cannot be computed, or the observer stops the work.
     fn prepare(&mut self, observer: &dyn Observer) -> Result<()> {
         let _ = observer;
         Ok(())
     }
 
-    /// Writes all of it to `output`, the temporary file of `target`. `work` learns how many bytes are written.
+    /// Writes the whole content to `output`, the temporary file of `target`, and reports the bytes written to `work`.
     ///
     /// # Errors
     /// When an input cannot be read, the output cannot be written, or the observer stops the work.
     fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()>;
 
-    /// Fails if a file besides those of the checkpoint changed since it was opened.
+    /// Checks that no input besides the checkpoint's own files changed since it was opened.
     ///
     /// # Errors
-    /// [`ReadError::Changed`], or the error of the system.
+    /// [`ReadError::Changed`], or the I/O error of the system.
     fn check_unchanged(&self) -> Result<(), ReadError> {
         Ok(())
     }
@@ -68,27 +68,27 @@ impl<B: Blob + Sync> Content for B {
 }
 
 impl<'p> Planned<'p> {
-    /// A file at `path` that consists of `blob`.
+    /// Creates a file at `path` with the content `blob`.
     pub(crate) fn new(path: PathBuf, blob: impl Blob + Sync + 'p) -> Self {
         Self { name: output::file_name(&path), len: blob.len(), content: Box::new(blob), path }
     }
 }
 
 impl Files<'_> {
-    /// Where each file goes.
+    /// Returns the final paths of all files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.weights.iter().map(|file| file.path.as_path()).chain(self.documents.paths())
     }
 
-    /// The names of all files.
+    /// Returns the names of all files.
     pub(crate) fn names(&self) -> Vec<String> {
         self.paths().map(output::file_name).collect()
     }
 
-    /// The bytes of all files.
+    /// Returns the total length of all files in bytes.
     ///
     /// # Errors
-    /// When a document that is copied is not there any more.
+    /// When a document to be copied no longer exists.
     pub(crate) fn nbytes(&self) -> Result<u64> {
         Ok(self.documents.nbytes()?.saturating_add(self.weights_nbytes()))
     }
@@ -98,12 +98,12 @@ impl Files<'_> {
     }
 }
 
-/// Writes the files of the output `target`. `check_inputs` is called once everything is written: it fails if one of the
+/// Writes the files of the output `target`. `check_inputs` is called once everything is written, and fails if one of the
 /// inputs changed meanwhile.
 ///
 /// # Errors
-/// When an input cannot be read, is damaged or changed, a file cannot be written, or `observer` stops the work. No file is
-/// left then, and no new folder.
+/// When an input cannot be read, is damaged or changed, a file cannot be written, or `observer` stops the work. In that case
+/// no file and no new folder is left.
 pub(crate) fn commit(
     mut files: Files<'_>,
     (target, if_exists): (&Path, IfExists),
@@ -111,7 +111,7 @@ pub(crate) fn commit(
     observer: &dyn Observer,
 ) -> Result<()> {
     files.weights.iter_mut().try_for_each(|file| file.content.prepare(observer))?;
-    // Dropped after the temporary files, so that a new folder is empty then.
+    // Declared before the temporary files, so that new folders are empty when they are dropped.
     let folders = NewFolders::create(&files.folders)?;
     let mut written: Vec<Output> = Vec::with_capacity(files.weights.len());
     let (total, mut before) = (files.weights_nbytes(), 0_u64);
@@ -131,7 +131,7 @@ pub(crate) fn commit(
     Ok(())
 }
 
-/// Removes files of an earlier output, unless another program changed them meanwhile.
+/// Removes the files of an earlier output, except those that another program changed meanwhile.
 fn remove(earlier: &[PathBuf]) -> Result<()> {
     for path in earlier.iter().filter(|path| output::is_ours(path)) {
         std::fs::remove_file(path).map_err(|reason| Error::Write { path: path.clone(), reason })?;
@@ -139,12 +139,12 @@ fn remove(earlier: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Folders that are removed again if nothing was put into them.
+/// New folders, removed on drop if they are still empty.
 #[derive(Default)]
 struct NewFolders<'p>(Vec<&'p Path>);
 
 impl<'p> NewFolders<'p> {
-    /// Creates those of `paths`, outermost first, that do not exist.
+    /// Creates the folders in `paths`, outermost first, that do not exist.
     fn create(paths: &'p [PathBuf]) -> Result<Self> {
         let mut new = Self::default();
         for path in paths {
@@ -157,7 +157,7 @@ impl<'p> NewFolders<'p> {
         Ok(new)
     }
 
-    /// Keeps them.
+    /// Keeps the folders on drop.
     fn keep(mut self) {
         self.0.clear();
     }
@@ -166,7 +166,7 @@ impl<'p> NewFolders<'p> {
 impl Drop for NewFolders<'_> {
     fn drop(&mut self) {
         for path in self.0.iter().rev() {
-            // Fails if somebody put a file into it.
+            // Fails if another program put a file into the folder.
             let _ = std::fs::remove_dir(path);
         }
     }

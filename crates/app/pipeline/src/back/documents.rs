@@ -1,4 +1,4 @@
-//! Small files next to the weights: the documents of a model.
+//! Documents of a model, which are small files next to the weights.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,33 +7,33 @@ use output::Output;
 
 use crate::{Error, Result};
 
-/// The documents of a model, not written yet.
+/// Documents of a model, laid out but not written.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
-    /// Documents that are made: path and text.
+    /// Generated documents: path and text.
     texts: Vec<(PathBuf, String)>,
-    /// Documents that are copied: source and target.
+    /// Copied documents: source and target path.
     copies: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Documents {
-    /// Adds a document that is made.
+    /// Adds a generated document with this text.
     pub(super) fn add(&mut self, path: PathBuf, text: String) {
         self.texts.push((path, text));
     }
 
-    /// Adds a document that is copied. Copies are written before the documents that are made.
+    /// Adds a document to copy. Copies are written before generated documents.
     pub(super) fn copy(&mut self, from: PathBuf, to: PathBuf) {
         self.copies.push((from, to));
     }
 
-    /// Where each of them goes.
+    /// Returns the target paths of all documents.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.copies.iter().map(|(_, to)| to).chain(self.texts.iter().map(|(path, _)| path));
         paths.map(PathBuf::as_path)
     }
 
-    /// Their bytes.
+    /// Returns the total length of all documents in bytes.
     pub(super) fn nbytes(&self) -> Result<u64> {
         let mut sum = 0_u64;
         for (from, _) in &self.copies {
@@ -43,7 +43,7 @@ impl Documents {
         Ok(self.texts.iter().fold(sum, |sum, (_, text)| sum.saturating_add(text.len() as u64)))
     }
 
-    /// Writes them. They have not taken their places yet.
+    /// Writes all documents to temporary files, which the caller moves into place.
     pub(super) fn write(&self) -> Result<Vec<Output>> {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
@@ -57,7 +57,7 @@ impl Documents {
     }
 }
 
-/// A small file that is complete and has not taken its place yet.
+/// Writes a complete temporary file for `path`.
 fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
     let mut output = Output::create(path, bytes.len() as u64)?;
     output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;

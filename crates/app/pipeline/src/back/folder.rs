@@ -1,4 +1,4 @@
-//! A folder that a back end fills: the documents of a model, and the files of an earlier output that they replace.
+//! Output folders: the documents of a model, and the removal of files of an earlier output.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,8 +11,8 @@ use super::commit::Files;
 use super::documents::Documents;
 use crate::{Error, InvalidOption, Result};
 
-/// The documents next to the checkpoint, and the one that the model gets in place of one of them. Those that are in the
-/// folder already stay.
+/// Plans the documents of an output folder: copies of the companions, and the generated document that replaces one of them.
+/// A companion that is already in the folder stays.
 pub(super) fn documents(job: &Job<'_>) -> Result<Documents> {
     let (companions, _) = job.sources.companions()?;
     let mut documents = Documents::default();
@@ -28,10 +28,10 @@ pub(super) fn documents(job: &Job<'_>) -> Result<Documents> {
     Ok(documents)
 }
 
-/// Plans the folder of `files`: it is created if there is none, and the files of an earlier output in it are removed.
+/// Plans the creation of the output folder, and the removal of the files of an earlier output from it.
 ///
 /// # Errors
-/// When the folder, or one of the files in it, cannot be written, or it has files of another model.
+/// When the folder, or one of its files, cannot be written, or the folder contains files of another model.
 pub(super) fn complete(files: &mut Files<'_>, job: &Job<'_>) -> Result<()> {
     files.folders = vec![job.target.to_owned()];
     if !job.target.exists() {
@@ -46,7 +46,7 @@ pub(super) fn complete(files: &mut Files<'_>, job: &Job<'_>) -> Result<()> {
         output::check_target(path, &inputs, job.if_exists)?;
         new.insert(output::file_name(path));
     }
-    // `transformers` prefers one file to an index, whichever is newer.
+    // `transformers` prefers a single file to an index, even if the index is newer.
     let io = |reason| Error::Io { path: job.target.to_owned(), reason };
     for entry in job.target.read_dir().map_err(io)? {
         let path = entry.map_err(io)?.path();

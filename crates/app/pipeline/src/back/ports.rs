@@ -1,19 +1,18 @@
-//! The inputs and outputs of a module in a report.
+//! Inputs and outputs of a module, for reports.
 
 use carton_format::Dimension;
 use serde::Serialize;
 
-/// An input or output of the module.
+/// Input or output of a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PortReport {
-    /// Its name.
     pub name: String,
-    /// Its dtype.
+    /// PyTorch's name of the dtype.
     pub dtype: &'static str,
-    /// Its dimensions: numbers, or symbols for any size.
+    /// Dimensions: sizes, or symbols for any size.
     pub shape: Vec<Dimension>,
-    /// Whether it may be omitted.
+    /// True if the input or output may be omitted.
     pub optional: bool,
 }
 

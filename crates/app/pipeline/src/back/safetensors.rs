@@ -1,7 +1,6 @@
-//! The safetensors back end: one file, or a folder with the files, the index and the documents of a model.
+//! The safetensors back end: writes a single file, or a folder with shards, an index and the documents of a model.
 //!
-//! Facts: the Python packages `safetensors` 0.8 and `transformers` 5.23, for the names of files and the metadata that
-//! they expect.
+//! Facts: the Python packages `safetensors` 0.8 and `transformers` 5.23, for file names and the expected metadata.
 
 use std::path::{Path, PathBuf};
 
@@ -15,48 +14,48 @@ use super::{Format, Job, Kept, Plan, SHOWN, folder, is_checkpoint};
 use crate::notes::Notes;
 use crate::{Error, Names, Note, OutputKind, Result};
 
-/// The key of the metadata that says which framework's tensors these are; `transformers` refuses files without it.
+/// Metadata entry that names the framework of the tensors; `transformers` rejects files without it.
 const FORMAT: (&str, &str) = ("format", "pt");
 
-/// How safetensors files are written.
+/// Options for writing safetensors files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SafetensorsOptions {
-    /// Whose names and documents a language model gets; `None` for those that it has.
+    /// Layout that a language model is translated into; `None` keeps the names and documents.
     pub names: Option<Names>,
-    /// What is written of tensors that are the same memory.
+    /// Treatment of tensors with the same memory.
     pub ties: Ties,
-    /// The most bytes of tensors in one file; `None` for one file. A larger tensor has a file of its own.
+    /// Maximum number of tensor bytes per file; `None` for a single file. A larger tensor gets a file of its own.
     pub max_shard_size: Option<u64>,
 }
 
 impl SafetensorsOptions {
-    /// Converts a language model into the names and documents of another layout.
+    /// Translates a language model into the names and documents of another layout.
     #[must_use]
     pub fn names(self, names: Names) -> Self {
         Self { names: Some(names), ..self }
     }
 
-    /// Sets what is written of tensors that are the same memory.
+    /// Sets the treatment of tensors with the same memory.
     #[must_use]
     pub fn ties(self, ties: Ties) -> Self {
         Self { ties, ..self }
     }
 
-    /// Sets the most bytes of tensors in one file.
+    /// Sets the maximum number of tensor bytes per file.
     #[must_use]
     pub fn max_shard_size(self, nbytes: u64) -> Self {
         Self { max_shard_size: Some(nbytes), ..self }
     }
 }
 
-/// What only the report about safetensors files has.
+/// Report fields that only safetensors files have.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SafetensorsReport {
-    /// The names of the files, also of the documents in a folder.
+    /// Names of all files, including the documents in a folder.
     pub files: Vec<String>,
-    /// The tensors that are not written because another one is the same memory.
+    /// Tensors that are not written because another tensor has the same memory.
     pub ties: Vec<Tie>,
 }
 
@@ -64,9 +63,9 @@ pub struct SafetensorsReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tie {
-    /// The name that only the metadata has.
+    /// Name that only the metadata contains.
     pub dropped: String,
-    /// The name under which the elements are written.
+    /// Name under which the elements are written.
     pub kept: String,
 }
 
@@ -80,7 +79,7 @@ impl Format for SafetensorsOptions {
         notes: &mut Notes<'_>,
     ) -> Result<Plan<'p, SafetensorsReport>> {
         refuse_unsupported(job)?;
-        // Meta's code looks for each name.
+        // Meta's code expects every tensor name in the file.
         let handling = if self.names == Some(Names::Meta) { Ties::Duplicate } else { self.ties };
         let tied = Tied::find(job.tensors, handling, FORMAT.0);
         let name = |position: usize| job.tensors.at(position).map_or("", |(name, _)| name);
@@ -115,7 +114,7 @@ impl Format for SafetensorsOptions {
     }
 
     fn is_folder(&self, path: Option<&Path>) -> bool {
-        // They are one file if that is called so.
+        // An output path with an extension of safetensors is a single file.
         let is_folder = |path: &Path| path.is_dir() || OutputKind::from_path(path).is_none();
         self.max_shard_size.is_some() || self.names.is_some() || path.is_some_and(is_folder)
     }
@@ -129,7 +128,7 @@ impl Format for SafetensorsOptions {
     }
 }
 
-/// The format has neither all dtypes nor tensors that consist of several.
+/// Returns an error for dtypes that the format does not have, and for tensors of several parts.
 fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
     let dtypes = job.tensors.iter().filter(|(_, tensor)| !is_supported(tensor.dtype()));
     let dtypes = dtypes.map(|(name, tensor)| (name.clone(), tensor.dtype().to_string()));
@@ -139,7 +138,7 @@ fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
     if count == 0 { Ok(()) } else { Err(job.error(Error::NoSafetensors { tensors, count })) }
 }
 
-/// Lays out the files: the documents and the index after those with the tensors.
+/// Lays out the files: shards first, then the documents and the index.
 fn files<'j>(job: &Job<'j>, tied: &Tied, max_shard_size: Option<u64>) -> Result<Files<'j>> {
     let kept = || tied.kept.iter().filter_map(|position| job.tensors.as_slice().get(*position));
     let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
@@ -169,7 +168,7 @@ fn files<'j>(job: &Job<'j>, tied: &Tied, max_shard_size: Option<u64>) -> Result<
     Ok(Files { weights, documents, ..Files::default() })
 }
 
-/// The index of the files. `transformers` lists only the names that are written.
+/// Builds the index of the files. Like that of `transformers`, it lists only the names that are written.
 fn index(models: &[(PathBuf, Archive<'_>)]) -> Index {
     let mut index = Index::default();
     for (path, archive) in models {

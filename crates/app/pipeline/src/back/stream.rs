@@ -1,4 +1,4 @@
-//! Sends a blob to an output: one thread reads and checks while another one writes.
+//! Streams a blob to an output: one thread reads and checks while another one writes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,13 +9,12 @@ use output::Output;
 
 use crate::{Error, Result};
 
-/// The most windows between the two threads.
+/// Maximum number of windows queued between the two threads.
 const QUEUE: usize = 4;
-/// Windows below this size are joined: passing one on costs more than copying it.
+/// Windows below this size in bytes are joined, because sending a window costs more than copying it.
 const SMALL: usize = WINDOW / 16;
 
-/// Writes all of `blob` to `output`, the temporary file of `target`. `work` learns how many bytes are
-/// written.
+/// Writes the whole blob to `output`, the temporary file of `target`, and reports the bytes written to `work`.
 ///
 /// # Errors
 /// When the blob cannot be read, the output cannot be written, or the observer stops the work.
@@ -42,12 +41,12 @@ pub(super) fn write(
     })
 }
 
-/// Why the inputs of `target` could not be read.
+/// Converts a failed read of the inputs of `target` into an error of this crate.
 pub(super) fn read_error(target: &Path, reason: ReadError) -> Error {
     Error::of_read(reason, |reason| Error::Read { path: target.to_owned(), reason })
 }
 
-/// The reading end.
+/// Sink of the reading thread, which joins small windows and queues them for the writing thread.
 struct Queue {
     windows: SyncSender<Window>,
     small: Vec<u8>,
@@ -60,7 +59,7 @@ impl Queue {
     }
 
     fn send(&self, window: Window) -> Result<(), ReadError> {
-        // The other thread stopped, and reports why.
+        // The writing thread stopped, and reports the reason.
         self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }

@@ -1,36 +1,36 @@
-//! Tensors that share memory, for formats that have no storages.
+//! Tensors that share memory, for formats without storages.
 //!
-//! Facts: `save_model` in the Python package `safetensors` 0.8 (`safetensors/torch.py`): of tensors that are the same
-//! memory one is written, and the metadata has `dropped name: kept name` for each of the others.
+//! Facts: `save_model` in the Python package `safetensors` 0.8 (`safetensors/torch.py`): of several tensors with the same
+//! memory, one is written, and the metadata has an entry `dropped name: kept name` for each of the others.
 
 use decoder::{HUGGING_FACE, META};
 use foldhash::{HashMap, HashMapExt, HashSet};
 use tensor::{StorageId, Tensors, ViewId};
 
-/// What is written of tensors that are the same memory.
+/// Treatment of tensors that view exactly the same memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ties {
-    /// One of them; the metadata has the names of the others.
+    /// One tensor is written; the metadata has the names of the others.
     #[default]
     Drop,
-    /// Each of them.
+    /// Each tensor is written.
     Duplicate,
 }
 
-/// Which tensors are written, and under which of their names.
+/// Partition of tensors into written and dropped ones, by position.
 #[derive(Debug, Default)]
 pub(crate) struct Tied {
-    /// The positions of the tensors that are written, in order.
+    /// Positions of the tensors to write, in order.
     pub(crate) kept: Vec<usize>,
-    /// Each tensor that is not written, and the one that has its elements.
+    /// Position of each tensor that is not written, and of the tensor with the same memory.
     pub(crate) dropped: Vec<(usize, usize)>,
-    /// The tensors that share a storage with others, but not all of their elements.
+    /// Positions of written tensors that share a storage with tensors of other elements.
     pub(crate) partial: Vec<usize>,
 }
 
 impl Tied {
-    /// Finds tensors that are the same memory. The first of them is kept, except that the input embedding of a known
-    /// architecture is preferred, and a name that the metadata uses otherwise, `reserved`, is never dropped.
+    /// Finds tensors with the same memory. The first one is kept, except that the input embedding of a known architecture is
+    /// preferred, and that `reserved`, a name with another meaning in the metadata, is always kept.
     pub(crate) fn find(tensors: &Tensors, ties: Ties, reserved: &str) -> Self {
         let mut groups: HashMap<ViewId, Vec<usize>> = HashMap::new();
         let mut first_views: HashMap<StorageId, (ViewId, bool)> = HashMap::new();
@@ -68,7 +68,7 @@ impl Tied {
     }
 }
 
-/// The storages that several tensors view. Of a million tensors, most have one of their own.
+/// Returns the storages that several tensors view. Most of a million tensors have a storage of their own.
 fn shared_storages(tensors: &Tensors) -> HashSet<StorageId> {
     let mut ids: Vec<StorageId> = tensors.iter().map(|(_, tensor)| tensor.storage().id()).collect();
     ids.sort_unstable();
@@ -77,7 +77,7 @@ fn shared_storages(tensors: &Tensors) -> HashSet<StorageId> {
         .collect()
 }
 
-/// Whether a name is that of the input embedding of a known architecture.
+/// Returns true if the name is that of the input embedding of a known architecture.
 fn is_embedding(name: &str) -> bool {
     [&META, &HUGGING_FACE].iter().any(|layout| name.strip_suffix(".weight") == Some(layout.embedding))
 }

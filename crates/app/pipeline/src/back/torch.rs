@@ -1,4 +1,4 @@
-//! The back end for checkpoints: the zip file that `torch.save` writes.
+//! The back end for PyTorch checkpoints: the zip file that `torch.save` writes.
 
 use std::path::Path;
 
@@ -10,33 +10,33 @@ use super::{Format, Job, Kept, Plan, SHOWN, folder, is_checkpoint};
 use crate::notes::Notes;
 use crate::{Error, Names, Note, Result};
 
-/// How a checkpoint is written.
+/// Options for writing a PyTorch checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TorchOptions {
-    /// Whose names and documents a language model gets; `None` for those that it has.
+    /// Layout that a language model is translated into; `None` keeps the names and documents.
     pub names: Option<Names>,
 }
 
 impl TorchOptions {
-    /// Converts a language model into the names and documents of another layout.
+    /// Translates a language model into the names and documents of another layout.
     #[must_use]
     pub fn names(self, names: Names) -> Self {
         Self { names: Some(names) }
     }
 }
 
-/// What only the report about a checkpoint has.
+/// Report fields that only a PyTorch checkpoint has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TorchReport {
-    /// The names of the files, also of the documents in a folder.
+    /// Names of all files, including the documents in a folder.
     pub files: Vec<String>,
-    /// How many storages it has: tensors that share memory share a storage.
+    /// Number of storages in the checkpoint; tensors that share memory share a storage.
     pub storages: usize,
 }
 
-/// A checkpoint is an ordered dict of plain tensors.
+/// Writes an ordered dict of plain tensors.
 impl Format for TorchOptions {
     type Report = TorchReport;
 
@@ -67,7 +67,7 @@ impl Format for TorchOptions {
     }
 
     fn is_folder(&self, _: Option<&Path>) -> bool {
-        // It is one file unless a document describes it.
+        // A checkpoint is a single file unless a document describes it.
         self.names.is_some()
     }
 
@@ -81,7 +81,7 @@ impl Format for TorchOptions {
 }
 
 impl TorchOptions {
-    /// The name of a checkpoint in a folder, as Meta's code or Hugging Face's expects it.
+    /// Returns the file name of a checkpoint in a folder that Meta's or Hugging Face's code expects.
     fn file_in_folder(&self) -> &'static str {
         match self.names {
             Some(Names::Meta) => "consolidated.00.pth",

@@ -1,4 +1,4 @@
-//! The Triton back end: a model repository with one model, or one more model in a repository that is there.
+//! The Triton back end: writes a model repository with one model, or adds a model to an existing repository.
 
 use std::path::{Path, PathBuf};
 
@@ -17,13 +17,12 @@ use crate::model::{self, Architecture, ModelOptions};
 use crate::notes::Notes;
 use crate::{Error, InvalidOption, Note, OutputKind, Result};
 
-/// How a model is put into a Triton repository.
+/// Options for adding a model to a Triton repository.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TritonOptions {
-    /// The name of the model; `None` for the stem of the file, or the name of the folder.
+    /// Name of the model; `None` for the stem of the file, or the name of the folder.
     pub name: Option<String>,
-    /// Which model the tensors are.
     pub model: ModelOptions,
 }
 
@@ -34,30 +33,30 @@ impl TritonOptions {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Sets which model the tensors are.
+    /// Sets the architecture and the treatment of unused tensors.
     #[must_use]
     pub fn model(self, model: ModelOptions) -> Self {
         Self { model, ..self }
     }
 }
 
-/// What only the report about a Triton repository has.
+/// Report fields that only a Triton repository has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TritonReport {
-    /// The name of the model, which is that of its folder in the repository.
+    /// Name of the model and of its folder in the repository.
     pub model: String,
-    /// The architecture that it runs.
+    /// Name of the architecture.
     pub module: String,
-    /// What requests contain.
+    /// Tensors of a request.
     pub inputs: Vec<PortReport>,
-    /// What responses contain.
+    /// Tensors of a response.
     pub outputs: Vec<PortReport>,
-    /// The paths of the files in the repository.
+    /// Paths of the files, relative to the repository.
     pub files: Vec<String>,
 }
 
-/// A model for Triton's PyTorch backend.
+/// Writes a model for Triton's PyTorch backend.
 impl Format for TritonOptions {
     type Report = TritonReport;
 
@@ -79,7 +78,7 @@ impl Format for TritonOptions {
         let model = folder.join(MODEL);
         let version = output::folder(&model).to_owned();
         let mut documents = Documents::default();
-        // Triton loads a model when it has a configuration.
+        // Triton loads a model once it has a configuration, so the configuration is written last.
         documents.add(folder.join(CONFIG), config.to_string());
         let weights = Planned { name: job.name.to_owned(), ..Planned::new(model, converted.archive) };
         let folders = vec![job.target.to_owned(), folder, version];
@@ -121,10 +120,10 @@ impl Format for TritonOptions {
 }
 
 impl TritonOptions {
-    /// The model of the tensors, with a `forward` as Triton calls it.
+    /// Converts the tensors into a module with positional inputs, as Triton calls it.
     fn positional(&self, job: &Job<'_>) -> Result<Module> {
         if let Some(decoder) = job.decoder {
-            // A carton's module has the tensors that it is to keep.
+            // Keeps extra tensors: a carton's module contains only tensors that it is to keep.
             return positional(job, decoder, true);
         }
         let converted =
@@ -145,7 +144,7 @@ fn positional(job: &Job<'_>, decoder: &Decoder, keep_extra: bool) -> Result<Modu
         .map_err(|error| job.error(Error::Module(Box::new(error))))
 }
 
-/// Fails if one of the files cannot be written. Other models of the repository stay as they are.
+/// Checks that all files can be written. Other models in the repository are not touched.
 fn check(files: &Files<'_>, job: &Job<'_>) -> Result<()> {
     let path = job.target.to_owned();
     let is_file_name = OutputKind::from_path(&path).is_some_and(|kind| kind != OutputKind::Triton);
@@ -165,7 +164,7 @@ fn check(files: &Files<'_>, job: &Job<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An input or output of a TorchScript module in Triton's terms.
+/// Converts an input or output of a TorchScript module to Triton's type.
 fn port(port: torchscript::Port) -> Result<Port> {
     let data_type = match port.dtype {
         Dtype::Bool => DataType::Bool,

@@ -1,4 +1,4 @@
-//! A decoder: tokens in, logits out, with a batch dimension in front of every tensor, as KServe wants it.
+//! Serves a decoder: tokens in, logits out, with the batch as first dimension of every tensor, as KServe requires.
 //!
 //! | | in the carton | here |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | `last_only`, `use_cache` | `[]` | `[batch]`; zeros count as absent |
 //! | `past_key`, `past_value`, `present_key`, `present_value` | `[layers, batch, …]` | `[batch, layers, …]` |
 //!
-//! `present_key` and `present_value` are sent to a request that lists them, or that lists no outputs and gives `use_cache` or
-//! the past.
+//! A response has `present_key` and `present_value` if the request lists them, or if it lists no outputs and gives
+//! `use_cache` or the past.
 
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 use forward::Model as Forward;
@@ -19,24 +19,23 @@ use super::elements::{datatype, gathered};
 use super::refusal::{allow, blamed, failed};
 use crate::model::{Cancel, Model, ModelError};
 
-/// The most sequences in a request. What a request may need is bounded by its memory, so this is no more than a number that
-/// clients can read.
+/// Largest batch in the model configuration that clients read. The real bound on a request is its memory.
 const MAX_BATCH: u32 = 1024;
 
-/// A decoder in a carton.
+/// Decoder in a carton, as a model of the server.
 pub(super) struct Decoder {
     runnable: Runnable,
     sizes: PortSizes,
     memory: u64,
 }
 
-/// What an input or an output is; `None` for one that a decoder does not have.
+/// Maps a port of the carton to the decoder's own port; `None` if the decoder has no such port.
 fn own(port: &Port) -> Option<DecoderPort> {
     DecoderPort::from_name(port.internal())
 }
 
 impl Decoder {
-    /// `runnable` is a decoder of these sizes.
+    /// Wraps `runnable`, which must be a decoder of these sizes; `memory` bounds the bytes of one request's results.
     pub(super) fn new(runnable: Runnable, sizes: PortSizes, memory: u64) -> Self {
         Self { runnable, sizes, memory }
     }
@@ -59,7 +58,7 @@ impl Decoder {
         self.runnable.inputs().iter().find(|port| port.name == name)
     }
 
-    /// Refuses a request whose results would take too much memory, before anything is computed.
+    /// Refuses a request whose logits and KV cache would take more than the allowed memory, before anything is computed.
     fn allow(&self, request: &InferRequest) -> Result<(), ModelError> {
         let PortSizes { layers, kv_heads, head_dim, vocab } = self.sizes;
         let (mut tokens, mut past, mut rows, mut batch) = (0_u64, 0_u64, None, 0);
@@ -79,10 +78,10 @@ impl Decoder {
     }
 }
 
-/// Bytes of an f32.
+/// Size of an f32, in bytes.
 const FLOAT: u64 = 4;
 
-/// The sizes of a model.
+/// Reads the layer, head and vocabulary sizes of a model.
 pub(super) fn sizes(model: &Forward) -> PortSizes {
     PortSizes {
         layers: model.n_layers() as u64,
@@ -150,19 +149,20 @@ impl Model for Decoder {
     }
 }
 
-/// An input as the carton takes it.
+/// Builds a tensor from an input, with the dtype of its port.
 fn read(port: &Port, input: &Input) -> Result<Tensor, ModelError> {
     let dtype = port.tensor_dtype().unwrap_or(Dtype::Float32);
     let (shape, stride) = (input.shape.clone(), contiguous_strides(&input.shape));
     Tensor::new(dtype, shape, stride, 0, Storage::owned(input.data.to_vec())).map_err(failed)
 }
 
-/// The tensor with its first two dimensions exchanged. Nothing is copied.
+/// Transposes the first two dimensions, batch and layers, without copying.
 fn batch_second(tensor: &Tensor) -> Tensor {
     tensor.transpose(0, 1).unwrap_or_else(|| tensor.clone())
 }
 
-/// Whether a switch is on: the same for each sequence of a batch, since they run together.
+/// Reads a switch such as `use_cache`: true if its values are nonzero. The values must agree across the batch, since its
+/// sequences run together.
 fn is_on(input: &Input) -> Result<bool, ModelError> {
     let size = input.datatype.size().unwrap_or(1).max(1);
     let mut values = input.data.chunks(size).map(|value| value.iter().any(|byte| *byte != 0));

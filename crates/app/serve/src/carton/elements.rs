@@ -1,4 +1,4 @@
-//! The elements of tensors as the data of outputs.
+//! Converts elements of tensors to output data.
 //!
 //! Facts: KServe's datatypes.
 
@@ -10,7 +10,7 @@ use tensor::{Dtype, Tensor};
 use super::refusal::failed;
 use crate::model::ModelError;
 
-/// The datatype of KServe with the elements of `dtype`; `None` if it has none.
+/// Returns the KServe datatype with the same elements as `dtype`; `None` if there is none.
 pub(super) fn datatype(dtype: Dtype) -> Option<Datatype> {
     Some(match dtype {
         Dtype::Bool => Datatype::Bool,
@@ -30,13 +30,13 @@ pub(super) fn datatype(dtype: Dtype) -> Option<Datatype> {
     })
 }
 
-/// The elements of a tensor where they are, if a file holds them in C order.
+/// Borrows the elements from the mapped file; `None` unless the file holds them in C order.
 pub(super) fn mapped(tensor: &Tensor) -> Option<Bytes> {
     tensor.mapped_bytes()?;
     Some(Bytes::from_owner(Mapped(tensor.clone())))
 }
 
-/// The elements of a tensor in memory.
+/// Copies the elements into memory, in C order.
 pub(super) fn gathered(tensor: &Tensor) -> Result<Bytes, ModelError> {
     let mut bytes = Vec::new();
     let len = usize::try_from(tensor.nbytes()).map_err(failed)?;
@@ -45,7 +45,7 @@ pub(super) fn gathered(tensor: &Tensor) -> Result<Bytes, ModelError> {
     Ok(Bytes::from(bytes))
 }
 
-/// A tensor of which [`Tensor::mapped_bytes`] are known to be there.
+/// Tensor whose [`Tensor::mapped_bytes`] are known to exist.
 struct Mapped(Tensor);
 
 impl AsRef<[u8]> for Mapped {

@@ -1,9 +1,9 @@
-//! Cartons as models.
+//! Serves cartons as models.
 //!
 //! | in the carton | inputs | outputs |
 //! |---|---|---|
-//! | a decoder | `tokens`, and optional ones | `logits`; keys and values if they are asked for |
-//! | weights | none | its tensors by name |
+//! | a decoder | `tokens`, and optional ones | `logits`; keys and values on request |
+//! | weights | none | the tensors by name |
 //!
 //! Facts: the inputs and outputs of a [`Runnable`].
 
@@ -18,11 +18,11 @@ use runtime::{Kind, Runnable};
 
 use crate::model::Model;
 
-/// A carton as a model that can be served. A request may need at most `memory` bytes for its outputs and, in a decoder, for
-/// keys and values.
+/// Wraps a carton as a model that can be served. A request may need at most `memory` bytes for its outputs and, in a
+/// decoder, for keys and values.
 ///
 /// # Errors
-/// When a tensor of the carton has a dtype that has no form in KServe.
+/// Returns an error if a tensor of the carton has a dtype that KServe cannot express.
 pub fn carton(runnable: Runnable, memory: usize) -> Result<Arc<dyn Model>, runtime::Error> {
     let memory = memory as u64;
     Ok(match runnable.kind() {

@@ -1,4 +1,4 @@
-//! Why a carton does not answer a request, and whose fault that is.
+//! Classifies the errors of a carton as client errors or model failures, and refuses requests that need too much memory.
 
 use std::error::Error as StdError;
 
@@ -8,7 +8,7 @@ pub(super) fn failed(error: impl StdError + Send + Sync + 'static) -> ModelError
     ModelError::Failed(Box::new(error))
 }
 
-/// Whose fault an error is.
+/// Maps an error of the runtime to a client error, a model failure or a cancellation.
 pub(super) fn blamed(error: runtime::Error) -> ModelError {
     use runtime::Error;
     match error {
@@ -24,7 +24,7 @@ pub(super) fn blamed(error: runtime::Error) -> ModelError {
     }
 }
 
-/// A request that needs more memory than it may have.
+/// Error for a request that needs more memory than one request may have.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the request needs {needed} bytes of memory, and {allowed} are allowed")]
 struct TooMuch {

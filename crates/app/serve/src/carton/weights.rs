@@ -1,7 +1,7 @@
-//! Weights: a model without inputs, whose outputs are the tensors of a carton.
+//! Serves weights: a model without inputs, whose outputs are the tensors of a carton.
 //!
-//! A tensor of a dtype that KServe has is sent as it is, from the map. Of the others, Carton's own runner decides what they
-//! become: complex numbers have a last dimension of 2, small floats are FP32.
+//! A tensor with a KServe dtype is sent unchanged from the mapped file. Other dtypes are converted as in Carton's own
+//! runner: complex numbers get a last dimension of 2, and small floats become FP32.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::elements::{datatype, gathered, mapped};
 use super::refusal::allow;
 use crate::model::{Cancel, Model, ModelError};
 
-/// The tensors of a carton.
+/// Tensors of a carton, as a model of the server.
 pub(super) struct Weights {
     tensors: Vec<(String, Weight)>,
     by_name: HashMap<String, usize>,
@@ -24,16 +24,16 @@ pub(super) struct Weights {
 struct Weight {
     datatype: Datatype,
     tensor: Tensor,
-    /// The elements, if they need no memory.
+    /// Elements in the mapped file; `None` if they have to be gathered in memory.
     mapped: Option<Bytes>,
 }
 
 impl Weights {
     pub(super) fn new(runnable: &Runnable, memory: u64) -> Result<Self, runtime::Error> {
-        // What carton.toml calls a tensor is its name for clients.
+        // Clients use the names of carton.toml.
         let names: HashMap<&str, &str> =
             runnable.outputs().iter().map(|port| (port.internal(), port.name.as_str())).collect();
-        // What has to be converted is only converted when it is read.
+        // Conversions are lazy: elements are converted when they are read.
         let exported = runnable.infer(&[], None)?;
         let mut tensors = Vec::with_capacity(exported.len());
         for ((name, tensor), (_, exported)) in runnable.tensors().iter().zip(exported) {

@@ -1,4 +1,4 @@
-//! Surveys a zip file that ends before its directory, as a download that was interrupted does.
+//! Survey of a zip file that ends before its directory, like an interrupted download.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 and 4.3.9.
 
@@ -6,8 +6,8 @@ use super::{CENTRAL, DESCRIPTOR, ENTRIES_MAX, LOCAL, Survey, find, local_header}
 use crate::entry::Entry;
 
 impl Survey {
-    /// Follows the local headers of a file that ends before its directory. What they say about later ones is unknown, so
-    /// nothing is compared.
+    /// Follows the local headers of a file that ends before its directory. Nothing is compared, because the central
+    /// headers are missing.
     pub(super) fn interrupted(&mut self, bytes: &[u8]) {
         self.is_cut = true;
         let mut offset = 0_usize;
@@ -22,7 +22,7 @@ impl Survey {
             let rest = bytes.get(start..).unwrap_or_default();
             let len = usize::try_from(local.compressed_len).unwrap_or(usize::MAX);
             let has_len = !(local.has_descriptor() && len == 0);
-            // Without sizes, the data extend to the next record.
+            // Data of unknown length extend to the next record.
             let len = if has_len { len } else { next_record(rest).unwrap_or(usize::MAX) };
             missing = Some(len.saturating_sub(rest.len())).filter(|_| has_len);
             let end = start.saturating_add(len).min(bytes.len());
@@ -50,7 +50,8 @@ impl Survey {
     }
 }
 
-/// Where the data of an entry without sizes end: before the next record, and the descriptor before that.
+/// Returns the end of the data of an entry without sizes: the start of the next record, or of the data descriptor
+/// before it.
 fn next_record(bytes: &[u8]) -> Option<usize> {
     let next = [LOCAL, CENTRAL].into_iter().filter_map(|signature| find(bytes, signature)).min()?;
     let is_descriptor = |start: &usize| bytes.get(*start..).is_some_and(|rest| rest.starts_with(DESCRIPTOR));

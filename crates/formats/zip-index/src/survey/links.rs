@@ -1,22 +1,22 @@
-//! The links in a zip file, and where they lead.
+//! Symbolic links in a zip file, and their targets.
 //!
-//! Facts: Info-ZIP stores the target of a symbolic link as the data of its entry.
+//! Source: Info-ZIP stores the target of a symbolic link as the data of its entry.
 
 use std::collections::HashSet;
 
 use super::Survey;
 use crate::record::Method;
 
-/// The most bytes of a link's target that are looked at: the longest path in Linux.
+/// Maximum bytes of a link's target that are read: the longest path in Linux.
 const TARGET: usize = 4096;
 
 impl Survey {
-    /// Reports the links that lead to nothing in the archive: a program that unpacks them may follow them to a file of
+    /// Reports links whose target is not in the archive: a program that unpacks such a link may follow it to a file of
     /// the system.
     pub(super) fn links(&mut self, bytes: &[u8]) {
         let names: HashSet<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
         let mut lost = Vec::new();
-        // The target of a compressed link is not known here.
+        // The target of a compressed link is not available without decompression.
         for entry in self.entries.iter().filter(|entry| entry.link && entry.method == Method::Stored) {
             let target = entry.stored(bytes);
             let target = target.get(..target.len().min(TARGET)).unwrap_or_default();
@@ -33,7 +33,7 @@ impl Survey {
     }
 }
 
-/// The name of the entry that the link `name` leads to; `None` for one that leads out of the archive.
+/// Returns the name of the entry to which the link `name` leads, or `None` if the target is outside the archive.
 fn resolved(name: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;

@@ -1,10 +1,10 @@
-//! Surveys of archives that are cut anywhere, and of several in a row.
+//! Tests of surveys of truncated archives, and of several archives in a sequence.
 
 use std::ops::Range;
 
 use super::{CENTRAL, DESCRIPTOR, END, LOCAL, Survey};
 
-/// An archive whose entries are stored; where each starts, and where the directory does.
+/// Returns an archive of stored entries, with the offsets of the entries and of the directory.
 fn archive(entries: &[(&str, &[u8])]) -> (Vec<u8>, Vec<usize>) {
     let (mut file, mut directory, mut starts) = (Vec::new(), Vec::new(), Vec::new());
     for (name, data) in entries {
@@ -22,7 +22,7 @@ fn archive(entries: &[(&str, &[u8])]) -> (Vec<u8>, Vec<usize>) {
     (file, starts)
 }
 
-/// The fields from the version to the length of the extra field.
+/// Returns the header fields from the version to the length of the extra field.
 fn fields(name: &str, data: &[u8], flags: u16) -> Vec<u8> {
     let len = if flags & 8 == 0 { u32::try_from(data.len()).expect("it is short") } else { 0 };
     let name_len = u16::try_from(name.len()).expect("it is short").to_le_bytes();
@@ -30,7 +30,7 @@ fn fields(name: &str, data: &[u8], flags: u16) -> Vec<u8> {
     [&[20, 0][..], &flags, &[0; 2], &[0; 4], &[0; 4], &len, &len, &name_len, &[0; 2]].concat()
 }
 
-/// The entries of an interrupted archive with the lengths of their data, and what is odd.
+/// Returns the entries of a truncated archive with the lengths of their data, and the text of its oddity.
 fn interrupted(bytes: &[u8]) -> (Vec<(String, usize)>, String) {
     let survey = Survey::read(bytes);
     assert!(survey.is_cut && !survey.cut);
@@ -91,7 +91,7 @@ fn data_without_a_length_extend_to_the_next_record() {
     let expected = [("a", 3), ("b", 4), ("c", 1), ("d", 2)].map(|(name, len)| (name.to_owned(), len));
     assert_eq!(entries, expected);
     assert!(text.contains("`d` with 2 bytes, whose length is not known"), "{text}");
-    // The directory has begun.
+    // The file ends inside the directory.
     let (entries, _) = interrupted(&[&file[..], CENTRAL, &[0; 20]].concat());
     assert_eq!(entries, expected);
 }
@@ -114,7 +114,7 @@ fn archives_that_follow_one_another_are_a_sequence() {
         [&first[..], b"x"].concat(),
         [&first[..], b"x", &second].concat(),
         [&first[..a - 1], &second].concat(),
-        // Bytes before an archive whose last archive is whole.
+        // Only the last archive is complete.
         [&second[..b - 3], &first[..]].concat(),
     ] {
         assert_eq!(Survey::sequence(&other), [], "{}", other.escape_ascii());

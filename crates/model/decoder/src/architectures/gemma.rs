@@ -1,4 +1,4 @@
-//! Gemma: LLaMA whose norms multiply by 1 + weight, with scaled embeddings and GELU.
+//! Gemma: LLaMA whose norms multiply by `1 + weight`, with scaled embeddings and GELU.
 //!
 //! Facts: `configuration_gemma.py` and `modeling_gemma.py` in `transformers` 5.23.
 
@@ -23,7 +23,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     facts,
 };
 
-/// What all Gemmas have.
+/// Configuration defaults common to all Gemma versions.
 pub(super) const GEMMA: Class = Class {
     head_dim: Some(256),
     tied: true,
@@ -34,14 +34,14 @@ pub(super) const GEMMA: Class = Class {
 
 fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let mut facts = scaled(config, base)?;
-    // Older files mean the approximation with tanh.
+    // Older files say `gelu` and mean the tanh approximation.
     if facts.block.activation == Activation::Gelu {
         facts.block.activation = Activation::GeluTanh;
     }
     Ok(facts)
 }
 
-/// What all Gemmas compute.
+/// Applies the settings common to all Gemma versions: scaled embeddings, norms with `1 + weight`, and attention biases.
 pub(super) fn scaled(config: &Config, base: Facts) -> Result<Facts> {
     config.refuse("use_bidirectional_attention")?;
     let attention = config.flag("attention_bias")?;
@@ -51,7 +51,7 @@ pub(super) fn scaled(config: &Config, base: Facts) -> Result<Facts> {
     Ok(Facts { biases, block, ..base })
 }
 
-/// The square root of the width, as the float32 that `transformers` keeps.
+/// Returns the square root of the width, rounded to float32 as in `transformers`.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,4 +1,5 @@
-//! Gemma 2: Gemma with norms before and after, caps of scores and logits, and windows in every other layer.
+//! Gemma 2: Gemma with norms before and after attention and the feed-forward layer, soft caps of attention scores and
+//! logits, and sliding windows in every other layer.
 //!
 //! Facts: `configuration_gemma2.py` and `modeling_gemma2.py` in `transformers` 5.23.
 
@@ -21,7 +22,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     facts,
 };
 
-/// Four norms, of which the second is the first one's partner after attention.
+/// Layout with four norms per layer: `post_attention_layernorm` follows attention instead of preceding the feed-forward
+/// layer.
 pub(super) static LAYOUT: Layout = Layout {
     part_path: |part| match part {
         Part::FfnNorm => "pre_feedforward_layernorm",
@@ -30,7 +32,7 @@ pub(super) static LAYOUT: Layout = Layout {
     ..HUGGING_FACE
 };
 
-/// `cache_implementation` chooses between caches of the same results.
+/// Keys of the configuration class. `cache_implementation` selects a cache type, which does not change results.
 const OWN: &[&str] = &[
     "attention_bias",
     "attn_logit_softcapping",
@@ -47,7 +49,7 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     Ok(Facts { windows, ..capped(config, base, Some(50.0), Some(30.0))? })
 }
 
-/// What Gemma 2 and 3 have in common; the caps are those of the class.
+/// Applies the settings common to Gemma 2 and 3. `scores_cap` and `logits_cap` are the defaults of the soft caps.
 pub(super) fn capped(
     config: &Config,
     base: Facts,

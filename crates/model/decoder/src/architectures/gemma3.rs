@@ -1,5 +1,5 @@
-//! Gemma 3's text model: Gemma 2 without caps and with norms of queries and keys, whose layers with a window have
-//! another RoPE base.
+//! Gemma 3's text model: Gemma 2 without soft caps, with norms of queries and keys, and with another RoPE base in
+//! sliding-window layers.
 //!
 //! Facts: `configuration_gemma3.py` and `modeling_gemma3.py` in `transformers` 5.23.
 
@@ -25,14 +25,14 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
 const CONFIG: Class =
     Class { own: OWN, theta: 1_000_000.0, context: 131_072.0, has_layer_ropes: true, ..GEMMA };
 
-/// The RoPE base of layers with a window.
+/// Default RoPE base of sliding-window layers.
 const LOCAL_THETA: f64 = 10_000.0;
 
-/// Which layers see all tokens: every sixth.
+/// Default interval of full-attention layers: every sixth layer.
 const PATTERN: u64 = 6;
 
-/// `cache_implementation` chooses between caches of the same results, and `_sliding_window_pattern` repeats what
-/// `layer_types` says.
+/// Keys of the configuration class. `cache_implementation` selects a cache type, which does not change results, and
+/// `_sliding_window_pattern` repeats `layer_types`.
 const OWN: &[&str] = &[
     "_sliding_window_pattern",
     "attention_bias",
@@ -63,8 +63,9 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     Ok(Facts { block, rope, more_ropes: vec![local], rope_of_layer, windows, ..facts })
 }
 
-/// The positions of layers that see all tokens, and of those with a window. `rope_parameters` has an object for each;
-/// older files have `rope_scaling` for the first and one base next to it for each.
+/// Reads the rotary embeddings of full-attention layers and of sliding-window layers, in this order. `rope_parameters` has
+/// an object for each; older files have `rope_scaling` for full-attention layers, and `rope_theta` and
+/// `rope_local_base_freq` as the two bases.
 fn ropes(config: &Config) -> Result<[Rope; 2]> {
     let parameters = config.object("rope_parameters")?;
     let [mut full, sliding] = [parameters.object("full_attention")?, parameters.object("sliding_attention")?];

@@ -1,4 +1,4 @@
-//! gpt-oss: experts with biases, attention with sinks, `YaRN`, and windows in every other layer.
+//! gpt-oss: experts with biases, attention with sinks, `YaRN`, and sliding windows in every other layer.
 //!
 //! Facts: `configuration_gpt_oss.py` and `modeling_gpt_oss.py` in `transformers` 5.23.
 
@@ -41,7 +41,8 @@ static LAYOUT: Layout = Layout {
     ..HUGGING_FACE
 };
 
-/// The router's loss is for training, and the class does not read `experts_per_token` and `initial_context_length`.
+/// Keys of the configuration class. The router's auxiliary loss is for training, and the class does not read
+/// `experts_per_token` and `initial_context_length`.
 const OWN: &[&str] = &[
     "attention_bias",
     "experts_per_token",
@@ -57,8 +58,8 @@ const OWN: &[&str] = &[
     "swiglu_limit",
 ];
 
-/// The scaling of a config.json that has neither `rope_scaling` nor `rope_parameters`. The magnitude is `YaRN`'s for
-/// the factor: 0.1 ln(32) + 1.
+/// Default scaling, for a config.json with neither `rope_scaling` nor `rope_parameters`. The magnitude is `YaRN`'s for the
+/// factor: 0.1 ln(32) + 1.
 const YARN: Yarn = Yarn {
     factor: 32.0,
     fast: 32.0,

@@ -1,4 +1,4 @@
-//! Granite 3: LLaMA with constants that embeddings, scores, residuals and logits are multiplied with.
+//! Granite 3: LLaMA with constant multipliers for embeddings, attention scores, residuals and logits.
 //!
 //! Facts: `configuration_granite.py` and `modeling_granite.py` in `transformers` 5.23.
 

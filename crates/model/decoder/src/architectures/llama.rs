@@ -1,4 +1,4 @@
-//! LLaMA: Hugging Face's `LlamaForCausalLM`. Meta's own files are read by `documents/params.rs`.
+//! LLaMA: Hugging Face's `LlamaForCausalLM`. `documents/params.rs` reads Meta's own files.
 //!
 //! Facts: `modeling_llama.py` in `transformers` 5.23.
 

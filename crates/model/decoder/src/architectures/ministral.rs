@@ -1,4 +1,4 @@
-//! Ministral: Mistral in which only some layers have the window.
+//! Ministral: Mistral with a sliding window in only some layers.
 //!
 //! Facts: `configuration_ministral.py` and `modeling_ministral.py` in `transformers` 5.23.
 
@@ -19,7 +19,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
 };
 
 fn facts(config: &Config, base: Facts) -> Result<Facts> {
-    // All layers have the window unless `layer_types` says otherwise or there is none.
+    // Without `layer_types`, all layers have the window, or none if `sliding_window` is null.
     let has_window = config.get("sliding_window").is_some() || !config.has("sliding_window");
     Ok(Facts { windows: config.windows(Some(4096), |_| has_window)?, ..base })
 }

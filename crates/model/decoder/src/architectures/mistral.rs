@@ -1,4 +1,4 @@
-//! Mistral: LLaMA whose attention may look back a limited number of tokens.
+//! Mistral: LLaMA with optional sliding-window attention.
 //!
 //! Facts: `configuration_mistral.py` and `modeling_mistral.py` in `transformers` 5.23.
 
@@ -20,12 +20,12 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
 
 const OWN: &[&str] = &["sliding_window", "layer_types"];
 
-/// The window if config.json has no such key; `null` there means no window.
+/// Window in tokens if config.json has no such key; `null` there means no window.
 const WINDOW: u64 = 4096;
 
 fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let size = config.size_or("sliding_window", Some(WINDOW))?;
-    // `MistralForCausalLM` gives all layers the window, whatever `layer_types` says.
+    // `MistralForCausalLM` applies the window to all layers and ignores `layer_types`.
     if size.is_some() && config.windowed()?.is_some_and(|layers| layers.contains(&false)) {
         return Err(config.unknown("layer_types"));
     }

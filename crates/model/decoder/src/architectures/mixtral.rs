@@ -26,7 +26,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     facts,
 };
 
-/// The names of the published files.
+/// Layout of the published checkpoints.
 static LAYOUT: Layout = Layout {
     part_path: |part| match part {
         Part::Router => "block_sparse_moe.gate",
@@ -43,10 +43,10 @@ static LAYOUT: Layout = Layout {
     ..HUGGING_FACE
 };
 
-/// The names in the module of `transformers` 5.
+/// Layout of the module in `transformers` 5.
 static NEWER: Layout = Layout { sign: Part::Router, ..HUGGING_FACE };
 
-/// The router's loss and jitter are for training.
+/// Keys of the configuration class. The router's auxiliary loss and jitter are for training.
 const OWN: &[&str] = &[
     "num_experts",
     "num_experts_per_tok",

@@ -1,4 +1,4 @@
-//! The architectures that have a forward: one file and one row each.
+//! Table of the architectures with a forward implementation, each in a file of its own.
 
 mod gemma;
 mod gemma2;
@@ -20,7 +20,7 @@ mod stablelm;
 
 use crate::architecture::Architecture;
 
-/// All architectures that have a forward.
+/// All architectures with a forward implementation.
 pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &llama::ARCHITECTURE,
     &mistral::ARCHITECTURE,

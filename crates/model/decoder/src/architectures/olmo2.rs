@@ -1,4 +1,5 @@
-//! `OLMo` 2: LLaMA with norms after attention and the feed-forward layer, and of whole queries and keys.
+//! `OLMo` 2: LLaMA with norms after attention and the feed-forward layer, and with norms over whole query and key
+//! projections.
 //!
 //! Facts: `configuration_olmo2.py` and `modeling_olmo2.py` in `transformers` 5.23.
 

@@ -1,5 +1,5 @@
-//! Phi-3 and Phi-4: LLaMA whose queries, keys and values are one matrix, and gate and up another. `LongRoPE` stretches
-//! wavelengths, and some rotate only a part of each head.
+//! Phi-3 and Phi-4: LLaMA with fused query, key and value matrices and fused gate and up matrices. `LongRoPE` scales
+//! wavelengths, and some models rotate only a part of each head.
 //!
 //! Facts: `configuration_phi3.py` and `modeling_phi3.py` in `transformers` 5.23.
 
@@ -22,7 +22,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         context: 4096.0,
         old_context: Some(4096.0),
         partial: Some(1.0),
-        // The last two are names that older files have for the second.
+        // Older files call LongRoPE `su` or `yarn`.
         scalings: &[
             ("default", Kind::Unscaled),
             ("longrope", Kind::LongRope),
@@ -42,15 +42,16 @@ static LAYOUT: Layout = Layout {
     ..HUGGING_FACE
 };
 
-/// The dropouts are for training, the biases are not read, and `auto_map` names the older code of the same model.
+/// Keys of the configuration class. The dropouts are for training, the biases must be off, and `auto_map` names older code
+/// of the same model.
 const OWN: &[&str] =
     &["attention_bias", "auto_map", "embd_pdrop", "lm_head_bias", "resid_pdrop", "sliding_window"];
 
-/// The sizes that shapes do not tell, because matrices are fused.
+/// Default of `intermediate_size`: the width is not inferred from the fused gate and up matrix.
 const HIDDEN: u64 = 8192;
 
 fn facts(config: &Config, base: Facts) -> Result<Facts> {
-    // The class has no biases, whatever these keys say, and a checkpoint with biases would have tensors without a use.
+    // The class has no biases and ignores these keys; the biases of such a checkpoint would be unused tensors.
     config.refuse("attention_bias")?;
     config.refuse("lm_head_bias")?;
     let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };

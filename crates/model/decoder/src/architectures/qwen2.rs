@@ -1,4 +1,4 @@
-//! Qwen2: LLaMA with biases of queries, keys and values, whose upper layers may have a window.
+//! Qwen2: LLaMA with biases of queries, keys and values, and an optional sliding window in upper layers.
 //!
 //! Facts: `configuration_qwen2.py` and `modeling_qwen2.py` in `transformers` 5.23.
 
@@ -18,7 +18,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     facts,
 };
 
-/// The defaults of the two keys.
+/// Default of `sliding_window`, in tokens; below, that of `max_window_layers`.
 const WINDOW: u64 = 4096;
 const FIRST_WINDOWED_LAYER: u64 = 28;
 
@@ -29,7 +29,7 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     Ok(Facts { windows: windows(config)?, biases, ..base })
 }
 
-/// The windows of models whose lower layers see all tokens.
+/// Reads the sliding windows of a model whose lower layers have full attention.
 pub(super) fn windows(config: &Config) -> Result<Windows> {
     let window = config.size_or("sliding_window", Some(WINDOW))?;
     let on = config.flag("use_sliding_window")?;

@@ -1,4 +1,4 @@
-//! Qwen2 with experts in most layers, one of which all tokens go through.
+//! Qwen2 with experts in most layers, including a shared expert for all tokens.
 //!
 //! Facts: `configuration_qwen2_moe.py`, `modeling_qwen2_moe.py` and `conversion_mapping.py` in `transformers` 5.23.
 
@@ -20,7 +20,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     facts,
 };
 
-/// The router's loss is for training.
+/// Keys of the configuration class. The router's auxiliary loss is for training.
 const OWN: &[&str] = &[
     "decoder_sparse_step",
     "layer_types",
@@ -48,7 +48,7 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     Ok(Facts { windows: windows(config)?, biases, block, ..base })
 }
 
-/// Every other one of the lower layers has the window, if it is on.
+/// Reads the sliding windows: if they are on, every other layer below `max_window_layers` has one.
 fn windows(config: &Config) -> Result<Windows> {
     let last = config.count("max_window_layers")?.unwrap_or(28);
     if config.flag("use_sliding_window")? {

@@ -1,4 +1,4 @@
-//! Qwen3: LLaMA with a norm of queries and keys, whose upper layers may have a window.
+//! Qwen3: LLaMA with norms of queries and keys, and an optional sliding window in upper layers.
 //!
 //! Facts: `configuration_qwen3.py` and `modeling_qwen3.py` in `transformers` 5.23.
 

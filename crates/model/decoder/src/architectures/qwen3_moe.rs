@@ -19,7 +19,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     facts,
 };
 
-/// The router's loss is for training, and the class does not read `max_window_layers`.
+/// Keys of the configuration class. The router's auxiliary loss is for training, and the class does not read
+/// `max_window_layers`.
 const OWN: &[&str] = &[
     "attention_bias",
     "decoder_sparse_step",
@@ -48,7 +49,8 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     Ok(Facts { windows, biases, block, ..base })
 }
 
-/// The experts of Qwen's models. The class has `per_token` and the width `hidden`.
+/// Reads the experts of Qwen models. `per_token` and `hidden` (an expert's width) are the defaults of the configuration
+/// class.
 pub(super) fn experts(config: &Config, count: u64, [per_token, hidden]: [u64; 2]) -> Result<Experts> {
     let step = config.size("decoder_sparse_step")?.unwrap_or(1);
     let dense = config.counts("mlp_only_layers")?.unwrap_or_default();

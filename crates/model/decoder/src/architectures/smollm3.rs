@@ -1,4 +1,4 @@
-//! `SmolLM3`: LLaMA without positions in every fourth layer.
+//! `SmolLM3`: LLaMA without rotary embeddings in every fourth layer.
 //!
 //! Facts: `configuration_smollm3.py` and `modeling_smollm3.py` in `transformers` 5.23.
 
@@ -18,7 +18,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     facts,
 };
 
-/// The class does not read `max_window_layers`.
+/// Keys of the configuration class, which does not read `max_window_layers`.
 const OWN: &[&str] = &[
     "attention_bias",
     "layer_types",
@@ -40,7 +40,7 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
         Some(listed) => listed.into_iter().map(|flag| flag != 0).collect(),
         None => by_interval(),
     };
-    // Layers without positions have the window.
+    // Layers without rotary embeddings have the window.
     let on = config.flag("use_sliding_window")? && config.get("sliding_window").is_some();
     let without = |layer: u64| usize::try_from(layer).ok().and_then(|at| has_rope.get(at)) == Some(&false);
     let windows = config.windows(None, |layer| on && without(layer))?;

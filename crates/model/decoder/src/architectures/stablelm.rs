@@ -1,5 +1,5 @@
-//! `StableLM` 2: LLaMA with layer norms that rotates a part of each head. Some norm each head of queries and keys, and
-//! some add attention and the feed-forward layer at once.
+//! `StableLM` 2: LLaMA with layer norms and partial rotary embeddings. Some models normalise each head of queries and keys,
+//! and some compute attention and the feed-forward layer in parallel.
 //!
 //! Facts: `configuration_stablelm.py` and `modeling_stablelm.py` in `transformers` 5.23.
 
@@ -44,7 +44,7 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
         parallel: config.flag("use_parallel_residual")?,
         ..base.block
     };
-    // The class does not read this key.
+    // The class does not read `head_dim`.
     let head_dim = None;
     Ok(Facts { head_dim, biases, block, ..base })
 }

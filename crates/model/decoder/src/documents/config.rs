@@ -1,4 +1,4 @@
-//! `config.json`, as Hugging Face's `transformers` writes it.
+//! Reader of `config.json`, as Hugging Face's `transformers` writes it.
 //!
 //! Facts: `configuration_utils.py` and the configuration files of the architectures in `transformers` 5.23.
 
@@ -12,7 +12,7 @@ use crate::given::reconcile;
 use crate::layout::{HUGGING_FACE, META};
 use crate::{Error, Fact, Given, Note, Result};
 
-/// Keys that are read, or that do not change the result.
+/// Keys of all classes that are read or that do not change the result.
 const KNOWN: &[&str] = &[
     "_attn_implementation_autoset",
     "_name_or_path",
@@ -57,51 +57,50 @@ const KNOWN: &[&str] = &[
     "vocab_size",
 ];
 
-/// The key under which the tensors with frequencies are recorded that Meta's file of the model had, with their dtypes.
-/// Other programs ignore it.
+/// Key of the rotary frequency tensors, with their dtypes, that Meta's file of the model had. Other programs ignore it.
 pub(crate) const FREQUENCIES: &str = "rope_freqs";
 
-/// The document, or an object in it.
+/// A `config.json` document, or an object inside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) file: &'static str,
-    /// The key of the object in the document and a dot; empty for the document itself.
+    /// Path of the object in the document, with a dot at the end; empty for the document itself.
     prefix: String,
     pub(crate) map: Map<String, Value>,
-    /// The number of layers that the checkpoint has.
+    /// Number of layers in the checkpoint.
     layers: u64,
 }
 
 impl Config {
-    /// Reads the text of a `config.json`.
+    /// Parses the text of a `config.json`.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let file = HUGGING_FACE.file;
         let map = serde_json::from_str(text).map_err(|error| Error::Document { file, error })?;
         Ok(Self { file, prefix: String::new(), map, layers: 0 })
     }
 
-    /// What is known without a `config.json`: at most the size of a head.
+    /// Returns a substitute for a missing `config.json`, with at most the size of a head.
     pub(crate) fn from_head_dim(head_dim: Option<u64>) -> Self {
         let map = head_dim.map(|head_dim| ("head_dim".to_owned(), head_dim.into())).into_iter().collect();
         Self { file: HUGGING_FACE.file, prefix: String::new(), map, layers: 0 }
     }
 
-    /// The document of a checkpoint of so many layers, which lists are made for.
+    /// Sets the number of layers in the checkpoint, which is the length of per-layer lists.
     pub(crate) fn with_layers(self, layers: u64) -> Self {
         Self { layers, ..self }
     }
 
-    /// The numbers of the layers that the checkpoint has.
+    /// Returns the indices of the layers in the checkpoint.
     pub(crate) fn layers(&self) -> std::ops::Range<u64> {
         0..self.layers
     }
 
-    /// The value at `key`, unless it is `null`.
+    /// Returns the value at `key`, unless it is `null`.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// Whether the key is there, even if its value is `null`.
+    /// Returns true if the key is present, even with the value `null`.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }
@@ -110,12 +109,12 @@ impl Config {
         format!("{}{key}", self.prefix)
     }
 
-    /// The error that the value at `key` is `found` and not `expected`.
+    /// Builds the error that the value at `key` is `found` instead of `expected`.
     pub(crate) fn wrong(&self, key: &str, found: &impl ToString, expected: String) -> Error {
         Error::Param { file: Some(self.file), key: self.path(key), found: found.to_string(), expected }
     }
 
-    /// The error that `key` makes this a model without a forward here.
+    /// Builds the error that `key` selects a model without a forward implementation.
     pub(crate) fn unknown(&self, key: &str) -> Error {
         Error::UnknownParam { file: self.file, key: self.path(key) }
     }
@@ -130,37 +129,39 @@ impl Config {
         as_type(value).map(Some).ok_or_else(|| self.wrong(key, &shortened(value), expected.to_owned()))
     }
 
-    /// The number at `key`, at least 1.
+    /// Reads the integer at `key`, at least 1.
     pub(crate) fn size(&self, key: &str) -> Result<Option<u64>> {
         self.read(key, |value| value.as_u64().filter(|size| *size > 0), "a whole number of at least 1")
     }
 
-    /// The number at `key`, at least 1, or what the class has if the key is missing. `null` means none.
+    /// Reads the integer at `key`, at least 1. A missing key gives `default`, the value of the configuration class; `null`
+    /// gives `None`.
     pub(crate) fn size_or(&self, key: &str, default: Option<u64>) -> Result<Option<u64>> {
         if self.has(key) { self.size(key) } else { Ok(default) }
     }
 
-    /// The number at `key`, at least 0.
+    /// Reads the integer at `key`, at least 0.
     pub(crate) fn count(&self, key: &str) -> Result<Option<u64>> {
         self.read(key, Value::as_u64, "a whole number")
     }
 
-    /// The number at `key`, above 0.
+    /// Reads the number at `key`, above 0.
     pub(crate) fn number(&self, key: &str) -> Result<Option<f64>> {
         self.read(key, |value| value.as_f64().filter(|number| *number > 0.0), "a number above 0")
     }
 
-    /// The number at `key`, or what the class has if the key is missing. `null` means none.
+    /// Reads the number at `key`, above 0. A missing key gives `default`, the value of the configuration class; `null` gives
+    /// `None`.
     pub(crate) fn number_or(&self, key: &str, default: Option<f64>) -> Result<Option<f64>> {
         if self.has(key) { self.number(key) } else { Ok(default) }
     }
 
-    /// The number at `key`, unless it is 0, which means the same as none.
+    /// Reads the number at `key`, above 0; 0 gives `None`, as a missing key does.
     pub(crate) fn number_or_zero(&self, key: &str) -> Result<Option<f64>> {
         if self.get(key).and_then(Value::as_f64) == Some(0.0) { Ok(None) } else { self.number(key) }
     }
 
-    /// The list of numbers at `key`, each above 0.
+    /// Reads the list of numbers at `key`, each above 0.
     pub(crate) fn numbers(&self, key: &'static str) -> Result<Vec<f64>> {
         let expected = "a list of numbers above 0";
         let number = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
@@ -169,7 +170,7 @@ impl Config {
         self.read(key, list, expected)?.ok_or_else(missing)
     }
 
-    /// The list of whole numbers at `key`.
+    /// Reads the list of non-negative integers at `key`.
     pub(crate) fn counts(&self, key: &str) -> Result<Option<Vec<u64>>> {
         self.read(
             key,
@@ -178,23 +179,25 @@ impl Config {
         )
     }
 
-    /// The flag at `key`; `false` if it is missing.
+    /// Reads the flag at `key`; `false` if the key is missing.
     pub(crate) fn flag(&self, key: &str) -> Result<bool> {
         self.flag_or(key, false)
     }
 
-    /// The flag at `key`, or what the class has if it is missing.
+    /// Reads the flag at `key`. A missing key gives `default`, the value of the configuration class.
     pub(crate) fn flag_or(&self, key: &str, default: bool) -> Result<bool> {
         Ok(self.read(key, Value::as_bool, "true or false")?.unwrap_or(default))
     }
 
+    /// Refuses a model whose flag at `key` is set, because no forward supports it.
+    ///
     /// # Errors
-    /// When a flag is set that makes this a model without a forward here.
+    /// Returns an error if the flag is true or is not a boolean.
     pub(crate) fn refuse(&self, key: &str) -> Result<()> {
         if self.flag(key)? { Err(self.unknown(key)) } else { Ok(()) }
     }
 
-    /// The text at `key`.
+    /// Reads the string at `key`.
     pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
         self.read(key, Value::as_str, "a string")
     }
@@ -205,12 +208,12 @@ impl Config {
         Ok(Self { file: self.file, prefix, map, layers: self.layers })
     }
 
-    /// An object without keys.
+    /// Returns an object without keys.
     pub(crate) fn empty(&self) -> Self {
         Self { file: self.file, prefix: self.prefix.clone(), map: Map::new(), layers: self.layers }
     }
 
-    /// For each layer, whether `layer_types` gives it a window; `None` without that key.
+    /// Reads `layer_types`: one flag per layer, true for sliding-window attention; `None` without that key.
     pub(crate) fn windowed(&self) -> Result<Option<Vec<bool>>> {
         let Some(types) = self.read("layer_types", Value::as_array, "a list")? else { return Ok(None) };
         let windowed = types.iter().map(|kind| match kind.as_str() {
@@ -225,8 +228,8 @@ impl Config {
         windowed.collect::<Result<_>>().map(Some)
     }
 
-    /// The windows of the layers: those that `layer_types` lists, or else those for which `default` holds.
-    /// `size` is the class's.
+    /// Reads the sliding windows of all layers: those in `layer_types`, or else those for which `default` is true. `size` is
+    /// the default window in tokens.
     pub(crate) fn windows(&self, size: Option<u64>, default: impl Fn(u64) -> bool) -> Result<Windows> {
         let key = "sliding_window";
         let size = self.size_or(key, size)?;
@@ -241,7 +244,7 @@ impl Config {
         Ok(Windows { size, layers: Windowed::Listed(layers) })
     }
 
-    /// What the gate of feed-forward layers goes through.
+    /// Reads the activation of the feed-forward layers.
     fn activation(&self, class: &Class) -> Result<Activation> {
         let (key, default) = class.activation;
         let Some(name) = self.text(key)? else { return Ok(default) };
@@ -252,10 +255,11 @@ impl Config {
         })
     }
 
-    /// Fills in what the document omits. Returns whether the number of heads is given and not in the document.
+    /// Fills in the numbers that the document omits. Returns true if the caller gives the number of heads and the document
+    /// does not.
     ///
     /// # Errors
-    /// When the document has another number.
+    /// Returns an error if the document has another number than `given`.
     pub(crate) fn fill_in(&mut self, given: &Given, class: &Class) -> Result<bool> {
         let (heads, eps) = (HUGGING_FACE.keys.n_heads, class.norm_eps.0);
         let heads_given = given.n_heads.is_some() && self.get(heads).is_none();
@@ -277,7 +281,7 @@ impl Config {
         Ok(heads_given)
     }
 
-    /// The tensors with frequencies that Meta's file of the model had, and their dtypes.
+    /// Returns the names and dtypes of the rotary frequency tensors that Meta's file of the model had.
     pub(crate) fn frequencies(&self) -> Result<Vec<(String, Dtype)>> {
         let recorded = self.object(FREQUENCIES)?;
         let entry = |(name, dtype): (&String, &Value)| {
@@ -296,8 +300,8 @@ impl Config {
         recorded.map.iter().map(entry).collect()
     }
 
-    /// Rejects a model whose weights are quantized. The methods and their keys are those of transformers'
-    /// `utils/quantization_config.py`; files of older versions have the flags of bitsandbytes and no method.
+    /// Rejects a model with quantized weights. The methods and their keys are those in `utils/quantization_config.py` of
+    /// `transformers`; files of older versions have the flags of bitsandbytes and no method.
     pub(crate) fn reject_quantized(&self) -> Result<()> {
         const KEY: &str = "quantization_config";
         if self.get(KEY).is_none() {
@@ -314,7 +318,7 @@ impl Config {
         Err(Error::Quantized { file: self.file, method: shortened_text(method), bits })
     }
 
-    /// The facts that all decoders state alike.
+    /// Reads the facts that all decoders state alike.
     pub(crate) fn facts(&self, class: &Class) -> Result<Facts> {
         self.reject_quantized()?;
         let vocab = match self.get("vocab_size").and_then(Value::as_i64) {
@@ -350,7 +354,7 @@ impl Config {
     }
 }
 
-/// A value as JSON, cut if it is long.
+/// Returns a value as JSON, truncated if it is long.
 fn shortened(value: &Value) -> String {
     shortened_text(&value.to_string())
 }

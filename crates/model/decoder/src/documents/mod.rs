@@ -1,4 +1,4 @@
-//! The documents next to a checkpoint: `config.json` and `params.json`.
+//! Readers and writers of the documents next to a checkpoint: `config.json` and `params.json`.
 
 pub(crate) mod config;
 pub(crate) mod params;

@@ -1,7 +1,7 @@
-//! Meta's `params.json`.
+//! Reader of Meta's `params.json`.
 //!
-//! Facts: `ModelArgs` and `FeedForward` in Meta's `llama-models` 0.3.0 (`models/llama3/args.py`, `model.py`);
-//! `head_dim` and `hidden_dim` are Mistral's, `rope_scaling_factor` is in Meta's newer files.
+//! Facts: `ModelArgs` and `FeedForward` in Meta's `llama-models` 0.3.0 (`models/llama3/args.py`, `model.py`); `head_dim` and
+//! `hidden_dim` are Mistral's, `rope_scaling_factor` is in Meta's newer files.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -15,10 +15,10 @@ use crate::rope::{Llama3, Rope, Scaling, THETA};
 use crate::weight::Part;
 use crate::{Error, Fact, Given, Note, Result};
 
-/// Keys that do not change the result.
+/// Unread keys that do not change the result.
 const IGNORED: &[&str] = &["max_batch_size", "max_seq_len"];
-/// Prefixes of keys that make it another model: experts, images, quantized or adapted weights, other attention,
-/// other positions.
+/// Prefixes of keys that select an unsupported model: experts, images, quantized or adapted weights, other attention, other
+/// positions.
 const OTHER_MODELS: &[&str] = &[
     "attention_chunk_size",
     "attn_",
@@ -32,10 +32,10 @@ const OTHER_MODELS: &[&str] = &[
     "use_qk_norm",
     "vision",
 ];
-/// The sizes (dim, layers) of Meta's Llama 3.2, which scales by 32 though its `params.json` does not say so.
+/// Sizes (dim, layers) of Meta's Llama 3.2 models, whose RoPE scaling factor of 32 their `params.json` does not state.
 const SCALED_BY_32: &[(u64, u64)] = &[(2048, 16), (3072, 28)];
 
-/// A `params.json`. Every value may be missing.
+/// A `params.json` document. Every value may be missing.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Params {
     dim: Option<u64>,
@@ -56,10 +56,11 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Reads the text of a `params.json`.
+    /// Parses the text of a `params.json`.
     ///
     /// # Errors
-    /// When it is not JSON, a value has the wrong type, or a key makes it another model.
+    /// Returns an error if the text is not JSON, a value has the wrong type or is out of range, or a key selects an
+    /// unsupported model.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let params: Self =
             serde_json::from_str(text).map_err(|error| Error::Document { file: META.file, error })?;
@@ -74,12 +75,12 @@ impl Params {
         Ok(params)
     }
 
-    /// What is known without a `params.json`: at most the size of a head.
+    /// Returns a substitute for a missing `params.json`, with at most the size of a head.
     pub(crate) fn from_head_dim(head_dim: Option<u64>) -> Self {
         Self { head_dim, ..Self::default() }
     }
 
-    /// Refuses values that cannot be sizes.
+    /// Refuses values that are out of range, such as a size of 0.
     fn check(&self) -> Result<()> {
         for (key, size) in [
             ("dim", self.dim),
@@ -104,17 +105,18 @@ impl Params {
                 return Err(wrong(key, &number, "more than 0"));
             }
         }
-        // In Llama 2's files, -1 means that the tokenizer knows the size.
+        // In Llama 2's files, -1 leaves the vocabulary size to the tokenizer.
         match self.vocab_size.filter(|vocab| *vocab != -1 && *vocab <= 0) {
             Some(vocab) => Err(wrong("vocab_size", &vocab, "a size, or -1")),
             None => Ok(()),
         }
     }
 
-    /// Fills in what the document omits. Returns whether the number of heads is given and not in the document.
+    /// Fills in the numbers that the document omits. Returns true if the caller gives the number of heads and the document
+    /// does not.
     ///
     /// # Errors
-    /// When the document has another number.
+    /// Returns an error if the document has another number than `given`.
     pub(crate) fn fill_in(&mut self, given: &Given) -> Result<bool> {
         let file = META.file;
         let heads_given = self.n_heads.is_none() && given.n_heads.is_some();
@@ -133,8 +135,8 @@ impl Params {
         Ok(heads_given)
     }
 
-    /// The number of model-parallel shards, if the shapes are those of one of several shards: its attention
-    /// has that fraction of the full width.
+    /// Returns the number of model-parallel shards if the tensors are one shard of several: attention then has that fraction
+    /// of the full width.
     pub(crate) fn shard_count(&self, tensors: &Tensors) -> Option<u64> {
         let shape = |part| match tensors.get(META.weight(0, part).as_str())?.shape() {
             [rows, columns] => Some((*rows, *columns)),
@@ -151,7 +153,7 @@ impl Params {
         (exact && count > 1).then_some(count)
     }
 
-    /// What this document and the shape of the first matrix state.
+    /// Returns the facts that this document and the shape of the first layer's `wq` state.
     pub(crate) fn facts(&self, tensors: &Tensors) -> Facts {
         let dim = tensors.get(META.weight(0, Part::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
         let dim = self.dim.or(dim);
@@ -185,13 +187,13 @@ impl Params {
         }
     }
 
-    /// The width of the feed-forward layers.
+    /// Returns the width of the feed-forward layers.
     fn hidden(&self, dim: u64) -> Option<u64> {
         self.hidden_dim.or_else(|| feed_forward_width(dim, self.multiple_of?, self.ffn_dim_multiplier))
     }
 }
 
-/// The width of the feed-forward layers, as Meta's code computes it from `dim`.
+/// Returns the width of the feed-forward layers, as Meta's code computes it from `dim`.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! The rotary positions in `config.json`: `rope_theta`, `rope_scaling` and `rope_parameters`.
+//! Rotary embeddings in `config.json`: `rope_theta`, `rope_scaling` and `rope_parameters`.
 //!
 //! Facts: `modeling_rope_utils.py` in Hugging Face's `transformers` 5.23.
 
@@ -11,12 +11,12 @@ use crate::given::{number_text, reconcile};
 use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 use crate::{Error, Fact, Result};
 
-/// The key of [`Llama3::old`].
+/// Key of [`Llama3::old`] in `config.json`.
 const OLD: &str = "original_max_position_embeddings";
 
 impl Config {
-    /// The rotary positions of all layers: `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that object or
-    /// next to it.
+    /// Reads the rotary embedding that all layers share: `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that
+    /// object or next to it.
     pub(crate) fn rope(&self, class: &Class) -> Result<Rope> {
         if class.has_layer_ropes {
             return Ok(Rope { theta: class.theta, scaling: None });
@@ -29,8 +29,8 @@ impl Config {
         self.rope_from(&inner, class.theta, class, true)
     }
 
-    /// The rotary positions that an object of this document describes. Without `rope_theta` in it or in the document, the
-    /// base is `theta`. `is_alone` means that it is for all layers, so that keys next to it count too.
+    /// Reads the rotary embedding that the object `inner` describes. `theta` is the default base. `is_alone` means that the
+    /// object applies to all layers, so that keys next to it count too.
     pub(crate) fn rope_from(&self, inner: &Self, theta: f64, class: &Class, is_alone: bool) -> Result<Rope> {
         let outer = if is_alone { self.number("rope_theta")? } else { None };
         let theta = inner.number("rope_theta")?.or(outer).unwrap_or(theta);
@@ -38,7 +38,7 @@ impl Config {
         Ok(Rope { theta, scaling })
     }
 
-    /// How many numbers of each head are rotated.
+    /// Reads the number of rotary dimensions per head.
     pub(crate) fn rotated(&self, class: &Class) -> Result<Rotated> {
         let key = "partial_rotary_factor";
         let mut part = class.partial;
@@ -55,7 +55,7 @@ impl Config {
         Ok(part.filter(|part| *part < 1.0).map_or(Rotated::All, Rotated::Part))
     }
 
-    /// The base of the wavelengths, in the object about positions or next to it.
+    /// Reads the RoPE base, in the object about RoPE or next to it.
     pub(crate) fn rope_theta(&self) -> Result<Option<f64>> {
         let inner = match self.rope_object()? {
             Some(inner) if inner.is_per_layer() => inner.object("full_attention")?,
@@ -65,7 +65,7 @@ impl Config {
         Ok(inner.number("rope_theta")?.or(self.number("rope_theta")?))
     }
 
-    /// Scales positions by a given factor, with Meta's constants for those that the document omits.
+    /// Scales RoPE by a factor of the caller, with Meta's constants for those that the document omits.
     pub(crate) fn scale_rope(&mut self, factor: f64) -> Result<()> {
         let fact = Fact::RopeFactor;
         let key = self.rope_key().unwrap_or("rope_scaling");
@@ -79,7 +79,7 @@ impl Config {
         let by = Llama3::by(factor);
         let mut filled = vec![("factor", Value::from(by.factor))];
         if kind.is_none() {
-            // One factor cannot be put into an object that has one entry for each kind of layer.
+            // One factor cannot go into an object that has an entry for each kind of layer.
             if inner.is_per_layer() {
                 return Err(inner.unknown("rope_type"));
             }
@@ -99,7 +99,7 @@ impl Config {
         Ok(())
     }
 
-    /// The key of the object that states how positions are scaled.
+    /// Returns the key of the object that states the RoPE scaling.
     fn rope_key(&self) -> Option<&'static str> {
         let filled = |key: &&str| self.get(key).is_some_and(|value| *value != serde_json::json!({}));
         ["rope_scaling", "rope_parameters"].into_iter().find(filled)
@@ -109,12 +109,12 @@ impl Config {
         self.rope_key().map(|key| self.object(key)).transpose()
     }
 
-    /// Whether an object about positions has one for each kind of layer.
+    /// Returns true if an object about RoPE has a nested object for each kind of layer.
     fn is_per_layer(&self) -> bool {
         self.get("rope_type").is_none() && self.map.values().any(Value::is_object)
     }
 
-    /// In the object about positions: the key of the kind of scaling, and that kind.
+    /// Returns the key of the scaling type in an object about RoPE (`rope_type`, or `type` in older files), and its value.
     fn rope_type(&self) -> Result<(&'static str, Option<&str>)> {
         let key = if self.get("rope_type").is_some() { "rope_type" } else { "type" };
         Ok((key, self.text(key)?))
@@ -139,7 +139,7 @@ impl Config {
             Kind::Linear => Scaling::Linear { factor: number("factor")? },
             Kind::Dynamic => Scaling::Dynamic { factor: number("factor")?, old: context },
             Kind::Yarn => {
-                // `null` means the ratio, and a missing key is an error.
+                // `null` means the ratio of the context lengths; a missing key is an error.
                 let factor =
                     if inner.has("factor") { inner.number("factor")? } else { Some(number("factor")?) };
                 let factor = factor.unwrap_or(context / old);
@@ -156,7 +156,7 @@ impl Config {
                     slow: inner.number("beta_slow")?.unwrap_or(1.0),
                     old,
                     magnitude: inner.number("attention_factor")?.unwrap_or(inferred),
-                    // `transformers` looks for this key only next to an object for each kind of layer.
+                    // With an object for each kind of layer, `transformers` looks for this key only next to those objects.
                     truncate: !is_alone || inner.flag_or("truncate", true)?,
                 })
             }

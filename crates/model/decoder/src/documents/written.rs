@@ -1,4 +1,4 @@
-//! The documents that are written for a model in another layout: `config.json` and `params.json`.
+//! Writer of the documents of a model in another layout: `config.json` and `params.json`.
 //!
 //! Facts: `LlamaConfig` in Hugging Face's `transformers` 5.23, which still reads the keys of version 4, so that both
 //! versions read these files; `ModelArgs`, `FeedForward` and `apply_scaling` in Meta's `llama-models` 0.3.0.
@@ -14,7 +14,7 @@ use crate::rope::{Llama3, Rope, Scaling};
 use crate::sizes::Decoder;
 use crate::{Error, Note, Result};
 
-/// A document that describes a model in another layout.
+/// A generated document that describes a model in another layout.
 #[derive(Clone, Debug)]
 pub struct Document {
     layout: &'static Layout,
@@ -22,12 +22,12 @@ pub struct Document {
 }
 
 impl Document {
-    /// The name of its file.
+    /// Returns the name of the file, such as `config.json`.
     pub fn file(&self) -> &'static str {
         self.layout.file
     }
 
-    /// Its text, if it is next to these tensors: a `config.json` states their dtype.
+    /// Returns the text of the document for these tensors: a `config.json` states their dtype.
     pub fn text(&self, tensors: &Tensors) -> String {
         let mut keys = self.keys.clone();
         if self.layout.is(&HUGGING_FACE)
@@ -39,7 +39,8 @@ impl Document {
         format!("{:#}\n", Value::Object(keys))
     }
 
-    /// The `config.json` of a model. `tied` means that the output matrix is the embeddings; `frequencies` are recorded.
+    /// Builds the `config.json` of a model. `tied` means that the output matrix is the embeddings; `frequencies` are the
+    /// names and dtypes of rotary frequency tensors to record.
     pub(crate) fn config(decoder: &Decoder, tied: bool, frequencies: &[(String, Dtype)]) -> Self {
         let ids = TOKENS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
         let (architecture, rope, biases) = (decoder.architecture(), decoder.rope(), decoder.biases());
@@ -78,17 +79,17 @@ impl Document {
                 ("vocab_size", decoder.vocab().into()),
             ],
         );
-        // Without these keys, `LlamaConfig` would take the ids of Llama 2.
+        // Without these keys, `LlamaConfig` would assume the ids of Llama 2.
         let (first, last) = (ids.map(|(_, first, _)| *first), ids.map(|(.., last)| *last));
         document.keys.insert("bos_token_id".to_owned(), first.into());
         document.keys.insert("eos_token_id".to_owned(), last.into());
         document
     }
 
-    /// The `params.json` of a model.
+    /// Builds the `params.json` of a model.
     ///
     /// # Errors
-    /// When Meta's code cannot have such a model.
+    /// Returns an error if Meta's code cannot express the model.
     pub(crate) fn params(decoder: &Decoder) -> Result<Self> {
         let (dim, hidden) = (decoder.dim(), decoder.hidden());
         let inexpressible =
@@ -136,7 +137,7 @@ impl Document {
         ))
     }
 
-    /// What a user should know about the document of the layout `to`.
+    /// Returns the note about the document of the layout `to`, if there is one.
     pub(crate) fn notes(decoder: &Decoder, to: &Layout) -> Option<Note> {
         let file = to.file;
         if to.is(&HUGGING_FACE) {
@@ -146,17 +147,17 @@ impl Document {
         }
     }
 
-    /// A document of these keys, without those that are `null`.
+    /// Builds a document of these keys, without those that are `null`.
     fn new(layout: &'static Layout, keys: &[(&str, Value)]) -> Self {
         let given = keys.iter().filter(|(_, value)| !value.is_null());
         Self { layout, keys: given.map(|(key, value)| ((*key).to_owned(), value.clone())).collect() }
     }
 }
 
-/// The ids of the first and last token of a text, by the number of tokens of Meta's tokenizers.
+/// Ids of the begin and end tokens in Meta's tokenizers, after the vocabulary size: `(vocab, begin, end)`.
 const TOKENS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256, 128_000, 128_001)];
 
-/// How a LLaMA's wavelengths are stretched.
+/// Returns the scaling of Llama 3.1, if the model has it.
 fn llama3(rope: &Rope) -> Option<Llama3> {
     match rope.scaling {
         Some(Scaling::Llama3(llama3)) => Some(llama3),
@@ -164,7 +165,8 @@ fn llama3(rope: &Rope) -> Option<Llama3> {
     }
 }
 
-/// The tokens that Meta's models see at once. Their files do not state it, but their RoPE base differs.
+/// Returns the context length of Meta's models, in tokens. Their files do not state it, but their RoPE bases tell them
+/// apart.
 fn context(rope: &Rope) -> u64 {
     match *rope {
         Rope { scaling: Some(_), .. } => 131_072,      // Llama 3.1 and later
@@ -174,14 +176,14 @@ fn context(rope: &Rope) -> u64 {
     }
 }
 
-/// The size of a head if Meta's code would compute another one.
+/// Returns the size of a head unless it is the quotient that Meta's code computes.
 fn head_dim(decoder: &Decoder) -> Option<u64> {
     let usual = decoder.head_dim().checked_mul(decoder.n_heads()) == Some(decoder.dim());
     (!usual).then(|| decoder.head_dim())
 }
 
-/// `multiple_of` and `ffn_dim_multiplier` from which Meta's code computes the width `hidden`, in the form that its
-/// files have: a power of two, 256 if possible, and a short decimal, none if possible.
+/// Finds `multiple_of` and `ffn_dim_multiplier` from which Meta's code computes the width `hidden`. As in Meta's files, the
+/// first is a power of two, preferably 256, and the second a short decimal, preferably absent.
 fn multiples(dim: u64, hidden: u64) -> Option<(u64, Option<f64>)> {
     let expresses = |power: u64, multiplier| feed_forward_width(dim, power, multiplier) == Some(hidden);
     let powers = || (8..=16).chain((0..8).rev()).map(|power: u32| 1_u64 << power);
@@ -194,7 +196,7 @@ fn multiples(dim: u64, hidden: u64) -> Option<(u64, Option<f64>)> {
     without.map(|power| (power, None)).or_else(|| with(10)).or_else(|| with(100))
 }
 
-/// A number as JSON, without a fraction if it has none.
+/// Returns a number as JSON, without a fractional part if it is whole.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -209,7 +211,7 @@ fn whole(number: f64) -> Value {
     }
 }
 
-/// The dtype that holds all numbers of the tensors, as `torch.promote_types` has it.
+/// Returns the dtype that can represent all numbers of the tensors, as `torch.promote_types` does.
 fn dtype(tensors: &Tensors) -> Option<Dtype> {
     let is_float =
         |dtype: &Dtype| matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);

@@ -1,7 +1,7 @@
 //! Runs code of the crate `tokenizers` so that its panics become errors.
 //!
-//! The crate has dozens of `unwrap`s that files reach, such as a vocabulary with holes. A panic there is the file's
-//! fault, and must not end a server.
+//! The crate has dozens of `unwrap`s that a file can trigger, for example with a vocabulary with holes. Such a panic is the
+//! fault of the file, and must not end a server.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,15 +12,15 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread runs code whose panics become errors. A program's panic hook can be silent then.
+/// Returns true if this thread runs code whose panics become errors. A program's panic hook can be silent then.
 pub fn is_guarded() -> bool {
     GUARDED.get()
 }
 
-/// The result of `work`, or the error that it failed or panicked with.
+/// Runs `work` and returns its result, or an error if it fails or panics.
 pub(super) fn guarded<T>(file: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     let before = GUARDED.replace(true);
-    // What `work` borrows is a tokenizer, which keeps nothing of a text but a cache that it can rebuild.
+    // `work` borrows only a tokenizer, whose only mutable state is a cache that it can rebuild.
     let result = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(before);
     let reason = match result {
@@ -35,7 +35,7 @@ pub(super) fn guarded<T>(file: &str, work: impl FnOnce() -> tokenizers::Result<T
     Err(Error::Tokenizer { file: file.to_owned(), reason: first_line(&reason) })
 }
 
-/// Errors may repeat the whole file.
+/// Returns the first line of an error text, truncated, because the text may repeat the whole file.
 fn first_line(reason: &str) -> String {
     const MAX: usize = 200;
     let line = reason.lines().next().unwrap_or_default();

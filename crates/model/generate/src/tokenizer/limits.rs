@@ -1,8 +1,8 @@
-//! What a tokenizer can make of a text, bounded before the tokenizer is built.
+//! Bounds on the expansion of a text by a tokenizer, computed before the tokenizer is built.
 //!
-//! Facts: the components of `tokenizers` 0.23. A list of sixty components that each double a text makes terabytes of one
-//! character, and the allocation that fails ends the program. A vocabulary of the kind `Unigram` becomes a tree that is as
-//! deep as its longest token and is freed by recursion.
+//! Facts: the components of `tokenizers` 0.23. A list of sixty components that each double a text expands one character to
+//! terabytes, and the failing allocation ends the program. A `Unigram` vocabulary becomes a tree that is as deep as its
+//! longest token and is freed by recursion.
 
 use std::fmt;
 
@@ -14,24 +14,24 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// The most bytes that a text can have at any time. For each, `tokenizers` keeps about twenty more.
+/// Maximum size of a text at any stage, in bytes. For each byte, `tokenizers` keeps about twenty more.
 const TEXT_MAX: u64 = 64 << 20;
-/// The most bytes of a token. The longest of real ones has some hundred.
+/// Maximum length of a token, in bytes. The longest real tokens have some hundred.
 const TOKEN_MAX: usize = 4096;
 
-/// How much longer a text can become.
+/// Bounds on the expansion of a text when a tokenizer encodes or decodes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     encoded: u64,
     decoded: u64,
-    /// Bytes of the longest token.
+    /// Length of the longest token, in bytes.
     longest: u64,
-    /// Whether tokens that stand for bytes become characters together.
+    /// True if adjacent byte tokens are decoded together.
     pub(super) joins_bytes: bool,
 }
 
 impl Limits {
-    /// Each byte becomes a character of up to two bytes, and the other way round.
+    /// Returns the bounds for Llama 3's format: each byte becomes a character of up to two bytes, and the reverse.
     pub(super) fn of_tiktoken(longest: usize) -> Self {
         Self { encoded: 2, decoded: 2, longest: longest as u64, joins_bytes: false }
     }
@@ -53,7 +53,7 @@ impl Limits {
             longest: longest as u64,
             joins_bytes: outline.decoder.to_string().contains("\"ByteFallback\""),
         };
-        // Added tokens are normalized when they are added.
+        // Added tokens are normalized as they are registered.
         let added = added.fold(0_u64, |sum, len| sum.saturating_add(len as u64));
         within(file, added, normalized)?;
         within(file, 1, limits.encoded)?;
@@ -82,7 +82,7 @@ fn within(file: &str, found: u64, growth: u64) -> Result<()> {
     })
 }
 
-/// What is looked at of `tokenizer.json`.
+/// Members of `tokenizer.json` that determine the bounds.
 #[derive(Deserialize)]
 struct Outline {
     #[serde(default)]
@@ -109,7 +109,7 @@ struct Model {
     vocab: Longest,
 }
 
-/// How many times as long the components below `root` can make a text together.
+/// Returns an upper bound on the factor by which the components below `root` together expand a text.
 fn growth(root: &Value) -> u64 {
     product(root, |object| {
         let text = |key: &str| object.get(key).and_then(Value::as_str);
@@ -117,7 +117,7 @@ fn growth(root: &Value) -> u64 {
         if let Some(content) = text("content") {
             let pattern =
                 object.get("pattern").and_then(|pattern| pattern.get("String")).and_then(Value::as_str);
-            // A regular expression may match between all characters.
+            // A regular expression may match between any two characters.
             return match pattern.map(str::len) {
                 Some(len) if len > 0 => content.len().div_ceil(len),
                 _ => content.len().saturating_add(1),
@@ -130,7 +130,7 @@ fn growth(root: &Value) -> u64 {
             return prepend.len().saturating_add(1);
         }
         match kind {
-            // U+FDFA has 3 bytes and becomes 33.
+            // U+FDFA has 3 bytes and expands to 33.
             "NFC" | "NFD" | "NFKC" | "NFKD" => 11,
             "Metaspace" => 4,
             "Sequence" | "Strip" | "Fuse" | "ByteFallback" | "Split" | "Digits" | "Whitespace"
@@ -141,7 +141,7 @@ fn growth(root: &Value) -> u64 {
     })
 }
 
-/// How often the components below `root` can repeat the tokens of a text together.
+/// Returns an upper bound on the number of times that the components below `root` together repeat the tokens of a text.
 fn copies(root: &Value) -> u64 {
     product(root, |object| {
         let list = |key: &str| object.get(key).and_then(Value::as_array).map_or(0, Vec::len);
@@ -149,7 +149,7 @@ fn copies(root: &Value) -> u64 {
     })
 }
 
-/// The product of what `factor` says about each object that is a component or a part of one.
+/// Returns the product of `factor` over all objects below `root`, patterns excepted.
 fn product(root: &Value, factor: impl Fn(&serde_json::Map<String, Value>) -> usize) -> u64 {
     let mut product = 1_u64;
     let mut open = vec![root];
@@ -166,7 +166,8 @@ fn product(root: &Value, factor: impl Fn(&serde_json::Map<String, Value>) -> usi
     product
 }
 
-/// Bytes of the longest text that a character becomes: the texts follow a table of numbers, with a zero after each.
+/// Returns the length in bytes of the longest text that replaces a character. In the map, a table of numbers precedes the
+/// texts, and each text ends with a zero.
 fn longest_replacement(map: &str) -> usize {
     let Ok(bytes) = STANDARD.decode(map) else { return 1 };
     let Some((table, rest)) = bytes.split_first_chunk::<4>() else { return 1 };
@@ -175,7 +176,7 @@ fn longest_replacement(map: &str) -> usize {
     texts.split(|byte| *byte == 0).map(<[u8]>::len).max().unwrap_or(0).saturating_add(1)
 }
 
-/// Bytes of the longest text anywhere in a value, which is not kept.
+/// Length in bytes of the longest string anywhere in a value. Deserialising keeps no strings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Longest(usize);
 
@@ -187,7 +188,7 @@ impl<'de> Deserialize<'de> for Longest {
     }
 }
 
-/// Nested values are seen with the same maximum. The parser bounds their depth.
+/// Nested values update the same maximum. The parser bounds their depth.
 impl<'de> DeserializeSeed<'de> for &mut Longest {
     type Value = ();
 

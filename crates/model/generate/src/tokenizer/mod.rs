@@ -3,8 +3,8 @@
 //! Facts: `tokenizer.json` is read by Hugging Face's own crate `tokenizers`, with the regular expressions of `fancy-regex`
 //! in place of Oniguruma, which is C. `tests/conformance/test_run.py` compares both, character by character.
 //!
-//! The files are as hostile as any other. What they can make of a text is bounded before they are used (`limits.rs`), and
-//! the crate, which panics on some damaged files, runs where a panic becomes an error (`guard.rs`).
+//! The files are untrusted. `limits.rs` bounds the expansion of a text before a tokenizer is used, and `guard.rs` turns
+//! panics of the crate, which some damaged files cause, into errors.
 
 mod guard;
 mod limits;
@@ -22,10 +22,10 @@ use guard::guarded;
 use limits::Limits;
 use tiktoken::Tiktoken;
 
-/// The most bytes of a tokenizer's file. Gemma's has 33 million, and reading one takes about ten times its length.
+/// Maximum size of a tokenizer file, in bytes. Gemma's has 33 million, and reading one takes about ten times its length.
 pub const FILE_MAX: u64 = 64 << 20;
 
-/// The tokenizers that models come with, the one that counts first. The last ones are only recognised.
+/// Tokenizer files of models, in order of precedence. The later ones are recognised only to report them.
 const FILES: &[&str] = &[
     "tokenizer.json",
     "tokenizer.model",
@@ -35,12 +35,12 @@ const FILES: &[&str] = &[
     "vocab.txt",
 ];
 
-/// Turns text into tokens and back.
+/// A tokenizer, which turns text into tokens and back.
 pub struct Tokenizer {
     inner: HuggingFace,
     file: String,
     limits: Limits,
-    /// The tokens that end a text, if the format defines them.
+    /// Stop tokens, if the format defines them.
     stops: Vec<u32>,
 }
 
@@ -51,11 +51,11 @@ impl std::fmt::Debug for Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokenizer among the files next to a model. `read` returns a file by its name, or `None` if there is none; it
-    /// need not return more than [`FILE_MAX`] bytes.
+    /// Reads the tokenizer among the files next to a model. `read` returns a file by its name, or `None` if there is no such
+    /// file; it need not return more than [`FILE_MAX`] bytes.
     ///
     /// # Errors
-    /// Those of `read` and of [`from_file`](Self::from_file), and when no file is a tokenizer.
+    /// Returns the errors of `read` and of [`from_file`](Self::from_file), and an error if no file is a tokenizer.
     pub fn from_files<E: From<Error>>(read: &mut Files<'_, E>) -> Result<Self, E> {
         for name in FILES {
             if let Some(bytes) = read(name)? {
@@ -65,10 +65,10 @@ impl Tokenizer {
         Err(Error::NoTokenizer.into())
     }
 
-    /// The tokenizer in a file: one of Hugging Face's `tokenizer.json`, or Llama 3's `tokenizer.model`.
+    /// Reads the tokenizer in a file: Hugging Face's `tokenizer.json`, or Llama 3's `tokenizer.model`.
     ///
     /// # Errors
-    /// When the file has another format, is damaged, or could turn a short text into one that fills the memory.
+    /// Returns an error if the file has another format, is damaged, or could expand a short text until it fills the memory.
     pub fn from_file(name: &str, bytes: &[u8]) -> Result<Self> {
         let file = || name.to_owned();
         let found = bytes.len() as u64;
@@ -87,11 +87,11 @@ impl Tokenizer {
             _ if is_model => unsupported("a SentencePiece model"),
             _ => {
                 let limits = Limits::of_json(name, bytes)?;
-                // `from_bytes` is generic: the whole deserializer would be compiled once more, here.
+                // `from_bytes` is generic and would compile the whole deserializer a second time, in this crate.
                 let mut inner: HuggingFace = guarded(name, || std::str::from_utf8(bytes)?.parse())
                     .map_err(|error| as_invalid(name, error))?;
-                // A model takes one text of any length, so there is nothing to cut or fill. A file can ask for padding
-                // to any length.
+                // A model takes one text of any length, so there is nothing to truncate or pad, and a file can request
+                // padding to any length.
                 inner.with_padding(None);
                 guarded(name, || inner.with_truncation(None).map(drop))?;
                 Ok(Self { inner, file: file(), limits, stops: Vec::new() })
@@ -99,54 +99,54 @@ impl Tokenizer {
         }
     }
 
-    /// The name of its file.
+    /// Returns the name of the tokenizer's file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The tokens that end a text if no document next to the model names others. Only Llama 3's format does.
+    /// Returns the default stop tokens, for models whose documents state none. Only Llama 3's format defines them.
     pub fn stops(&self) -> &[u32] {
         &self.stops
     }
 
-    /// The tokens of `text`, with those that the tokenizer adds, such as one for its beginning.
+    /// Encodes `text` as tokens, including those that the tokenizer adds, such as a begin-of-text token.
     ///
     /// # Errors
-    /// When the tokenizer fails, or the text is too long for it.
+    /// Returns an error if the tokenizer fails, or if the text is too long for it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.limits.check_text(&self.file, text)?;
         let encoding = guarded(&self.file, || self.inner.encode_fast(text, true))?;
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of `tokens`, without special ones.
+    /// Decodes `tokens` to text, without special tokens.
     ///
     /// # Errors
-    /// When the tokenizer fails, or the tokens are too many for it.
+    /// Returns an error if the tokenizer fails, or if the tokens are too many for it.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
         self.limits.check_tokens(&self.file, tokens.len())?;
         guarded(&self.file, || self.inner.decode(tokens, true))
     }
 
-    /// The text of one token, special ones included; bytes that are not a whole character are `\u{fffd}`.
+    /// Decodes one token to text, special tokens included; bytes that are not a whole character become `\u{fffd}`.
     ///
     /// # Errors
-    /// When the tokenizer fails.
+    /// Returns an error if the tokenizer fails.
     pub fn text_of(&self, token: u32) -> Result<String> {
         self.limits.check_tokens(&self.file, 1)?;
         guarded(&self.file, || self.inner.decode(&[token], false))
     }
 
-    /// The text of tokens that come one after the other and follow those of `prompt`.
+    /// Creates a streaming decoder for tokens that follow those of `prompt`.
     ///
     /// # Errors
-    /// When the tokenizer fails.
+    /// Returns an error if the tokenizer fails.
     pub fn stream(&self, prompt: &[u32]) -> Result<Stream<'_>> {
         Stream::new(self, prompt)
     }
 
-    /// Whether the text up to this token is not known before the next one comes: bytes that follow each other become
-    /// characters together, also across tokens that have no text.
+    /// Returns true if the text up to this token depends on the next token: adjacent byte tokens are decoded together, even
+    /// across tokens without text.
     fn is_open(&self, token: u32) -> bool {
         let Some(text) = self.inner.id_to_token(token) else { return true };
         let is_byte = text.len() == 6 && text.starts_with("<0x") && text.ends_with('>');
@@ -154,7 +154,7 @@ impl Tokenizer {
     }
 }
 
-/// A failure to read a file is about the file, not about a text.
+/// Converts a failure while reading a file into an error about the file.
 fn as_invalid(name: &str, error: Error) -> Error {
     match error {
         Error::Tokenizer { reason, .. } => Error::Invalid { file: name.to_owned(), reason },

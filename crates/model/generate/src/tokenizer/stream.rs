@@ -1,23 +1,23 @@
-//! The text of tokens as they come.
+//! Streaming decoder for tokens.
 //!
-//! A token may end inside a character, and what a tokenizer makes of a token depends on those around it: most put a
-//! space before a word only where it is not the first one. So each piece is what the text of the last tokens gains with
-//! the new one, as in Hugging Face's `text-generation-inference`. What is sent is never taken back.
+//! A token may end inside a character, and its text depends on its neighbours: most tokenizers put a space before a word
+//! only where it is not the first one. So each piece is the text that a new token adds to that of the last tokens, as in
+//! Hugging Face's `text-generation-inference`. Text that was returned is never revised.
 
 use crate::{Result, Tokenizer};
 
-/// The last tokens of a prompt that can matter to what follows: more than the longest character has bytes.
+/// Number of prompt tokens that are kept as context: more than the longest character has bytes.
 const CONTEXT: usize = 64;
 
-/// Collects tokens and returns text whenever whole characters are known.
+/// A streaming decoder, which collects tokens and returns text as soon as its characters are complete.
 #[derive(Debug)]
 pub struct Stream<'t> {
     tokenizer: &'t Tokenizer,
-    /// The tokens of the last piece, then those that are not sent yet.
+    /// Tokens of the last piece, then the tokens whose text was not returned yet.
     tokens: Vec<u32>,
-    /// How many of them are of the last piece.
+    /// Number of tokens in the last piece.
     sent: usize,
-    /// The text of those.
+    /// Text of the last piece.
     before: String,
 }
 
@@ -28,18 +28,18 @@ impl<'t> Stream<'t> {
         Ok(Self { tokenizer, tokens: last.to_vec(), sent: last.len(), before })
     }
 
-    /// The text that `token` completes; empty if it ends inside a character.
+    /// Adds `token` and returns the text that it completes; empty if the token ends inside a character.
     ///
     /// # Errors
-    /// When the tokenizer fails.
+    /// Returns an error if the tokenizer fails.
     pub fn push(&mut self, token: u32) -> Result<String> {
         self.tokens.push(token);
-        // Bytes that are not UTF-8 together change what all of them mean.
+        // A byte that makes a sequence invalid UTF-8 changes the text of the whole sequence.
         if self.tokenizer.is_open(token) {
             return Ok(String::new());
         }
         let text = self.tokenizer.decode(&self.tokens)?;
-        // The rest of the character may follow.
+        // The rest of an incomplete character may follow.
         if text.ends_with(char::REPLACEMENT_CHARACTER) {
             return Ok(String::new());
         }
@@ -52,17 +52,17 @@ impl<'t> Stream<'t> {
         Ok(piece)
     }
 
-    /// What is left when no token follows.
+    /// Returns the remaining text after the last token.
     ///
     /// # Errors
-    /// When the tokenizer fails.
+    /// Returns an error if the tokenizer fails.
     pub fn finish(self) -> Result<String> {
         let text = self.tokenizer.decode(&self.tokens)?;
         Ok(added(&self.before, &text).to_owned())
     }
 }
 
-/// What `text` has after what it shares with `before`.
+/// Returns the rest of `text` after its common prefix with `before`.
 fn added<'t>(before: &str, text: &'t str) -> &'t str {
     let pairs = before.chars().zip(text.chars());
     let shared = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum::<usize>();

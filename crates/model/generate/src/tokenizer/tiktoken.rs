@@ -1,9 +1,9 @@
-//! Llama 3's `tokenizer.model`: a line for each token, with its bytes in base64 and its rank.
+//! Reader of Llama 3's `tokenizer.model`: a line for each token, with its bytes in base64 and its rank.
 //!
-//! Facts: `llama_models/llama3/tokenizer.py` of Meta's `llama-models` 0.3.0, which has the regular expression and the
-//! names of the special tokens. What is encoded here is compared with the crate `tiktoken` in
-//! `tests/conformance/test_tokenizers.py`. Pairs of tokens are merged in the order of what they become, so a list of
-//! merges that is sorted by it means the same to `tokenizers`; Hugging Face converts these files in this way.
+//! Facts: `llama_models/llama3/tokenizer.py` of Meta's `llama-models` 0.3.0, which has the regular expression and the names
+//! of the special tokens. `tests/conformance/test_tokenizers.py` compares encoded texts with the crate `tiktoken`. Tokens
+//! are merged in the order of the rank of the result, so a list of merges sorted by that rank is equivalent in `tokenizers`;
+//! Hugging Face converts these files in this way.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ use tokenizers::tokenizer::{AddedToken, SplitDelimiterBehavior, Tokenizer as Hug
 use super::guard::guarded;
 use crate::{Error, Result};
 
-/// What a text is cut into before tokens are merged.
+/// Regular expression that splits a text before tokens are merged.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The special tokens with names of their own, in order; as many reserved ones follow as make [`SPECIAL`].
+/// Special tokens with individual names, in order; reserved tokens follow, up to [`SPECIAL`] in total.
 const NAMED: &[&str] = &[
     BEGIN,
     END,
@@ -37,34 +37,35 @@ const NAMED: &[&str] = &[
     "<|image|>",
 ];
 const SPECIAL: usize = 256;
-/// The most bytes of the name of a special token.
+/// Maximum length of a special token's name, in bytes.
 const SPECIAL_MAX: usize = 32;
 const BEGIN: &str = "<|begin_of_text|>";
 const END: &str = "<|end_of_text|>";
 const END_OF_MESSAGE: &str = "<|eom_id|>";
 const END_OF_TURN: &str = "<|eot_id|>";
-/// The most bytes of a token; Llama 3's longest has 128. Each is split at each byte, so this bounds the time.
+/// Maximum length of a token, in bytes; Llama 3's longest has 128. Each token is split at each byte, so this bounds the
+/// time.
 const TOKEN_MAX: usize = 512;
 
-/// Whether a file is in this format: its first line is base64, a space and a number.
+/// Returns true if a file has this format: its first line is base64, a space and a number.
 pub(super) fn is_tiktoken(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     std::str::from_utf8(line).ok().and_then(parsed).is_some()
 }
 
-/// What a file has.
+/// Contents of a Llama 3 `tokenizer.model`.
 pub(super) struct Tiktoken {
     pub(super) tokenizer: HuggingFace,
-    /// The tokens that end a text.
+    /// Ids of the tokens that end a text.
     pub(super) stops: Vec<u32>,
-    /// Bytes of the longest token.
+    /// Length of the longest token, in bytes.
     pub(super) longest: usize,
 }
 
 /// Reads the tokenizer in a file.
 pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Tiktoken> {
     let ranks = ranks(file, bytes)?;
-    // Special tokens have names of this length.
+    // The names of special tokens have at most this length.
     let longest = ranks.iter().map(|(token, _)| token.len()).max().unwrap_or(0).max(SPECIAL_MAX);
     let merges = merges(&ranks);
     let text = |token: &[u8]| token.iter().copied().map(character).collect::<String>();
@@ -72,11 +73,11 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Tiktoken> {
     let merges = merges.into_iter().map(|(left, right)| (text(left), text(right))).collect();
     guarded(file, || {
         let model = BPE::builder().vocab_and_merges(vocab.into_iter().collect::<Vocab>(), merges);
-        // A piece that is a token needs no merges, also if none lead to it.
+        // A piece that is itself a token needs no merges, even if none lead to it.
         let mut tokenizer = HuggingFace::new(model.ignore_merges(true).build()?);
         let special = (0..SPECIAL).map(|at| match NAMED.get(at) {
             Some(name) => (*name).to_owned(),
-            // The names go on at 2.
+            // Reserved names continue at 2.
             None => {
                 format!("<|reserved_special_token_{}|>", at.saturating_sub(NAMED.len()).saturating_add(2))
             }
@@ -98,7 +99,7 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Tiktoken> {
     })
 }
 
-/// The tokens in the order of their ranks, which are 0, 1, 2 and so on.
+/// Reads the tokens in the order of their ranks, which must be 0, 1, 2 and so on.
 fn ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
     let invalid = |line: usize, reason: String| Error::Invalid {
         file: file.to_owned(),
@@ -140,7 +141,8 @@ fn parsed(line: &str) -> Option<(Vec<u8>, u32)> {
     Some((STANDARD.decode(token).ok()?, rank.parse().ok()?))
 }
 
-/// The pairs of tokens that become one: in the order of that, then of the left and the right one.
+/// Returns the pairs of tokens that merge into another token, ordered by the rank of the result, then of the left and the
+/// right token.
 fn merges(ranks: &[(Vec<u8>, u32)]) -> Vec<(&[u8], &[u8])> {
     let known: HashMap<&[u8], u32> = ranks.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
     let mut merges = Vec::new();
@@ -156,7 +158,7 @@ fn merges(ranks: &[(Vec<u8>, u32)]) -> Vec<(&[u8], &[u8])> {
     merges
 }
 
-/// The character that stands for a byte in the names of tokens: itself where it is printable, else one after U+00FF.
+/// Returns the character that stands for a byte in token names: itself if it is printable, else one from U+0100.
 ///
 /// Facts: `bytes_to_unicode` of GPT-2.
 fn character(byte: u8) -> char {

@@ -1,7 +1,7 @@
-//! The fields of a file over those of a carton.toml that was made.
+//! Merges the fields of a TOML file into a generated carton.toml.
 //!
-//! Tables are merged, `[[input]]` and `[[output]]` by name, tests and examples are added, and any other
-//! field replaces the one that is there.
+//! Tables are merged, entries of `[[input]]` and `[[output]]` are merged by name, tests and examples are appended, and any
+//! other field replaces the generated one.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use toml::{Table, Value};
 
 use crate::{Error, Result};
 
-/// Arrays of tables whose entries are identified by their names.
+/// Arrays of tables whose entries are merged by name.
 const NAMED: &[&str] = &["input", "output"];
-/// Arrays of tables that grow.
+/// Arrays of tables to which entries are appended.
 const GROWING: &[&str] = &["self_test", "example"];
 
-/// The fields of the file at `path` over those of `config`, for a carton that `has` files.
+/// Merges the fields of the file at `path` into `config`. `has` returns true for the paths of files in the carton.
 pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
     let text = checkpoint_files::read_document(path, TOML_MAX)?;
     let wrong = |place: String, message: &str| Error::Toml {
@@ -62,7 +62,7 @@ pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -
         Err(carton_format::Error::Document(problems)) => problems,
         Err(error) => return Err(Error::at(path)(error.into())),
     };
-    // The user wrote the file, and has never seen what it was merged into.
+    // Problems are reported at their place in the user's file: the user has never seen the merged text.
     let problems = problems.into_iter().map(|problem| Problem {
         document: path.display().to_string(),
         place: place(&text, &own_key(&problem.key, &base, &given)),
@@ -71,7 +71,8 @@ pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -
     Err(Error::Document { path: path.to_owned(), problems: Problems(problems.collect()) })
 }
 
-/// The key in the file of what is at `key` after the merge: `[[input]]` and `[[output]]` are identified by name.
+/// Returns the key in the user's file of the value at `key` in the merged table. Entries of `[[input]]` and `[[output]]` are
+/// matched by name.
 fn own_key(key: &str, merged: &Table, given: &Table) -> String {
     let named = || {
         let (array, rest) = key.split_once('[')?;
@@ -84,7 +85,7 @@ fn own_key(key: &str, merged: &Table, given: &Table) -> String {
     named().unwrap_or_else(|| key.to_owned())
 }
 
-/// `[runner]` and `[runner.opts]`: two levels are all that the format has.
+/// Merges `over` into `there`. Two levels, as in `[runner]` and `[runner.opts]`, are the maximum depth of the format.
 fn merge(there: &mut Table, over: Table) {
     for (key, value) in over {
         match (there.get_mut(&key), value) {

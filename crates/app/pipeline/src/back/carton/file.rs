@@ -1,4 +1,4 @@
-//! A carton as a file of an output. `carton-writer` writes it, because it hashes each file in the same pass.
+//! A carton as an output file. `carton-writer` writes it, because it hashes each file in the same pass.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::back::commit::{Content, Files, Planned, commit};
 use crate::back::stream;
 use crate::{Error, Observer, Result};
 
-/// The carton that a conversion writes.
+/// Carton written by a conversion.
 pub(super) struct CartonFile<'j> {
     layout: Layout<'j>,
     archive: Archive,
@@ -22,15 +22,15 @@ pub(super) struct CartonFile<'j> {
 }
 
 impl<'j> CartonFile<'j> {
-    /// The carton with the module `archive`. `written` is set when it is written.
+    /// Creates the carton with the module `archive`. `written` is set once the carton is written.
     pub(super) fn new(layout: Layout<'j>, archive: Archive, written: Rc<OnceCell<Written>>) -> Self {
         Self { layout, archive, written }
     }
 
-    /// The number of its bytes.
+    /// Returns the length of the carton in bytes.
     ///
     /// # Errors
-    /// When the files do not make a carton.
+    /// When the files do not form a valid carton.
     pub(super) fn len(&self) -> Result<u64> {
         self.layout.carton(&self.archive).len().map_err(Error::Carton)
     }
@@ -51,7 +51,7 @@ impl Content for CartonFile<'_> {
     }
 }
 
-/// A carton whose files the caller holds.
+/// Carton that borrows its files from the caller.
 struct Whole<'c, 'b> {
     carton: &'c Carton<'b>,
     written: &'c OnceCell<Written>,
@@ -60,13 +60,13 @@ struct Whole<'c, 'b> {
 impl Content for Whole<'_, '_> {
     fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()> {
         let written = self.carton.write(output, work).map_err(|error| failed(target, error))?;
-        // It is written once.
+        // A carton is written once, so the cell is still empty.
         let _ = self.written.set(written);
         Ok(())
     }
 }
 
-/// Writes a carton to `target`, whole or not at all. `check_inputs` is called once everything is written: it fails when
+/// Writes a carton to `target`, complete or not at all. `check_inputs` is called once everything is written, and fails if
 /// one of the inputs changed meanwhile.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub fn write_carton(
     Ok(written.into_inner().expect("a commit writes each file"))
 }
 
-/// Which of the files is the reason that a carton was not written.
+/// Maps an error of the carton writer to the file that caused it: an input, or the output `target`.
 fn failed(target: &Path, error: carton_writer::Error) -> Error {
     match error {
         carton_writer::Error::Cancelled(_) => Error::Cancelled,

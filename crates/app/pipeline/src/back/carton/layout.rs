@@ -1,4 +1,4 @@
-//! The files of a carton besides its module: carton.toml, the tensors of a self test, and the files in `misc/`.
+//! Files of a carton besides its module: carton.toml, the tensors of a self test, and the files in `misc/`.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::back::Job;
 use crate::notes::Notes;
 use crate::{Error, Note, Observer, Result};
 
-/// The path of the values that are not tensors.
+/// Path in the carton of the values that are not tensors.
 const VALUES: &str = "misc/checkpoint.json";
-/// The folder of the companions.
+/// Folder of the companions in the carton.
 const MISC: &str = "misc/";
 
-/// The files of a carton besides its module.
+/// Files of a carton besides its module.
 pub(super) struct Layout<'j> {
     config: String,
     index: String,
@@ -91,7 +91,7 @@ impl<'j> Layout<'j> {
         self.self_test.as_mut().map_or(Ok(()), |stored| stored.compute(observer))
     }
 
-    /// The names of the files in `misc/`.
+    /// Returns the names of the files in `misc/`, without the folder.
     pub(super) fn misc_names(&self) -> Vec<String> {
         let mut names: Vec<String> =
             self.misc.iter().filter_map(|(path, _)| Some(path.strip_prefix(MISC)?.to_owned())).collect();
@@ -101,12 +101,12 @@ impl<'j> Layout<'j> {
         names
     }
 
-    /// Fails when one of the files in `misc/` changed since it was opened.
+    /// Returns an error if one of the files in `misc/` changed since it was opened.
     pub(super) fn check_unchanged(&self) -> Result<(), ReadError> {
         self.misc.iter().try_for_each(|(_, map)| map.check_unchanged())
     }
 
-    /// The carton with the module `model`.
+    /// Returns the carton of these files and the module `model`.
     pub(super) fn carton<'b>(&'b self, model: &'b dyn Blob) -> Carton<'b> {
         let mut files = vec![
             File::new(Config::PATH, Content::Bytes(self.config.as_bytes())),
@@ -123,12 +123,12 @@ impl<'j> Layout<'j> {
     }
 }
 
-/// The PyTorch that the module needs.
+/// Returns the PyTorch version required by the module.
 fn required_torch(options: &CartonOptions, converted: &Module) -> Torch {
     if converted.notes.iter().any(torchscript::Note::is_newer) { Torch::Newest } else { options.torch }
 }
 
-/// Sets the fields that were given.
+/// Sets the fields that the options contain.
 fn set_fields(config: &mut Config, fields: &Fields) {
     for (field, given) in [
         (&mut config.model_name, &fields.name),
@@ -144,7 +144,7 @@ fn set_fields(config: &mut Config, fields: &Fields) {
     }
 }
 
-/// An input or output of a TorchScript module in Carton's terms.
+/// Converts an input or output of a TorchScript module to Carton's type.
 fn port(port: torchscript::Port) -> Result<Port> {
     let dtype = match port.dtype {
         Dtype::Float32 => DataType::Float32,

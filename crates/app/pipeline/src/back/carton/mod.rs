@@ -1,4 +1,4 @@
-//! The carton back end: the tensors become a module, and the module a carton, in one pass.
+//! The carton back end: converts the tensors into a module, and writes the module into a carton in one pass.
 
 mod fields;
 mod file;
@@ -30,40 +30,40 @@ use super::{Format, Job, Kept, Plan};
 use crate::notes::Notes;
 use crate::{Error, InvalidOption, Note, Result, model};
 
-/// What only the report about a carton has.
+/// Report fields that only a carton has.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CartonReport {
-    /// The SHA-256 of MANIFEST, which identifies the model; `None` after a dry run.
+    /// SHA-256 of MANIFEST in hexadecimal, which identifies the model; `None` after a dry run.
     pub manifest_sha256: Option<String>,
-    /// What the module is: `weights`, or the name of an architecture.
+    /// Kind of module: `weights`, `script`, or the name of an architecture.
     pub module: String,
-    /// Why it is not a model that runs.
+    /// Reason for which the module only returns tensors.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub why_weights: Option<WhyWeights>,
-    /// The arguments and the result of the `forward` of a TorchScript module that keeps its code.
+    /// Arguments and result of `forward`, for a TorchScript module that keeps its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// What the module takes, as far as carton.toml lists it.
+    /// Inputs of the module, as far as carton.toml lists them.
     pub inputs: Vec<PortReport>,
-    /// What it returns.
+    /// Outputs of the module.
     pub outputs: Vec<PortReport>,
-    /// The self test that was stored, if one was asked for.
+    /// Self test, if the options ask for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_test: Option<SelfTestReport>,
-    /// The names of the files in `misc/`.
+    /// Names of the files in `misc/`.
     pub misc: Vec<String>,
-    /// Set if a file in `misc/` is a tokenizer.
+    /// True if one of the files in `misc/` is a tokenizer.
     pub has_tokenizer: bool,
 }
 
 impl CartonReport {
-    /// Whether the module is a model that runs.
+    /// Returns true if the module is a model that runs, not one that only returns its tensors.
     pub fn is_model(&self) -> bool {
         self.module != Code::WEIGHTS
     }
 
-    /// Whether the module takes tokens.
+    /// Returns true if the module is a decoder, which takes tokens.
     pub fn is_decoder(&self) -> bool {
         self.is_model() && self.module != Code::SCRIPT
     }
@@ -120,7 +120,7 @@ impl Format for CartonOptions {
         let planned = Planned { path, name, len: file.len()?, content: Box::new(file) };
         let tensors = job.tensors;
         let report = move || {
-            // carton.toml listed a million outputs, and so does the report.
+            // Releases the memory of carton.toml, which may list a million outputs, before the report lists them again.
             byte_source::memory_freed();
             let written: Option<&carton_writer::Written> = OnceCell::get(&written);
             CartonReport {

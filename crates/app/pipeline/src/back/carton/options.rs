@@ -1,4 +1,4 @@
-//! What a conversion into a carton is asked for.
+//! Options of a conversion into a carton.
 
 use std::path::PathBuf;
 
@@ -6,33 +6,31 @@ use torchscript::{Errors, ScriptOptions};
 
 use crate::model::ModelOptions;
 
-/// How a carton is made.
+/// Options for writing a carton.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct CartonOptions {
-    /// Fields of carton.toml.
     pub fields: Fields,
-    /// A TOML file with more fields of carton.toml.
+    /// TOML file with more fields of carton.toml.
     pub config: Option<PathBuf>,
-    /// Files to keep in `misc/`, besides those next to the checkpoint.
+    /// Files to keep in `misc/`, besides the companions of the checkpoint.
     pub misc: Vec<PathBuf>,
-    /// Whether the values that are not tensors are kept in `misc/checkpoint.json`.
+    /// True to store the values that are not tensors in `misc/checkpoint.json`.
     pub keep_values: bool,
-    /// Whether a self test is stored: tokens, and the logits of a model with float32 or float64 weights.
+    /// True to store a self test: tokens, and the expected logits if the weights are float32 or float64.
     pub self_test: bool,
-    /// The PyTorch that the carton requires.
+    /// PyTorch version that the carton requires.
     pub torch: Torch,
-    /// Which model the tensors are.
     pub model: ModelOptions,
-    /// Whether anything but a model that runs is an error.
+    /// True to return an error if the module is not a model that runs.
     pub require_model: bool,
-    /// What the module does with wrong inputs.
+    /// Behaviour of the module for invalid inputs.
     pub errors: Errors,
-    /// How a TorchScript module is called.
+    /// Options for calling an input that is a TorchScript module.
     pub script: ScriptOptions,
-    /// Whether the output is a carton only because nothing names another kind. A note says so if it has the extension of
-    /// another format.
+    /// True if the output is a carton only by default. A note reports this if the output path has the extension of another
+    /// format.
     pub assumed: bool,
 }
 
@@ -61,73 +59,73 @@ impl CartonOptions {
         Self { fields, ..self }
     }
 
-    /// Reads more fields of carton.toml from a TOML file.
+    /// Reads further fields of carton.toml from a TOML file.
     #[must_use]
     pub fn config(self, path: impl Into<PathBuf>) -> Self {
         Self { config: Some(path.into()), ..self }
     }
 
-    /// Keeps one more file in `misc/`.
+    /// Adds a file to keep in `misc/`.
     #[must_use]
     pub fn misc(mut self, path: impl Into<PathBuf>) -> Self {
         self.misc.push(path.into());
         self
     }
 
-    /// Leaves out `misc/checkpoint.json`, which has the values that are not tensors.
+    /// Leaves out `misc/checkpoint.json`, which contains the values that are not tensors.
     #[must_use]
     pub fn without_values(self) -> Self {
         Self { keep_values: false, ..self }
     }
 
-    /// Stores a self test.
+    /// Stores a self test in the carton.
     #[must_use]
     pub fn self_test(self) -> Self {
         Self { self_test: true, ..self }
     }
 
-    /// Sets the PyTorch that the carton requires.
+    /// Sets the PyTorch version that the carton requires.
     #[must_use]
     pub fn torch(self, torch: Torch) -> Self {
         Self { torch, ..self }
     }
 
-    /// Sets which model the tensors are.
+    /// Sets the architecture and the treatment of unused tensors.
     #[must_use]
     pub fn model(self, model: ModelOptions) -> Self {
         Self { model, ..self }
     }
 
-    /// Makes anything but a model that runs an error.
+    /// Returns an error for any module that is not a model that runs.
     #[must_use]
     pub fn require_model(self) -> Self {
         Self { require_model: true, ..self }
     }
 
-    /// Sets what the module does with wrong inputs.
+    /// Sets the behaviour of the module for invalid inputs.
     #[must_use]
     pub fn errors(self, errors: Errors) -> Self {
         Self { errors, ..self }
     }
 
-    /// Sets how a TorchScript module is called.
+    /// Sets the options for calling a TorchScript module.
     #[must_use]
     pub fn script(self, script: ScriptOptions) -> Self {
         Self { script, ..self }
     }
 }
 
-/// Fields of carton.toml.
+/// Descriptive fields of carton.toml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fields {
-    /// The model's name; `None` for the stem of the file, or the name of the folder.
+    /// Name of the model; `None` for the stem of the file, or the name of the folder.
     pub name: Option<String>,
-    /// Markdown of any length.
+    /// Description in Markdown, of any length.
     pub description: Option<String>,
-    /// At most 100 characters.
+    /// Short description of at most 100 characters.
     pub short_description: Option<String>,
-    /// An SPDX expression or free text.
+    /// License, as an SPDX expression or free text.
     pub license: Option<String>,
     /// URL of the repository that packs the model.
     pub repository: Option<String>,
@@ -136,7 +134,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Sets the model's name.
+    /// Sets the name of the model.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
@@ -173,18 +171,18 @@ impl Fields {
     }
 }
 
-/// The PyTorch that a carton requires.
+/// PyTorch version that a carton requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Torch {
-    /// 2.0, which Carton's runner has.
+    /// Version 2.0, which Carton's runner has.
     #[default]
     Carton,
-    /// 2.15 or newer, which loads every dtype.
+    /// Version 2.15 or newer, which loads every dtype.
     Newest,
 }
 
 impl Torch {
-    /// The version that `carton.toml` requires.
+    /// Returns the version requirement for `carton.toml`.
     pub fn required_version(self) -> &'static str {
         match self {
             Self::Carton => "=2.0",

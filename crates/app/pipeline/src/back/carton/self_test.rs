@@ -1,9 +1,9 @@
-//! The self test that a carton of a decoder can have: tokens, and the logits that the model returns for them.
+//! Self tests in cartons of decoders: input tokens, and the logits that the model returns for them.
 //!
-//! Facts: the Carton v1 specification, after which outputs are compared with "something conceptually similar to
-//! np.allclose"; the newest public version of Carton does not compare them. Programs that run float32 and float64 weights
-//! agree but for the last digits: in float32, PyTorch's logits differ from these by about a millionth of the largest one.
-//! Weights of fewer digits round what they are multiplied with, in a way that depends on the program.
+//! Facts: the Carton v1 specification, by which outputs are compared with "something conceptually similar to np.allclose";
+//! the newest public version of Carton does not compare them. For float32 and float64 weights, different programs compute
+//! logits that differ only in the last digits: in float32, PyTorch's logits differ from these by about a millionth of the
+//! largest logit. For weights of lower precision, the rounding of the factors depends on the program.
 
 use std::path::Path;
 
@@ -19,34 +19,34 @@ use crate::back::Job;
 use crate::notes::Notes;
 use crate::{Error, Note, Observer, Result};
 
-/// What is stored about a test in a carton.
+/// Self test that is stored in a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SelfTestReport {
-    /// The inputs of the test.
+    /// Names of the test's inputs.
     pub inputs: Vec<String>,
-    /// The outputs that it expects; empty if it only runs the model.
+    /// Names of the outputs with expected values; empty if the test only runs the model.
     pub expected_out: Vec<String>,
 }
 
-/// Tokens are two sequences of this many.
+/// Length of each of the `BATCH` token sequences.
 const SEQ: u64 = 4;
 const BATCH: u64 = 2;
 
-/// A self test with its tensors.
+/// Self test with its tensors.
 pub(super) struct Stored<'j> {
     pub(super) test: SelfTest,
     pub(super) index: TensorIndex,
-    /// The files of the tensors: their paths, and their bytes. Those of the logits are zeros before [`compute`](Self::compute).
+    /// Paths and bytes of the tensor files. The logits are zeros until [`compute`](Self::compute) is called.
     pub(super) files: Vec<(String, Vec<u8>)>,
     logits: Option<Logits<'j>>,
 }
 
 impl<'j> Stored<'j> {
-    /// The test of the model that the tensors became.
+    /// Creates the self test of the model.
     ///
     /// # Errors
-    /// When they did not become a model, or the logits would not fit in memory.
+    /// When the module is not a decoder, or the logits cannot be allocated.
     pub(super) fn new(job: &Job<'j>, converted: &Module, notes: &mut Notes<'_>) -> Result<Self> {
         let decoder = match &converted.code {
             Code::Decoder(decoder) => decoder,
@@ -80,12 +80,12 @@ impl<'j> Stored<'j> {
         Ok(stored)
     }
 
-    /// Computes the logits.
+    /// Computes the expected logits, if the test has any.
     ///
     /// # Errors
     /// When the model cannot run, or the observer stops the work.
     pub(super) fn compute(&mut self, observer: &dyn Observer) -> Result<()> {
-        // They were added last.
+        // The file of the logits was added last.
         if let (Some(logits), Some((_, bytes))) = (&self.logits, self.files.last_mut()) {
             *bytes = Vec::new();
             *bytes = logits.compute(observer)?;
@@ -93,7 +93,7 @@ impl<'j> Stored<'j> {
         Ok(())
     }
 
-    /// Adds a tensor for an input or output, and returns the reference to it.
+    /// Adds a tensor file for an input or output, and returns the reference to it.
     fn add(&mut self, port: &str, dtype: DataType, shape: Vec<u64>, bytes: Vec<u8>) -> References {
         let name = format!("self_test_{port}");
         let file = format!("{name}.bin");
@@ -114,7 +114,7 @@ impl<'j> Stored<'j> {
     }
 }
 
-/// Ids from the first to the last one, at equal distances.
+/// Returns token IDs at equal distances, from the first ID of the vocabulary to the last.
 fn tokens(vocab: u64) -> Vec<i64> {
     let count = BATCH.saturating_mul(SEQ);
     let last = u128::from(vocab.saturating_sub(1));
@@ -123,14 +123,14 @@ fn tokens(vocab: u64) -> Vec<i64> {
     (0..count).map(|number| id(number).and_then(|id| i64::try_from(id).ok()).unwrap_or(0)).collect()
 }
 
-/// The dtype of the first weight that rounds more than float32 does.
+/// Returns the dtype of the first weight that is neither float32 nor float64.
 fn rounded(assignment: &Assignment, tensors: &Tensors) -> Option<Dtype> {
     let weights = assignment.weights.iter().filter_map(|assigned| tensors.at(assigned.index));
     let mut dtypes = weights.map(|(_, tensor)| tensor.dtype());
     dtypes.find(|dtype| !matches!(dtype, Dtype::Float32 | Dtype::Float64))
 }
 
-/// The logits of a model that has not run yet.
+/// Inputs for computing the logits.
 struct Logits<'j> {
     decoder: Decoder,
     assignment: Assignment,
@@ -147,7 +147,7 @@ impl Logits<'_> {
         }
     }
 
-    /// As many zeros as they have bytes.
+    /// Allocates zeros of the same length in bytes as the logits.
     fn zeros(&self) -> Result<Vec<u8>> {
         let nbytes = BATCH.saturating_mul(SEQ).saturating_mul(self.decoder.vocab()).saturating_mul(4);
         let too_many = || self.failed(forward::Error::Memory { nbytes });
@@ -158,7 +158,7 @@ impl Logits<'_> {
         Ok(zeros)
     }
 
-    /// Runs the model. Returns the bytes of f32 numbers.
+    /// Runs the model, and returns the logits as little-endian f32 numbers.
     fn compute(&self, observer: &dyn Observer) -> Result<Vec<u8>> {
         let batch = usize::try_from(BATCH).unwrap_or(1);
         let options = forward::Options::default();
@@ -168,7 +168,7 @@ impl Logits<'_> {
         let tokens = tokens(self.decoder.vocab());
         let logits = model.forward(&tokens, batch, &mut cache, Rows::All, observer);
         let logits = logits.map_err(|error| self.failed(error))?;
-        // What the weights are mapped from is read again, window by window.
+        // Releases the mapped pages of the weights: the writer reads the files again, window by window.
         self.containers.iter().for_each(Container::release);
         Ok(logits.into_iter().flat_map(f32::to_le_bytes).collect())
     }
